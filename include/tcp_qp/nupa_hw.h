@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: (GPL-2.0 WITH Linux-syscall-note) OR BSD-3-Clause */
+/*
+ * nupa_hw: the ABI between the NUPA switch and the driver of one of its ports.
+ *
+ * A port is a stock QEMU ivshmem-doorbell PCI device (1af4:1110):
+ *   BAR0  doorbell register at 12: write (NUPA_PEER_SWITCH << 16 | vector)
+ *   BAR2  shared memory, one per port: registers, then queue control blocks
+ *   MSI-X vector 0: admin and link events; vector 1 + q: queue pair q
+ * Rings lie in host memory; the switch reaches them by DMA with the addresses
+ * it was given.  All shared fields are little endian.
+ *
+ * Doorbells and interrupts use event indices: the producer of entries signals
+ * only when its index moves past the event index that the other side wrote
+ * (nupa_need_event()).  Ring indices run freely over 32 bits and are masked at
+ * use; a ring's size is a power of two.
+ *
+ * Who writes what is said by the structures: each control block has one cache
+ * line per writer.  Nothing the other side wrote is used before it was copied
+ * once and checked.
+ */
+#ifndef TCP_QP_NUPA_HW_H
+#define TCP_QP_NUPA_HW_H
+
+#ifdef __KERNEL__
+#include <linux/types.h>
+#include <linux/build_bug.h>
+#else
+#include <linux/types.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#define NUPA_STATIC_ASSERT(c, m) static_assert(c, m)
+#else
+#define NUPA_STATIC_ASSERT(c, m) _Static_assert(c, m)
+#endif
+
+enum {
+	NUPA_PCI_VENDOR = 0x1af4,
+	NUPA_PCI_DEVICE = 0x1110,
+	NUPA_BAR0_IVPOSITION = 8,
+	NUPA_BAR0_DOORBELL = 12,
+	NUPA_PEER_SWITCH = 0,		/* ivshmem id of the switch */
+	NUPA_PEER_HOST = 1,		/* ivshmem id of the host behind the port */
+
+	NUPA_MAGIC = 0x4150554e,	/* "NUPA" */
+	NUPA_ABI_MAJOR = 1,		/* must be equal */
+	NUPA_ABI_MINOR = 0,		/* may grow; features say what is there */
+
+	NUPA_QUEUE_PAIRS_MAX = 16,
+	NUPA_VECTORS = 1 + NUPA_QUEUE_PAIRS_MAX,
+	NUPA_BAR2_BYTES = 1 << 16,
+	NUPA_BAR2_ADMIN_AT = 0x400,	/* struct nupa_admin_ctl */
+	NUPA_BAR2_TXQ_AT = 0x1000,	/* struct nupa_ring_ctl[NUPA_QUEUE_PAIRS_MAX] */
+	NUPA_BAR2_RXQ_AT = 0x3000,	/* struct nupa_rxq_ctl[NUPA_QUEUE_PAIRS_MAX] */
+
+	NUPA_ADMIN_ENTRIES = 64,
+	NUPA_RING_ENTRIES_MIN = 64,
+	NUPA_RING_ENTRIES_MAX = 16384,
+	NUPA_TX_FRAGS_MAX = 18,		/* linear head + MAX_SKB_FRAGS */
+	NUPA_TX_HEADER_MAX_BYTES = 256,
+	NUPA_TSO_MAX_BYTES = 512 << 10,	/* headers and payload of one transmit packet */
+	NUPA_RX_SLOT_BYTES = 256,	/* header slot of one receive completion */
+	NUPA_RX_BUF_MIN_BYTES = 2048,
+	NUPA_RX_BUF_MAX_BYTES = 64 << 10,
+	NUPA_RX_BUFS_PER_PACKET_MAX = 17,
+	NUPA_MTU_MIN = 68,
+	NUPA_MTU_MAX = 9000,
+	NUPA_RSS_KEY_BYTES = 40,
+	NUPA_RSS_TABLE_ENTRIES = 128,
+	NUPA_STEER_RULES_MAX = 1024,
+	NUPA_MR_PAGES_MAX = 1 << 20,	/* page table entries of one MR */
+	NUPA_RQ_PAGES_MAX = 4096,	/* pages of one receive queue ring */
+	NUPA_SGE_MAX = 32,
+	NUPA_ADMIN_TIMEOUT_MS = 5000,
+};
+
+/* struct nupa_regs.features: what the switch can do; the host turns on a subset */
+enum {
+	NUPA_FEAT_CSUM = 1 << 0,	/* transmit and receive checksums */
+	NUPA_FEAT_TSO4 = 1 << 1,
+	NUPA_FEAT_TSO6 = 1 << 2,
+	NUPA_FEAT_GRO_HW = 1 << 3,
+	NUPA_FEAT_RSS = 1 << 4,
+	NUPA_FEAT_STEER = 1 << 5,	/* exact-match flow steering */
+	NUPA_FEAT_HDR_SPLIT = 1 << 6,
+	NUPA_FEAT_QP = 1 << 7,		/* QP contexts, MR table, placement */
+	NUPA_FEAT_BTH_V0 = 1 << 8,	/* the segment cutter writes tcp_bth ver 0 */
+	NUPA_FEAT_BIG_TCP = 1 << 9,	/* IPv4 bursts above 64 KiB, tot_len 0 */
+};
+
+/* struct nupa_regs.status, switch to host */
+enum {
+	NUPA_STATUS_READY = 1 << 0,	/* the switch serves this port */
+	NUPA_STATUS_LINK_UP = 1 << 1,
+	NUPA_STATUS_FAILED = 1 << 2,	/* the host broke the ABI: port stopped, reset it */
+};
+
+/* struct nupa_regs_host.control, host to switch; rung on vector 0 */
+enum {
+	NUPA_CONTROL_ENABLE = 1 << 0,	/* clearing it is a reset: all queues, MRs and QPs are gone when ready reads 0 */
+};
+
+/* BAR2 offset 0, written by the switch */
+struct nupa_regs {
+	__le32 magic;
+	__le16 abi_major;
+	__le16 abi_minor;
+	__le32 features;
+	__le32 status;		/* NUPA_STATUS_* */
+	__u8 mac[6];
+	__le16 queue_pairs;	/* 1 .. NUPA_QUEUE_PAIRS_MAX */
+	__le32 link_mbps;
+	__le32 mtu_max;
+	__le32 qps_max;
+	__le32 mrs_max;
+	__le32 reset_ack;	/* equals control_gen once that reset or enable took effect */
+	__le32 event_seq;	/* grows with every status change; then vector 0 */
+	__le16 port_id;
+	__le16 reserved16;
+	__u8 reserved[76];
+	/* written by the host */
+	__le32 control;		/* NUPA_CONTROL_* */
+	__le32 control_gen;	/* host adds one with each change of control, then rings vector 0 */
+	__u8 reserved_host[120];
+};
+
+/*
+ * One ring of entries that the host produces and the switch consumes
+ * (transmit, admin).  An index names the next entry.
+ */
+struct nupa_ring_ctl {
+	/* host */
+	__le32 prod;
+	__le32 irq_event;	/* interrupt when cons moves past this */
+	__u8 pad_host[56];
+	/* switch */
+	__le32 cons;		/* entries done: their memory is the host's again */
+	__le32 db_event;	/* doorbell when prod moves past this */
+	__u8 pad_switch[56];
+};
+
+/* Receive: buffers go down (fill), completions come up (comp). */
+struct nupa_rxq_ctl {
+	/* host */
+	__le32 fill_prod;
+	__le32 comp_cons;
+	__le32 irq_event;	/* interrupt when comp_prod moves past this */
+	__u8 pad_host[52];
+	/* switch */
+	__le32 fill_cons;
+	__le32 comp_prod;
+	__u8 pad_switch[56];
+};
+
+struct nupa_admin_ctl {
+	struct nupa_ring_ctl ring;	/* prod, db_event; cons, irq_event */
+	/* host: where the admin ring is, valid before NUPA_CONTROL_ENABLE */
+	__le64 ring_addr;		/* struct nupa_admin_cmd[NUPA_ADMIN_ENTRIES] */
+	__le64 comp_addr;		/* struct nupa_admin_comp[NUPA_ADMIN_ENTRIES], same index as its command */
+	__u8 reserved[48];
+};
+
+NUPA_STATIC_ASSERT(sizeof(struct nupa_regs) == 256, "nupa_regs");
+NUPA_STATIC_ASSERT(offsetof(struct nupa_regs, control) == 128, "nupa_regs.control");
+NUPA_STATIC_ASSERT(sizeof(struct nupa_ring_ctl) == 128, "nupa_ring_ctl");
+NUPA_STATIC_ASSERT(sizeof(struct nupa_rxq_ctl) == 128, "nupa_rxq_ctl");
+NUPA_STATIC_ASSERT(sizeof(struct nupa_admin_ctl) == 192, "nupa_admin_ctl");
+
+/*
+ * Transmit.  A packet is one context entry and then 1 .. NUPA_TX_FRAGS_MAX
+ * buffer entries, contiguous in the ring (modulo its size).  All headers of
+ * the packet lie in its first buffer.
+ */
+enum {
+	NUPA_TX_F_CSUM = 1 << 0,	/* fill the checksum at csum_start + csum_offset */
+	NUPA_TX_F_TSO4 = 1 << 1,	/* cut at mss; implies CSUM */
+	NUPA_TX_F_TSO6 = 1 << 2,
+	NUPA_TX_F_ECN = 1 << 3,		/* CWR on the first segment only */
+};
+
+struct nupa_tx_ctx {			/* first entry of a packet */
+	__le16 flags;			/* NUPA_TX_F_* */
+	__le16 bufs;			/* buffer entries that follow */
+	__le32 bytes;			/* sum of their lengths */
+	__le16 mss;			/* payload bytes per segment, TSO only */
+	__le16 header_bytes;		/* Ethernet + IP + TCP header, TSO only */
+	__le16 csum_start;		/* from the start of the packet */
+	__le16 csum_offset;
+};
+
+struct nupa_tx_buf {
+	__le64 addr;
+	__le32 bytes;			/* > 0 */
+	__le32 reserved;
+};
+
+union nupa_tx_entry {
+	struct nupa_tx_ctx ctx;
+	struct nupa_tx_buf buf;
+};
+NUPA_STATIC_ASSERT(sizeof(union nupa_tx_entry) == 16, "nupa_tx_entry");
+
+/* Receive.  Buffers are used strictly in ring order, each up to buf_bytes of its queue. */
+struct nupa_rx_fill {
+	__le64 addr;
+};
+
+enum {
+	NUPA_RX_F_CSUM_OK = 1 << 0,	/* IP and TCP/UDP checksums verified */
+	NUPA_RX_F_CSUM_BAD = 1 << 1,
+	NUPA_RX_F_TCP4 = 1 << 2,
+	NUPA_RX_F_TCP6 = 1 << 3,
+	NUPA_RX_F_HASH_L4 = 1 << 4,	/* hash covers ports */
+	NUPA_RX_F_PLACED = 1 << 5,	/* payload went to a QP buffer: bufs == 0, payload_bytes placed */
+	NUPA_RX_F_QP = 1 << 6,		/* flow has a QP context; the host must not merge it in software */
+};
+
+/*
+ * The header slot of completion i is NUPA_RX_SLOT_BYTES at slot_addr + (i &
+ * mask) * NUPA_RX_SLOT_BYTES.  It holds header_bytes of packet; the other
+ * payload_bytes lie in the next bufs fill buffers, or were placed.  A packet
+ * without payload buffers is whole in its slot.
+ * A merged packet (gso_segs > 1) has the header of its first segment, with IP
+ * total length (zero above 65535), FIN and PSH and the tcp_bth position set
+ * for the whole; its checksum field is not valid.
+ */
+struct nupa_rx_comp {
+	__le16 flags;			/* NUPA_RX_F_* */
+	__le16 bufs;			/* fill buffers used */
+	__le16 header_bytes;
+	__le16 gso_size;		/* payload bytes of each merged segment but the last; 0: not merged */
+	__le16 gso_segs;
+	__le16 reserved;
+	__le32 payload_bytes;
+	__le32 hash;
+	__le32 qpn;			/* with NUPA_RX_F_QP */
+	__le64 reserved64;
+};
+NUPA_STATIC_ASSERT(sizeof(struct nupa_rx_comp) == 32, "nupa_rx_comp");
+
+/* Admin.  Commands complete in order; a completion is valid once cons passed it. */
+enum nupa_admin_op {
+	NUPA_ADMIN_NOP = 0,
+	NUPA_ADMIN_TXQ_CREATE,		/* queue */
+	NUPA_ADMIN_TXQ_DESTROY,
+	NUPA_ADMIN_RXQ_CREATE,		/* queue */
+	NUPA_ADMIN_RXQ_DESTROY,
+	NUPA_ADMIN_RX_MODE,		/* rx_mode */
+	NUPA_ADMIN_RSS,			/* rss */
+	NUPA_ADMIN_STEER_ADD,		/* steer */
+	NUPA_ADMIN_STEER_DEL,
+	NUPA_ADMIN_STATS,		/* stats */
+	NUPA_ADMIN_MR_REG,		/* mr */
+	NUPA_ADMIN_MR_DEREG,
+	NUPA_ADMIN_QP_CREATE,		/* qp */
+	NUPA_ADMIN_QP_DESTROY,
+	NUPA_ADMIN_QP_STATS,		/* stats, id = qpn */
+	NUPA_ADMIN_OP_COUNT,
+};
+
+enum nupa_admin_status {
+	NUPA_OK = 0,
+	NUPA_E_OPCODE,
+	NUPA_E_INVALID,			/* a field is out of range or a reserved one not zero */
+	NUPA_E_EXISTS,
+	NUPA_E_NOENT,
+	NUPA_E_NOSPACE,			/* a table is full */
+	NUPA_E_ADDRESS,			/* an address is not host memory */
+	NUPA_E_STATUS_COUNT,
+};
+
+struct nupa_cmd_queue {			/* TXQ_CREATE, RXQ_CREATE; id = queue pair */
+	__le64 ring_addr;		/* union nupa_tx_entry[] or struct nupa_rx_fill[] */
+	__le64 comp_addr;		/* RX: struct nupa_rx_comp[] */
+	__le64 slot_addr;		/* RX: header slots, one per completion */
+	__le32 entries;			/* of the transmit or fill ring */
+	__le32 comp_entries;		/* RX */
+	__le32 buf_bytes;		/* RX: of every fill buffer */
+	__le32 flags;			/* NUPA_RXQ_F_* */
+};
+
+enum {
+	NUPA_RXQ_F_STRICT_SPLIT = 1 << 0,	/* TCP payload never in a header slot (devmem TCP) */
+};
+
+enum {
+	NUPA_RX_MODE_PROMISC = 1 << 0,
+	NUPA_RX_MODE_ALLMULTI = 1 << 1,
+	NUPA_RX_MODE_GRO = 1 << 2,
+	NUPA_RX_MODE_CSUM = 1 << 3,
+};
+
+struct nupa_cmd_rx_mode {
+	__le32 flags;			/* NUPA_RX_MODE_* */
+	__le32 mtu;
+	__u8 mac[6];			/* unicast address to accept */
+	__le16 reserved;
+};
+
+struct nupa_cmd_rss {
+	__u8 key[NUPA_RSS_KEY_BYTES];	/* Toeplitz */
+	__le64 table_addr;		/* __u8[NUPA_RSS_TABLE_ENTRIES] of queue pair numbers, copied */
+};
+
+struct nupa_flow {			/* one direction of a TCP connection, as the host receives it */
+	__u8 family;			/* 4 or 6 */
+	__u8 reserved[3];
+	__be16 sport;
+	__be16 dport;
+	__u8 saddr[16];			/* IPv4: the first four bytes, the rest zero */
+	__u8 daddr[16];
+};
+NUPA_STATIC_ASSERT(sizeof(struct nupa_flow) == 40, "nupa_flow");
+
+struct nupa_cmd_steer {			/* id = rule number */
+	struct nupa_flow flow;
+	__le16 queue;
+	__le16 wildcards;		/* NUPA_STEER_ANY_* */
+	__le32 reserved;
+};
+
+enum {
+	NUPA_STEER_ANY_SPORT = 1 << 0,
+	NUPA_STEER_ANY_SADDR = 1 << 1,
+	NUPA_STEER_ANY_DADDR = 1 << 2,
+	NUPA_STEER_ANY_DPORT = 1 << 3,
+};
+
+struct nupa_cmd_stats {
+	__le64 addr;			/* __le64[count] are written there */
+	__le32 count;			/* at most NUPA_STAT_COUNT (NUPA_QP_STAT_COUNT) */
+	__le32 reserved;
+};
+
+enum {
+	NUPA_ACCESS_LOCAL_WRITE = 1 << 0,	/* as IBTA access flags */
+	NUPA_ACCESS_REMOTE_WRITE = 1 << 1,
+	NUPA_ACCESS_REMOTE_READ = 1 << 2,
+	NUPA_ACCESS_REMOTE_ATOMIC = 1 << 3,
+};
+
+/*
+ * MR_REG: id = the 32-bit key (lkey and rkey are equal).  The table of page
+ * addresses is copied before the command completes.
+ */
+struct nupa_cmd_mr {
+	__le64 iova;			/* address the application uses for the first byte */
+	__le64 bytes;			/* > 0 */
+	__le64 table_addr;		/* __le64[pages]: address of each page, aligned to it */
+	__le32 pages;
+	__le32 pd;
+	__le32 access;			/* NUPA_ACCESS_* */
+	__u8 page_shift;		/* 12 .. 30 */
+	__u8 reserved[3];
+};
+
+/*
+ * QP_CREATE: id = qpn.  From its completion on, segments of @flow with a valid
+ * tcp_bth may be placed into the receive queue's buffers.
+ *
+ * The receive queue ring is the application's own (rxe user ABI): pages of
+ * struct rxe_queue_buf, then elements of struct rxe_recv_wqe.  The switch reads
+ * the producer index and the entry for msn at (rq_base + msn) & rq_mask, and
+ * from @shadow_addr how many messages the host has completed: a receive is
+ * posted for msn if msn - completed < (producer - rq_base - completed) & rq_mask.
+ */
+enum {
+	NUPA_QP_F_TX_V0 = 1 << 0,	/* rewrite this flow's ver 1 options to ver 0 as segments are cut */
+	NUPA_QP_F_NO_RQ = 1 << 1,	/* no receive queue to read (SRQ): untagged messages are delivered */
+	NUPA_QP_F_ICRC = 1 << 2,	/* write ICRC on ver 0 */
+};
+
+struct nupa_cmd_qp {
+	struct nupa_flow flow;
+	__le32 pd;
+	__le32 flags;			/* NUPA_QP_F_* */
+	__le32 rcv_nxt;			/* TCP's, read under the socket lock at attach */
+	__u8 rcv_wscale;
+	__u8 rq_log2_bytes;		/* element size */
+	__le16 rq_sge_max;
+	__le32 rq_mask;			/* elements - 1, at most 32767 */
+	__le32 rq_base;			/* ring index of msn 0 */
+	__le32 rq_pages;
+	__le64 rq_table_addr;		/* __le64[rq_pages]: 4 KiB pages of the ring, copied */
+	__le64 shadow_addr;		/* struct nupa_qp_shadow */
+};
+
+/* Host memory the switch reads, one per QP, written by the kernel alone. */
+struct nupa_qp_shadow {
+	__le32 completed;		/* untagged messages completed; advanced before their CQE is visible */
+	__le32 reserved[3];
+};
+
+struct nupa_admin_cmd {
+	__le16 op;			/* enum nupa_admin_op */
+	__le16 reserved;
+	__le32 id;			/* what the op names: queue, rule, key, qpn */
+	union {
+		struct nupa_cmd_queue queue;
+		struct nupa_cmd_rx_mode rx_mode;
+		struct nupa_cmd_rss rss;
+		struct nupa_cmd_steer steer;
+		struct nupa_cmd_stats stats;
+		struct nupa_cmd_mr mr;
+		struct nupa_cmd_qp qp;
+		__u8 bytes[120];
+	};
+};
+NUPA_STATIC_ASSERT(sizeof(struct nupa_cmd_queue) == 40, "nupa_cmd_queue");
+NUPA_STATIC_ASSERT(sizeof(struct nupa_cmd_mr) == 40, "nupa_cmd_mr");
+NUPA_STATIC_ASSERT(sizeof(struct nupa_cmd_qp) == 88, "nupa_cmd_qp");
+NUPA_STATIC_ASSERT(sizeof(struct nupa_admin_cmd) == 128, "nupa_admin_cmd");
+
+struct nupa_admin_comp {
+	__le16 status;			/* enum nupa_admin_status */
+	__le16 op;
+	__le32 id;
+	__le64 value;			/* STATS: entries written */
+};
+NUPA_STATIC_ASSERT(sizeof(struct nupa_admin_comp) == 16, "nupa_admin_comp");
+
+/* Counters of a port, in ABI order: new ones are added at the end. */
+#define NUPA_STATS(X) \
+	X(rx_packets) X(rx_bytes) X(rx_segments) X(rx_merged) X(rx_drop_no_buffer) \
+	X(rx_drop_no_queue) X(rx_drop_filter) X(rx_csum_bad) X(rx_interrupts) \
+	X(tx_packets) X(tx_bytes) X(tx_segments) X(tx_drop_invalid) X(tx_drop_unknown) \
+	X(tx_doorbells) X(tx_flood) \
+	X(placed_segments) X(placed_bytes) X(qp_delivered_segments) X(qp_delivered_bytes) \
+	X(bth_invalid) X(deliver_plain) X(deliver_flags) X(deliver_window) X(deliver_duplicate) \
+	X(deliver_disorder) X(deliver_unsynced) X(deliver_inconsistent) X(deliver_no_receive) \
+	X(deliver_key) X(deliver_bounds) X(deliver_access) X(deliver_opcode) X(deliver_csum) \
+	X(fault_loss) X(fault_reorder) X(fault_duplicate) X(fault_corrupt) X(fault_delay) \
+	X(queue_drop) X(ecn_marked) X(abi_errors)
+
+#define NUPA_STAT_ENUM(name) NUPA_STAT_##name,
+enum nupa_stat { NUPA_STATS(NUPA_STAT_ENUM) NUPA_STAT_COUNT };
+#undef NUPA_STAT_ENUM
+
+/* Counters of a QP context. */
+#define NUPA_QP_STATS(X) \
+	X(placed_segments) X(placed_bytes) X(delivered_segments) X(delivered_bytes) \
+	X(tx_segments) X(tx_bytes) X(refused) X(disorder_overflows)
+
+#define NUPA_QP_STAT_ENUM(name) NUPA_QP_STAT_##name,
+enum nupa_qp_stat { NUPA_QP_STATS(NUPA_QP_STAT_ENUM) NUPA_QP_STAT_COUNT };
+#undef NUPA_QP_STAT_ENUM
+
+/* Must a producer that moved from @old to @now signal a peer that waits past @event? */
+static inline bool nupa_need_event(__u32 event, __u32 now, __u32 old)
+{
+	return (__u32)(now - event - 1) < (__u32)(now - old);
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: (GPL-2.0 WITH Linux-syscall-note) OR BSD-3-Clause */
+/*
+ * tcp_bth: the TCP option that names, on every data segment, the queue pair
+ * message the payload belongs to and where in that message it lands.
+ *
+ * Wire only, plus the one parser and the one builder that the kernel modules,
+ * the switch, the library and the tests share.  Pure: no socket, no clock.
+ *
+ *   {u8 kind = 253, u8 len, be16 exid = 0x5150} then one of two layouts.
+ *
+ * ver 0, one description per segment (20 bytes + extension):
+ *    flags opcode msn | mbo:24 segno:8 | icrc | tsval | tsecr | extension
+ * ver 1, the same bytes on every segment of a message (12 bytes + optional):
+ *    flags opcode msn | start_seq | length | [tsval | tsecr] | extension
+ *
+ * extension: none, 4 bytes (imm, ieth or aeth) or 16 bytes (RETH).  It is
+ * present on every segment of its message, so that the header length is the
+ * same in a burst; the message's final opcode says what 4 bytes mean.
+ *
+ * Sources: RFC 4727 and RFC 6994 (experimental options), RFC 7323 (timestamps),
+ * IBTA vol. 1 chapter 9 (opcodes, RETH, AETH, ICRC).
+ */
+#ifndef TCP_QP_TCP_BTH_H
+#define TCP_QP_TCP_BTH_H
+
+#ifdef __KERNEL__
+#include <linux/types.h>
+#include <linux/string.h>
+#include <linux/build_bug.h>
+#include <linux/unaligned.h>
+#else
+#include <linux/types.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#define TCP_QP_STATIC_ASSERT(c, m) static_assert(c, m)
+#else
+#define TCP_QP_STATIC_ASSERT(c, m) _Static_assert(c, m)
+#endif
+
+enum {
+	TCP_BTH_KIND = 253,
+	TCP_BTH_EXID = 0x5150,
+
+	TCP_BTH_HEAD_BYTES = 4,		/* kind, len, exid */
+	TCP_BTH_V0_BYTES = 20,
+	TCP_BTH_V1_BYTES = 12,
+	TCP_BTH_TS_BYTES = 8,
+	TCP_BTH_EXT4_BYTES = 4,
+	TCP_BTH_RETH_BYTES = 16,
+	TCP_BTH_OPT_MIN_BYTES = TCP_BTH_HEAD_BYTES + TCP_BTH_V1_BYTES,
+	TCP_BTH_OPT_MAX_BYTES = 40,	/* all that a TCP header can carry */
+
+	TCP_BTH_V0_MESSAGE_MAX_BYTES = 1 << 24,
+	TCP_BTH_MSS_MULTIPLE_BYTES = 128,
+};
+
+/* flags: bits 0-1 are the version */
+enum {
+	TCP_BTH_F_VER_MASK = 0x03,
+	TCP_BTH_F_TIMESTAMP = 0x04,
+	TCP_BTH_F_MORE = 0x08,		/* more_segments: another message follows in this burst */
+	TCP_BTH_F_RTR = 0x10,		/* my QP is ready to receive */
+	TCP_BTH_F_RTR_ACK = 0x20,	/* I saw yours */
+	TCP_BTH_F_ICRC = 0x40,
+	TCP_BTH_F_RESERVED = 0x80,	/* sent as zero, refused when not */
+};
+
+/* IBTA RC opcodes, vol. 1 table 35, without the transport bits */
+enum {
+	TCP_BTH_OP_SEND_FIRST = 0x00,
+	TCP_BTH_OP_SEND_MIDDLE = 0x01,
+	TCP_BTH_OP_SEND_LAST = 0x02,
+	TCP_BTH_OP_SEND_LAST_IMM = 0x03,
+	TCP_BTH_OP_SEND_ONLY = 0x04,
+	TCP_BTH_OP_SEND_ONLY_IMM = 0x05,
+	TCP_BTH_OP_WRITE_FIRST = 0x06,
+	TCP_BTH_OP_WRITE_MIDDLE = 0x07,
+	TCP_BTH_OP_WRITE_LAST = 0x08,
+	TCP_BTH_OP_WRITE_LAST_IMM = 0x09,
+	TCP_BTH_OP_WRITE_ONLY = 0x0a,
+	TCP_BTH_OP_WRITE_ONLY_IMM = 0x0b,
+	TCP_BTH_OP_READ_REQUEST = 0x0c,
+	TCP_BTH_OP_READ_RESPONSE_FIRST = 0x0d,
+	TCP_BTH_OP_READ_RESPONSE_MIDDLE = 0x0e,
+	TCP_BTH_OP_READ_RESPONSE_LAST = 0x0f,
+	TCP_BTH_OP_READ_RESPONSE_ONLY = 0x10,
+	TCP_BTH_OP_ACKNOWLEDGE = 0x11,
+	TCP_BTH_OP_ATOMIC_ACKNOWLEDGE = 0x12,
+	TCP_BTH_OP_CMP_SWAP = 0x13,
+	TCP_BTH_OP_FETCH_ADD = 0x14,
+	TCP_BTH_OP_TERMINATE = 0x15,	/* ours; IBTA reserves it */
+	TCP_BTH_OP_SEND_LAST_INV = 0x16,
+	TCP_BTH_OP_SEND_ONLY_INV = 0x17,
+	TCP_BTH_OP_COUNT = 0x18,
+};
+
+struct tcp_bth_head {
+	__u8 kind;
+	__u8 len;
+	__be16 exid;
+	__u8 flags;
+	__u8 opcode;
+	__be16 msn;
+};
+
+struct tcp_bth_v0 {
+	struct tcp_bth_head head;
+	__be32 mbo_seg;		/* offset of this segment in its message << 8 | number in its burst */
+	__be32 icrc;
+	__be32 tsval;
+	__be32 tsecr;
+};
+
+struct tcp_bth_v1 {
+	struct tcp_bth_head head;
+	__be32 start_seq;	/* TCP sequence number of the message's first byte */
+	__be32 length;		/* of the message, bytes */
+};
+
+/* be64 va is only 4-byte aligned in an option, hence two halves */
+struct tcp_bth_reth {
+	__be32 va_hi;
+	__be32 va_lo;
+	__be32 rkey;
+	__be32 length;		/* DMA length; the immediate on *_WITH_IMM */
+};
+
+TCP_QP_STATIC_ASSERT(sizeof(struct tcp_bth_head) == 8, "tcp_bth_head");
+TCP_QP_STATIC_ASSERT(sizeof(struct tcp_bth_v0) == TCP_BTH_HEAD_BYTES + TCP_BTH_V0_BYTES, "tcp_bth_v0");
+TCP_QP_STATIC_ASSERT(sizeof(struct tcp_bth_v1) == TCP_BTH_HEAD_BYTES + TCP_BTH_V1_BYTES, "tcp_bth_v1");
+TCP_QP_STATIC_ASSERT(sizeof(struct tcp_bth_reth) == TCP_BTH_RETH_BYTES, "tcp_bth_reth");
+
+/* One option, in host order.  Unused fields are zero. */
+struct tcp_bth {
+	__u8 ver;		/* 0 or 1 */
+	__u8 flags;		/* TCP_BTH_F_*, version bits cleared */
+	__u8 opcode;		/* ver 0: with its variant for this segment; ver 1: the ONLY variant */
+	__u8 ext_bytes;		/* 0, 4 or 16 */
+	__u16 msn;
+	__u8 segno;		/* ver 0 */
+	__u8 reserved;
+	__u32 start_seq;	/* ver 0: seq - mbo */
+	__u32 length;		/* ver 1; bytes */
+	__u32 mbo;		/* offset of this segment's first byte in its message, bytes */
+	__u32 icrc;		/* ver 0 */
+	__u32 tsval, tsecr;	/* when TCP_BTH_F_TIMESTAMP */
+	__u32 ext4;		/* imm, ieth or aeth: ext_bytes == 4 */
+	__u32 rkey;		/* RETH: ext_bytes == 16 */
+	__u32 dma_length;	/* RETH: or the immediate */
+	__u64 va;		/* RETH */
+};
+
+enum tcp_bth_error {
+	TCP_BTH_OK = 0,
+	TCP_BTH_E_NONE,		/* not our option */
+	TCP_BTH_E_LENGTH,	/* len fits no layout */
+	TCP_BTH_E_VERSION,
+	TCP_BTH_E_RESERVED,	/* a reserved bit is set */
+	TCP_BTH_E_OPCODE,
+	TCP_BTH_E_RANGE,	/* ver 1: this segment lies outside its message */
+	TCP_BTH_E_TWICE,	/* two tcp_bth options in one header */
+	TCP_BTH_E_COUNT,
+};
+
+static inline __u16 tcp_bth_get16(const __u8 *p) { return (__u16)(p[0] << 8 | p[1]); }
+
+static inline __u32 tcp_bth_get32(const __u8 *p)
+{
+	return (__u32)p[0] << 24 | (__u32)p[1] << 16 | (__u32)p[2] << 8 | p[3];
+}
+
+static inline void tcp_bth_put16(__u8 *p, __u16 v)
+{
+	p[0] = (__u8)(v >> 8);
+	p[1] = (__u8)v;
+}
+
+static inline void tcp_bth_put32(__u8 *p, __u32 v)
+{
+	p[0] = (__u8)(v >> 24);
+	p[1] = (__u8)(v >> 16);
+	p[2] = (__u8)(v >> 8);
+	p[3] = (__u8)v;
+}
+
+/* Where an opcode stands in its message: bit 0 first, bit 1 last. */
+enum { TCP_BTH_POS_MIDDLE = 0, TCP_BTH_POS_FIRST = 1, TCP_BTH_POS_LAST = 2, TCP_BTH_POS_ONLY = 3 };
+
+static inline int tcp_bth_position(__u8 opcode)
+{
+	switch (opcode) {
+	case TCP_BTH_OP_SEND_FIRST:
+	case TCP_BTH_OP_WRITE_FIRST:
+	case TCP_BTH_OP_READ_RESPONSE_FIRST:
+		return TCP_BTH_POS_FIRST;
+	case TCP_BTH_OP_SEND_MIDDLE:
+	case TCP_BTH_OP_WRITE_MIDDLE:
+	case TCP_BTH_OP_READ_RESPONSE_MIDDLE:
+		return TCP_BTH_POS_MIDDLE;
+	case TCP_BTH_OP_SEND_LAST:
+	case TCP_BTH_OP_SEND_LAST_IMM:
+	case TCP_BTH_OP_SEND_LAST_INV:
+	case TCP_BTH_OP_WRITE_LAST:
+	case TCP_BTH_OP_WRITE_LAST_IMM:
+	case TCP_BTH_OP_READ_RESPONSE_LAST:
+		return TCP_BTH_POS_LAST;
+	default:
+		return TCP_BTH_POS_ONLY;
+	}
+}
+
+/* The variant of a message's ONLY opcode for a segment at @pos in it. */
+static inline __u8 tcp_bth_variant(__u8 only, int pos)
+{
+	if (pos == TCP_BTH_POS_ONLY)
+		return only;
+	switch (only) {
+	case TCP_BTH_OP_SEND_ONLY:
+		return pos == TCP_BTH_POS_LAST ? TCP_BTH_OP_SEND_LAST :
+		       pos == TCP_BTH_POS_FIRST ? TCP_BTH_OP_SEND_FIRST : TCP_BTH_OP_SEND_MIDDLE;
+	case TCP_BTH_OP_SEND_ONLY_IMM:
+		return pos == TCP_BTH_POS_LAST ? TCP_BTH_OP_SEND_LAST_IMM :
+		       pos == TCP_BTH_POS_FIRST ? TCP_BTH_OP_SEND_FIRST : TCP_BTH_OP_SEND_MIDDLE;
+	case TCP_BTH_OP_SEND_ONLY_INV:
+		return pos == TCP_BTH_POS_LAST ? TCP_BTH_OP_SEND_LAST_INV :
+		       pos == TCP_BTH_POS_FIRST ? TCP_BTH_OP_SEND_FIRST : TCP_BTH_OP_SEND_MIDDLE;
+	case TCP_BTH_OP_WRITE_ONLY:
+		return pos == TCP_BTH_POS_LAST ? TCP_BTH_OP_WRITE_LAST :
+		       pos == TCP_BTH_POS_FIRST ? TCP_BTH_OP_WRITE_FIRST : TCP_BTH_OP_WRITE_MIDDLE;
+	case TCP_BTH_OP_WRITE_ONLY_IMM:
+		return pos == TCP_BTH_POS_LAST ? TCP_BTH_OP_WRITE_LAST_IMM :
+		       pos == TCP_BTH_POS_FIRST ? TCP_BTH_OP_WRITE_FIRST : TCP_BTH_OP_WRITE_MIDDLE;
+	case TCP_BTH_OP_READ_RESPONSE_ONLY:
+		return pos == TCP_BTH_POS_LAST ? TCP_BTH_OP_READ_RESPONSE_LAST :
+		       pos == TCP_BTH_POS_FIRST ? TCP_BTH_OP_READ_RESPONSE_FIRST :
+						  TCP_BTH_OP_READ_RESPONSE_MIDDLE;
+	default:
+		return only;	/* requests and acknowledges are one segment each */
+	}
+}
+
+/* The opposite: the ONLY opcode when @opcode ends a message; itself otherwise. */
+static inline __u8 tcp_bth_only(__u8 opcode)
+{
+	switch (opcode) {
+	case TCP_BTH_OP_SEND_LAST: return TCP_BTH_OP_SEND_ONLY;
+	case TCP_BTH_OP_SEND_LAST_IMM: return TCP_BTH_OP_SEND_ONLY_IMM;
+	case TCP_BTH_OP_SEND_LAST_INV: return TCP_BTH_OP_SEND_ONLY_INV;
+	case TCP_BTH_OP_WRITE_LAST: return TCP_BTH_OP_WRITE_ONLY;
+	case TCP_BTH_OP_WRITE_LAST_IMM: return TCP_BTH_OP_WRITE_ONLY_IMM;
+	case TCP_BTH_OP_READ_RESPONSE_LAST: return TCP_BTH_OP_READ_RESPONSE_ONLY;
+	default: return opcode;
+	}
+}
+
+static inline bool tcp_bth_is_send(__u8 opcode)
+{
+	return opcode <= TCP_BTH_OP_SEND_ONLY_IMM ||
+	       opcode == TCP_BTH_OP_SEND_LAST_INV || opcode == TCP_BTH_OP_SEND_ONLY_INV;
+}
+
+/* WRITEs, and the responses that are placed the same way: by their own RETH */
+static inline bool tcp_bth_is_tagged(__u8 opcode)
+{
+	return opcode >= TCP_BTH_OP_WRITE_FIRST && opcode <= TCP_BTH_OP_READ_RESPONSE_ONLY &&
+	       opcode != TCP_BTH_OP_READ_REQUEST;
+}
+
+/* Bytes of extension a whole message of @only (ONLY variant) carries. */
+static inline unsigned int tcp_bth_ext_bytes(__u8 only)
+{
+	switch (only) {
+	case TCP_BTH_OP_SEND_ONLY_IMM:
+	case TCP_BTH_OP_SEND_ONLY_INV:
+	case TCP_BTH_OP_ACKNOWLEDGE:
+	case TCP_BTH_OP_ATOMIC_ACKNOWLEDGE:
+		return TCP_BTH_EXT4_BYTES;
+	case TCP_BTH_OP_WRITE_ONLY:
+	case TCP_BTH_OP_WRITE_ONLY_IMM:
+	case TCP_BTH_OP_READ_RESPONSE_ONLY:
+		return TCP_BTH_RETH_BYTES;
+	default:
+		return 0;
+	}
+}
+
+/**
+ * tcp_bth_opt_bytes() - length of the option that tcp_bth_build() will write.
+ * Always a multiple of four, at most TCP_BTH_OPT_MAX_BYTES.
+ */
+static inline unsigned int tcp_bth_opt_bytes(const struct tcp_bth *b)
+{
+	if (b->ver == 0)
+		return TCP_BTH_HEAD_BYTES + TCP_BTH_V0_BYTES + b->ext_bytes;
+	return TCP_BTH_HEAD_BYTES + TCP_BTH_V1_BYTES + b->ext_bytes +
+	       (b->flags & TCP_BTH_F_TIMESTAMP ? (unsigned int)TCP_BTH_TS_BYTES : 0u);
+}
+
+/**
+ * tcp_bth_build() - write one option at @opt, which has room for
+ * tcp_bth_opt_bytes(@b).  Returns the bytes written.
+ */
+static inline unsigned int tcp_bth_build(__u8 *opt, const struct tcp_bth *b)
+{
+	unsigned int len = tcp_bth_opt_bytes(b);
+	__u8 *p = opt + sizeof(struct tcp_bth_head);
+
+	opt[0] = TCP_BTH_KIND;
+	opt[1] = (__u8)len;
+	tcp_bth_put16(opt + 2, TCP_BTH_EXID);
+	opt[4] = (__u8)(b->flags | b->ver);
+	opt[5] = b->opcode;
+	tcp_bth_put16(opt + 6, b->msn);
+	if (b->ver == 0) {
+		tcp_bth_put32(p, b->mbo << 8 | b->segno);
+		tcp_bth_put32(p + 4, b->flags & TCP_BTH_F_ICRC ? b->icrc : 0);
+		p += 8;
+	} else {
+		tcp_bth_put32(p, b->start_seq);
+		tcp_bth_put32(p + 4, b->length);
+		p += 8;
+	}
+	if (b->flags & TCP_BTH_F_TIMESTAMP) {
+		tcp_bth_put32(p, b->tsval);
+		tcp_bth_put32(p + 4, b->tsecr);
+		p += TCP_BTH_TS_BYTES;
+	} else if (b->ver == 0) {
+		memset(p, 0, TCP_BTH_TS_BYTES);
+		p += TCP_BTH_TS_BYTES;
+	}
+	if (b->ext_bytes == TCP_BTH_EXT4_BYTES) {
+		tcp_bth_put32(p, b->ext4);
+	} else if (b->ext_bytes == TCP_BTH_RETH_BYTES) {
+		tcp_bth_put32(p, (__u32)(b->va >> 32));
+		tcp_bth_put32(p + 4, (__u32)b->va);
+		tcp_bth_put32(p + 8, b->rkey);
+		tcp_bth_put32(p + 12, b->dma_length);
+	}
+	return len;
+}
+
+/**
+ * tcp_bth_parse() - read one option.
+ * @opt: points at the kind byte; @room bytes of header are readable from there
+ * @seq: sequence number of the segment, host order
+ * @payload: bytes of payload in the segment
+ * @b: filled on TCP_BTH_OK, untouched otherwise
+ *
+ * Everything on the wire is hostile: whatever does not fit one of the two
+ * layouts exactly is an error, and the segment is then plain TCP.
+ */
+static inline enum tcp_bth_error tcp_bth_parse(const __u8 *opt, unsigned int room, __u32 seq,
+					       __u32 payload, struct tcp_bth *b)
+{
+	unsigned int len, fixed, ext;
+	struct tcp_bth r;
+	const __u8 *p;
+
+	if (room < TCP_BTH_HEAD_BYTES || opt[0] != TCP_BTH_KIND ||
+	    opt[1] < TCP_BTH_HEAD_BYTES || tcp_bth_get16(opt + 2) != TCP_BTH_EXID)
+		return TCP_BTH_E_NONE;
+	len = opt[1];
+	if (len > room || len < TCP_BTH_OPT_MIN_BYTES || len > TCP_BTH_OPT_MAX_BYTES)
+		return TCP_BTH_E_LENGTH;
+	memset(&r, 0, sizeof(r));
+	r.ver = opt[4] & TCP_BTH_F_VER_MASK;
+	r.flags = opt[4] & (__u8)~TCP_BTH_F_VER_MASK;
+	r.opcode = opt[5];
+	r.msn = tcp_bth_get16(opt + 6);
+	if (r.ver > 1)
+		return TCP_BTH_E_VERSION;
+	if (r.flags & TCP_BTH_F_RESERVED || (r.ver == 1 && r.flags & TCP_BTH_F_ICRC))
+		return TCP_BTH_E_RESERVED;
+	if (r.opcode >= TCP_BTH_OP_COUNT)
+		return TCP_BTH_E_OPCODE;
+	fixed = r.ver == 0 ? TCP_BTH_HEAD_BYTES + TCP_BTH_V0_BYTES :
+			     TCP_BTH_HEAD_BYTES + TCP_BTH_V1_BYTES +
+			     (r.flags & TCP_BTH_F_TIMESTAMP ? (unsigned int)TCP_BTH_TS_BYTES : 0u);
+	if (len < fixed)
+		return TCP_BTH_E_LENGTH;
+	ext = len - fixed;
+	if (ext != 0 && ext != TCP_BTH_EXT4_BYTES && ext != TCP_BTH_RETH_BYTES)
+		return TCP_BTH_E_LENGTH;
+	r.ext_bytes = (__u8)ext;
+
+	p = opt + sizeof(struct tcp_bth_head);
+	if (r.ver == 0) {
+		__u32 mbo_seg = tcp_bth_get32(p);
+
+		r.mbo = mbo_seg >> 8;
+		r.segno = (__u8)mbo_seg;
+		r.start_seq = seq - r.mbo;
+		r.icrc = tcp_bth_get32(p + 4);
+		p += 8;
+		if (payload && tcp_bth_position(r.opcode) & TCP_BTH_POS_FIRST && r.mbo)
+			return TCP_BTH_E_RANGE;
+	} else {
+		r.start_seq = tcp_bth_get32(p);
+		r.length = tcp_bth_get32(p + 4);
+		p += 8;
+		/* ver 1 names the message: only ONLY opcodes, and the segment lies inside */
+		if (tcp_bth_position(r.opcode) != TCP_BTH_POS_ONLY)
+			return TCP_BTH_E_OPCODE;
+		if (payload) {
+			r.mbo = seq - r.start_seq;
+			if (r.mbo > r.length || payload > r.length - r.mbo)
+				return TCP_BTH_E_RANGE;
+		}
+	}
+	if (r.ver == 0 || r.flags & TCP_BTH_F_TIMESTAMP) {
+		r.tsval = tcp_bth_get32(p);
+		r.tsecr = tcp_bth_get32(p + 4);
+		p += TCP_BTH_TS_BYTES;
+	}
+	if (ext == TCP_BTH_EXT4_BYTES) {
+		r.ext4 = tcp_bth_get32(p);
+	} else if (ext == TCP_BTH_RETH_BYTES) {
+		r.va = (__u64)tcp_bth_get32(p) << 32 | tcp_bth_get32(p + 4);
+		r.rkey = tcp_bth_get32(p + 8);
+		r.dma_length = tcp_bth_get32(p + 12);
+	}
+	*b = r;
+	return TCP_BTH_OK;
+}
+
+/**
+ * tcp_bth_find() - the tcp_bth option among @room bytes of TCP options.
+ * @opt_at: set to the option's offset in @opts on TCP_BTH_OK; may be NULL
+ *
+ * A header that carries the option twice is refused: a middlebox that copies
+ * options must not make two readers see two messages.
+ */
+static inline enum tcp_bth_error tcp_bth_find(const __u8 *opts, unsigned int room, __u32 seq,
+					      __u32 payload, struct tcp_bth *b, unsigned int *opt_at)
+{
+	enum tcp_bth_error err = TCP_BTH_E_NONE;
+	unsigned int i = 0, len;
+
+	while (i < room) {
+		if (opts[i] == 0)
+			break;
+		if (opts[i] == 1) {
+			i++;
+			continue;
+		}
+		if (i + 2 > room)
+			break;
+		len = opts[i + 1];
+		if (len < 2 || len > room - i)
+			break;
+		if (opts[i] == TCP_BTH_KIND && len >= TCP_BTH_HEAD_BYTES &&
+		    tcp_bth_get16(opts + i + 2) == TCP_BTH_EXID) {
+			if (err != TCP_BTH_E_NONE)
+				return TCP_BTH_E_TWICE;
+			err = tcp_bth_parse(opts + i, len, seq, payload, b);
+			if (opt_at)
+				*opt_at = i;
+		}
+		i += len;
+	}
+	return err;
+}
+
+/*
+ * AETH of an ACKNOWLEDGE: our own use of IBTA's 32 bits (syndrome, MSN).
+ * bits 31-24 syndrome, zero = credits; bits 23-16 zero; bits 15-0 msn limit:
+ * the first untagged msn for which no receive is posted.
+ */
+static inline __u32 tcp_bth_aeth_credits(__u16 msn_limit) { return msn_limit; }
+
+#ifdef __cplusplus
+}
+#endif
+#endif

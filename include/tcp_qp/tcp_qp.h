@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: (GPL-2.0 WITH Linux-syscall-note) OR BSD-3-Clause */
+/*
+ * tcp_qp: user ABI of the tcp_qp RDMA device beyond standard verbs.
+ *
+ * Everything else is rdma-core's own: the device speaks the rxe user ABI
+ * (RDMA_DRIVER_RXE), so the librxe provider drives its rings.  What verbs
+ * lack is giving an existing, connected TCP socket a queue pair.  That is a
+ * driver method on UVERBS_OBJECT_QP, issued by RDMA_VERBS_IOCTL on the
+ * context's cmd_fd: the core resolves the QP handle in the caller's own file.
+ */
+#ifndef TCP_QP_TCP_QP_H
+#define TCP_QP_TCP_QP_H
+
+#include <linux/types.h>
+#include <rdma/ib_user_ioctl_cmds.h>
+
+#define TCP_QP_ULP_NAME "tcp_qp"
+#define TCP_QP_ABI_VERSION 1
+
+enum tcp_qp_methods {
+	TCP_QP_METHOD_ATTACH = (1U << UVERBS_ID_NS_SHIFT),
+	TCP_QP_METHOD_QUERY,
+};
+
+enum tcp_qp_attach_attrs {
+	TCP_QP_ATTR_ATTACH_HANDLE = (1U << UVERBS_ID_NS_SHIFT),	/* IDR, UVERBS_OBJECT_QP, write */
+	TCP_QP_ATTR_ATTACH_SOCKET,	/* RAW_FD */
+	TCP_QP_ATTR_ATTACH_REQ,		/* PTR_IN struct tcp_qp_attach_req */
+	TCP_QP_ATTR_ATTACH_RESP,	/* PTR_OUT struct tcp_qp_attach_resp; also written on errors that have a reason */
+};
+
+enum tcp_qp_query_attrs {
+	TCP_QP_ATTR_QUERY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),	/* IDR, UVERBS_OBJECT_QP, read */
+	TCP_QP_ATTR_QUERY_INFO,		/* PTR_OUT struct tcp_qp_info */
+};
+
+enum tcp_qp_engine {
+	TCP_QP_ENGINE_AUTO = 0,		/* offload, or software with a reason */
+	TCP_QP_ENGINE_SOFTWARE = 1,
+	TCP_QP_ENGINE_OFFLOAD = 2,	/* fail with a reason if it can't be had */
+};
+
+/* Why an engine or a QP could not be had.  Stable numbers, see docs/reasons.md. */
+#define TCP_QP_REASONS(X) \
+	X(NONE, "no reason") \
+	X(NO_OFFLOAD_DEVICE, "the socket's route leaves by a device without QP offload") \
+	X(OTHER_DEVICE, "the socket's route does not leave by this RDMA device's netdev") \
+	X(OFFLOAD_REFUSED, "the switch refused the QP context") \
+	X(OFFLOAD_GONE, "the offload device was removed or reset") \
+	X(NO_PEER_QP, "the peer did not attach a QP in time") \
+	X(SOCKET_STATE, "the socket is not an established TCP connection") \
+	X(SOCKET_BUSY, "the socket has another ULP, BPF psock, MPTCP, MD5 or repair") \
+	X(NO_SG, "the device cannot send scattered pages") \
+	X(PEER_CLOSED, "the peer closed or reset the connection") \
+	X(PROTOCOL, "the peer broke the tcp_bth protocol")
+
+#define TCP_QP_REASON_ENUM(name, text) TCP_QP_REASON_##name,
+enum tcp_qp_reason { TCP_QP_REASONS(TCP_QP_REASON_ENUM) TCP_QP_REASON_COUNT };
+#undef TCP_QP_REASON_ENUM
+
+enum {
+	TCP_QP_ATTACH_F_WIRE_V0 = 1 << 0,	/* software engine: ver 0, one option per segment */
+	TCP_QP_ATTACH_F_WIRE_V1 = 1 << 1,	/* offload engine: leave ver 1 on the wire */
+	TCP_QP_ATTACH_F_NOWAIT = 1 << 2,	/* do not wait for the peer: sends wait instead */
+
+	TCP_QP_ATTACH_TIMEOUT_DEFAULT_MS = 10000,
+	TCP_QP_ATTACH_TIMEOUT_MAX_MS = 600000,
+};
+
+struct tcp_qp_attach_req {
+	__u32 engine;		/* enum tcp_qp_engine */
+	__u32 flags;		/* TCP_QP_ATTACH_F_* */
+	__u32 timeout_ms;	/* for the peer's QP; 0: the default */
+	__u32 reserved;		/* zero */
+};
+
+struct tcp_qp_attach_resp {
+	__u32 engine;		/* the one that serves this QP */
+	__u32 reason;		/* enum tcp_qp_reason: why not the better one, or why it failed */
+	__u32 wire_version;	/* of tcp_bth on sent segments */
+	__u32 mss;		/* bytes */
+};
+
+/* Counters of one QP.  rx_placed + rx_copied == rx_delivered, in bytes, at every instant. */
+struct tcp_qp_info {
+	__u32 engine;
+	__u32 reason;		/* last one */
+	__u32 wire_version;
+	__u32 mss;
+	__u64 tx_messages;
+	__u64 tx_bytes;
+	__u64 tx_zerocopy_bytes;	/* handed to TCP as the application's own pages */
+	__u64 tx_copied_bytes;		/* inline data */
+	__u64 rx_messages;
+	__u64 rx_delivered_bytes;	/* in order, to this QP's receive buffers */
+	__u64 rx_placed_bytes;		/* of these, written by the switch */
+	__u64 rx_copied_bytes;		/* of these, copied by this CPU */
+	__u64 tx_segments;		/* data packets handed to IP, a TSO burst counts once */
+	__u64 tx_sack_stripped;
+	__u64 rx_stalls;		/* data waited for a posted receive */
+	__u64 tx_credit_waits;
+};
+
+#endif

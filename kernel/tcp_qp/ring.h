@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Rings shared with user space, in the rxe user ABI (rdma_user_rxe.h).
+ *
+ * The header of a ring lies in memory that user space can write.  The kernel
+ * keeps its own size, mask and index and never reads those back; the other
+ * side's index is read once and masked.
+ *
+ * A ring whose producer is user space (SQ, RQ): the kernel's index is the
+ * consumer.  A ring whose producer is the kernel (CQ): the producer.
+ */
+#ifndef TQP_RING_H
+#define TQP_RING_H
+
+#include <linux/types.h>
+#include <rdma/ib_verbs.h>
+#include <uapi/rdma/rdma_user_rxe.h>
+
+struct tqp_ring {
+	struct rdma_user_mmap_entry mmap_entry;	/* holds the memory while mapped */
+	struct rxe_queue_buf *buf;		/* vmalloc_user() */
+	size_t bytes;				/* page aligned */
+	u32 mask;				/* elements - 1; one element stays empty */
+	u8 log2_elem;
+	u32 index;				/* ours, masked */
+};
+
+/*
+ * Allocate a ring of at least @entries usable elements of at least @elem_bytes
+ * and enter it in @uctx for mmap; @mi (a struct mminfo in user memory) is told
+ * the offset and size.
+ */
+struct tqp_ring *tqp_ring_create(struct ib_ucontext *uctx, struct mminfo __user *mi, u32 entries,
+				 u32 elem_bytes);
+void tqp_ring_destroy(struct tqp_ring *ring);	/* memory goes when the last mapping goes */
+void tqp_ring_mmap_free(struct rdma_user_mmap_entry *entry);
+int tqp_ring_mmap(struct ib_ucontext *uctx, struct vm_area_struct *vma);
+
+static inline void *tqp_ring_entry(const struct tqp_ring *ring, u32 index)
+{
+	return ring->buf->data + ((size_t)(index & ring->mask) << ring->log2_elem);
+}
+
+/* Producer index of user space: how far SQ or RQ entries may be read. */
+static inline u32 tqp_ring_user_prod(const struct tqp_ring *ring)
+{
+	return smp_load_acquire(&ring->buf->producer_index) & ring->mask;
+}
+
+/* Entries that user space has posted and we have not consumed, from @from on. */
+static inline u32 tqp_ring_posted(const struct tqp_ring *ring, u32 from)
+{
+	return (tqp_ring_user_prod(ring) - from) & ring->mask;
+}
+
+/* We have taken the entry at ring->index: its slot is user space's again. */
+static inline void tqp_ring_consume(struct tqp_ring *ring)
+{
+	ring->index = (ring->index + 1) & ring->mask;
+	smp_store_release(&ring->buf->consumer_index, ring->index);
+}
+
+/* CQ side: is there room for one more? */
+static inline bool tqp_ring_full(const struct tqp_ring *ring)
+{
+	u32 cons = smp_load_acquire(&ring->buf->consumer_index) & ring->mask;
+
+	return ((ring->index + 1 - cons) & ring->mask) == 0;
+}
+
+static inline void tqp_ring_produce(struct tqp_ring *ring)
+{
+	ring->index = (ring->index + 1) & ring->mask;
+	smp_store_release(&ring->buf->producer_index, ring->index);
+}
+
+#endif
