@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Boots guests on a NUPA switch and runs commands in them; see tools/vm/README.md."""
+
+from .cluster import Cluster, CommandFailed, Job, KernelComplaint, Node, NodeDead, Result, SetupError, TimeLimit
+
+__all__ = ["Cluster", "CommandFailed", "Job", "KernelComplaint", "Node", "NodeDead", "Result", "SetupError", "TimeLimit"]

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A set of guests on one switch, from boot to the check of their kernel logs."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from . import accel, dmesg, qemu, switch
+from .control import Hub
+from .initramfs import initramfs
+from .node import CommandFailed, Job, Node, NodeDead, Result
+from .paths import REPO, SetupError, VM_BUILD, kernel_image
+from .process import Children
+
+NODES_MAX = 16
+BOOT_S = 60.0
+BYE_S = 10.0
+RUNS_KEPT = 20
+SHM = Path("/dev/shm")
+
+
+class TimeLimit(Exception):
+    """Something did not happen in its time."""
+
+
+class Cluster:
+    """with Cluster(nodes=2) as c: c.node[0].run("...", check=True)
+
+    Leaving the block powers the guests off and raises KernelComplaint if a kernel log shows a splat or a guest died.
+
+    setup: "auto" loads what is built and brings nupa0 and tcpqp0 up, "full" fails if a module is missing, "none" does nothing.
+    time_limit_s bounds the whole life; job_limit_s is the default for one command.
+    """
+
+    def __init__(
+        self, nodes: int = 2, *, mem_mb: int = 1024, cpus: int = 1, topology: str = "cxl", with_switch: bool = True,
+        setup: str = "auto", mtu: int | None = None, wanted_accel: str = "auto", icount: bool = False, interactive: bool = False,
+        time_limit_s: float = 180.0, job_limit_s: float = 60.0, results: Path | str | None = None, name: str = "run",
+        append: str = "", switch_args: list[str] | None = None, qemu_args: list[str] | None = None, quiet: bool = False,
+    ) -> None:  # fmt: skip
+        if not 1 <= nodes <= NODES_MAX:
+            raise SetupError(f"nodes must be 1 to {NODES_MAX}")
+        if with_switch and mem_mb > qemu.MEM_MAX_MB:
+            raise SetupError(f"a guest on the switch has at most {qemu.MEM_MAX_MB} MiB of memory")
+        if topology not in qemu.TOPOLOGIES:
+            raise SetupError(f"topology must be one of {', '.join(qemu.TOPOLOGIES)}")
+        self.mem_mb, self.cpus, self.topology, self.with_switch = mem_mb, cpus, topology, with_switch
+        self.setup, self.mtu, self.icount, self.interactive = setup, mtu, icount, interactive
+        self.job_limit_s, self.append, self.quiet = job_limit_s, append, quiet
+        self.switch_args, self.qemu_args = list(switch_args or []), list(qemu_args or [])
+        self.image = kernel_image()
+        self.accel = "tcg" if icount else accel.pick(self.image, wanted_accel, self.say)
+        self.results = Path(results) if results else _new_results(name)
+        self.deadline = time.monotonic() + time_limit_s
+        self.run_dir = SHM / f"nupa-vm.{os.getpid()}.{id(self):x}"
+        self.children = Children()
+        self.switch: switch.Switch | None = None
+        self.hub: Hub | None = None
+        self.node = [Node(self, i, self.results / f"node{i}") for i in range(nodes)]
+
+    def say(self, text: str) -> None:
+        if not self.quiet:
+            print(f"nupa-vm: {text}", file=sys.stderr, flush=True)
+
+    # Life
+
+    def __enter__(self) -> "Cluster":
+        try:
+            self.boot()
+        except BaseException:
+            self.destroy()
+            raise
+        return self
+
+    def __exit__(self, kind, value, trace) -> None:
+        try:
+            if kind is None or issubclass(kind, Exception):
+                self.power_off()
+        finally:
+            self.destroy()
+        complaints = self.complaints()
+        if complaints and kind is not None:
+            self.say(complaints)
+        elif complaints:
+            raise KernelComplaint(complaints)
+
+    def boot(self) -> None:
+        """Starts everything and returns when all guests are set up."""
+        began = time.monotonic()
+        _sweep_stale_runs()
+        self.run_dir.mkdir(mode=0o700)
+        machines = [self._machine(node) for node in self.node]
+        self.hub = Hub([m.control_socket for m in machines])
+        if self.with_switch:
+            ports = [(m.port_socket, m.ram_file) for m in machines]
+            self.switch = switch.start(self.children, self.run_dir, self.results, ports, self.switch_args)
+        what = f"{self.accel}, {self.mem_mb} MiB, {self.topology if self.with_switch else 'no switch'}"
+        self.say(f"booting {len(self.node)} nodes ({what}); results in {self.results}")
+        for node, machine in zip(self.node, machines):
+            with (node.results / "qemu.log").open("wb") as log:
+                node.process = self.children.start(qemu.command(machine), stdout=log, stderr=subprocess.STDOUT)
+        self.wait(lambda: len(self.hub.ready) == len(self.node), BOOT_S, "boot")
+        booted = time.monotonic()
+        if self.setup != "none":
+            self.run_all(f"sh $REPO/tools/vm/guest/setup {self.setup}", check=True)
+        self.say(f"booted in {booted - began:.1f} s, set up in {time.monotonic() - booted:.1f} s")
+
+    def power_off(self) -> None:
+        """Lets every guest leave its kernel log and end; one that does not is reported by complaints()."""
+        if self.hub is None:
+            return
+        for node in self.node:
+            if node.process and node.process.poll() is None:
+                self.hub.send(node.index, "off")
+        limit = time.monotonic() + BYE_S
+        for node in self.node:
+            try:
+                if node.process:
+                    node.process.wait(max(0.1, limit - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                self.say(f"{node.name} did not power off")
+
+    def destroy(self) -> None:
+        """Ends every process and removes the run's shared memory; never fails."""
+        self.children.stop_all()
+        if self.hub:
+            self.hub.close()
+            self.hub = None
+        shutil.rmtree(self.run_dir, ignore_errors=True)
+
+    # Use
+
+    def run_all(self, command: str, limit_s: float | None = None, check: bool = False) -> list[Result]:
+        """The same command on all nodes at once; every result, in the nodes' order."""
+        jobs = [node.start(command, limit_s) for node in self.node]
+        return [job.wait(check) for job in jobs]
+
+    def wait(self, condition: Callable[[], bool], limit_s: float, what: str) -> None:
+        """Waits until the condition holds for what the guests reported, and notices dead guests and time limits."""
+        deadline = min(self.deadline, time.monotonic() + limit_s)
+        with self.hub.changed:
+            while not condition():
+                self._check_alive()
+                if time.monotonic() >= deadline:
+                    raise TimeLimit(f"{what}: not done in time")
+                self.hub.changed.wait(0.1)
+
+    def complaints(self) -> str:
+        """What the kernels complained about, and which guests died; empty if all is well.  Meant for after the end."""
+        out = []
+        for node in self.node:
+            if dmesg.splats(node.log()):
+                out.append(f"{node.name}: the kernel complained:\n{dmesg.around_first(node.log())}")
+            elif node.process and not (node.results / "dmesg").exists():
+                out.append(f"{node.name}: ended without leaving its kernel log")
+        return "\n".join(out)
+
+    def _check_alive(self) -> None:
+        for node in self.node:
+            if node.process and node.process.poll() is not None and node.index not in self.hub.gone:
+                tail = "\n".join((node.log() + _text(node.results / "qemu.log")).splitlines()[-60:])
+                raise NodeDead(f"{node.name} died (QEMU ended with {node.process.returncode}); last lines:\n{tail}")
+        if self.switch and self.switch.process.poll() is not None:
+            raise NodeDead(f"nupa_switch ended with {self.switch.process.returncode}:\n{_text(self.switch.log)[-3000:]}")
+
+    def _machine(self, node: Node) -> qemu.Machine:
+        shutil.rmtree(node.results, ignore_errors=True)
+        (node.results / "jobs").mkdir(parents=True)
+        (node.results / "env").write_text(self._environment(node))
+        ram = self.run_dir / f"ram{node.index}"
+        with ram.open("wb") as file:
+            file.truncate(self.mem_mb << 20)
+        return qemu.Machine(
+            name=node.name, image=self.image, initrd=initramfs(self.image), accel=self.accel, mem_mb=self.mem_mb, cpus=self.cpus,
+            ram_file=ram, console=node.results / "console", control_socket=self.run_dir / f"ctl{node.index}",
+            results=node.results, topology=self.topology, icount=self.icount, append=self.append, extra=self.qemu_args,
+            port_socket=self.run_dir / f"port{node.index}" if self.with_switch else None,
+            shell_socket=self.run_dir / f"shell{node.index}" if self.interactive else None,
+        )  # fmt: skip
+
+    def _environment(self, node: Node) -> str:
+        peers = [other for other in self.node if other is not node]
+        words = {
+            "NODE": node.index, "NODES": len(self.node), "IP4": node.ip4, "IP6": node.ip6, "REPO": REPO, "BUILD": REPO / "build",
+            "PEERS": " ".join(p.ip4 for p in peers), "PEERS6": " ".join(p.ip6 for p in peers), "PEER": peers[0].ip4 if peers else "",
+            "PEER6": peers[0].ip6 if peers else "", "FABRIC": "yes" if self.with_switch else "no", "MTU": self.mtu or "",
+            "RESULTS": "/results", "TOPOLOGY": self.topology,
+        }  # fmt: skip
+        return "".join(f"{key}='{value}'\n" for key, value in words.items())
+
+
+class KernelComplaint(Exception):
+    """A guest's kernel log has something in it that must not be there."""
+
+
+def _text(path: Path) -> str:
+    return path.read_text(errors="replace") if path.exists() else ""
+
+
+def _new_results(name: str) -> Path:
+    """A fresh directory for a run; build/vm/last points at it, and old ones go."""
+    VM_BUILD.mkdir(parents=True, exist_ok=True)
+    path = VM_BUILD / f"{name}-{time.strftime('%m%d-%H%M%S')}-{os.getpid()}"
+    count = 0
+    while path.exists():
+        count += 1
+        path = path.with_name(f"{path.name.split('.')[0]}.{count}")
+    path.mkdir()
+    link = VM_BUILD / f".last.{os.getpid()}"
+    link.unlink(missing_ok=True)
+    link.symlink_to(path.name)
+    link.rename(VM_BUILD / "last")
+    runs = sorted((p for p in VM_BUILD.iterdir() if p.is_dir() and not p.is_symlink()), key=lambda p: p.stat().st_mtime)
+    for old in runs[:-RUNS_KEPT]:
+        if time.time() - old.stat().st_mtime > 3600:
+            shutil.rmtree(old, ignore_errors=True)
+    return path
+
+
+def _sweep_stale_runs() -> None:
+    """Removes shared memory of runs that were killed before they could."""
+    for path in SHM.glob("nupa-vm.*"):
+        pid = path.name.split(".")[1]
+        if pid.isdigit() and not Path("/proc", pid).exists():
+            shutil.rmtree(path, ignore_errors=True)
+
+
+__all__ = ["Cluster", "CommandFailed", "Job", "KernelComplaint", "Node", "NodeDead", "Result", "SetupError", "TimeLimit"]

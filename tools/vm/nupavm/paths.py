@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Where things are on the host."""
+
+import os
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[3]
+BUILD = REPO / "build"
+VM_BUILD = BUILD / "vm"
+GUEST = REPO / "tools" / "vm" / "guest"
+SWITCH_CANDIDATES = (
+    BUILD / "cmake/tools/nupa_switch/daemon/nupa_switch",
+    BUILD / "cmake/tools/nupa_switch/nupa_switch",
+)
+
+
+class SetupError(Exception):
+    """The machine lacks something that a run needs."""
+
+
+def kernel_image() -> Path:
+    """The newest Debian 6.12 kernel; NUPA_KERNEL names another image."""
+    chosen = os.environ.get("NUPA_KERNEL")
+    if chosen:
+        return Path(chosen)
+    images = sorted(Path("/boot").glob("vmlinuz-6.12.*"), key=_version)
+    if not images:
+        raise SetupError("no /boot/vmlinuz-6.12*: run `make deps` (package linux-image-6.12-amd64)")
+    return images[-1]
+
+
+def kernel_release(image: Path) -> str:
+    return image.name.removeprefix("vmlinuz-")
+
+
+def switch_binary() -> Path:
+    chosen = os.environ.get("NUPA_SWITCH")
+    for path in (Path(chosen),) if chosen else SWITCH_CANDIDATES:
+        if path.is_file():
+            return path
+    raise SetupError("nupa_switch is not built: run `make all`, or use --no-switch")
+
+
+def _version(path: Path) -> list[int]:
+    digits = "".join(c if c.isdigit() else " " for c in path.name.split("+")[0])
+    return [int(word) for word in digits.split()]

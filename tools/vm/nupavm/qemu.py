@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""QEMU command lines."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .paths import GUEST
+
+NUPA_VECTORS = 17  # include/tcp_qp/nupa_hw.h
+MEM_MAX_MB = 2560  # RAM stays below the PCI hole, so a guest address is an offset in the RAM file
+TOPOLOGIES = ("cxl", "plain")
+CMDLINE = (
+    "console=ttyS0 quiet loglevel=4 log_buf_len=4M panic=-1 oops=panic panic_on_warn=1 clearcpuid=erms,fsrm "
+    "tsc=reliable no_timer_check nokaslr rcupdate.rcu_expedited=1 net.ifnames=0 audit=0 apparmor=0 mitigations=off "
+    "transparent_hugepage=madvise rdinit=/init"
+)
+CXL_SWITCH = (
+    "-device", "pxb-cxl,bus_nr=12,bus=pcie.0,id=cxl.1",
+    "-device", "cxl-rp,port=0,bus=cxl.1,id=rp0,chassis=0,slot=2",
+    "-device", "cxl-upstream,bus=rp0,id=us0",
+    "-device", "cxl-downstream,port=1,bus=us0,id=ds1,chassis=0,slot=5",
+    "-M", "cxl-fmw.0.targets.0=cxl.1,cxl-fmw.0.size=4G",
+)  # fmt: skip
+
+
+@dataclass
+class Machine:
+    """What one guest is made of."""
+
+    name: str
+    image: Path
+    initrd: Path
+    accel: str  # kvm or tcg
+    mem_mb: int
+    cpus: int
+    ram_file: Path
+    console: Path
+    control_socket: Path
+    results: Path
+    topology: str = "cxl"
+    port_socket: Path | None = None  # the switch's, None without a switch
+    shell_socket: Path | None = None
+    icount: bool = False
+    append: str = ""
+    extra: list[str] = field(default_factory=list)
+
+
+def command(m: Machine) -> list[str]:
+    return [
+        "qemu-system-x86_64", "-name", m.name, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+        *_processor(m), *_memory(m), *_boot(m), *_channels(m), *_shares(m), *_fabric(m), *m.extra,
+    ]  # fmt: skip
+
+
+def _processor(m: Machine) -> list[str]:
+    if m.accel == "kvm":
+        return ["-accel", "kvm", "-cpu", "host", "-smp", str(m.cpus)]
+    if m.icount:  # one instruction is one nanosecond of guest time
+        return ["-accel", "tcg,thread=single", "-icount", "shift=0", "-cpu", "max", "-smp", "1"]
+    return ["-accel", "tcg,thread=multi,tb-size=256", "-cpu", "max", "-smp", str(m.cpus)]
+
+
+def _memory(m: Machine) -> list[str]:
+    backend = f"memory-backend-file,id=ram,size={m.mem_mb}M,mem-path={m.ram_file},share=on"
+    cxl = ",cxl=on" if m.port_socket and m.topology == "cxl" else ""
+    return ["-M", f"q35,memory-backend=ram{cxl}", "-m", f"{m.mem_mb}M", "-object", backend]
+
+
+def _boot(m: Machine) -> list[str]:
+    append = f"{CMDLINE} nupa.agent={GUEST}/agent {m.append}".strip()
+    return ["-kernel", str(m.image), "-initrd", str(m.initrd), "-append", append]
+
+
+def _channels(m: Machine) -> list[str]:
+    args = ["-serial", f"file:{m.console}", "-device", "virtio-serial-pci,id=ser"]
+    args += ["-chardev", f"socket,id=ctl,path={m.control_socket}", "-device", "virtserialport,chardev=ctl,name=nupa.ctl"]
+    if m.shell_socket:
+        args += ["-chardev", f"socket,id=shell,path={m.shell_socket},server=on,wait=off", "-device", "virtconsole,chardev=shell"]
+    return args
+
+
+def _shares(m: Machine) -> list[str]:
+    common = "security_model=none,multidevs=remap"
+    return [
+        "-fsdev", f"local,id=root,path=/,readonly=on,{common}", "-device", "virtio-9p-pci,fsdev=root,mount_tag=root",
+        "-fsdev", f"local,id=results,path={m.results},{common}", "-device", "virtio-9p-pci,fsdev=results,mount_tag=results",
+    ]  # fmt: skip
+
+
+def _fabric(m: Machine) -> list[str]:
+    if not m.port_socket:
+        return []
+    args = ["-chardev", f"socket,path={m.port_socket},id=port"]
+    device = f"ivshmem-doorbell,vectors={NUPA_VECTORS},chardev=port"
+    if m.topology == "cxl":
+        return [*args, *CXL_SWITCH, "-device", f"{device},bus=ds1"]
+    return [*args, "-device", device]

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Shells in the guests on the caller's terminal, one at a time."""
+
+import os
+import select
+import socket
+import sys
+import termios
+import time
+import tty
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .paths import SetupError
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
+ESCAPE = 0x1D  # Ctrl-]
+SHELL = "setsid -c bash -il </dev/hvc0 >/dev/hvc0 2>&1"
+FOREVER_S = 7 * 24 * 3600
+
+
+def attach(sockets: list[Path], cluster: "Cluster") -> None:
+    """Runs until the user asks for the end (Ctrl-] q) or a guest dies."""
+    if not sys.stdin.isatty():
+        raise SetupError("--interactive needs a terminal")
+    links = []
+    for path in sockets:
+        link = socket.socket(socket.AF_UNIX)
+        link.connect(str(path))
+        links.append(link)
+    rows, columns = os.get_terminal_size().lines, os.get_terminal_size().columns
+    for node in cluster.node:
+        node.start(f"stty -F /dev/hvc0 rows {rows} cols {columns}; while :; do {SHELL}; done", FOREVER_S, "shell")
+    cluster.say("Ctrl-] and a digit: that node's shell; Ctrl-] q: end")
+    cluster.deadline = time.monotonic() + FOREVER_S
+    saved = termios.tcgetattr(sys.stdin)
+    try:
+        tty.setraw(sys.stdin)
+        _pump(links, cluster)
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, saved)
+        for link in links:
+            link.close()
+
+
+def _pump(links: list[socket.socket], cluster: "Cluster") -> None:
+    current, escaped = 0, False
+    links[0].sendall(b"\n")
+    while all(node.process.poll() is None for node in cluster.node):
+        readable, _, _ = select.select([sys.stdin, *links], [], [], 0.5)
+        for link in links:
+            if link in readable:
+                data = link.recv(65536)
+                if link is links[current]:
+                    os.write(1, data)
+        if sys.stdin not in readable:
+            continue
+        for byte in os.read(0, 4096):
+            if escaped:
+                escaped = False
+                if byte == ord("q"):
+                    return
+                if 0 <= byte - ord("0") < len(links):
+                    current = byte - ord("0")
+                    os.write(1, f"\r\n[node{current}]\r\n".encode())
+                    links[current].sendall(b"\n")
+            elif byte == ESCAPE:
+                escaped = True
+            else:
+                links[current].sendall(bytes([byte]))

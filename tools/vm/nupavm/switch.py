@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Starts the fabric switch that the guests hang on."""
+
+import os
+import select
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from .paths import SetupError, switch_binary
+from .process import Children
+
+READY_S = 10.0
+
+
+@dataclass
+class Switch:
+    process: subprocess.Popen
+    control: Path
+    log: Path
+
+
+def start(children: Children, run_dir: Path, results: Path, ports: list[tuple[Path, Path]], extra: list[str]) -> Switch:
+    """ports: (socket, RAM file) of each node, in order.  Returns when the switch listens."""
+    control, log = run_dir / "switch.ctl", results / "switch.log"
+    reader, writer = os.pipe()
+    argv = [switch_binary(), "--control", control, "--ready-fd", str(writer)]
+    for node, (socket, ram) in enumerate(ports):
+        argv += ["--port", f"name=n{node},socket={socket},ram={ram}"]
+    with log.open("wb") as out:
+        child = children.start([*argv, *extra], stdout=out, stderr=subprocess.STDOUT, pass_fds=(writer,))
+    os.close(writer)
+    try:
+        readable, _, _ = select.select([reader], [], [], READY_S)
+        if not readable or not os.read(reader, 1):
+            raise SetupError(f"nupa_switch did not become ready:\n{log.read_text(errors='replace')[-2000:]}")
+    finally:
+        os.close(reader)
+    return Switch(child, control, log)
