@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The one copy of a placed byte.
+#pragma once
+
+#include <cstddef>
+
+namespace nupa {
+
+// Copies @bytes in strictly rising destination order, so that who polls the
+// end of a line sees the rest of the line.  memcpy() does not promise that:
+// glibc stores the first vector of a block last.  No overlap.
+void copy_rising(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
+
+}  // namespace nupa

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// CRC-32 (IEEE 802.3, reflected, as the InfiniBand ICRC).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace nupa {
+
+// Continues @crc (0 to begin) over @bytes; same values as zlib's crc32().
+std::uint32_t crc32(std::uint32_t crc, std::span<const std::byte> bytes) noexcept;
+
+}  // namespace nupa

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The decision ladder of docs/dataflow.md, "Receive, switch": place or deliver.
+#pragma once
+
+#include <cstdint>
+#include <tcp_qp/tcp_bth.h>
+
+#include "mr.hpp"
+#include "packet.hpp"
+#include "qp.hpp"
+#include "reason.hpp"
+
+namespace nupa {
+
+struct Decision {
+    Reason reason = Reason::kNoQp;
+    bool has_qp = false;       // qpn is valid: NUPA_RX_F_QP
+    bool has_bth = false;      // bth and bth_at are valid
+    std::uint16_t bth_at = 0;  // offset of the option in Packet::header
+    std::uint32_t qpn = 0;
+    tcp_bth bth{};
+    bool placed() const noexcept { return reason == Reason::kPlaced; }
+};
+
+// Decide on one TCP packet of @qp's flow, whose checksum state is settled
+// (kPartial, kGood or kBad), and when the answer is "place", copy its payload.
+// Counts in @qp.stats only.  Never fails, never drops.
+Decision place(QpContext& qp, const MrTable& mrs, const Packet& packet) noexcept;
+
+}  // namespace nupa

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// All that the engine keeps for one port: MRs, QP contexts, flows, counters.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <tcp_qp/nupa_hw.h>
+
+#include "flow_table.hpp"
+#include "host_memory.hpp"
+#include "mr.hpp"
+#include "packet.hpp"
+#include "placement.hpp"
+#include "qp.hpp"
+#include "stats.hpp"
+
+namespace nupa {
+
+class PortEngine {
+public:
+    struct Limits {
+        std::size_t qps_max = kQpsMaxDefault;
+        std::size_t mrs_max = kMrsMaxDefault;
+    };
+    // @memory and @stats outlive the engine.
+    PortEngine(const HostMemory& memory, PortStats& stats, std::uint64_t hash_seed);
+    PortEngine(const HostMemory& memory, PortStats& stats, std::uint64_t hash_seed, Limits limits);
+    ~PortEngine();
+
+    // Admin commands, as copied from the ring.  Each has taken full effect when it returns.
+    nupa_admin_status mr_reg(std::uint32_t key, const nupa_cmd_mr& cmd) noexcept;
+    nupa_admin_status mr_dereg(std::uint32_t key) noexcept;
+    nupa_admin_status qp_create(std::uint32_t qpn, const nupa_cmd_qp& cmd) noexcept;
+    nupa_admin_status qp_destroy(std::uint32_t qpn) noexcept;
+    const QpStats* qp_stats(std::uint32_t qpn) const noexcept;  // nullptr: no such QP
+    void reset() noexcept;                                       // all MRs and QPs are gone
+
+    // A packet (or burst) the host sends, before it is cut: moves the marks of
+    // its QP context.  Answers what the cutter shall do; all false without a QP.
+    TxRewrite transmit(const Packet& packet) noexcept;
+
+    // A segment the host is about to receive, after all faults.  Verifies an
+    // unknown checksum (packet.csum is settled afterwards), decides, copies
+    // placed payload, counts.  When the answer is placed() only the header may be handed up.
+    Decision receive(Packet& packet) noexcept;
+
+    std::size_t qps() const noexcept { return qps_.size(); }
+    std::size_t mrs() const noexcept { return mrs_.size(); }
+
+private:
+    void count(QpContext& qp, const Decision& decision, std::uint32_t bytes) noexcept;
+
+    const HostMemory& memory_;
+    PortStats& stats_;
+    Limits limits_;
+    MrTable mrs_;
+    FlowTable flows_;
+    std::unordered_map<std::uint32_t, std::unique_ptr<QpContext>> qps_;
+};
+
+}  // namespace nupa

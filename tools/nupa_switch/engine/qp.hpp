@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The context of one QP: its flow, receive queue, and what was passed up.
+#pragma once
+
+#include <cstdint>
+#include <tcp_qp/nupa_hw.h>
+
+#include "disorder.hpp"
+#include "flow.hpp"
+#include "packet.hpp"
+#include "rq.hpp"
+#include "segment.hpp"
+#include "start_table.hpp"
+#include "stats.hpp"
+
+namespace nupa {
+
+class QpContext {
+public:
+    // Checks the whole command; the context is usable on NUPA_OK only.
+    nupa_admin_status init(const HostMemory& memory, std::uint32_t qpn, const nupa_cmd_qp& cmd) noexcept;
+
+    std::uint32_t qpn() const noexcept { return qpn_; }
+    std::uint32_t pd() const noexcept { return pd_; }
+    const FlowKey& flow() const noexcept { return flow_; }
+    TxRewrite rewrite() const noexcept { return rewrite_; }
+
+    // A packet that the host sends on this connection: its ACK and window move E and the right edge.
+    void watch_tx(const Packet& packet) noexcept;
+
+    bool in_window(std::uint32_t seq, std::uint32_t bytes) const noexcept;
+    // Could TCP take a segment at @seq at all, whatever window it has advertised by now?
+    bool plausible(std::uint32_t seq) const noexcept;
+
+    Disorder disorder;
+    StartTable starts;
+    ReceiveQueue rq;
+    QpStats stats;
+    bool synced = false;  // no byte at or above E can have escaped this context
+
+private:
+    std::uint32_t qpn_ = 0;
+    std::uint32_t pd_ = 0;
+    std::uint32_t right_edge_ = 0;
+    std::uint8_t wscale_ = 0;
+    TxRewrite rewrite_;
+    FlowKey flow_;
+};
+
+}  // namespace nupa

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Why a segment was delivered rather than placed: the steps of the decision
+// ladder in order.
+#pragma once
+
+#include <cstdint>
+#include <tcp_qp/nupa_hw.h>
+
+namespace nupa {
+
+enum class Reason : std::uint8_t {
+    kPlaced,
+    kNoQp,          // no QP context for the flow, or no payload: nothing is counted
+    kCsum,          // IP, TCP or ICRC check failed
+    kFlags,         // SYN, FIN, RST, URG or a fragment
+    kPlain,         // no tcp_bth option
+    kBthInvalid,    // the option does not parse
+    kOpcode,        // requests, atomics, acknowledges: always delivered
+    kWindow,        // beyond the right edge that the host has advertised
+    kDuplicate,     // overlaps bytes passed up before
+    kUnsynced,      // the context has not seen the start of the first message yet
+    kDisorder,      // too many holes: delivering until the in-order mark catches up
+    kInconsistent,  // another start than the message's other segments named
+    kNoReceive,     // no receive posted for its msn, or no receive queue
+    kKey,           // no such memory region
+    kAccess,        // wrong PD or access right
+    kBounds,        // outside the SGE list, the MR or the RETH's length
+    kCount,
+};
+
+// The port counter of a reason; kPlaced and kNoQp have none.
+bool reason_stat(Reason reason, nupa_stat& stat) noexcept;
+const char* reason_name(Reason reason) noexcept;
+
+}  // namespace nupa
