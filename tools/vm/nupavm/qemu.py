@@ -11,7 +11,7 @@ MEM_MAX_MB = 2560  # RAM stays below the PCI hole, so a guest address is an offs
 TOPOLOGIES = ("cxl", "plain")
 CMDLINE = (
     "console=ttyS0 quiet loglevel=4 log_buf_len=4M panic=-1 oops=panic panic_on_warn=1 clearcpuid=erms,fsrm "
-    "tsc=reliable no_timer_check nokaslr rcupdate.rcu_expedited=1 net.ifnames=0 audit=0 apparmor=0 mitigations=off "
+    "tsc=reliable no_timer_check nokaslr rcupdate.rcu_expedited=1 net.ifnames=0 audit=0 apparmor=0 cryptomgr.notests=1 mitigations=off "
     "transparent_hugepage=madvise rdinit=/init"
 )
 CXL_SWITCH = (
