@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from .initramfs import initramfs
+from .kernel import bootable
 from .paths import VM_BUILD
 from .process import Children
 
@@ -43,7 +44,7 @@ def _cached_probe(image: Path, say) -> bool:
 def _probe(image: Path) -> bool:
     children = Children()
     argv = ["qemu-system-x86_64", "-M", "q35", "-accel", "kvm", "-cpu", "host", "-m", "256M", "-nodefaults", "-display", "none"]
-    argv += ["-no-reboot", "-serial", "stdio", "-kernel", image, "-initrd", initramfs(image)]
+    argv += ["-no-reboot", "-serial", "stdio", "-kernel", bootable(image), "-initrd", initramfs(image)]
     argv += ["-append", "console=ttyS0 panic=-1 rdinit=/init nupa.probe"]
     try:
         child = children.start(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)

@@ -12,6 +12,7 @@ from pathlib import Path
 from . import accel, dmesg, qemu, switch
 from .control import Hub
 from .initramfs import initramfs
+from .kernel import bootable
 from .node import CommandFailed, Job, Node, NodeDead, Result
 from .paths import REPO, SetupError, VM_BUILD, kernel_image
 from .process import Children
@@ -175,7 +176,7 @@ class Cluster:
         with ram.open("wb") as file:
             file.truncate(self.mem_mb << 20)
         return qemu.Machine(
-            name=node.name, image=self.image, initrd=initramfs(self.image), accel=self.accel, mem_mb=self.mem_mb, cpus=self.cpus,
+            name=node.name, image=bootable(self.image), initrd=initramfs(self.image), accel=self.accel, mem_mb=self.mem_mb, cpus=self.cpus,
             ram_file=ram, console=node.results / "console", control_socket=self.run_dir / f"ctl{node.index}",
             results=node.results, topology=self.topology, icount=self.icount, append=self.append, extra=self.qemu_args,
             port_socket=self.run_dir / f"port{node.index}" if self.with_switch else None,
