@@ -64,9 +64,9 @@ def _run(args: argparse.Namespace) -> int:
 
 def _commands(args: argparse.Namespace) -> dict[int, str]:
     """The shell command of each node that has one."""
-    common = shlex.join(args.command) if len(args.command) > 1 else "".join(args.command)
+    common = " ".join(args.command)
     if args.script:
-        common = f". {shlex.quote(str(Path(args.script).resolve()))}"
+        common = _script_command(Path(args.script))
     commands = dict.fromkeys(range(args.nodes), common) if common else {}
     for item in args.node_cmd:
         node, colon, command = item.partition(":")
@@ -78,6 +78,14 @@ def _commands(args: argparse.Namespace) -> dict[int, str]:
     if not commands and not args.interactive and not args.host_cmd:
         raise SetupError("nothing to run: give a command, --script, --node-cmd, --host-cmd or --interactive")
     return commands
+
+
+def _script_command(script: Path) -> str:
+    """Carries the script over by value: a guest has its own /tmp."""
+    text = script.read_text()
+    if not text.startswith("#!"):
+        return text
+    return f"cat >/run/script <<'NUPA_VM_END'\n{text}\nNUPA_VM_END\nchmod +x /run/script; exec /run/script"
 
 
 def _host_command(cluster: Cluster, command: str) -> int:
