@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The front door.  Kbuild builds kernel/, CMake the rest; this file calls them.
+# A bare Debian 12 machine needs only git and make: `apt-get install git make`.
+
+JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+DESTDIR ?=
+CMAKE_ARGS ?=
+# `make check CHECK="vm/ping"` runs what matches.
+CHECK ?=
+VM ?=
+
+BUILD := build
+CMAKE_DIR := $(BUILD)/cmake
+DEPS_LIST := tools/deps/debian-12
+DEPS_STAMP := $(BUILD)/.deps
+
+.PHONY: all deps user kernel demo check bench lint soak install clean vm help
+.DEFAULT_GOAL := all
+MAKEFLAGS += --no-print-directory
+
+all: user kernel ## build programs, libraries and kernel modules
+
+deps: $(DEPS_STAMP) ## install the Debian packages that are missing
+
+$(DEPS_STAMP): $(DEPS_LIST) tools/deps/install
+	@echo "deps: looking for missing packages"
+	@tools/deps/install $(DEPS_LIST)
+	@mkdir -p $(BUILD)
+	@touch $@
+
+user: deps
+	@echo "all: programs and libraries in $(CMAKE_DIR)"
+	@test -f $(CMAKE_DIR)/build.ninja || cmake -S . -B $(CMAKE_DIR) -G Ninja $(CMAKE_ARGS)
+	@ninja -C $(CMAKE_DIR) -j $(JOBS)
+
+kernel: deps
+	@echo "all: kernel modules in $(BUILD)/kernel"
+	@$(MAKE) -C kernel -j $(JOBS)
+
+check: all ## run every test; the last line counts them, build/results/check.json has each
+	@selftests/run $(if $(CHECK),--only "$(CHECK)")
+
+demo: all ## two machines, one file, three engines: a table of what it cost
+	@tools/vm/demo
+
+bench: all ## run the benchmarks; results in build/results
+	@selftests/bench
+
+soak: all ## traffic with faults for hours (SOAK_MINUTES, default 60)
+	@selftests/soak --minutes $(or $(SOAK_MINUTES),60)
+
+lint: deps ## checkpatch, sparse, clang-format, clang-tidy, shellcheck, headers alone
+	@selftests/lint
+
+vm: all ## a shell in two machines on a switch (VM="..." adds nupa-vm options)
+	@tools/vm/nupa-vm --interactive $(VM)
+
+install: all ## install under PREFIX (default /usr/local), modules under /lib/modules
+	@echo "install: programs and libraries under $(DESTDIR)$(PREFIX)"
+	@DESTDIR=$(DESTDIR) cmake --install $(CMAKE_DIR) --prefix $(PREFIX)
+	@$(MAKE) -C kernel modules_install $(if $(DESTDIR),INSTALL_MOD_PATH=$(DESTDIR))
+
+clean: ## remove everything that was built
+	@echo "clean: removing $(BUILD)"
+	@rm -rf $(BUILD)
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
