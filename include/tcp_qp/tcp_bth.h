@@ -17,6 +17,9 @@
  * present on every segment of its message, so that the header length is the
  * same in a burst; the message's final opcode says what 4 bytes mean.
  *
+ * A message of length zero takes one byte of the stream, which belongs to no
+ * one; it is always sent as ver 1, since ver 0 cannot tell it from one byte.
+ *
  * Sources: RFC 4727 and RFC 6994 (experimental options), RFC 7323 (timestamps),
  * IBTA vol. 1 chapter 9 (opcodes, RETH, AETH, ICRC).
  */
@@ -407,8 +410,10 @@ static inline enum tcp_bth_error tcp_bth_parse(const __u8 *opt, unsigned int roo
 		if (tcp_bth_position(r.opcode) != TCP_BTH_POS_ONLY)
 			return TCP_BTH_E_OPCODE;
 		if (payload) {
+			__u32 stream_bytes = r.length ? r.length : 1;
+
 			r.mbo = seq - r.start_seq;
-			if (r.mbo > r.length || payload > r.length - r.mbo)
+			if (r.mbo > stream_bytes || payload > stream_bytes - r.mbo)
 				return TCP_BTH_E_RANGE;
 		}
 	}

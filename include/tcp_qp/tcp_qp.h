@@ -52,7 +52,9 @@ enum tcp_qp_engine {
 	X(SOCKET_BUSY, "the socket has another ULP, BPF psock, MPTCP, MD5 or repair") \
 	X(NO_SG, "the device cannot send scattered pages") \
 	X(PEER_CLOSED, "the peer closed or reset the connection") \
-	X(PROTOCOL, "the peer broke the tcp_bth protocol")
+	X(PROTOCOL, "the peer broke the tcp_bth protocol") \
+	X(LOCAL_ERROR, "a local work request failed: protection, length or opcode") \
+	X(URGENT, "the peer sent urgent data on a QP flow")
 
 #define TCP_QP_REASON_ENUM(name, text) TCP_QP_REASON_##name,
 enum tcp_qp_reason { TCP_QP_REASONS(TCP_QP_REASON_ENUM) TCP_QP_REASON_COUNT };

@@ -1,0 +1,539 @@
+// SPDX-License-Identifier: GPL-2.0
+/* A QP meets a socket, and parts from it. */
+#include <linux/net.h>
+#include "conn.h"
+
+static atomic_t tqp_conns_live = ATOMIC_INIT(0);
+static DECLARE_WAIT_QUEUE_HEAD(tqp_conns_gone);
+
+static void tqp_conn_free_work(struct work_struct *work)
+{
+	struct tqp_conn *conn = container_of(to_rcu_work(work), struct tqp_conn, free_work);
+
+	sock_put(conn->sk);
+	kvfree(conn->log.rec);
+	kvfree(conn->tx_mrs);
+	kvfree(conn->tx);
+	kvfree(conn);
+	if (atomic_dec_and_test(&tqp_conns_live))
+		wake_up_all(&tqp_conns_gone);
+}
+
+static void tqp_conn_release(struct kref *ref)
+{
+	struct tqp_conn *conn = container_of(ref, struct tqp_conn, ref);
+
+	/* the hook may still be looking at it under RCU; freeing may sleep */
+	queue_rcu_work(tqp_wq, &conn->free_work);
+}
+
+struct tqp_conn *tqp_conn_get(struct tqp_conn *conn)
+{
+	kref_get(&conn->ref);
+	return conn;
+}
+
+void tqp_conn_put(struct tqp_conn *conn)
+{
+	kref_put(&conn->ref, tqp_conn_release);
+}
+
+static int tqp_conn_alloc_tx(struct tqp_conn *conn, struct tqp_qp *qp)
+{
+	u32 entries = qp->sq->mask + 1, sges = max_t(u32, qp->cap.max_send_sge, 1);
+	struct tqp_msg_rec *rec;
+
+	if (WARN_ON_ONCE(sges > TQP_SGE_MAX))
+		return -EINVAL;
+	conn->tx = kvcalloc(entries, sizeof(*conn->tx), GFP_KERNEL_ACCOUNT);
+	conn->tx_mrs = kvcalloc(array_size(entries, sges), sizeof(*conn->tx_mrs),
+				GFP_KERNEL_ACCOUNT);
+	rec = kvcalloc(entries, sizeof(*rec), GFP_KERNEL_ACCOUNT);
+	conn->log.rec = rec;
+	if (!conn->tx || !conn->tx_mrs || !rec)
+		return -ENOMEM;
+	for (u32 i = 0; i < entries; i++)
+		conn->tx[i].mrs = &conn->tx_mrs[i * sges];
+	tqp_msglog_init(&conn->log, rec, entries);
+	conn->sq_next = qp->sq->index;
+	conn->tx_acked = qp->sq->index;
+	return 0;
+}
+
+static struct tqp_conn *tqp_conn_alloc(struct tqp_qp *qp, struct sock *sk)
+{
+	struct tqp_conn *conn = kvzalloc(sizeof(*conn), GFP_KERNEL_ACCOUNT);
+
+	if (!conn)
+		return NULL;
+	if (tqp_conn_alloc_tx(conn, qp)) {
+		kvfree(conn->log.rec);
+		kvfree(conn->tx_mrs);
+		kvfree(conn->tx);
+		kvfree(conn);
+		return NULL;
+	}
+	kref_init(&conn->ref);
+	conn->dev = qp->dev;
+	conn->qp = qp;
+	sock_hold(sk);
+	conn->sk = sk;
+	conn->state = TQP_CONN_HANDSHAKE;
+	init_waitqueue_head(&conn->wait);
+	spin_lock_init(&conn->done_lock);
+	mutex_init(&conn->offload_mutex);
+	INIT_RCU_WORK(&conn->free_work, tqp_conn_free_work);
+	INIT_DELAYED_WORK(&conn->rtr_work, tqp_rtr_work);
+	INIT_DELAYED_WORK(&conn->probe_work, tqp_probe_work);
+	INIT_DELAYED_WORK(&conn->rx_work, tqp_rx_work);
+	INIT_WORK(&conn->tx_work, tqp_tx_work);
+	INIT_WORK(&conn->fail_work, tqp_conn_fail_work);
+	conn->rtr_delay_ms = TQP_RTR_FIRST_MS;
+	conn->rx_stall_ms = TQP_STALL_FIRST_MS;
+	conn->watch_ms = TQP_STALL_FIRST_MS;
+	conn->probe_delay_ms = TQP_PROBE_FIRST_MS;
+	atomic_inc(&tqp_conns_live);
+	return conn;
+}
+
+static enum tcp_qp_reason tqp_socket_reason(const struct sock *sk)
+{
+	if (!sk_is_tcp(sk) || sk->sk_state != TCP_ESTABLISHED)
+		return TCP_QP_REASON_SOCKET_STATE;
+	return TCP_QP_REASON_NONE;
+}
+
+/* The connection as the switch sees it arrive. */
+static void tqp_flow_of(const struct sock *sk, struct nupa_flow *flow)
+{
+	const struct inet_sock *inet = inet_sk(sk);
+
+	memset(flow, 0, sizeof(*flow));
+	flow->sport = inet->inet_dport;
+	flow->dport = inet->inet_sport;
+#if IS_ENABLED(CONFIG_IPV6)
+	if (sk->sk_family == AF_INET6 && !ipv6_addr_v4mapped(&sk->sk_v6_daddr)) {
+		flow->family = 6;
+		memcpy(flow->saddr, &sk->sk_v6_daddr, 16);
+		memcpy(flow->daddr, &sk->sk_v6_rcv_saddr, 16);
+		return;
+	}
+#endif
+	flow->family = 4;
+	memcpy(flow->saddr, &inet->inet_daddr, 4);
+	memcpy(flow->daddr, &inet->inet_rcv_saddr, 4);
+}
+
+static void tqp_rq_unmap(struct tqp_conn *conn, struct device *dma_dev)
+{
+	while (conn->nr_rq_dma)
+		dma_unmap_page(dma_dev, conn->rq_dma[--conn->nr_rq_dma], PAGE_SIZE, DMA_TO_DEVICE);
+	kvfree(conn->rq_dma);
+	conn->rq_dma = NULL;
+}
+
+/* The switch reads the receive ring where the application writes it. */
+static int tqp_rq_map(struct tqp_conn *conn, struct device *dma_dev)
+{
+	struct tqp_ring *rq = conn->qp->rq;
+	u32 pages = rq->bytes >> PAGE_SHIFT;
+
+	conn->rq_dma = kvcalloc(pages, sizeof(*conn->rq_dma), GFP_KERNEL);
+	if (!conn->rq_dma)
+		return -ENOMEM;
+	for (u32 i = 0; i < pages; i++) {
+		struct page *page = vmalloc_to_page((u8 *)rq->buf + ((size_t)i << PAGE_SHIFT));
+		dma_addr_t dma = dma_map_page(dma_dev, page, 0, PAGE_SIZE, DMA_TO_DEVICE);
+
+		if (dma_mapping_error(dma_dev, dma)) {
+			tqp_rq_unmap(conn, dma_dev);
+			return -EIO;
+		}
+		conn->rq_dma[conn->nr_rq_dma++] = dma;
+	}
+	return 0;
+}
+
+static int tqp_conn_offload_create(struct tqp_conn *conn, struct tqp_offload_device *odev)
+{
+	struct tqp_qp *qp = conn->qp;
+	struct tqp_offload_qp oqp = {
+		.qpn = qp->qpn,
+		.pd = qp->pd->pdn,
+		.rcv_wscale = tcp_sk(conn->sk)->rx_opt.rcv_wscale,
+		.rq_log2_bytes = qp->rq->log2_elem,
+		.rq_sge_max = qp->cap.max_recv_sge,
+		.rq_mask = qp->rq->mask,
+		.rq_base = qp->rq->index,
+		.rq_pages = conn->rq_dma,
+		.nr_rq_pages = conn->nr_rq_dma,
+		.shadow = conn->shadow_dma,
+	};
+
+	if (conn->wire_version == 0)
+		oqp.flags |= NUPA_QP_F_TX_V0;
+	tqp_flow_of(conn->sk, &oqp.flow);
+	lock_sock(conn->sk);
+	oqp.rcv_nxt = tcp_sk(conn->sk)->rcv_nxt;
+	release_sock(conn->sk);
+	return odev->ops->qp_create(odev, &oqp);
+}
+
+int tqp_conn_offload_start(struct tqp_conn *conn)
+{
+	struct tqp_offload_device *odev = conn->dev->offload;
+	int err;
+
+	mutex_lock(&conn->offload_mutex);
+	conn->shadow = dma_alloc_coherent(odev->dma_dev, sizeof(*conn->shadow), &conn->shadow_dma,
+					  GFP_KERNEL);
+	err = -ENOMEM;
+	if (!conn->shadow)
+		goto out;
+	err = tqp_rq_map(conn, odev->dma_dev);
+	if (err)
+		goto free_shadow;
+	err = tqp_conn_offload_create(conn, odev);
+	if (err)
+		goto unmap;
+	conn->offloaded = true;
+	goto out;
+unmap:
+	tqp_rq_unmap(conn, odev->dma_dev);
+free_shadow:
+	dma_free_coherent(odev->dma_dev, sizeof(*conn->shadow), conn->shadow, conn->shadow_dma);
+	conn->shadow = NULL;
+out:
+	mutex_unlock(&conn->offload_mutex);
+	return err;
+}
+
+void tqp_conn_offload_stop(struct tqp_conn *conn)
+{
+	struct nupa_qp_shadow *shadow;
+
+	mutex_lock(&conn->offload_mutex);
+	if (conn->offloaded) {	/* then the QP, and with it the device, is still there */
+		struct tqp_offload_device *odev = conn->dev->offload;
+
+		conn->offloaded = false;
+		odev->ops->qp_destroy(odev, conn->qpn);
+		lock_sock(conn->sk);
+		shadow = conn->shadow;
+		conn->shadow = NULL;
+		release_sock(conn->sk);
+		tqp_rq_unmap(conn, odev->dma_dev);
+		dma_free_coherent(odev->dma_dev, sizeof(*shadow), shadow, conn->shadow_dma);
+	}
+	mutex_unlock(&conn->offload_mutex);
+}
+
+/* Which engine can serve this socket?  The reason says why not the better one. */
+static enum tcp_qp_reason tqp_offload_reason(struct tqp_conn *conn)
+{
+	struct dst_entry *dst;
+	struct net_device *dev = NULL;
+	struct tqp_offload_device *odev = conn->dev->offload;
+
+	rcu_read_lock();
+	dst = __sk_dst_get(conn->sk);
+	if (dst)
+		dev = dst->dev;
+	rcu_read_unlock();
+	if (!odev)
+		return TCP_QP_REASON_NO_OFFLOAD_DEVICE;
+	if (dev != conn->dev->netdev)	/* compared, not used */
+		return TCP_QP_REASON_OTHER_DEVICE;
+	return TCP_QP_REASON_NONE;
+}
+
+static int tqp_choose_engine(struct tqp_conn *conn, const struct tcp_qp_attach_req *req)
+{
+	int err = 0;
+
+	conn->engine = TCP_QP_ENGINE_SOFTWARE;
+	conn->host_version = req->flags & TCP_QP_ATTACH_F_WIRE_V0 ? 0 : 1;
+	conn->wire_version = conn->host_version;
+	if (req->engine == TCP_QP_ENGINE_SOFTWARE)
+		return 0;
+
+	conn->reason = tqp_offload_reason(conn);
+	if (conn->reason == TCP_QP_REASON_NONE) {
+		/* the switch rewrites ver 1 to ver 0, if both have the same size */
+		conn->host_version = 1;
+		conn->wire_version = conn->timestamps &&
+				     !(req->flags & TCP_QP_ATTACH_F_WIRE_V1) ? 0 : 1;
+		err = tqp_conn_offload_start(conn);
+		if (!err) {
+			conn->engine = TCP_QP_ENGINE_OFFLOAD;
+			tqp_count(conn->dev, TQP_C_offload_qps, 1);
+			return 0;
+		}
+		conn->reason = TCP_QP_REASON_OFFLOAD_REFUSED;
+		tqp_count(conn->dev, TQP_C_offload_refused, 1);
+		conn->host_version = req->flags & TCP_QP_ATTACH_F_WIRE_V0 ? 0 : 1;
+		conn->wire_version = conn->host_version;
+	}
+	return req->engine == TCP_QP_ENGINE_OFFLOAD ? -EOPNOTSUPP : 0;
+}
+
+static bool tqp_peer_ready_or_dead(const struct tqp_conn *conn)
+{
+	return READ_ONCE(conn->rtr_seen) || READ_ONCE(conn->state) == TQP_CONN_DEAD;
+}
+
+static unsigned long tqp_attach_timeout(const struct tcp_qp_attach_req *req)
+{
+	return msecs_to_jiffies(req->timeout_ms ?: TCP_QP_ATTACH_TIMEOUT_DEFAULT_MS);
+}
+
+static int tqp_wait_peer(struct tqp_conn *conn, const struct tcp_qp_attach_req *req)
+{
+	long left;
+
+	if (req->flags & TCP_QP_ATTACH_F_NOWAIT)
+		return 0;
+	left = wait_event_interruptible_timeout(conn->wait, tqp_peer_ready_or_dead(conn),
+						tqp_attach_timeout(req));
+	if (left < 0)
+		return left;
+	if (READ_ONCE(conn->state) == TQP_CONN_DEAD)
+		return -ECONNRESET;
+	if (!READ_ONCE(conn->rtr_seen)) {
+		conn->reason = TCP_QP_REASON_NO_PEER_QP;
+		tqp_count(conn->dev, TQP_C_rtr_timeouts, 1);
+		return -ETIMEDOUT;
+	}
+	return 0;
+}
+
+static void tqp_conn_resp(const struct tqp_conn *conn, struct tcp_qp_attach_resp *resp)
+{
+	resp->engine = conn->engine;
+	resp->reason = conn->reason;
+	resp->wire_version = conn->wire_version;
+	resp->mss = tcp_sk(conn->sk)->mss_cache;
+}
+
+int tqp_conn_attach(struct tqp_qp *qp, struct socket *sock, const struct tcp_qp_attach_req *req,
+		    struct tcp_qp_attach_resp *resp)
+{
+	struct sock *sk = sock->sk;
+	struct tqp_conn *conn;
+	int err;
+
+	lockdep_assert_held(&qp->mutex);
+	if (qp->conn)
+		return -EISCONN;
+	if (!qp->rq || !qp->sq)
+		return -EOPNOTSUPP;
+	resp->reason = tqp_socket_reason(sk);
+	if (resp->reason)
+		return sk_is_tcp(sk) ? -ENOTCONN : -EPROTOTYPE;
+	conn = tqp_conn_alloc(qp, sk);
+	if (!conn)
+		return -ENOMEM;
+	conn->qpn = qp->qpn;
+	err = tqp_ulp_attach(sock, conn);
+	if (err) {
+		resp->reason = err == -ENOTCONN ? TCP_QP_REASON_SOCKET_STATE :
+						  TCP_QP_REASON_SOCKET_BUSY;
+		tqp_conn_put(conn);
+		return err;
+	}
+	/* from here the socket's side may call in; qp->conn owns the first reference */
+	spin_lock_bh(&qp->lock);
+	qp->conn = conn;
+	spin_unlock_bh(&qp->lock);
+
+	err = tqp_choose_engine(conn, req);
+	if (err)
+		goto detach;
+	if (conn->engine == TCP_QP_ENGINE_SOFTWARE)
+		tqp_count(conn->dev, TQP_C_software_qps, 1);
+	if (req->flags & TCP_QP_ATTACH_F_NOWAIT)
+		conn->rtr_deadline = (jiffies + tqp_attach_timeout(req)) ?: 1;
+	lock_sock(sk);
+	tqp_rtr_start(conn);
+	release_sock(sk);
+	err = tqp_wait_peer(conn, req);
+	if (err)
+		goto detach;
+	tqp_conn_resp(conn, resp);
+	tqp_qp_connected(qp);
+	tqp_conn_doorbell(qp);
+	return 0;
+
+detach:
+	tqp_conn_resp(conn, resp);
+	if (err == -ECONNRESET)
+		resp->reason = conn->fail_reason;
+	tqp_conn_detach(qp);
+	return err;
+}
+
+void tqp_conn_doorbell(struct tqp_qp *qp)
+{
+	struct tqp_conn *conn;
+
+	spin_lock_bh(&qp->lock);
+	conn = qp->conn ? tqp_conn_get(qp->conn) : NULL;
+	spin_unlock_bh(&qp->lock);
+	if (!conn)
+		return;
+	lock_sock(conn->sk);
+	tqp_tx_run(conn);
+	tqp_rx_run(conn);
+	tqp_credit_update(conn);
+	release_sock(conn->sk);
+	tqp_conn_put(conn);
+}
+
+static void tqp_conn_cancel(struct tqp_conn *conn)
+{
+	/* DEAD conns queue no work, so each of these is the last */
+	if (cancel_delayed_work_sync(&conn->rtr_work))
+		tqp_conn_put(conn);
+	if (cancel_delayed_work_sync(&conn->probe_work))
+		tqp_conn_put(conn);
+	if (cancel_delayed_work_sync(&conn->rx_work))
+		tqp_conn_put(conn);
+	if (cancel_work_sync(&conn->tx_work))
+		tqp_conn_put(conn);
+	if (cancel_work_sync(&conn->fail_work))
+		tqp_conn_put(conn);
+}
+
+static void tqp_tx_die(struct tqp_conn *conn)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&conn->done_lock, flags);
+	conn->tx_dead = true;
+	spin_unlock_irqrestore(&conn->done_lock, flags);
+}
+
+void tqp_conn_detach(struct tqp_qp *qp)
+{
+	struct tqp_conn *conn;
+	bool never_used, outstanding;
+
+	lockdep_assert_held(&qp->mutex);
+	spin_lock_bh(&qp->lock);
+	conn = qp->conn;
+	qp->conn = NULL;
+	spin_unlock_bh(&qp->lock);
+	if (!conn)
+		return;
+
+	lock_sock(conn->sk);
+	outstanding = tqp_tx_outstanding(conn);
+	never_used = conn->installed && !conn->rx_started && conn->state != TQP_CONN_DEAD &&
+		     conn->tx_msn == 0;
+	WRITE_ONCE(conn->state, TQP_CONN_DEAD);
+	tqp_tx_die(conn);
+	conn->qp = NULL;
+	if (never_used)
+		tqp_ulp_restore(conn);
+	release_sock(conn->sk);
+
+	/*
+	 * TCP must not send a buffer's later contents under an old message's
+	 * name: unacknowledged sends take the connection with them.
+	 */
+	if (outstanding) {
+		tcp_abort(conn->sk, ECONNABORTED);
+		lock_sock(conn->sk);
+		tqp_tx_drop(conn);
+		release_sock(conn->sk);
+	}
+	tqp_conn_cancel(conn);
+	tqp_conn_offload_stop(conn);
+	wake_up_all(&conn->wait);
+	tqp_conn_put(conn);
+}
+
+void tqp_conn_fail(struct tqp_conn *conn, enum tcp_qp_reason reason)
+{
+	if (conn->state == TQP_CONN_DEAD)
+		return;
+	WRITE_ONCE(conn->state, TQP_CONN_DEAD);
+	conn->fail_reason = reason;
+	conn->reason = reason;
+	tqp_count(conn->dev, TQP_C_qp_errors, 1);
+	tqp_conn_get(conn);
+	if (!queue_work(tqp_wq, &conn->fail_work))
+		tqp_conn_put(conn);
+	wake_up_all(&conn->wait);
+}
+
+/* Ends that leave the connection as it is; after any other the peer must hear of it. */
+static bool tqp_orderly(u32 reason)
+{
+	return reason == TCP_QP_REASON_PEER_CLOSED || reason == TCP_QP_REASON_NO_PEER_QP;
+}
+
+/* Flush only when TCP can no longer send from the application's buffers. */
+void tqp_conn_fail_work(struct work_struct *work)
+{
+	struct tqp_conn *conn = container_of(work, struct tqp_conn, fail_work);
+	struct sock *sk = conn->sk;
+	bool abort;
+
+	lock_sock(sk);
+	abort = tqp_tx_outstanding(conn) || !tqp_orderly(conn->fail_reason);
+	release_sock(sk);
+	if (abort)
+		tcp_abort(sk, ECONNABORTED);
+
+	lock_sock(sk);
+	if (abort)
+		tqp_tx_drop(conn);
+	if (conn->qp) {
+		tqp_tx_die(conn);
+		tqp_qp_error(conn->qp, abort ? IB_EVENT_QP_FATAL : -1);
+		tqp_qp_flush(conn->qp);
+	}
+	release_sock(sk);
+	tqp_conn_offload_stop(conn);
+	tqp_conn_put(conn);
+}
+
+void tqp_conn_info(struct tqp_qp *qp, struct tcp_qp_info *info)
+{
+	struct tqp_conn *conn;
+
+	memset(info, 0, sizeof(*info));
+	spin_lock_bh(&qp->lock);
+	conn = qp->conn ? tqp_conn_get(qp->conn) : NULL;
+	spin_unlock_bh(&qp->lock);
+	if (!conn)
+		return;
+	lock_sock(conn->sk);
+	*info = conn->info;
+	info->engine = conn->engine;
+	info->reason = conn->reason;
+	info->wire_version = conn->wire_version;
+	info->mss = tcp_sk(conn->sk)->mss_cache;
+	release_sock(conn->sk);
+	tqp_conn_put(conn);
+}
+
+int tqp_conn_init(void)
+{
+	int err = tqp_ulp_init();
+
+	if (err)
+		return err;
+	err = tqp_hook_init();
+	if (err)
+		tqp_ulp_exit();
+	return err;
+}
+
+void tqp_conn_exit(void)
+{
+	tqp_hook_exit();
+	tqp_ulp_exit();
+	wait_event(tqp_conns_gone, atomic_read(&tqp_conns_live) == 0);
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * rtr: both ends say that their QP can receive before either sends to it.
+ * Credits: how many receives the peer has posted.
+ *
+ * Both ride on pure ACKs, which TCP does not repeat: rtr is repeated by a
+ * timer until acknowledged, credits are hints with a probe behind them.
+ */
+#include "conn.h"
+
+void tqp_queue_delayed(struct tqp_conn *conn, struct delayed_work *work, u32 ms)
+{
+	tqp_conn_get(conn);
+	if (!queue_delayed_work(tqp_wq, work, msecs_to_jiffies(ms)))
+		tqp_conn_put(conn);
+}
+
+static void tqp_send_ack(struct tqp_conn *conn)
+{
+	__tcp_send_ack(conn->sk, tcp_sk(conn->sk)->rcv_nxt, 0);
+}
+
+void tqp_rtr_start(struct tqp_conn *conn)
+{
+	sock_owned_by_me(conn->sk);
+	if (conn->state == TQP_CONN_DEAD)
+		return;
+	conn->rtr_enabled = true;
+	tqp_send_ack(conn);
+	if (conn->qp)
+		tqp_count(conn->dev, TQP_C_rtr_sent, 1);
+	tqp_queue_delayed(conn, &conn->rtr_work, conn->rtr_delay_ms);
+}
+
+static bool tqp_rtr_expired(const struct tqp_conn *conn)
+{
+	return conn->rtr_deadline && !READ_ONCE(conn->rtr_seen) &&
+	       time_after(jiffies, conn->rtr_deadline);
+}
+
+static void tqp_rtr_step(struct tqp_conn *conn)
+{
+	if (tqp_rtr_expired(conn)) {
+		tqp_count(conn->dev, TQP_C_rtr_timeouts, 1);
+		tqp_conn_fail(conn, TCP_QP_REASON_NO_PEER_QP);
+		return;
+	}
+	tqp_tx_run(conn);
+	tqp_send_ack(conn);
+	tqp_count(conn->dev, TQP_C_rtr_sent, 1);
+	if (READ_ONCE(conn->rtr_acked))
+		return;
+	conn->rtr_delay_ms = min(conn->rtr_delay_ms * 2, (u32)TQP_RTR_LAST_MS);
+	tqp_queue_delayed(conn, &conn->rtr_work, conn->rtr_delay_ms);
+}
+
+/* Repeat rtr, and answer the peer's, until both sides know. */
+void tqp_rtr_work(struct work_struct *work)
+{
+	struct tqp_conn *conn = container_of(to_delayed_work(work), struct tqp_conn, rtr_work);
+
+	lock_sock(conn->sk);
+	if (conn->state != TQP_CONN_DEAD && conn->qp)
+		tqp_rtr_step(conn);
+	release_sock(conn->sk);
+	tqp_conn_put(conn);
+}
+
+/* Bring the handshake work forward: there is something to answer. */
+static void tqp_rtr_answer(struct tqp_conn *conn)
+{
+	tqp_conn_get(conn);
+	if (mod_delayed_work(tqp_wq, &conn->rtr_work, 0))
+		tqp_conn_put(conn);	/* it was queued, with its reference */
+}
+
+void tqp_peer_flags(struct tqp_conn *conn, u8 flags)
+{
+	if (!READ_ONCE(conn->rtr_enabled) || READ_ONCE(conn->state) == TQP_CONN_DEAD)
+		return;
+	if (flags & TCP_BTH_F_RTR_ACK)
+		WRITE_ONCE(conn->rtr_acked, true);
+	if (!(flags & TCP_BTH_F_RTR))
+		return;
+	WRITE_ONCE(conn->rtr_owed, true);
+	if (!xchg(&conn->rtr_seen, true))
+		wake_up_all(&conn->wait);
+	tqp_rtr_answer(conn);
+}
+
+void tqp_peer_credits(struct tqp_conn *conn, u16 limit)
+{
+	u16 old = READ_ONCE(conn->peer_limit);
+
+	if (READ_ONCE(conn->state) == TQP_CONN_DEAD)
+		return;
+	if (READ_ONCE(conn->credits_seen) && (s16)(limit - old) <= 0)
+		return;
+	WRITE_ONCE(conn->peer_limit, limit);
+	WRITE_ONCE(conn->credits_seen, true);
+	if (READ_ONCE(conn->tx_wait_credit))
+		tqp_tx_kick(conn);
+}
+
+/*
+ * ACKs carry credits by themselves; a message of its own is owed only when
+ * the peer may have stopped: it has no credit, or half the ring came free.
+ */
+void tqp_credit_update(struct tqp_conn *conn)
+{
+	u16 limit, gained;
+
+	sock_owned_by_me(conn->sk);
+	if (conn->state == TQP_CONN_DEAD || !conn->qp || !conn->rtr_enabled)
+		return;
+	limit = tqp_credit_limit(conn);
+	gained = limit - conn->advertised;
+	if (!gained)
+		return;
+	if (conn->advertised == conn->rx_msn || gained > (conn->qp->rq->mask + 1) / 2)
+		tqp_send_ack(conn);
+}
+
+/* No credit for a while: send one message all the same, TCP's window is the bound. */
+void tqp_probe_work(struct work_struct *work)
+{
+	struct tqp_conn *conn = container_of(to_delayed_work(work), struct tqp_conn, probe_work);
+	struct sock *sk = conn->sk;
+
+	lock_sock(sk);
+	if (conn->state == TQP_CONN_ACTIVE && conn->qp && conn->tx_wait_credit) {
+		conn->probe_allowed = true;
+		conn->probe_delay_ms = min(conn->probe_delay_ms * 2, (u32)TQP_PROBE_LAST_MS);
+		tqp_count(conn->dev, TQP_C_tx_credit_probes, 1);
+		tqp_tx_run(conn);
+	}
+	release_sock(sk);
+	tqp_conn_put(conn);
+}

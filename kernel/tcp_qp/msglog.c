@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "msglog.h"
+
+void tqp_msglog_init(struct tqp_msglog *log, struct tqp_msg_rec *rec, __u32 entries)
+{
+	log->rec = rec;
+	log->mask = entries - 1;
+	log->head = 0;
+	log->tail = 0;
+	log->hint = 0;
+}
+
+struct tqp_msg_rec *tqp_msglog_next(struct tqp_msglog *log)
+{
+	if (log->tail - log->head > log->mask)
+		return NULL;
+	return &log->rec[log->tail & log->mask];
+}
+
+void tqp_msglog_commit(struct tqp_msglog *log)
+{
+	log->tail++;
+}
+
+static bool tqp_msglog_try(struct tqp_msglog *log, __u32 at, __u32 seq)
+{
+	if (at - log->head >= log->tail - log->head ||
+	    !tqp_msg_owns(&log->rec[at & log->mask], seq))
+		return false;
+	log->hint = at;
+	return true;
+}
+
+const struct tqp_msg_rec *tqp_msglog_find(struct tqp_msglog *log, __u32 seq)
+{
+	__u32 low = 0, high = log->tail - log->head;
+
+	/* new data runs forward: the same message again, or the next one */
+	if (tqp_msglog_try(log, log->hint, seq) || tqp_msglog_try(log, log->hint + 1, seq))
+		return &log->rec[log->hint & log->mask];
+
+	while (low < high) {
+		__u32 mid = low + (high - low) / 2;
+		const struct tqp_msg_rec *rec = &log->rec[(log->head + mid) & log->mask];
+
+		if ((__s32)(seq - rec->start_seq) < 0)
+			high = mid;
+		else
+			low = mid + 1;
+	}
+	if (low && tqp_msglog_try(log, log->head + low - 1, seq))
+		return &log->rec[log->hint & log->mask];
+	return NULL;
+}
+
+__u32 tqp_msglog_ack(struct tqp_msglog *log, __u32 una)
+{
+	__u32 dropped = 0;
+
+	while (log->head != log->tail) {
+		const struct tqp_msg_rec *rec = &log->rec[log->head & log->mask];
+
+		if ((__s32)(una - (rec->start_seq + tqp_msg_stream_bytes(rec->length))) < 0)
+			break;
+		log->head++;
+		dropped++;
+	}
+	return dropped;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The message log: which message owns which TCP sequence numbers.
+ *
+ * A record enters before its bytes are handed to TCP and leaves when they are
+ * acknowledged, so every (re)transmission finds its message by sequence number
+ * and nothing is remembered per packet.  Pure: no socket, no allocation, no
+ * clock; the same source runs in the kernel, in unit tests and in the simulator.
+ *
+ * Records are in sequence order and contiguous except where plain bytes were
+ * sent before the first.  The owner serialises all calls.
+ */
+#ifndef TQP_MSGLOG_H
+#define TQP_MSGLOG_H
+
+#ifdef __KERNEL__
+#include <linux/types.h>
+#else
+#include <linux/types.h>
+#include <stdbool.h>
+#include <stddef.h>
+#endif
+
+struct tqp_msg_rec {
+	__u32 start_seq;
+	__u32 length;		/* of the message; a zero-length one takes one stream byte */
+	__u16 msn;
+	__u8 opcode;		/* ONLY variant */
+	__u8 ext_bytes;
+	__u32 ext4;
+	__u64 va;
+	__u32 rkey;
+	__u32 dma_length;
+};
+
+struct tqp_msglog {
+	struct tqp_msg_rec *rec;
+	__u32 mask;		/* records - 1 */
+	__u32 head;		/* oldest */
+	__u32 tail;		/* next free */
+	__u32 hint;		/* where the last find succeeded */
+};
+
+/* Sequence numbers a message takes. */
+static inline __u32 tqp_msg_stream_bytes(__u32 length)
+{
+	return length ? length : 1;
+}
+
+static inline bool tqp_msg_owns(const struct tqp_msg_rec *rec, __u32 seq)
+{
+	return seq - rec->start_seq < tqp_msg_stream_bytes(rec->length);
+}
+
+/* @rec: room for @entries (a power of two) records */
+void tqp_msglog_init(struct tqp_msglog *log, struct tqp_msg_rec *rec, __u32 entries);
+
+/* The next free record, or NULL when full; it counts once tqp_msglog_commit() is called. */
+struct tqp_msg_rec *tqp_msglog_next(struct tqp_msglog *log);
+void tqp_msglog_commit(struct tqp_msglog *log);
+
+/* The record that owns @seq, or NULL. */
+const struct tqp_msg_rec *tqp_msglog_find(struct tqp_msglog *log, __u32 seq);
+
+/* Everything before @una is acknowledged. Returns how many records left. */
+__u32 tqp_msglog_ack(struct tqp_msglog *log, __u32 una);
+
+#endif

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Egress: put tcp_bth on what TCP sends.
+ *
+ * Runs as icsk_af_ops->queue_xmit: the skb is a clone that owns its headroom,
+ * the TCP header is complete, there is no IP header yet, the socket is locked.
+ * Retransmissions, probes and loss recovery come through here too.
+ */
+#include "conn.h"
+
+/* The stack's timestamp option, if it wrote one. */
+static bool tqp_stack_timestamps(const struct tcphdr *th, u32 *tsval, u32 *tsecr)
+{
+	const u8 *opt = (const u8 *)(th + 1);
+
+	/* tcp_options_write() puts it first, in this aligned form */
+	if (th->doff < 8 || opt[0] != TCPOPT_NOP || opt[1] != TCPOPT_NOP ||
+	    opt[2] != TCPOPT_TIMESTAMP || opt[3] != TCPOLEN_TIMESTAMP)
+		return false;
+	*tsval = tcp_bth_get32(opt + 4);
+	*tsecr = tcp_bth_get32(opt + 8);
+	return true;
+}
+
+/* Replace @old option bytes by @new, moving the fixed header; NULL if no memory. */
+static struct tcphdr *tqp_resize_options(struct sk_buff *skb, u32 old, u32 new)
+{
+	struct tcphdr *th;
+
+	if (new > old && skb_cow_head(skb, new - old))
+		return NULL;
+	th = tcp_hdr(skb);
+	if (new > old) {
+		skb_push(skb, new - old);
+		memmove(skb->data, th, sizeof(*th));
+	} else if (new < old) {
+		memmove((u8 *)th + (old - new), th, sizeof(*th));
+		__skb_pull(skb, old - new);
+	}
+	skb_reset_transport_header(skb);
+	th = tcp_hdr(skb);
+	th->doff = (sizeof(*th) + new) / 4;
+	return th;
+}
+
+/* rtr until it is acknowledged, rtr_ack for as long as the peer repeats its own */
+static u8 tqp_rtr_flags(const struct tqp_conn *conn)
+{
+	u8 flags = 0;
+
+	if (conn->rtr_enabled && !READ_ONCE(conn->rtr_acked))
+		flags |= TCP_BTH_F_RTR;
+	if (READ_ONCE(conn->rtr_owed))
+		flags |= TCP_BTH_F_RTR_ACK;
+	return flags;
+}
+
+static void tqp_bth_of(const struct tqp_conn *conn, const struct tqp_msg_rec *rec, u32 seq,
+		       u32 payload, struct tcp_bth *bth)
+{
+	*bth = (struct tcp_bth) {
+		.ver = rec->length ? conn->host_version : 1,	/* ver 0 can't say "zero bytes" */
+		.opcode = rec->opcode,
+		.ext_bytes = rec->ext_bytes,
+		.msn = rec->msn,
+		.start_seq = rec->start_seq,
+		.length = rec->length,
+		.mbo = seq - rec->start_seq,
+		.ext4 = rec->ext4,
+		.va = rec->va,
+		.rkey = rec->rkey,
+		.dma_length = rec->dma_length,
+		.flags = tqp_rtr_flags(conn),
+	};
+	if (bth->ver == 0)
+		bth->opcode = tcp_bth_variant(rec->opcode,
+			(bth->mbo == 0 ? TCP_BTH_POS_FIRST : 0) |
+			(bth->mbo + payload == rec->length ? TCP_BTH_POS_LAST : 0));
+}
+
+static int tqp_xmit_data(struct tqp_conn *conn, struct sock *sk, struct sk_buff *skb, u32 payload)
+{
+	struct tcphdr *th = tcp_hdr(skb);
+	u32 old = th->doff * 4 - sizeof(*th), seq = ntohl(th->seq);
+	const struct tqp_msg_rec *rec = tqp_msglog_find(&conn->log, seq);
+	struct tcp_bth bth;
+
+	if (!rec)
+		return 0;	/* sent before the first message */
+	tqp_bth_of(conn, rec, seq, payload, &bth);
+	if (tqp_stack_timestamps(th, &bth.tsval, &bth.tsecr))
+		bth.flags |= TCP_BTH_F_TIMESTAMP;
+	conn->info.tx_segments++;
+	if (conn->qp)
+		tqp_count(conn->dev, TQP_C_tx_segments, 1);
+	if (old > (bth.flags & TCP_BTH_F_TIMESTAMP ? TCPOLEN_TSTAMP_ALIGNED : 0))
+		conn->info.tx_sack_stripped++;
+	th = tqp_resize_options(skb, old, tcp_bth_opt_bytes(&bth));
+	if (!th)
+		return -ENOMEM;
+	tcp_bth_build((u8 *)(th + 1), &bth);
+	conn->family->base_af->send_check(sk, skb);
+	return 0;
+}
+
+u16 tqp_credit_limit(const struct tqp_conn *conn)
+{
+	const struct tqp_ring *rq = conn->qp ? conn->qp->rq : NULL;
+
+	return conn->rx_msn + (rq ? tqp_ring_posted(rq, rq->index) : 0);
+}
+
+/* Pure ACKs keep the stack's options; ours follows if there is room. */
+static int tqp_xmit_ack(struct tqp_conn *conn, struct sock *sk, struct sk_buff *skb)
+{
+	struct tcphdr *th = tcp_hdr(skb);
+	u32 old = th->doff * 4 - sizeof(*th), new;
+	u8 stack_opts[TCP_BTH_OPT_MAX_BYTES];
+	struct tcp_bth bth = {
+		.ver = 1,
+		.opcode = TCP_BTH_OP_ACKNOWLEDGE,
+		.ext_bytes = TCP_BTH_EXT4_BYTES,
+	};
+
+	if (conn->state == TQP_CONN_DEAD || !conn->rtr_enabled || th->syn || th->rst)
+		return 0;
+	bth.flags = tqp_rtr_flags(conn);
+	WRITE_ONCE(conn->rtr_owed, false);
+	bth.msn = tqp_credit_limit(conn);
+	bth.ext4 = tcp_bth_aeth_credits(bth.msn);
+	new = old + tcp_bth_opt_bytes(&bth);
+	if (new > TCP_BTH_OPT_MAX_BYTES)
+		return 0;
+	memcpy(stack_opts, th + 1, old);
+	th = tqp_resize_options(skb, old, new);
+	if (!th)
+		return -ENOMEM;
+	memcpy(th + 1, stack_opts, old);
+	tcp_bth_build((u8 *)(th + 1) + old, &bth);
+	conn->advertised = bth.msn;
+	conn->family->base_af->send_check(sk, skb);
+	return 0;
+}
+
+int tqp_queue_xmit(struct sock *sk, struct sk_buff *skb, struct flowi *fl)
+{
+	struct tqp_conn *conn = tqp_conn_of(sk);
+	u32 payload = skb->len - tcp_hdr(skb)->doff * 4;
+	int err;
+
+	err = payload ? tqp_xmit_data(conn, sk, skb, payload) : tqp_xmit_ack(conn, sk, skb);
+	if (err) {
+		/* as if the network had lost it: TCP sends it again */
+		if (conn->qp)
+			tqp_count(conn->dev, TQP_C_tx_header_nomem, 1);
+		kfree_skb(skb);
+		return err;
+	}
+	return conn->family->base_af->queue_xmit(sk, skb, fl);
+}
