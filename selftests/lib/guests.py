@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Runs the VM tests: boots guests once for all files with equal needs, and looks at the kernel logs after each test."""
+
+import importlib.util
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from report import Report
+from vmtest import Cluster, Failed, Guests, Needs, REPO, Skip
+
+from nupavm import CommandFailed, KernelComplaint, NodeDead, SetupError, TimeLimit
+from nupavm.dmesg import around_first, splats
+
+BOOT_LIFE_S = 600.0
+MACHINE_TROUBLE = (NodeDead, TimeLimit, SetupError, CommandFailed)
+
+Test = tuple[str, Callable[[Guests], None], Needs]
+
+
+def run(report: Report, wanted: Callable[[str], bool]) -> None:
+    groups: dict[tuple, list[Test]] = {}
+    for name, function, needs in _tests(report):
+        if not wanted(name):
+            continue
+        reason = needs.missing()
+        if reason:
+            report.skipped(name, reason)
+        else:
+            groups.setdefault(needs.boot(), []).append((name, function, needs))
+    for tests in groups.values():
+        while tests:
+            tests = _one_boot(report, tests)
+
+
+def _tests(report: Report) -> Iterator[Test]:
+    for path in sorted((REPO / "selftests/vm").glob("*.py")):
+        spec = importlib.util.spec_from_file_location(f"vm_{path.stem}", path)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        try:
+            spec.loader.exec_module(module)
+        except Exception:  # a broken test file is a failed test, not the end of the run
+            report.failed(f"vm/{path.stem}", traceback.format_exc())
+            continue
+        for name, function in vars(module).items():
+            if name.startswith("test_"):
+                yield f"vm/{path.stem}/{name.removeprefix('test_')}", function, module.NEEDS
+
+
+def _one_boot(report: Report, tests: list[Test]) -> list[Test]:
+    """Runs tests until the list ends or the guests are no longer fit; returns those not run."""
+    needs = tests[0][2]
+    report.note(f"booting {needs.nodes} guests for {len(tests)} tests")
+    cluster = Cluster(
+        needs.nodes, mem_mb=needs.mem_mb, cpus=needs.cpus, with_switch=needs.switch, topology=needs.topology, setup=needs.setup,
+        append=needs.append, time_limit_s=BOOT_LIFE_S, name="check", quiet=True,
+    )  # fmt: skip
+    last = tests[0][0]
+    try:
+        with cluster:
+            while tests:
+                last, function, _ = tests.pop(0)
+                if not _one_test(report, cluster, last, function):
+                    break
+    except KernelComplaint as problem:
+        # Not seen right after a test: a late consequence, which must not be lost.
+        if not report.outcomes or report.outcomes[-1].verdict != "failed":
+            report.failed(f"{last}: kernel log at power-off", str(problem))
+    except MACHINE_TROUBLE as problem:
+        report.failed(f"{last}: guests", f"{problem}\nresults: {cluster.results}")
+    return tests
+
+
+def _one_test(report: Report, cluster: Cluster, name: str, function: Callable[[Guests], None]) -> bool:
+    """False if the guests can't be used any more."""
+    began, fit, problem = time.monotonic(), True, ""
+    try:
+        function(Guests(cluster))
+    except Skip as reason:
+        report.skipped(name, str(reason))
+        return True
+    except Failed as failure:
+        problem = str(failure)
+    except MACHINE_TROUBLE as trouble:
+        problem, fit = str(trouble), False
+    except Exception:
+        problem = traceback.format_exc()
+    if fit:
+        splat = _kernel_trouble(cluster)
+        fit = not splat
+        problem = "\n".join(filter(None, (problem, splat)))
+    took = time.monotonic() - began
+    if problem:
+        report.failed(name, f"{problem}\nresults: {cluster.results}", took)
+    else:
+        report.passed(name, took)
+    return fit
+
+
+def _kernel_trouble(cluster: Cluster) -> str:
+    """A splat in any guest's log so far."""
+    try:
+        for node, shown in zip(cluster.node, cluster.run_all("dmesg", 20)):
+            log = shown.stdout
+            if splats(log):
+                return f"{node.name}: the kernel complained:\n{around_first(log)}"
+    except MACHINE_TROUBLE as trouble:
+        return str(trouble)
+    return ""

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a VM test file is made of.
+
+A file selftests/vm/NAME.py has a module-level `NEEDS = Needs(...)` and functions `test_*(t)`, run in the order they stand.
+Files with equal needs share one boot.  `t` is a Guests: checks are raised as Failed, a reason not to run as Skip.
+"""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPO / "tools/vm"))
+
+from nupavm import Cluster, Job, Node, Result  # noqa: E402
+
+
+class Failed(Exception):
+    """A check did not hold."""
+
+
+class Skip(Exception):
+    """The test can't run here; the text says why."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What the guests must have; frozen so that equal needs share a boot."""
+
+    modules: tuple[str, ...] = ()  # of ours, without .ko
+    programs: tuple[str, ...] = ()  # paths below build/cmake
+    nodes: int = 2
+    mem_mb: int = 1024
+    cpus: int = 1
+    switch: bool = True
+    topology: str = "cxl"
+    setup: str = "auto"
+    append: str = ""
+
+    def missing(self) -> str:
+        """Why the test can't run here, or nothing."""
+        kernel = REPO / "build/kernel"
+        for name in self.modules:
+            if not (kernel / f"{name}.ko").is_file():
+                return f"{name}.ko is not built"
+        for name in self.programs:
+            if not (REPO / "build/cmake" / name).is_file():
+                return f"{name} is not built"
+        return ""
+
+    def boot(self) -> tuple:
+        """What decides whether two tests may share guests."""
+        return (self.nodes, self.mem_mb, self.cpus, self.switch, self.topology, self.setup, self.append)
+
+
+class Guests:
+    """The guests of one test: short names for what most tests do."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    @property
+    def nodes(self) -> list[Node]:
+        return self.cluster.node
+
+    def run(self, node: int, command: str, limit_s: float = 30) -> str:
+        """Runs a command that must succeed; its output."""
+        result = self.cluster.node[node].run(command, limit_s)
+        if not result.ok:
+            raise Failed(f"node{node}: {command!r} ended with {result.status}\n{result.stdout}{result.stderr}")
+        return result.stdout
+
+    def fails(self, node: int, command: str, limit_s: float = 30) -> Result:
+        """Runs a command that must fail in an orderly way: neither succeed, nor time out, nor die of a signal."""
+        result = self.cluster.node[node].run(command, limit_s)
+        if result.ok or result.status >= 124:
+            raise Failed(f"node{node}: {command!r} should have failed, ended with {result.status}\n{result.stdout}{result.stderr}")
+        return result
+
+    def start(self, node: int, command: str, limit_s: float = 60) -> Job:
+        return self.cluster.node[node].start(command, limit_s)
+
+    def check(self, condition: bool, what: str) -> None:
+        if not condition:
+            raise Failed(what)
+
+    def equal(self, got, expected, what: str) -> None:
+        if got != expected:
+            raise Failed(f"{what}: got {got!r}, expected {expected!r}")
+
+    def wait_listening(self, node: int, port: int, limit_s: float = 20) -> None:
+        """Returns when something in the guest listens on the TCP port."""
+        probe = f"until ss -Hltn 'sport = :{port}' | grep -q .; do sleep 0.1; done"
+        self.run(node, probe, limit_s)
+
+    def stat(self, node: int, name: str, netdev: str = "nupa0") -> int:
+        """One counter of `ethtool -S`."""
+        for line in self.run(node, f"ethtool -S {netdev}").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == name:
+                return int(value)
+        raise Failed(f"{netdev} on node{node} has no counter {name}")
+
+    def kernel_log(self, node: int) -> str:
+        return self.run(node, "dmesg")
