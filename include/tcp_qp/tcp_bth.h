@@ -180,15 +180,15 @@ static inline __u32 tcp_bth_get32(const __u8 *p)
 static inline void tcp_bth_put16(__u8 *p, __u16 v)
 {
 	p[0] = (__u8)(v >> 8);
-	p[1] = (__u8)v;
+	p[1] = (__u8)(v & 0xff);
 }
 
 static inline void tcp_bth_put32(__u8 *p, __u32 v)
 {
 	p[0] = (__u8)(v >> 24);
-	p[1] = (__u8)(v >> 16);
-	p[2] = (__u8)(v >> 8);
-	p[3] = (__u8)v;
+	p[1] = (__u8)(v >> 16 & 0xff);
+	p[2] = (__u8)(v >> 8 & 0xff);
+	p[3] = (__u8)(v & 0xff);
 }
 
 /* Where an opcode stands in its message: bit 0 first, bit 1 last. */

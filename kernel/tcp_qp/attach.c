@@ -2,6 +2,7 @@
 /* A QP meets a socket, and parts from it. */
 #include <linux/net.h>
 #include "conn.h"
+#include "trace.h"
 
 static atomic_t tqp_conns_live = ATOMIC_INIT(0);
 static DECLARE_WAIT_QUEUE_HEAD(tqp_conns_gone);
@@ -360,6 +361,7 @@ int tqp_conn_attach(struct tqp_qp *qp, struct socket *sock, const struct tcp_qp_
 	if (err)
 		goto detach;
 	tqp_conn_resp(conn, resp);
+	trace_tqp_attach(qp->qpn, resp->engine, resp->reason, resp->wire_version, resp->mss);
 	tqp_qp_connected(qp);
 	tqp_conn_doorbell(qp);
 	return 0;
@@ -461,6 +463,7 @@ void tqp_conn_fail(struct tqp_conn *conn, enum tcp_qp_reason reason)
 	conn->fail_reason = reason;
 	conn->reason = reason;
 	tqp_count(conn->dev, TQP_C_qp_errors, 1);
+	trace_tqp_conn_fail(conn->qpn, reason);
 	tqp_conn_get(conn);
 	if (!queue_work(tqp_wq, &conn->fail_work))
 		tqp_conn_put(conn);

@@ -8,6 +8,7 @@
  * bytes where they go.
  */
 #include "conn.h"
+#include "trace.h"
 
 static void tqp_protocol_error(struct tqp_conn *conn)
 {
@@ -166,6 +167,7 @@ static void tqp_rx_stall(struct tqp_conn *conn)
 		conn->rx_stall_ms = TQP_STALL_FIRST_MS;
 		conn->info.rx_stalls++;
 		tqp_count(conn->dev, TQP_C_rx_stalls, 1);
+		trace_tqp_rx_stall(conn->qpn, conn->rx_msn);
 		tqp_queue_delayed(conn, &conn->rx_work, conn->rx_stall_ms);
 	}
 }
@@ -200,6 +202,7 @@ static u32 tqp_rx_step(struct tqp_conn *conn, struct sk_buff *skb, u32 off)
 		if (!rx->length)
 			rx->done = 0;
 		tqp_count(conn->dev, TQP_C_rx_messages, 1);
+		trace_tqp_rx_message(conn->qpn, rx->msn, rx->opcode, rx->start_seq, rx->done);
 		tqp_rx_complete(conn, IB_WC_SUCCESS);
 	}
 	return bytes;

@@ -5,6 +5,7 @@
  */
 #include <linux/bvec.h>
 #include "conn.h"
+#include "trace.h"
 
 void tqp_tx_kick(struct tqp_conn *conn)
 {
@@ -120,6 +121,7 @@ static void tqp_log_message(struct tqp_conn *conn, const struct tqp_wqe_head *he
 		.ext4 = ntohl(head->imm),
 	};
 	tqp_msglog_commit(&conn->log);
+	trace_tqp_tx_message(conn->qpn, rec->msn, rec->opcode, rec->start_seq, rec->length);
 }
 
 /* Make the WQE at sq_next the current message. */
@@ -310,6 +312,8 @@ static bool tqp_tx_credit(struct tqp_conn *conn)
 	if ((s16)(READ_ONCE(conn->peer_limit) - conn->tx_msn) > 0)
 		return true;
 	conn->info.tx_credit_waits++;
+	tqp_count(conn->dev, TQP_C_tx_credit_waits, 1);
+	trace_tqp_tx_credit_wait(conn->qpn, conn->tx_msn);
 	tqp_queue_delayed(conn, &conn->probe_work, conn->probe_delay_ms);
 	return false;
 }
