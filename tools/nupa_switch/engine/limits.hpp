@@ -14,6 +14,9 @@ inline constexpr std::size_t kPayloadSpansMax = NUPA_TX_FRAGS_MAX;
 inline constexpr std::size_t kMemoryRegionsMax = 8;
 
 inline constexpr std::uint32_t kMssMinBytes = 8;        // Linux tcp_min_snd_mss (48) less the options
+inline constexpr std::uint32_t kEthernetBytes = 14;
+inline constexpr std::uint32_t kVlanBytes = 4;
+inline constexpr std::uint32_t kFrameMaxBytes = NUPA_MTU_MAX + kEthernetBytes + kVlanBytes;  // not a burst
 inline constexpr std::uint32_t kSegmentsMax = 65535;    // of one burst; gso_segs is 16 bits
 
 inline constexpr std::size_t kBlocksMax = 64;           // out-of-order blocks of one flow
@@ -29,7 +32,7 @@ inline constexpr std::uint8_t kMrPageShiftMin = 12;
 inline constexpr std::uint8_t kMrPageShiftMax = 30;
 
 inline constexpr std::uint32_t kIpLengthMaxBytes = 65535;
-inline constexpr std::uint32_t kPlacedRunMaxBytes = NUPA_TSO_MAX_BYTES;  // payload of one merged, placed packet
+inline constexpr std::uint32_t kPlacedRunMaxBytes = NUPA_TSO_MAX_BYTES;  // one merged, placed packet with its header
 inline constexpr std::uint32_t kDeliveredBuffersMax = NUPA_RX_BUFS_PER_PACKET_MAX;
 
 inline constexpr std::size_t kQpsMaxDefault = 131072;

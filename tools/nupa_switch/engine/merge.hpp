@@ -48,7 +48,7 @@ public:
 
 private:
     std::uint32_t payload_max() const noexcept;
-    bool same_headers(const Packet& packet, const Decision& decision) const noexcept;
+    bool same_headers(const Packet& packet) const noexcept;
     bool same_options(const Packet& packet, const Decision& decision) const noexcept;
     void finish_ip() noexcept;
     void finish_bth() noexcept;

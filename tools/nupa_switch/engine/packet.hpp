@@ -91,7 +91,7 @@ struct Packet {
     bool tso = false;              // to be cut by a Cutter
     std::uint16_t mss = 0;         // payload bytes per segment, tso only
     Payload payload;
-    std::unique_ptr<std::byte[]> owned;  // payload points here once own() was called
+    std::unique_ptr<std::byte[]> owned;  // payload points here once own() was called; else null
 
     // Copies the first bytes of @bufs into header, parses them, points payload
     // at the rest.  Any bytes are accepted as input; on an error the packet is
@@ -102,7 +102,8 @@ struct Packet {
     std::uint32_t bytes() const noexcept { return at.header_bytes + payload.bytes(); }
     std::span<const std::uint8_t> header_span() const noexcept { return {header.data(), at.header_bytes}; }
     bool has_flow() const noexcept { return at.l4 != L4::kNone && (!at.fragment || at.first_fragment); }
-    FlowKey flow() const noexcept;  // as the receiver of this packet sees it; zero without ports
+    // As the receiver of this packet sees it.  Ports are zero without has_flow(), all is zero without IP.
+    FlowKey flow() const noexcept;
 
     // Copy the payload so that the packet may outlive the sender's buffers.
     // False: no memory; the packet is unchanged.
@@ -116,8 +117,8 @@ struct Packet {
     // All bytes to @to, which has room for bytes().
     void write_to(std::byte* to) const noexcept;
 
-    // Re-read at.* from header after it was changed in place; lengths as they are.
-    void reparse() noexcept;
+    // Congestion experienced.  False: the packet is not ECN capable, nothing changed.
+    bool mark_ce() noexcept;
 };
 
 // L4 checksum of @p as it should be in the header (its field counted as zero), host order.

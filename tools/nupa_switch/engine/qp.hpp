@@ -29,8 +29,11 @@ public:
     void watch_tx(const Packet& packet) noexcept;
 
     bool in_window(std::uint32_t seq, std::uint32_t bytes) const noexcept;
-    // Could TCP take a segment at @seq at all, whatever window it has advertised by now?
+    // Could TCP take a segment at @seq at all, whatever window it has advertised
+    // by now?  What it can't take need not be remembered.
     bool plausible(std::uint32_t seq) const noexcept;
+    // [seq, seq + bytes) goes up to the host, placed or delivered.
+    void passed_up(std::uint32_t seq, std::uint32_t bytes) noexcept;
 
     Disorder disorder;
     StartTable starts;

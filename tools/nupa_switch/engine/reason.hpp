@@ -15,11 +15,11 @@ enum class Reason : std::uint8_t {
     kFlags,         // SYN, FIN, RST, URG or a fragment
     kPlain,         // no tcp_bth option
     kBthInvalid,    // the option does not parse
-    kOpcode,        // requests, atomics, acknowledges: always delivered
     kWindow,        // beyond the right edge that the host has advertised
     kDuplicate,     // overlaps bytes passed up before
     kUnsynced,      // the context has not seen the start of the first message yet
     kDisorder,      // too many holes: delivering until the in-order mark catches up
+    kOpcode,        // requests, atomics, acknowledges: always delivered
     kInconsistent,  // another start than the message's other segments named
     kNoReceive,     // no receive posted for its msn, or no receive queue
     kKey,           // no such memory region

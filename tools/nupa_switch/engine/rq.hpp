@@ -38,7 +38,7 @@ public:
     bool read(std::uint16_t msn, RecvWqe& wqe) const noexcept;
 
 private:
-    bool copy(std::size_t offset, void* to, std::size_t bytes) const noexcept;
+    void copy(std::size_t offset, void* to, std::size_t bytes) const noexcept;
 
     std::vector<const std::byte*> pages_;
     const std::byte* shadow_ = nullptr;

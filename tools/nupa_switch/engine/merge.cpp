@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "merge.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "checksum.hpp"
+#include "endian.hpp"
+
+namespace nupa {
+
+namespace {
+
+constexpr std::uint32_t kIpv4PlainBytes = 20;
+constexpr std::uint32_t kIpv6Bytes = 40;
+constexpr std::uint8_t kEndFlags = kTcpFin | kTcpPsh;
+constexpr std::uint8_t kNeverFlags = kTcpSyn | kTcpRst | kTcpUrg;
+
+bool same(const std::uint8_t* a, const std::uint8_t* b, std::uint32_t from, std::uint32_t to) noexcept {
+    return std::memcmp(a + from, b + from, to - from) == 0;
+}
+
+// May @packet be part of a run at all?
+bool mergeable(const Packet& packet, const Decision& decision) noexcept {
+    const Headers& at = packet.at;
+    if (!at.tcp() || packet.payload.bytes() == 0 || at.tcp_flags & kNeverFlags || !(at.tcp_flags & kTcpAck))
+        return false;
+    if (at.ip_csum_bad || (packet.csum != Csum::kPartial && packet.csum != Csum::kGood))
+        return false;
+    if (at.family == 4 && at.l4_at - at.l3_at != kIpv4PlainBytes)
+        return false;
+    // The host checks the ICRC of delivered segments one by one.
+    return !decision.has_bth || decision.placed() || !(decision.bth.flags & TCP_BTH_F_ICRC);
+}
+
+bool ends_message(const Packet& packet, const Decision& decision) noexcept {
+    if (!decision.has_bth)
+        return false;
+    const tcp_bth& b = decision.bth;
+    if (b.ver == 1)
+        return b.mbo + packet.payload.bytes() == b.length;
+    return tcp_bth_position(b.opcode) & TCP_BTH_POS_LAST;
+}
+
+// SEND, WRITE and read response, whatever the position.
+int message_class(std::uint8_t opcode) noexcept {
+    if (tcp_bth_is_send(opcode))
+        return 0;
+    if (!tcp_bth_is_tagged(opcode))
+        return 0x100 | opcode;
+    return opcode <= TCP_BTH_OP_WRITE_ONLY_IMM ? 1 : 2;
+}
+
+}  // namespace
+
+std::uint16_t rx_flags(const Packet& packet, const Decision& decision) noexcept {
+    std::uint16_t flags = 0;
+    if (packet.csum == Csum::kBad || packet.at.ip_csum_bad)
+        flags |= NUPA_RX_F_CSUM_BAD;
+    else if (packet.csum == Csum::kPartial || packet.csum == Csum::kGood)
+        flags |= NUPA_RX_F_CSUM_OK;
+    if (packet.at.tcp())
+        flags |= packet.at.family == 4 ? NUPA_RX_F_TCP4 : NUPA_RX_F_TCP6;
+    if (decision.placed())
+        flags |= NUPA_RX_F_PLACED;
+    if (decision.has_qp)
+        flags |= NUPA_RX_F_QP;
+    return flags;
+}
+
+void Merger::configure(std::uint32_t buf_bytes, bool enabled) noexcept {
+    buf_bytes_ = buf_bytes;
+    enabled_ = enabled;
+}
+
+bool Merger::same_flow(const Packet& packet) const noexcept { return active_ && packet.flow() == run_.flow; }
+
+void Merger::start(const Packet& packet, const Decision& decision) noexcept {
+    at_ = packet.at;
+    first_ = decision;
+    std::memcpy(run_.header.data(), packet.header.data(), at_.header_bytes);
+    run_.header_bytes = at_.header_bytes;
+    run_.flags = rx_flags(packet, decision);
+    run_.gso_size = 0;
+    run_.gso_segs = 1;
+    run_.payload_bytes = packet.payload.bytes();
+    run_.qpn = decision.qpn;
+    run_.flow = packet.flow();
+    next_seq_ = at_.seq + run_.payload_bytes;
+    last_flags_ = at_.tcp_flags & kEndFlags;
+    last_opcode_ = decision.bth.opcode;
+    active_ = true;
+    closed_ = !enabled_ || !mergeable(packet, decision) || last_flags_ || ends_message(packet, decision);
+}
+
+std::uint32_t Merger::payload_max() const noexcept {
+    const std::uint32_t ip_header = at_.header_bytes - at_.l3_at;
+    if (first_.placed() && at_.family == 4)
+        return kPlacedRunMaxBytes - at_.header_bytes;
+    const std::uint32_t by_ip = kIpLengthMaxBytes + (at_.family == 6 ? kIpv6Bytes : 0) - ip_header;
+    return first_.placed() ? by_ip : std::min(by_ip, kDeliveredBuffersMax * buf_bytes_);
+}
+
+bool Merger::fits(const Packet& packet, const Decision& decision) const noexcept {
+    const std::uint32_t bytes = packet.payload.bytes();
+    if (!active_ || closed_ || packet.at.seq != next_seq_ || !mergeable(packet, decision))
+        return false;
+    const std::uint32_t full = run_.gso_segs == 1 ? run_.payload_bytes : run_.gso_size;
+    if (bytes > full || full > UINT16_MAX || run_.gso_segs == kSegmentsMax || run_.payload_bytes + bytes > payload_max())
+        return false;
+    return decision.placed() == first_.placed() && decision.has_qp == first_.has_qp &&
+           decision.has_bth == first_.has_bth && same_headers(packet) && same_options(packet, decision);
+}
+
+bool Merger::same_headers(const Packet& packet) const noexcept {
+    const Headers& at = packet.at;
+    if (at.header_bytes != at_.header_bytes || at.l3_at != at_.l3_at || at.l4_at != at_.l4_at ||
+        at.family != at_.family || at.ack != at_.ack || at.window != at_.window || at.tcp_flags & kTcpCwr ||
+        (at.tcp_flags ^ at_.tcp_flags) & ~(kEndFlags | kTcpCwr))
+        return false;
+    const std::uint8_t* a = run_.header.data();
+    const std::uint8_t* b = packet.header.data();
+    const std::uint32_t ip = at.l3_at, tcp = at.l4_at;
+    if (!same(a, b, 0, ip) || !same(a, b, tcp, tcp + 4))
+        return false;
+    if (at.family == 4)  // all but length, id and checksum
+        return same(a, b, ip, ip + 2) && same(a, b, ip + 6, ip + 10) && same(a, b, ip + 12, tcp);
+    return same(a, b, ip, ip + 4) && same(a, b, ip + 6, tcp);  // all but length
+}
+
+bool Merger::same_options(const Packet& packet, const Decision& decision) const noexcept {
+    const std::uint8_t* a = run_.header.data();
+    const std::uint8_t* b = packet.header.data();
+    const std::uint32_t begin = at_.options_at, end = at_.header_bytes;
+    if (!first_.has_bth || first_.bth.ver == 1)
+        return same(a, b, begin, end);  // ver 1 is the same on all segments of its message
+    if (decision.bth.ver != 0 || decision.bth_at != first_.bth_at || decision.bth.start_seq != first_.bth.start_seq ||
+        tcp_bth_position(decision.bth.opcode) & TCP_BTH_POS_FIRST ||
+        message_class(decision.bth.opcode) != message_class(first_.bth.opcode))
+        return false;
+    const std::uint32_t option = first_.bth_at;
+    return same(a, b, begin, option + offsetof(tcp_bth_head, opcode)) &&
+           same(a, b, option + offsetof(tcp_bth_head, msn), option + offsetof(tcp_bth_v0, mbo_seg)) &&
+           same(a, b, option + offsetof(tcp_bth_v0, tsval), end);
+}
+
+void Merger::append(const Packet& packet, const Decision& decision) noexcept {
+    const std::uint32_t bytes = packet.payload.bytes();
+    if (run_.gso_segs == 1)
+        run_.gso_size = static_cast<std::uint16_t>(run_.payload_bytes);
+    run_.gso_segs++;
+    run_.payload_bytes += bytes;
+    next_seq_ += bytes;
+    last_flags_ |= packet.at.tcp_flags & kEndFlags;
+    last_opcode_ = decision.bth.opcode;
+    closed_ = bytes < run_.gso_size || last_flags_ || ends_message(packet, decision);
+}
+
+const Merged& Merger::finish() noexcept {
+    if (run_.gso_segs > 1) {
+        run_.header[at_.l4_at + 13] |= last_flags_;
+        finish_bth();
+        finish_ip();
+    }
+    active_ = false;
+    closed_ = false;
+    return run_;
+}
+
+void Merger::finish_ip() noexcept {
+    std::uint8_t* ip = run_.header.data() + at_.l3_at;
+    const std::uint32_t bytes = at_.header_bytes - at_.l3_at + run_.payload_bytes;
+    if (at_.family == 6) {
+        put_be16(ip + 4, static_cast<std::uint16_t>(bytes - kIpv6Bytes));
+        return;
+    }
+    put_be16(ip + 2, bytes > kIpLengthMaxBytes ? 0 : static_cast<std::uint16_t>(bytes));
+    put_be16(ip + 10, ipv4_header_checksum(ip, at_.l4_at - at_.l3_at));
+}
+
+// FIRST .. LAST is ONLY; MIDDLE .. LAST is LAST.  An ICRC over the first
+// segment says nothing about the whole; every part was verified before.
+void Merger::finish_bth() noexcept {
+    if (!first_.has_bth || first_.bth.ver != 0)
+        return;
+    std::uint8_t* option = run_.header.data() + first_.bth_at;
+    if (tcp_bth_position(last_opcode_) & TCP_BTH_POS_LAST)
+        option[offsetof(tcp_bth_head, opcode)] =
+            tcp_bth_position(first_.bth.opcode) & TCP_BTH_POS_FIRST ? tcp_bth_only(last_opcode_) : last_opcode_;
+    option[offsetof(tcp_bth_head, flags)] &= static_cast<std::uint8_t>(~TCP_BTH_F_ICRC);
+    std::memset(option + offsetof(tcp_bth_v0, icrc), 0, sizeof(__be32));
+}
+
+}  // namespace nupa

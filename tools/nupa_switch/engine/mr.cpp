@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mr.hpp"
+
+#include <algorithm>
+#include <new>
+
+#include "endian.hpp"
+
+namespace nupa {
+
+namespace {
+
+constexpr std::uint32_t kAccessKnown =
+    NUPA_ACCESS_LOCAL_WRITE | NUPA_ACCESS_REMOTE_WRITE | NUPA_ACCESS_REMOTE_READ | NUPA_ACCESS_REMOTE_ATOMIC;
+
+// Every field that can be judged without looking at memory.
+bool sane(const nupa_cmd_mr& cmd) noexcept {
+    if (cmd.bytes == 0 || cmd.iova + (cmd.bytes - 1) < cmd.iova || cmd.access & ~kAccessKnown ||
+        cmd.page_shift < kMrPageShiftMin || cmd.page_shift > kMrPageShiftMax || cmd.reserved[0] || cmd.reserved[1] ||
+        cmd.reserved[2])
+        return false;
+    const std::uint64_t first = cmd.iova >> cmd.page_shift;
+    const std::uint64_t last = (cmd.iova + (cmd.bytes - 1)) >> cmd.page_shift;
+    return cmd.pages <= NUPA_MR_PAGES_MAX && last - first == std::uint64_t{cmd.pages} - 1;
+}
+
+}  // namespace
+
+Reason Mr::check(std::uint32_t pd, std::uint64_t addr, std::uint64_t bytes, std::uint32_t access) const noexcept {
+    if (pd != pd_ || (access_ & access) != access)
+        return Reason::kAccess;
+    const std::uint64_t offset = addr - iova_;
+    if (addr < iova_ || offset >= bytes_ || bytes > bytes_ - offset)
+        return Reason::kBounds;
+    return Reason::kPlaced;
+}
+
+std::span<std::byte> Mr::run(std::uint64_t addr, std::uint64_t bytes) const noexcept {
+    const std::uint64_t page_bytes = std::uint64_t{1} << page_shift_;
+    std::size_t page = static_cast<std::size_t>((addr >> page_shift_) - (iova_ >> page_shift_));
+    const std::uint64_t in_page = addr & (page_bytes - 1);
+    const std::uintptr_t begin = pages_[page] + in_page;
+    std::uint64_t run = page_bytes - in_page;
+    while (run < bytes && pages_[page + 1] == pages_[page] + page_bytes) {
+        run += page_bytes;
+        page++;
+    }
+    return {reinterpret_cast<std::byte*>(begin), static_cast<std::size_t>(std::min(run, bytes))};
+}
+
+nupa_admin_status MrTable::reg(const HostMemory& memory, std::uint32_t key, const nupa_cmd_mr& cmd) noexcept try {
+    if (!sane(cmd))
+        return NUPA_E_INVALID;
+    if (mrs_.contains(key))
+        return NUPA_E_EXISTS;
+    if (mrs_.size() >= max_)
+        return NUPA_E_NOSPACE;
+    const std::byte* table = memory.at(cmd.table_addr, std::uint64_t{cmd.pages} * sizeof(std::uint64_t));
+    if (!table)
+        return NUPA_E_ADDRESS;
+
+    auto mr = std::make_unique<Mr>();
+    mr->iova_ = cmd.iova;
+    mr->bytes_ = cmd.bytes;
+    mr->pd_ = cmd.pd;
+    mr->access_ = cmd.access;
+    mr->page_shift_ = cmd.page_shift;
+    mr->pages_.reserve(cmd.pages);
+    const std::uint64_t page_bytes = std::uint64_t{1} << cmd.page_shift;
+    std::uint64_t left = cmd.bytes;
+    std::uint64_t in_page = cmd.iova & (page_bytes - 1);
+    for (std::uint32_t i = 0; i < cmd.pages; i++) {
+        const auto page = copy_once<std::uint64_t>(table + i * sizeof(std::uint64_t));
+        const std::uint64_t used = std::min(page_bytes - in_page, left);
+        if (page & (page_bytes - 1))
+            return NUPA_E_INVALID;
+        // The unused rest of the first and last page need not be memory.
+        const std::byte* at = memory.at(page + in_page, used);
+        if (!at)
+            return NUPA_E_ADDRESS;
+        mr->pages_.push_back(reinterpret_cast<std::uintptr_t>(at) - in_page);
+        left -= used;
+        in_page = 0;
+    }
+    mrs_.emplace(key, std::move(mr));
+    return NUPA_OK;
+} catch (const std::bad_alloc&) {
+    return NUPA_E_NOSPACE;
+}
+
+nupa_admin_status MrTable::dereg(std::uint32_t key) noexcept { return mrs_.erase(key) ? NUPA_OK : NUPA_E_NOENT; }
+
+const Mr* MrTable::find(std::uint32_t key) const noexcept {
+    const auto it = mrs_.find(key);
+    return it == mrs_.end() ? nullptr : it->second.get();
+}
+
+}  // namespace nupa

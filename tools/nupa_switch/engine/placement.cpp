@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "placement.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "copy.hpp"
+#include "icrc.hpp"
+
+namespace nupa {
+
+namespace {
+
+// Checked pieces of destination, in the order of the message's bytes.
+class Target {
+public:
+    Reason add(const MrTable& mrs, std::uint32_t key, std::uint32_t pd, std::uint64_t addr, std::uint64_t bytes,
+               std::uint32_t access) noexcept {
+        const Mr* mr = mrs.find(key);
+        if (!mr)
+            return Reason::kKey;
+        const Reason reason = mr->check(pd, addr, bytes, access);
+        if (reason == Reason::kPlaced)
+            pieces_[count_++] = {mr, addr, bytes};
+        return reason;
+    }
+
+    void fill(const Payload& payload) const noexcept;
+
+private:
+    struct Piece {
+        const Mr* mr;
+        std::uint64_t addr, bytes;
+    };
+    std::array<Piece, NUPA_SGE_MAX> pieces_;
+    std::size_t count_ = 0;
+};
+
+// Rising on both sides; a run is as long as source and destination allow.
+void Target::fill(const Payload& payload) const noexcept {
+    const Bytes* source = payload.pieces().data();
+    std::size_t used = 0;
+    for (std::size_t i = 0; i < count_; i++) {
+        Piece piece = pieces_[i];
+        while (piece.bytes) {
+            std::span<std::byte> to = piece.mr->run(piece.addr, piece.bytes);
+            piece.addr += to.size(), piece.bytes -= to.size();
+            while (!to.empty()) {
+                const std::size_t n = std::min(to.size(), source->size() - used);
+                copy_rising(to.data(), source->data() + used, n);
+                to = to.subspan(n);
+                used += n;
+                if (used == source->size())
+                    source++, used = 0;
+            }
+        }
+    }
+}
+
+bool is_write(std::uint8_t opcode) noexcept {
+    return opcode >= TCP_BTH_OP_WRITE_FIRST && opcode <= TCP_BTH_OP_WRITE_ONLY_IMM;
+}
+
+bool placeable(const tcp_bth& b) noexcept {
+    return tcp_bth_is_send(b.opcode) || (tcp_bth_is_tagged(b.opcode) && b.ext_bytes == TCP_BTH_RETH_BYTES);
+}
+
+// On WRITEs that may turn out to have an immediate the field holds that.
+bool has_dma_length(std::uint8_t opcode) noexcept {
+    return opcode == TCP_BTH_OP_WRITE_LAST || opcode == TCP_BTH_OP_WRITE_ONLY || !is_write(opcode);
+}
+
+// One segment on its way down the ladder.
+class Ladder {
+public:
+    Ladder(QpContext& qp, const MrTable& mrs, const Packet& packet, Decision& decision) noexcept
+        : qp_(qp), mrs_(mrs), packet_(packet), d_(decision), seq_(packet.at.seq), bytes_(packet.payload.bytes()) {}
+
+    // After the checksum: what to do with a segment that TCP would look at.
+    Reason climb() noexcept;
+
+private:
+    Reason option() noexcept;
+    bool sync() noexcept;
+    bool consistent() noexcept;
+    Reason untagged() noexcept;
+    Reason tagged() noexcept;
+
+    QpContext& qp_;
+    const MrTable& mrs_;
+    const Packet& packet_;
+    Decision& d_;
+    std::uint32_t seq_;
+    std::uint32_t bytes_;
+    Target target_;
+};
+
+Reason Ladder::climb() noexcept {
+    if (packet_.at.tcp_flags & (kTcpSyn | kTcpFin | kTcpRst | kTcpUrg))
+        return Reason::kFlags;
+    const Reason parsed = option();
+    if (parsed == Reason::kCsum)
+        return parsed;
+    // Plain bytes at E prove as well as any that nothing escaped.
+    if (!qp_.synced && seq_ == qp_.disorder.next())
+        qp_.synced = true;
+    if (parsed != Reason::kPlaced)
+        return parsed;
+    if (!qp_.in_window(seq_, bytes_))
+        return Reason::kWindow;
+    if (qp_.disorder.seen(seq_, bytes_))
+        return Reason::kDuplicate;
+    const bool agrees = consistent();  // remembered even if this segment is not placed
+    if (!sync())
+        return Reason::kUnsynced;
+    if (qp_.disorder.resyncing())
+        return Reason::kDisorder;
+    if (!placeable(d_.bth))
+        return Reason::kOpcode;
+    if (!agrees)
+        return Reason::kInconsistent;
+    const Reason reason = tcp_bth_is_send(d_.bth.opcode) ? untagged() : tagged();
+    if (reason == Reason::kPlaced)
+        target_.fill(packet_.payload);
+    return reason;
+}
+
+Reason Ladder::option() noexcept {
+    const Headers& at = packet_.at;
+    const std::uint8_t* options = packet_.header.data() + at.options_at;
+    unsigned int found = 0;
+    const tcp_bth_error error = tcp_bth_find(options, at.option_bytes(), seq_, bytes_, &d_.bth, &found);
+    if (error == TCP_BTH_E_NONE)
+        return Reason::kPlain;
+    if (error != TCP_BTH_OK)
+        return Reason::kBthInvalid;
+    d_.has_bth = true;
+    d_.bth_at = static_cast<std::uint16_t>(at.options_at + found);
+    if (d_.bth.flags & TCP_BTH_F_ICRC && icrc(options + found, options[found + 1], packet_.payload) != d_.bth.icrc)
+        return Reason::kCsum;
+    return Reason::kPlaced;
+}
+
+// msn 0 names where the first message of its kind starts.  Peers send those
+// bytes only after they saw our rtr, hence none of them escaped this context;
+// what lies before may have, and is never placed.
+bool Ladder::sync() noexcept {
+    if (qp_.synced)
+        return true;
+    if (d_.bth.msn != 0 || seq_after(d_.bth.start_seq, seq_))
+        return false;
+    qp_.disorder.raise(d_.bth.start_seq);
+    qp_.synced = true;
+    return true;
+}
+
+bool Ladder::consistent() noexcept {
+    const tcp_bth& b = d_.bth;
+    if (!placeable(b))
+        return true;
+    if (tcp_bth_is_send(b.opcode))
+        return qp_.starts.agree(MsnSpace::kUntagged, b.msn, 0, b.start_seq);
+    const std::uint32_t target = static_cast<std::uint32_t>(b.va) ^ static_cast<std::uint32_t>(b.va >> 32) ^ b.rkey;
+    return qp_.starts.agree(is_write(b.opcode) ? MsnSpace::kWrite : MsnSpace::kReadResponse, b.msn, target, b.start_seq);
+}
+
+// A SEND goes to the receive that its msn names, from offset mbo on.
+Reason Ladder::untagged() noexcept {
+    if (!qp_.rq.posted(d_.bth.msn))
+        return Reason::kNoReceive;
+    RecvWqe wqe;
+    if (!qp_.rq.read(d_.bth.msn, wqe))
+        return Reason::kBounds;
+    std::uint64_t skip = d_.bth.mbo;
+    std::uint64_t left = bytes_;
+    for (std::uint32_t i = 0; i < wqe.num_sge && left; i++) {
+        const RecvSge& sge = wqe.sge[i];
+        if (skip >= sge.length) {
+            skip -= sge.length;
+            continue;
+        }
+        const std::uint64_t n = std::min<std::uint64_t>(sge.length - skip, left);
+        if (sge.addr + skip < sge.addr)
+            return Reason::kBounds;
+        const Reason reason = target_.add(mrs_, sge.lkey, qp_.pd(), sge.addr + skip, n, NUPA_ACCESS_LOCAL_WRITE);
+        if (reason != Reason::kPlaced)
+            return reason;
+        skip = 0;
+        left -= n;
+    }
+    return left ? Reason::kBounds : Reason::kPlaced;
+}
+
+// WRITEs and read responses carry their own target.
+Reason Ladder::tagged() noexcept {
+    const tcp_bth& b = d_.bth;
+    const std::uint64_t end = std::uint64_t{b.mbo} + bytes_;
+    if (b.va + b.mbo < b.va || (has_dma_length(b.opcode) && end > b.dma_length))
+        return Reason::kBounds;
+    return target_.add(mrs_, b.rkey, qp_.pd(), b.va + b.mbo, bytes_, NUPA_ACCESS_REMOTE_WRITE);
+}
+
+bool csum_proven(const Packet& packet) noexcept {
+    return !packet.at.ip_csum_bad && (packet.csum == Csum::kPartial || packet.csum == Csum::kGood);
+}
+
+// Once reassembled by the host it may become up to so much data that we never saw.
+void fragment(QpContext& qp, const Packet& packet) noexcept {
+    if (packet.at.first_fragment && qp.plausible(packet.at.seq))
+        qp.disorder.distrust(packet.at.seq + kFragmentReachBytes);
+}
+
+}  // namespace
+
+Decision place(QpContext& qp, const MrTable& mrs, const Packet& packet) noexcept {
+    Decision d;
+    d.has_qp = true;
+    d.qpn = qp.qpn();
+    const Headers& at = packet.at;
+    const std::uint32_t bytes = packet.payload.bytes();
+    if (at.fragment) {
+        fragment(qp, packet);
+        d.reason = Reason::kFlags;
+        return d;
+    }
+    if (bytes == 0)
+        return d;
+    if (!csum_proven(packet)) {
+        d.reason = Reason::kCsum;  // TCP drops it, too: nothing to remember
+        return d;
+    }
+    d.reason = Ladder(qp, mrs, packet, d).climb();
+    // Whatever TCP may take of this segment must not be placed again.
+    if (!(at.tcp_flags & (kTcpSyn | kTcpRst)) && qp.plausible(at.seq))
+        qp.passed_up(at.seq, bytes);
+    return d;
+}
+
+}  // namespace nupa

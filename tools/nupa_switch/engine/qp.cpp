@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "qp.hpp"
+
+namespace nupa {
+
+namespace {
+
+constexpr std::uint32_t kFlagsKnown = NUPA_QP_F_TX_V0 | NUPA_QP_F_NO_RQ | NUPA_QP_F_ICRC;
+constexpr std::uint32_t kWindowMax = 65535;
+
+}  // namespace
+
+nupa_admin_status QpContext::init(const HostMemory& memory, std::uint32_t qpn, const nupa_cmd_qp& cmd) noexcept {
+    flow_.raw = cmd.flow;
+    if (!flow_.valid() || cmd.flags & ~kFlagsKnown || cmd.rcv_wscale > kWindowScaleMax)
+        return NUPA_E_INVALID;
+    if (const nupa_admin_status status = rq.init(memory, cmd); status != NUPA_OK)
+        return status;
+    qpn_ = qpn;
+    pd_ = cmd.pd;
+    disorder = Disorder(cmd.rcv_nxt);
+    right_edge_ = cmd.rcv_nxt;  // nothing fits until the host has advertised a window
+    wscale_ = cmd.rcv_wscale;
+    rewrite_ = {(cmd.flags & NUPA_QP_F_TX_V0) != 0, (cmd.flags & NUPA_QP_F_ICRC) != 0};
+    return NUPA_OK;
+}
+
+void QpContext::watch_tx(const Packet& packet) noexcept {
+    const Headers& at = packet.at;
+    if (!at.tcp() || (at.tcp_flags & (kTcpAck | kTcpSyn | kTcpRst)) != kTcpAck)
+        return;
+    disorder.raise(at.ack);
+    const std::uint32_t right = at.ack + (std::uint32_t{at.window} << wscale_);
+    if (seq_after(right, right_edge_))
+        right_edge_ = right;
+}
+
+bool QpContext::in_window(std::uint32_t seq, std::uint32_t bytes) const noexcept {
+    return !seq_after(seq, right_edge_) && bytes <= right_edge_ - seq;
+}
+
+bool QpContext::plausible(std::uint32_t seq) const noexcept {
+    const std::uint32_t e = disorder.next();
+    return seq_before(seq, e) || seq - e <= (kWindowMax << wscale_);
+}
+
+void QpContext::passed_up(std::uint32_t seq, std::uint32_t bytes) noexcept {
+    if (disorder.record(seq, bytes))
+        stats.add(NUPA_QP_STAT_disorder_overflows);
+    // So that the edge can never fall 2^31 behind and look like far ahead.
+    if (seq_before(right_edge_, disorder.next()))
+        right_edge_ = disorder.next();
+}
+
+}  // namespace nupa
