@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * nupa_dev: the driver of one port of a NUPA switch.
+ *
+ *   nupa_dev      one PCI function, one netdev
+ *     nupa_admin  the command ring (admin.c)
+ *     nupa_queue  one transmit ring, one receive ring, one NAPI, one vector
+ *     qp          the auxiliary device that tcp_qp binds to (qp.c)
+ *
+ * States.  A port works until nupa_fail(): the switch broke or refused the
+ * ABI, or does not answer.  From then on every command returns -EIO, every
+ * packet is dropped, the carrier is off, and the recover work takes over: it
+ * lets go of all QPs, resets the port and, if the switch acknowledges, starts
+ * it again.  A port that does not acknowledge its reset stays dead (netdev
+ * detached) until it is bound again.
+ *
+ * Locks, outermost first:
+ *   RTNL               open, stop, rings, channels, reset, rules, RSS
+ *   nupa->mode_lock    order of RX_MODE commands (sleeps)
+ *   nupa->stats_lock   the DMA buffer of the counters (sleeps)
+ *   admin->lock        the command ring (sleeps)
+ *   netdev queue lock  producer side of a transmit ring
+ *   tx->clean_lock     consumer side of a transmit ring
+ * A receive ring belongs to its NAPI.
+ */
+#ifndef NUPA_H
+#define NUPA_H
+
+#include <linux/bitops.h>
+#include <linux/etherdevice.h>
+#include <linux/ethtool.h>
+#include <linux/interrupt.h>
+#include <linux/mutex.h>
+#include <linux/netdevice.h>
+#include <linux/pci.h>
+#include <linux/rtnetlink.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+#include <tcp_qp/nupa_hw.h>
+#include "queue.h"
+
+#define NUPA_NAME "nupa_dev"
+
+enum {
+	NUPA_RESET_TIMEOUT_MS = 3000,
+	NUPA_RESET_POLL_US = 200,
+	NUPA_RECOVER_INTERVAL_MS = 5000,	/* between two recoveries */
+	NUPA_WATCHDOG_MS = 10000,
+	NUPA_TX_ENTRIES_DEFAULT = 2048,
+	NUPA_RX_ENTRIES_DEFAULT = 2048,
+	NUPA_RX_BUF_BYTES_DEFAULT = PAGE_SIZE,
+	NUPA_ZERO_PAGE_ORDER = 4,
+	NUPA_ZERO_PAGE_BYTES = PAGE_SIZE << NUPA_ZERO_PAGE_ORDER,
+};
+
+enum nupa_state {
+	NUPA_S_FAILED,		/* no command and no packet until it was reset */
+	NUPA_S_RECOVERS,	/* a failure starts the recover work */
+};
+
+struct nupa_admin {
+	struct mutex lock;
+	wait_queue_head_t wait;		/* vector 0 */
+	struct nupa_admin_ctl *ctl;
+	struct nupa_admin_cmd *cmds;
+	struct nupa_admin_comp *comps;
+	dma_addr_t cmds_dma, comps_dma;
+	u32 prod;
+};
+
+struct nupa_rss {
+	u8 key[NUPA_RSS_KEY_BYTES];
+	u8 table[NUPA_RSS_TABLE_ENTRIES];
+};
+
+struct nupa_qp_dev;
+
+struct nupa_dev {
+	struct pci_dev *pdev;
+	struct net_device *netdev;
+	void __iomem *bar0;
+	void *bar2;			/* plain memory that the switch maps too */
+	struct nupa_regs *regs;
+	struct nupa_admin admin;
+	unsigned long state;		/* enum nupa_state */
+	const char *failure;		/* why, for debugfs */
+
+	/* what the switch said at probe */
+	u32 features;
+	u16 queues_max;			/* also bounded by vectors */
+
+	/* what is wanted; RTNL */
+	u16 nr_queues;
+	u32 tx_entries, rx_entries, rx_buf_bytes;
+	bool strict_split;
+	struct nupa_rss rss;
+	struct xarray rules;		/* location -> struct ethtool_rx_flow_spec */
+
+	bool up;			/* queues exist; RTNL */
+	bool quiet;			/* the switch let go of our memory; RTNL */
+	struct nupa_queue *queues;	/* [queues_max], for the device's life: counters */
+	struct page *zero_page;		/* stands for placed payload */
+
+	struct mutex mode_lock;
+	struct work_struct mode_work;
+	struct delayed_work recover_work;
+	unsigned long recovered_at;	/* jiffies; recover_work only */
+	u32 recoveries;
+
+	struct mutex stats_lock;
+	__le64 *stats;			/* [NUPA_STAT_COUNT + NUPA_QP_STAT_COUNT] */
+	dma_addr_t stats_dma;
+
+	struct mutex qp_lock;		/* qp_dev; taken by probe, remove and recover_work alone */
+	struct nupa_qp_dev *qp_dev;
+	struct dentry *debugfs;
+};
+
+/* BAR2 is shared with another CPU, not with a device: virt_*() barriers order it. */
+static inline u32 nupa_get(const __le32 *p)
+{
+	return le32_to_cpu(READ_ONCE(*p));
+}
+
+static inline u32 nupa_get_acquire(const __le32 *p)
+{
+	return le32_to_cpu(virt_load_acquire(p));
+}
+
+static inline void nupa_put(__le32 *p, u32 v)
+{
+	WRITE_ONCE(*p, cpu_to_le32(v));
+}
+
+static inline void nupa_put_release(__le32 *p, u32 v)
+{
+	virt_store_release(p, cpu_to_le32(v));
+}
+
+static inline void nupa_doorbell(struct nupa_dev *nupa, u16 vector)
+{
+	writel(NUPA_PEER_SWITCH << 16 | vector, nupa->bar0 + NUPA_BAR0_DOORBELL);
+}
+
+static inline bool nupa_failed(const struct nupa_dev *nupa)
+{
+	return test_bit(NUPA_S_FAILED, &nupa->state);
+}
+
+static inline struct device *nupa_device(struct nupa_dev *nupa)
+{
+	return &nupa->pdev->dev;
+}
+
+/* ---- control.c: reset, enable, link, failure ---- */
+/* 0: the switch forgot all queues, MRs and QPs, and touches no memory of ours. */
+int nupa_reset(struct nupa_dev *nupa);
+int nupa_enable(struct nupa_dev *nupa);
+void nupa_link_update(struct nupa_dev *nupa);		/* any context */
+irqreturn_t nupa_event_isr(int irq, void *data);
+/* Declare the port failed; any context, idempotent.  @why is a literal. */
+void nupa_fail(struct nupa_dev *nupa, const char *why);
+void nupa_recover_init(struct nupa_dev *nupa);
+void nupa_recover_start(struct nupa_dev *nupa);
+void nupa_recover_stop(struct nupa_dev *nupa);
+
+/* ---- admin.c ---- */
+int nupa_admin_alloc(struct nupa_dev *nupa);
+void nupa_admin_free(struct nupa_dev *nupa);
+void nupa_admin_restart(struct nupa_dev *nupa);		/* between reset and enable */
+/*
+ * Submit one command and sleep for its completion; @comp may be NULL.
+ * 0, or what the switch answered as -errno, or -EIO (port failed), or
+ * -ETIMEDOUT (and now it has).
+ */
+int nupa_admin_submit(struct nupa_dev *nupa, const struct nupa_admin_cmd *cmd,
+		      struct nupa_admin_comp *comp);
+int nupa_admin_simple(struct nupa_dev *nupa, enum nupa_admin_op op, u32 id);
+
+/* ---- netdev.c ---- */
+struct net_device *nupa_netdev_alloc(struct pci_dev *pdev, const struct nupa_regs *regs,
+				     u16 queues_max);
+int nupa_netdev_init(struct nupa_dev *nupa);
+void nupa_netdev_exit(struct nupa_dev *nupa);
+/* Change what nupa_up() reads, by @change(@arg), with the queues down; RTNL. */
+int nupa_restart(struct nupa_dev *nupa, void (*change)(struct nupa_dev *nupa, const void *arg),
+		 const void *arg);
+int nupa_netdev_recover(struct nupa_dev *nupa);
+int nupa_mode_apply(struct nupa_dev *nupa, netdev_features_t features);
+
+/* ---- rss.c, steer.c ---- */
+void nupa_rss_init(struct nupa_dev *nupa);
+void nupa_rss_spread(struct nupa_dev *nupa);	/* default table for nr_queues, unless the user set one */
+int nupa_rss_apply(struct nupa_dev *nupa);
+int nupa_rxfh_get(struct net_device *dev, struct ethtool_rxfh_param *rxfh);
+int nupa_rxfh_set(struct net_device *dev, struct ethtool_rxfh_param *rxfh,
+		  struct netlink_ext_ack *extack);
+int nupa_rxnfc_get(struct net_device *dev, struct ethtool_rxnfc *cmd, u32 *locations);
+int nupa_rxnfc_set(struct net_device *dev, struct ethtool_rxnfc *cmd);
+int nupa_steer_apply(struct nupa_dev *nupa);	/* all rules, after the queues were created */
+void nupa_steer_purge(struct nupa_dev *nupa);
+bool nupa_steer_uses(struct nupa_dev *nupa, u16 first_queue);
+
+/* ---- stats.c ---- */
+int nupa_stats_alloc(struct nupa_dev *nupa);
+void nupa_stats_free(struct nupa_dev *nupa);
+void nupa_stats64(struct net_device *dev, struct rtnl_link_stats64 *out);
+/* @op is NUPA_ADMIN_STATS, or QP_STATS with @id = qpn */
+int nupa_stats_read(struct nupa_dev *nupa, enum nupa_admin_op op, u32 id, u64 *out, u32 count);
+int nupa_stats_count(struct net_device *dev, int set);
+void nupa_stats_strings(struct net_device *dev, u32 set, u8 *data);
+void nupa_stats_get(struct net_device *dev, struct ethtool_stats *stats, u64 *data);
+
+/* ---- qp.c, ethtool.c, debugfs.c ---- */
+int nupa_qp_add(struct nupa_dev *nupa);		/* 0 when the switch has no QPs, too */
+void nupa_qp_remove(struct nupa_dev *nupa);	/* returns once tcp_qp let go of everything */
+extern const struct ethtool_ops nupa_ethtool_ops;
+void nupa_debugfs_init(void);
+void nupa_debugfs_exit(void);
+void nupa_debugfs_add(struct nupa_dev *nupa);
+void nupa_debugfs_remove(struct nupa_dev *nupa);
+
+#endif

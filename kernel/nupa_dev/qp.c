@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Queue pair offload: the auxiliary device that tcp_qp binds to. */
+#include <linux/dma-mapping.h>
+#include <linux/idr.h>
+#include <linux/slab.h>
+#include <tqp_offload.h>
+#include "nupa.h"
+
+struct nupa_qp_dev {
+	struct tqp_offload_device odev;
+	struct nupa_dev *nupa;
+};
+
+static DEFINE_IDA(nupa_qp_ids);
+
+static struct nupa_dev *nupa_of(struct tqp_offload_device *odev)
+{
+	return container_of(odev, struct nupa_qp_dev, odev)->nupa;
+}
+
+/* A table of addresses as the switch reads it: one contiguous run. */
+struct nupa_table {
+	__le64 *at;
+	dma_addr_t dma;
+	size_t bytes;
+};
+
+static int nupa_table_alloc(struct nupa_dev *nupa, struct nupa_table *table,
+			    const dma_addr_t *pages, u32 nr)
+{
+	u32 i;
+
+	table->bytes = (size_t)nr * sizeof(*table->at);
+	table->at = dma_alloc_coherent(nupa_device(nupa), table->bytes, &table->dma,
+				       GFP_KERNEL | __GFP_NOWARN);
+	if (!table->at)
+		return table->bytes > PAGE_SIZE << MAX_PAGE_ORDER ? -E2BIG : -ENOMEM;
+	for (i = 0; i < nr; i++)
+		table->at[i] = cpu_to_le64(pages[i]);
+	return 0;
+}
+
+static void nupa_table_free(struct nupa_dev *nupa, struct nupa_table *table)
+{
+	dma_free_coherent(nupa_device(nupa), table->bytes, table->at, table->dma);
+}
+
+static int nupa_mr_reg(struct tqp_offload_device *odev, const struct tqp_offload_mr *mr)
+{
+	struct nupa_admin_cmd cmd = {
+		.op = cpu_to_le16(NUPA_ADMIN_MR_REG),
+		.id = cpu_to_le32(mr->key),
+		.mr.iova = cpu_to_le64(mr->iova),
+		.mr.bytes = cpu_to_le64(mr->bytes),
+		.mr.pages = cpu_to_le32(mr->nr_pages),
+		.mr.pd = cpu_to_le32(mr->pd),
+		.mr.access = cpu_to_le32(mr->access),
+		.mr.page_shift = mr->page_shift,
+	};
+	struct nupa_dev *nupa = nupa_of(odev);
+	struct nupa_table table;
+	int err;
+
+	if (!mr->nr_pages)
+		return -EINVAL;
+	if (mr->nr_pages > NUPA_MR_PAGES_MAX)
+		return -E2BIG;
+	err = nupa_table_alloc(nupa, &table, mr->pages, mr->nr_pages);
+	if (err)
+		return err;
+	cmd.mr.table_addr = cpu_to_le64(table.dma);
+	err = nupa_admin_submit(nupa, &cmd, NULL);
+	nupa_table_free(nupa, &table);	/* copied by the switch */
+	return err;
+}
+
+static int nupa_mr_dereg(struct tqp_offload_device *odev, u32 key)
+{
+	return nupa_admin_simple(nupa_of(odev), NUPA_ADMIN_MR_DEREG, key);
+}
+
+static void nupa_qp_command(struct nupa_admin_cmd *cmd, const struct tqp_offload_qp *qp)
+{
+	*cmd = (struct nupa_admin_cmd) {
+		.op = cpu_to_le16(NUPA_ADMIN_QP_CREATE),
+		.id = cpu_to_le32(qp->qpn),
+		.qp.flow = qp->flow,
+		.qp.pd = cpu_to_le32(qp->pd),
+		.qp.flags = cpu_to_le32(qp->flags),
+		.qp.rcv_nxt = cpu_to_le32(qp->rcv_nxt),
+		.qp.rcv_wscale = qp->rcv_wscale,
+		.qp.rq_log2_bytes = qp->rq_log2_bytes,
+		.qp.rq_sge_max = cpu_to_le16(qp->rq_sge_max),
+		.qp.rq_mask = cpu_to_le32(qp->rq_mask),
+		.qp.rq_base = cpu_to_le32(qp->rq_base),
+		.qp.rq_pages = cpu_to_le32(qp->nr_rq_pages),
+		.qp.shadow_addr = cpu_to_le64(qp->shadow),
+	};
+}
+
+static int nupa_qp_create(struct tqp_offload_device *odev, const struct tqp_offload_qp *qp)
+{
+	struct nupa_dev *nupa = nupa_of(odev);
+	struct nupa_admin_cmd cmd;
+	struct nupa_table table;
+	int err;
+
+	if (qp->nr_rq_pages > NUPA_RQ_PAGES_MAX)
+		return -E2BIG;
+	nupa_qp_command(&cmd, qp);
+	if (!qp->nr_rq_pages)		/* NUPA_QP_F_NO_RQ */
+		return nupa_admin_submit(nupa, &cmd, NULL);
+	err = nupa_table_alloc(nupa, &table, qp->rq_pages, qp->nr_rq_pages);
+	if (err)
+		return err;
+	cmd.qp.rq_table_addr = cpu_to_le64(table.dma);
+	err = nupa_admin_submit(nupa, &cmd, NULL);
+	nupa_table_free(nupa, &table);
+	return err;
+}
+
+static int nupa_qp_destroy(struct tqp_offload_device *odev, u32 qpn)
+{
+	return nupa_admin_simple(nupa_of(odev), NUPA_ADMIN_QP_DESTROY, qpn);
+}
+
+static int nupa_qp_stats(struct tqp_offload_device *odev, u32 qpn, u64 stats[NUPA_QP_STAT_COUNT])
+{
+	return nupa_stats_read(nupa_of(odev), NUPA_ADMIN_QP_STATS, qpn, stats, NUPA_QP_STAT_COUNT);
+}
+
+static const struct tqp_offload_ops nupa_qp_ops = {
+	.mr_reg = nupa_mr_reg,
+	.mr_dereg = nupa_mr_dereg,
+	.qp_create = nupa_qp_create,
+	.qp_destroy = nupa_qp_destroy,
+	.qp_stats = nupa_qp_stats,
+};
+
+static void nupa_qp_release(struct device *dev)
+{
+	struct tqp_offload_device *odev = to_tqp_offload_device(to_auxiliary_dev(dev));
+
+	ida_free(&nupa_qp_ids, odev->adev.id);
+	kfree(container_of(odev, struct nupa_qp_dev, odev));
+}
+
+static struct nupa_qp_dev *nupa_qp_alloc(struct nupa_dev *nupa)
+{
+	struct nupa_qp_dev *qp_dev = kzalloc(sizeof(*qp_dev), GFP_KERNEL);
+	int id;
+
+	if (!qp_dev)
+		return NULL;
+	id = ida_alloc(&nupa_qp_ids, GFP_KERNEL);
+	if (id < 0) {
+		kfree(qp_dev);
+		return NULL;
+	}
+	qp_dev->nupa = nupa;
+	qp_dev->odev = (struct tqp_offload_device) {
+		.adev.name = TQP_OFFLOAD_ADEV_NAME,
+		.adev.id = id,
+		.adev.dev.parent = nupa_device(nupa),
+		.adev.dev.release = nupa_qp_release,
+		.netdev = nupa->netdev,
+		.dma_dev = nupa_device(nupa),
+		.ops = &nupa_qp_ops,
+		.qps_max = nupa_get(&nupa->regs->qps_max),
+		.mrs_max = nupa_get(&nupa->regs->mrs_max),
+	};
+	return qp_dev;
+}
+
+int nupa_qp_add(struct nupa_dev *nupa)
+{
+	struct nupa_qp_dev *qp_dev;
+	int err;
+
+	if (!(nupa->features & NUPA_FEAT_QP))
+		return 0;
+	qp_dev = nupa_qp_alloc(nupa);
+	if (!qp_dev)
+		return -ENOMEM;
+	err = auxiliary_device_init(&qp_dev->odev.adev);
+	if (err) {
+		nupa_qp_release(&qp_dev->odev.adev.dev);
+		return err;
+	}
+	err = auxiliary_device_add(&qp_dev->odev.adev);
+	if (err) {
+		auxiliary_device_uninit(&qp_dev->odev.adev);	/* releases it */
+		return err;
+	}
+	mutex_lock(&nupa->qp_lock);
+	nupa->qp_dev = qp_dev;
+	mutex_unlock(&nupa->qp_lock);
+	return 0;
+}
+
+void nupa_qp_remove(struct nupa_dev *nupa)
+{
+	struct nupa_qp_dev *qp_dev;
+
+	mutex_lock(&nupa->qp_lock);
+	qp_dev = nupa->qp_dev;
+	nupa->qp_dev = NULL;
+	mutex_unlock(&nupa->qp_lock);
+	if (!qp_dev)
+		return;
+	auxiliary_device_delete(&qp_dev->odev.adev);
+	auxiliary_device_uninit(&qp_dev->odev.adev);
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * A queue pair of the netdev: transmit ring, receive ring, NAPI, vector.
+ *
+ * Indices run freely and are masked at use, as in nupa_hw.h.  What the switch
+ * writes (cons, comp_prod, completions) is read once and checked; a value no
+ * correct switch can write fails the port.
+ */
+#ifndef NUPA_QUEUE_H
+#define NUPA_QUEUE_H
+
+#include <linux/netdevice.h>
+#include <linux/spinlock.h>
+#include <linux/timer.h>
+#include <linux/u64_stats_sync.h>
+#include <net/page_pool/types.h>
+#include <tcp_qp/nupa_hw.h>
+
+enum {
+	NUPA_TX_PACKET_ENTRIES_MAX = 1 + NUPA_TX_FRAGS_MAX,
+	NUPA_TX_STOP_ENTRIES = NUPA_TX_PACKET_ENTRIES_MAX,
+	NUPA_TX_WAKE_ENTRIES = 2 * NUPA_TX_PACKET_ENTRIES_MAX,
+	NUPA_TX_PULL_BYTES = 128,	/* of a packet whose header length nobody noted */
+	NUPA_RX_PUBLISH_PACKETS = 32,	/* tell the switch at least this often */
+	NUPA_RX_REFILL_MIN = 32,
+	NUPA_RX_RETRY_MS = 10,		/* after a failed refill */
+};
+
+#define NUPA_TX_STATS(X) \
+	X(packets) X(bytes) X(drops) X(map_errors) X(pull_errors) X(busy) X(doorbells) X(pure_acks)
+#define NUPA_RX_STATS(X) \
+	X(packets) X(bytes) X(drops) X(invalid) X(alloc_failures) X(csum_bad) X(merged_packets) \
+	X(placed_packets) X(placed_bytes) X(qp_packets) X(polls)
+
+#define NUPA_Q_TX_ENUM(name) NUPA_TXS_##name,
+enum nupa_tx_stat { NUPA_TX_STATS(NUPA_Q_TX_ENUM) NUPA_TXS_COUNT };
+#undef NUPA_Q_TX_ENUM
+#define NUPA_Q_RX_ENUM(name) NUPA_RXS_##name,
+enum nupa_rx_stat { NUPA_RX_STATS(NUPA_Q_RX_ENUM) NUPA_RXS_COUNT };
+#undef NUPA_Q_RX_ENUM
+
+struct nupa_tx_stats {
+	struct u64_stats_sync syncp;
+	u64_stats_t v[NUPA_TXS_COUNT];
+};
+
+struct nupa_rx_stats {
+	struct u64_stats_sync syncp;
+	u64_stats_t v[NUPA_RXS_COUNT];
+};
+
+/* Shadow of one ring entry: the packet (context entry) or one mapping. */
+struct nupa_tx_slot {
+	struct sk_buff *skb;		/* context entry */
+	dma_addr_t addr;		/* buffer entry */
+	u32 bytes;			/* buffer: mapped; context: reported to BQL */
+	u32 entries;			/* context: entries of the packet */
+};
+
+struct nupa_txq {
+	struct nupa_ring_ctl *ctl;
+	union nupa_tx_entry *ring;
+	struct nupa_tx_slot *slots;
+	dma_addr_t ring_dma;
+	u32 entries;			/* 0: not allocated */
+
+	/* producer */
+	u32 prod ____cacheline_aligned_in_smp;
+	u32 kicked;			/* prod when the doorbell was last considered */
+	u32 urgent;			/* end of the last packet whose completion matters */
+
+	/* consumer */
+	spinlock_t clean_lock ____cacheline_aligned_in_smp;
+	u32 tail;
+	bool parked;			/* no interrupt was asked for: only pure ACKs wait */
+};
+
+struct nupa_rxq {
+	struct nupa_rxq_ctl *ctl;
+	struct nupa_rx_fill *fill;
+	struct nupa_rx_comp *comp;
+	u8 *header_slots;
+	struct page **pages;		/* [fill index & mask] */
+	struct page_pool *pool;
+	dma_addr_t fill_dma, comp_dma, header_dma;
+	u32 entries;			/* of both rings; 0: not allocated */
+	u32 buf_bytes;
+
+	u32 fill_prod;
+	u32 fill_cons;			/* first buffer the switch may still write */
+	u32 comp_cons;
+	struct timer_list retry;
+};
+
+struct nupa_dev;
+
+struct nupa_queue {
+	struct nupa_dev *nupa;
+	struct napi_struct napi;
+	u16 index;
+	bool irq_held;
+	char irq_name[32];
+	unsigned long irqs;
+	struct nupa_txq tx;
+	struct nupa_rxq rx;
+	struct nupa_tx_stats tx_stats;
+	struct nupa_rx_stats rx_stats;
+};
+
+/* One completion, copied from the ring and in host order. */
+struct nupa_rx_desc {
+	u16 flags;
+	u16 bufs;
+	u16 header_bytes;
+	u16 gso_size;
+	u16 gso_segs;
+	u32 payload_bytes;
+	u32 hash;
+};
+
+static inline u16 nupa_queue_vector(const struct nupa_queue *q)
+{
+	return 1 + q->index;
+}
+
+static inline void nupa_tx_count(struct nupa_queue *q, enum nupa_tx_stat stat, u64 n)
+{
+	u64_stats_update_begin(&q->tx_stats.syncp);
+	u64_stats_add(&q->tx_stats.v[stat], n);
+	u64_stats_update_end(&q->tx_stats.syncp);
+}
+
+static inline void nupa_rx_count(struct nupa_queue *q, enum nupa_rx_stat stat, u64 n)
+{
+	u64_stats_update_begin(&q->rx_stats.syncp);
+	u64_stats_add(&q->rx_stats.v[stat], n);
+	u64_stats_update_end(&q->rx_stats.syncp);
+}
+
+/* ---- queue.c; RTNL ---- */
+int nupa_queues_init(struct nupa_dev *nupa);
+void nupa_queues_exit(struct nupa_dev *nupa);
+int nupa_queues_alloc(struct nupa_dev *nupa);
+void nupa_queues_free(struct nupa_dev *nupa);
+int nupa_queues_start(struct nupa_dev *nupa);	/* NAPI, vectors */
+void nupa_queues_stop(struct nupa_dev *nupa);	/* after it nothing of ours touches a ring */
+int nupa_queues_create(struct nupa_dev *nupa);	/* in the switch */
+int nupa_queues_destroy(struct nupa_dev *nupa);	/* 0: the switch let go of their memory */
+void nupa_queues_kick(struct nupa_dev *nupa);
+
+/* ---- tx.c ---- */
+int nupa_tx_alloc(struct nupa_queue *q, u32 entries);
+void nupa_tx_free(struct nupa_queue *q);
+int nupa_tx_create(struct nupa_queue *q);
+netdev_tx_t nupa_tx_xmit(struct sk_buff *skb, struct net_device *dev);
+void nupa_tx_poll(struct nupa_queue *q, int budget);
+bool nupa_tx_arm(struct nupa_queue *q);		/* true: poll again */
+void nupa_tx_disarm(struct nupa_queue *q);	/* hard irq: NAPI will run anyway */
+/* Packets wait, and none was completed since @cons */
+bool nupa_tx_stuck(struct nupa_queue *q);
+
+/* ---- rx.c, rx_skb.c ---- */
+int nupa_rx_alloc(struct nupa_queue *q, u32 entries, u32 buf_bytes);
+void nupa_rx_free(struct nupa_queue *q, bool quiet);
+int nupa_rx_create(struct nupa_queue *q);
+int nupa_rx_poll(struct nupa_queue *q, int budget);
+bool nupa_rx_arm(struct nupa_queue *q);		/* true: poll again */
+void nupa_rx_quiesce(struct nupa_queue *q);
+/* Builds the skb of a checked completion; takes its buffers in any case.  NULL: dropped, counted. */
+struct sk_buff *nupa_rx_skb(struct nupa_queue *q, const struct nupa_rx_desc *desc, const u8 *header);
+/* False: counted as invalid, but the rings stay in step.  *@fatal: they do not. */
+bool nupa_rx_check(struct nupa_queue *q, const struct nupa_rx_desc *desc, bool *fatal);
+void nupa_rx_drop_bufs(struct nupa_queue *q, u32 bufs);
+
+#endif

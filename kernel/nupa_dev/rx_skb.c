@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0
+/* From a receive completion to an skb. */
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/tcp.h>
+#include <net/ip6_checksum.h>
+#include <net/page_pool/helpers.h>
+#include <net/tcp.h>
+#include "nupa.h"
+
+#if !IS_ENABLED(CONFIG_SKB_DECRYPTED)
+#error "placed payload is told from delivered payload by skb->decrypted"
+#endif
+
+enum {
+	NUPA_PLACED_MAX_BYTES = MAX_SKB_FRAGS * NUPA_ZERO_PAGE_BYTES,
+};
+
+static_assert(NUPA_RX_BUFS_PER_PACKET_MAX <= MAX_SKB_FRAGS);
+
+static bool nupa_rx_check_payload(const struct nupa_rxq *rx, const struct nupa_rx_desc *desc)
+{
+	if (desc->flags & NUPA_RX_F_PLACED)
+		return desc->flags & NUPA_RX_F_QP && !desc->bufs && desc->payload_bytes &&
+		       desc->payload_bytes <= NUPA_PLACED_MAX_BYTES;
+	return desc->bufs <= NUPA_RX_BUFS_PER_PACKET_MAX &&
+	       desc->payload_bytes <= desc->bufs * rx->buf_bytes &&
+	       desc->bufs == DIV_ROUND_UP(desc->payload_bytes, rx->buf_bytes);
+}
+
+static bool nupa_rx_check_merge(const struct nupa_rx_desc *desc)
+{
+	u16 family = desc->flags & (NUPA_RX_F_TCP4 | NUPA_RX_F_TCP6);
+
+	if (desc->gso_segs <= 1)
+		return true;
+	if (!desc->gso_size)
+		return false;
+	return (family == NUPA_RX_F_TCP4 || family == NUPA_RX_F_TCP6) && desc->payload_bytes &&
+	       desc->gso_segs == DIV_ROUND_UP(desc->payload_bytes, desc->gso_size);
+}
+
+bool nupa_rx_check(struct nupa_queue *q, const struct nupa_rx_desc *desc, bool *fatal)
+{
+	struct nupa_rxq *rx = &q->rx;
+
+	if (desc->bufs > rx->fill_prod - rx->fill_cons) {
+		nupa_rx_count(q, NUPA_RXS_invalid, 1);
+		*fatal = true;
+		return false;
+	}
+	if (desc->header_bytes >= ETH_HLEN && desc->header_bytes <= NUPA_RX_SLOT_BYTES &&
+	    nupa_rx_check_payload(rx, desc) && nupa_rx_check_merge(desc))
+		return true;
+	nupa_rx_count(q, NUPA_RXS_invalid, 1);
+	nupa_rx_drop_bufs(q, desc->bufs);
+	return false;
+}
+
+static void nupa_rx_add_bufs(struct nupa_queue *q, struct sk_buff *skb,
+			     const struct nupa_rx_desc *desc)
+{
+	struct nupa_rxq *rx = &q->rx;
+	u32 left = desc->payload_bytes;
+	int i;
+
+	for (i = 0; i < desc->bufs; i++) {
+		struct page **page = &rx->pages[rx->fill_cons++ & (rx->entries - 1)];
+		u32 bytes = min(left, rx->buf_bytes);
+
+		page_pool_dma_sync_for_cpu(rx->pool, *page, 0, bytes);
+		skb_add_rx_frag(skb, i, *page, 0, bytes, page_size(*page));
+		*page = NULL;
+		left -= bytes;
+	}
+	skb_mark_for_recycle(skb);
+}
+
+/*
+ * The payload is in the application's buffer already.  truesize counts it in
+ * full: TCP's window arithmetic needs truesize > len.
+ */
+static void nupa_rx_add_placed(struct nupa_queue *q, struct sk_buff *skb, u32 left)
+{
+	struct page *page = q->nupa->zero_page;
+	int i;
+
+	for (i = 0; left; i++) {
+		u32 bytes = min_t(u32, left, NUPA_ZERO_PAGE_BYTES);
+
+		get_page(page);
+		skb_add_rx_frag(skb, i, page, 0, bytes, bytes);
+		left -= bytes;
+	}
+	skb->decrypted = 1;
+}
+
+static void nupa_rx_set_csum(struct nupa_queue *q, struct sk_buff *skb,
+			     const struct nupa_rx_desc *desc)
+{
+	if (desc->flags & NUPA_RX_F_CSUM_BAD)
+		nupa_rx_count(q, NUPA_RXS_csum_bad, 1);
+	if (desc->flags & NUPA_RX_F_PLACED ||	/* verified before the first byte was placed */
+	    (desc->flags & NUPA_RX_F_CSUM_OK && q->nupa->netdev->features & NETIF_F_RXCSUM))
+		skb->ip_summed = CHECKSUM_UNNECESSARY;
+}
+
+/*
+ * A merged packet's checksum field means nothing.  Make it the pseudo header
+ * sum of one that was never sent, so that it may be forwarded; false where the
+ * headers are not the plain ones (the stack then takes it as verified).
+ */
+static bool nupa_rx_partial_csum(struct sk_buff *skb, bool v6)
+{
+	unsigned int net_bytes;
+	struct tcphdr *th;
+
+	if (v6) {
+		net_bytes = sizeof(struct ipv6hdr);
+		if (skb_headlen(skb) < net_bytes + sizeof(*th) ||
+		    ipv6_hdr(skb)->nexthdr != IPPROTO_TCP)
+			return false;
+	} else {
+		if (skb_headlen(skb) < sizeof(struct iphdr))
+			return false;
+		net_bytes = ip_hdrlen(skb);
+		if (skb_headlen(skb) < net_bytes + sizeof(*th) ||
+		    ip_hdr(skb)->protocol != IPPROTO_TCP)
+			return false;
+	}
+	skb_set_transport_header(skb, net_bytes);
+	th = tcp_hdr(skb);
+	if (v6)
+		th->check = ~tcp_v6_check(skb->len - net_bytes, &ipv6_hdr(skb)->saddr,
+					  &ipv6_hdr(skb)->daddr, 0);
+	else
+		th->check = ~tcp_v4_check(skb->len - net_bytes, ip_hdr(skb)->saddr,
+					  ip_hdr(skb)->daddr, 0);
+	skb->csum_start = (unsigned char *)th - skb->head;
+	skb->csum_offset = offsetof(struct tcphdr, check);
+	skb->ip_summed = CHECKSUM_PARTIAL;
+	return true;
+}
+
+static void nupa_rx_set_merged(struct nupa_queue *q, struct sk_buff *skb,
+			       const struct nupa_rx_desc *desc)
+{
+	struct skb_shared_info *info = skb_shinfo(skb);
+	bool v6 = desc->flags & NUPA_RX_F_TCP6;
+
+	skb_reset_network_header(skb);
+	info->gso_size = desc->gso_size;
+	info->gso_segs = desc->gso_segs;
+	info->gso_type = v6 ? SKB_GSO_TCPV6 : SKB_GSO_TCPV4;
+	/* tcp_qp edits the header of its packets and wants no checksum in flight */
+	if (desc->flags & NUPA_RX_F_QP || !nupa_rx_partial_csum(skb, v6))
+		skb->ip_summed = CHECKSUM_UNNECESSARY;
+	nupa_rx_count(q, NUPA_RXS_merged_packets, 1);
+}
+
+static void nupa_rx_count_packet(struct nupa_queue *q, const struct nupa_rx_desc *desc)
+{
+	struct nupa_rx_stats *stats = &q->rx_stats;
+
+	u64_stats_update_begin(&stats->syncp);
+	u64_stats_add(&stats->v[NUPA_RXS_packets], desc->gso_segs ?: 1);
+	u64_stats_add(&stats->v[NUPA_RXS_bytes], desc->header_bytes + desc->payload_bytes);
+	if (desc->flags & NUPA_RX_F_QP)
+		u64_stats_inc(&stats->v[NUPA_RXS_qp_packets]);
+	if (desc->flags & NUPA_RX_F_PLACED) {
+		u64_stats_inc(&stats->v[NUPA_RXS_placed_packets]);
+		u64_stats_add(&stats->v[NUPA_RXS_placed_bytes], desc->payload_bytes);
+	}
+	u64_stats_update_end(&stats->syncp);
+}
+
+struct sk_buff *nupa_rx_skb(struct nupa_queue *q, const struct nupa_rx_desc *desc, const u8 *header)
+{
+	struct sk_buff *skb = napi_alloc_skb(&q->napi, desc->header_bytes);
+
+	if (unlikely(!skb)) {
+		nupa_rx_drop_bufs(q, desc->bufs);
+		nupa_rx_count(q, NUPA_RXS_drops, 1);
+		return NULL;
+	}
+	skb_put_data(skb, header, desc->header_bytes);
+	if (desc->flags & NUPA_RX_F_PLACED)
+		nupa_rx_add_placed(q, skb, desc->payload_bytes);
+	else if (desc->bufs)
+		nupa_rx_add_bufs(q, skb, desc);
+	nupa_rx_count_packet(q, desc);
+	skb->protocol = eth_type_trans(skb, q->nupa->netdev);
+	skb_record_rx_queue(skb, q->index);
+	if (q->nupa->netdev->features & NETIF_F_RXHASH)
+		skb_set_hash(skb, desc->hash, desc->flags & NUPA_RX_F_HASH_L4 ? PKT_HASH_TYPE_L4 :
+									       PKT_HASH_TYPE_L3);
+	nupa_rx_set_csum(q, skb, desc);
+	if (desc->gso_segs > 1)
+		nupa_rx_set_merged(q, skb, desc);
+	return skb;
+}
