@@ -17,8 +17,8 @@
 #include <uapi/rdma/rdma_user_rxe.h>
 
 struct tqp_ring {
-	struct rdma_user_mmap_entry mmap_entry;	/* holds the memory while mapped */
-	struct rxe_queue_buf *buf;		/* vmalloc_user() */
+	struct rdma_user_mmap_entry mmap_entry;	/* holds the ring; a mapping holds its pages */
+	struct rxe_queue_buf *buf;		/* vmap() of order 0 pages, vmalloc_to_page() works */
 	size_t bytes;				/* page aligned */
 	u32 mask;				/* elements - 1; one element stays empty */
 	u8 log2_elem;
@@ -27,10 +27,9 @@ struct tqp_ring {
 
 /*
  * Allocate a ring of at least @entries usable elements of at least @elem_bytes
- * and enter it in @uctx for mmap; @mi (a struct mminfo in user memory) is told
- * the offset and size.
+ * and enter it in @uctx for mmap; @mi is told the offset and size.
  */
-struct tqp_ring *tqp_ring_create(struct ib_ucontext *uctx, struct mminfo __user *mi, u32 entries,
+struct tqp_ring *tqp_ring_create(struct ib_ucontext *uctx, struct mminfo *mi, u32 entries,
 				 u32 elem_bytes);
 void tqp_ring_destroy(struct tqp_ring *ring);	/* memory goes when the last mapping goes */
 void tqp_ring_mmap_free(struct rdma_user_mmap_entry *entry);
@@ -60,7 +59,22 @@ static inline void tqp_ring_consume(struct tqp_ring *ring)
 	smp_store_release(&ring->buf->consumer_index, ring->index);
 }
 
-/* CQ side: is there room for one more? */
+/* Forget what user space posted and we have not consumed. */
+static inline void tqp_ring_discard(struct tqp_ring *ring)
+{
+	ring->index = tqp_ring_user_prod(ring);
+	smp_store_release(&ring->buf->consumer_index, ring->index);
+}
+
+/* CQ side: entries that user space has not polled yet. */
+static inline u32 tqp_ring_unpolled(const struct tqp_ring *ring)
+{
+	u32 cons = smp_load_acquire(&ring->buf->consumer_index) & ring->mask;
+
+	return (ring->index - cons) & ring->mask;
+}
+
+/* CQ side: is there no room for one more? */
 static inline bool tqp_ring_full(const struct tqp_ring *ring)
 {
 	u32 cons = smp_load_acquire(&ring->buf->consumer_index) & ring->mask;

@@ -23,9 +23,14 @@
 #ifndef TQP_H
 #define TQP_H
 
+#include <linux/idr.h>
+#include <linux/if_ether.h>
+#include <linux/iosys-map.h>
 #include <linux/kref.h>
 #include <linux/mutex.h>
 #include <linux/spinlock.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
 #include <linux/xarray.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
@@ -62,6 +67,10 @@ enum {
 enum tqp_counter { TQP_COUNTERS(TQP_COUNTER_ENUM) TQP_C_COUNT };
 #undef TQP_COUNTER_ENUM
 
+enum {
+	TQP_UVERBS_ABI_VERSION = 2,	/* rxe's: the librxe provider matches it */
+};
+
 struct tqp_conn;
 
 struct tqp_device {
@@ -72,7 +81,14 @@ struct tqp_device {
 	struct list_head node;		/* tqp_devices, under tqp_devices_mutex */
 	struct xarray mrs;		/* key >> 8 -> struct tqp_mr, RCU */
 	struct xarray qps;		/* qpn -> struct tqp_qp */
-	u32 next_mr, next_qp, next_pd;
+	struct ida pds;
+	u32 next_mr, next_qp;		/* xa_alloc_cyclic() */
+	bool leaving;			/* removal began: waits on attach_wait give up with -ENODEV */
+	wait_queue_head_t attach_wait;	/* peers' rtr, and leaving */
+	bool doomed;			/* under tqp_devices_mutex: unregister as soon as registered */
+	bool dead;			/* same lock: the core let go */
+	struct work_struct reap_work;
+	u8 mac[ETH_ALEN];		/* of the netdev, or invented */
 	atomic64_t counters[TQP_C_COUNT];
 };
 
@@ -92,7 +108,6 @@ struct tqp_pd {
  */
 struct tqp_mr {
 	struct ib_mr ib;
-	struct rcu_head rcu;
 	refcount_t refs;
 	struct tqp_device *dev;
 	u32 key;			/* lkey == rkey */
@@ -100,11 +115,15 @@ struct tqp_mr {
 	int access;			/* IB_ACCESS_* */
 	u64 iova;
 	u64 bytes;
-	struct ib_umem *umem;
+	struct ib_umem *umem;		/* user memory, or */
+	struct dma_buf *dmabuf;		/* mapped for the CPU at */
+	struct iosys_map vmap;
 	struct page **pages;		/* [i]: pages of 1 << page_shift bytes, from iova rounded down */
 	u32 nr_pages;
 	u8 page_shift;
-	bool offloaded;
+	bool offloaded;			/* the switch knows the key, and one of: */
+	dma_addr_t *dma_pages;		/* umem: pages[] mapped for the offload device */
+	struct ib_umem_dmabuf *dma_umem;	/* dma-buf: attached to the offload device */
 	struct work_struct release_work;	/* unpinning sleeps */
 };
 
@@ -124,11 +143,11 @@ struct tqp_qp {
 	struct tqp_ring *sq, *rq;
 	u32 qpn;
 	struct ib_qp_cap cap;
-	bool sq_sig_all;
+	bool sq_sig_all;		/* every send completes visibly, or those with IB_SEND_SIGNALED */
 	struct mutex mutex;
 	spinlock_t lock;
 	enum ib_qp_state state;		/* under lock */
-	struct ib_qp_attr attr;		/* what query_qp returns */
+	struct ib_qp_attr attr;		/* what query_qp returns, under lock; its qp_state is stale */
 	struct tqp_conn *conn;		/* under lock; holds a conn reference; stays till detach */
 	struct kref ref;		/* destroy waits for it */
 	struct completion released;
@@ -147,17 +166,74 @@ TQP_TO(tqp_qp, qp)
 TQP_TO(tqp_ucontext, ucontext)
 #undef TQP_TO
 
+static inline struct ib_ucontext *tqp_udata_context(struct ib_udata *udata)
+{
+	return rdma_udata_to_uverbs_attr_bundle(udata)->context;
+}
+
 static inline void tqp_count(struct tqp_device *dev, enum tqp_counter c, u64 n)
 {
 	atomic64_add(n, &dev->counters[c]);
 }
 
-/* ---- device.c, main.c ---- */
-extern struct workqueue_struct *tqp_wq;		/* unbound, for all that must sleep */
-int tqp_device_create(struct net_device *netdev, const char *name);	/* rdma link add */
-struct tqp_offload_device *tqp_offload_find(const struct net_device *netdev);	/* offload.c */
+/* ---- main.c ---- */
+/* Unbound, for all that must sleep.  Never flush it from a destroy or detach: removal runs on it. */
+extern struct workqueue_struct *tqp_wq;
 
-/* ---- mr.c ---- */
+/* ---- link.c: devices come and go ---- */
+extern struct mutex tqp_devices_mutex;		/* inside rtnl */
+extern struct list_head tqp_devices;
+void tqp_device_doom(struct tqp_device *dev);	/* it goes, soon */
+void tqp_link_reap(struct work_struct *work);
+void tqp_link_dealloc(struct ib_device *ib);
+/* Remove all devices that use @odev, or all there are if NULL; returns when they are gone. */
+void tqp_link_remove(struct tqp_offload_device *odev);
+int tqp_link_init(void);
+void tqp_link_exit(void);
+
+/* ---- netdev.c: events of the netdevs below ---- */
+int tqp_netdev_init(void);
+void tqp_netdev_exit(void);
+
+/* ---- device.c ---- */
+int tqp_device_check_params(void);
+struct tqp_device *tqp_device_alloc(struct net_device *netdev);
+void tqp_device_event(struct tqp_device *dev, enum ib_event_type event);
+
+/* ---- offload.c ---- */
+struct tqp_offload_device *tqp_offload_find(const struct net_device *netdev);
+int tqp_offload_init(void);
+void tqp_offload_exit(void);
+
+/* ---- uapi.c, stats.c ---- */
+extern const struct uapi_definition tqp_uapi[];
+struct rdma_hw_stats *tqp_stats_alloc(struct ib_device *ib, u32 port);
+int tqp_stats_get(struct ib_device *ib, struct rdma_hw_stats *stats, u32 port, int index);
+
+/* ---- query.c ---- */
+int tqp_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct ib_udata *udata);
+int tqp_query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attr);
+int tqp_query_gid(struct ib_device *ib, u32 port, int index, union ib_gid *gid);
+int tqp_query_pkey(struct ib_device *ib, u32 port, u16 index, u16 *pkey);
+int tqp_port_immutable(struct ib_device *ib, u32 port, struct ib_port_immutable *immutable);
+enum rdma_link_layer tqp_link_layer(struct ib_device *ib, u32 port);
+struct net_device *tqp_get_netdev(struct ib_device *ib, u32 port);
+
+/* ---- mr.c: registration and lifetime ---- */
+struct ib_mr *tqp_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 bytes, u64 iova, int access,
+			      struct ib_udata *udata);
+struct ib_mr *tqp_reg_dmabuf_mr(struct ib_pd *ibpd, u64 offset, u64 bytes, u64 iova, int fd,
+				int access, struct uverbs_attr_bundle *attrs);
+int tqp_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
+
+/* ---- mr_pages.c: what the CPU reaches, and what the switch reaches ---- */
+int tqp_mr_pages_umem(struct tqp_mr *mr);
+int tqp_mr_pages_vmap(struct tqp_mr *mr, u64 offset);
+int tqp_mr_offload(struct tqp_mr *mr, int fd, u64 offset);
+/* Synchronous: the switch touches the memory no more. */
+void tqp_mr_unload(struct tqp_mr *mr);
+
+/* ---- mr_access.c ---- */
 /* RCU read side; NULL if there is no such key. */
 struct tqp_mr *tqp_mr_lookup(struct tqp_device *dev, u32 key);
 /* The same with a reference that outlives the RCU section. */
@@ -174,10 +250,21 @@ void *tqp_mr_kaddr(const struct tqp_mr *mr, u64 addr, u32 bytes, u32 *run);
 int tqp_mr_bvecs(const struct tqp_mr *mr, u64 addr, u32 bytes, struct bio_vec *bv, int max, u32 *done);
 
 /* ---- cq.c ---- */
+int tqp_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *init,
+		  struct uverbs_attr_bundle *attrs);
+int tqp_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
+int tqp_resize_cq(struct ib_cq *ibcq, int cqe, struct ib_udata *udata);
+int tqp_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
 /* Any context.  False: the CQ is full; it is in error then and an event was raised. */
 bool tqp_cq_post(struct tqp_cq *cq, const struct ib_uverbs_wc *wc, bool solicited);
 
-/* ---- qp.c ---- */
+/* ---- qp.c, qp_modify.c ---- */
+int tqp_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_udata *udata);
+int tqp_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata);
+int tqp_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		 struct ib_qp_init_attr *init);
+int tqp_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
+int tqp_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr, const struct ib_send_wr **bad);
 struct tqp_qp *tqp_qp_get(struct tqp_qp *qp);
 void tqp_qp_put(struct tqp_qp *qp);
 enum ib_qp_state tqp_qp_state(struct tqp_qp *qp);
@@ -188,6 +275,8 @@ void tqp_qp_connected(struct tqp_qp *qp);
  * The caller (conn) flushes under the socket lock with tqp_qp_flush().
  */
 bool tqp_qp_error(struct tqp_qp *qp, int event);
+/* enum ib_wc_opcode of a send's enum ib_wr_opcode. */
+u32 tqp_wc_opcode(u32 wr_opcode);
 /* Complete every posted WQE of both rings with IB_WC_WR_FLUSH_ERR.  Ring owner's context. */
 void tqp_qp_flush(struct tqp_qp *qp);
 

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Completion queues. */
+#include "tqp.h"
+
+/*
+ * IBTA 11.4.2.2: a completion with an error counts as solicited.  True if the
+ * consumer is to be woken; it must arm again.
+ */
+static bool tqp_cq_take_notify(struct tqp_cq *cq, const struct ib_uverbs_wc *wc, bool solicited)
+{
+	lockdep_assert_held(&cq->lock);
+	if (wc->status != IB_WC_SUCCESS)
+		solicited = true;
+	if (!(cq->notify & IB_CQ_NEXT_COMP) && !(solicited && (cq->notify & IB_CQ_SOLICITED)))
+		return false;
+	cq->notify = 0;
+	return true;
+}
+
+static void tqp_cq_overflow(struct tqp_cq *cq)
+{
+	struct ib_event event = {
+		.device = cq->ib.device,
+		.element.cq = &cq->ib,
+		.event = IB_EVENT_CQ_ERR,
+	};
+
+	tqp_count(to_tqp_device(cq->ib.device), TQP_C_cq_overflows, 1);
+	if (cq->ib.event_handler)
+		cq->ib.event_handler(&event, cq->ib.cq_context);
+}
+
+bool tqp_cq_post(struct tqp_cq *cq, const struct ib_uverbs_wc *wc, bool solicited)
+{
+	bool overflow = false, notify = false;
+	unsigned long flags;
+
+	spin_lock_irqsave(&cq->lock, flags);
+	if (cq->overflown) {
+		spin_unlock_irqrestore(&cq->lock, flags);
+		return false;
+	}
+	if (tqp_ring_full(cq->ring)) {
+		cq->overflown = true;
+		overflow = true;
+	} else {
+		memcpy(tqp_ring_entry(cq->ring, cq->ring->index), wc, sizeof(*wc));
+		tqp_ring_produce(cq->ring);
+		notify = tqp_cq_take_notify(cq, wc, solicited);
+	}
+	spin_unlock_irqrestore(&cq->lock, flags);
+
+	if (overflow)
+		tqp_cq_overflow(cq);
+	if (notify)
+		cq->ib.comp_handler(&cq->ib, cq->ib.cq_context);
+	return !overflow;
+}
+
+int tqp_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *init,
+		  struct uverbs_attr_bundle *attrs)
+{
+	struct ib_udata *udata = attrs ? &attrs->driver_udata : NULL;
+	struct rxe_create_cq_resp resp = {};
+	struct tqp_cq *cq = to_tqp_cq(ibcq);
+	struct tqp_ring *ring;
+	int ret;
+
+	if (!udata || init->flags)
+		return -EOPNOTSUPP;
+	if (udata->outlen < sizeof(resp) || !init->cqe || init->cqe > TQP_CQE_MAX)
+		return -EINVAL;
+
+	ring = tqp_ring_create(tqp_udata_context(udata), &resp.mi, init->cqe,
+			       sizeof(struct ib_uverbs_wc));
+	if (IS_ERR(ring))
+		return PTR_ERR(ring);
+	ret = ib_copy_to_udata(udata, &resp, sizeof(resp));
+	if (ret) {
+		tqp_ring_destroy(ring);
+		return ret;
+	}
+	spin_lock_init(&cq->lock);
+	cq->ring = ring;
+	ibcq->cqe = ring->mask;
+	return 0;
+}
+
+/* Every QP on the CQ is gone by now, and with it all who post. */
+int tqp_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
+{
+	struct tqp_cq *cq = to_tqp_cq(ibcq);
+
+	tqp_ring_destroy(cq->ring);
+	return 0;
+}
+
+/* Move what was not polled to @fresh; returns the ring that is left over, @fresh if it is too small. */
+static struct tqp_ring *tqp_cq_swap(struct tqp_cq *cq, struct tqp_ring *fresh)
+{
+	struct tqp_ring *old = cq->ring;
+	u32 count, i;
+
+	lockdep_assert_held(&cq->lock);
+	count = tqp_ring_unpolled(old);
+	if (count > fresh->mask)
+		return fresh;
+	for (i = old->index - count; count--; i++) {
+		memcpy(tqp_ring_entry(fresh, fresh->index), tqp_ring_entry(old, i),
+		       sizeof(struct ib_uverbs_wc));
+		tqp_ring_produce(fresh);
+	}
+	cq->ring = fresh;
+	cq->ib.cqe = fresh->mask;
+	return old;
+}
+
+int tqp_resize_cq(struct ib_cq *ibcq, int cqe, struct ib_udata *udata)
+{
+	struct rxe_resize_cq_resp resp = {};
+	struct tqp_cq *cq = to_tqp_cq(ibcq);
+	struct tqp_ring *fresh, *unused;
+	unsigned long flags;
+	int ret;
+
+	if (!udata)
+		return -EOPNOTSUPP;
+	if (udata->outlen < sizeof(resp) || cqe <= 0 || cqe > TQP_CQE_MAX)
+		return -EINVAL;
+	fresh = tqp_ring_create(tqp_udata_context(udata), &resp.mi, cqe,
+				sizeof(struct ib_uverbs_wc));
+	if (IS_ERR(fresh))
+		return PTR_ERR(fresh);
+	/* Before the swap: after it there is no way back. */
+	ret = ib_copy_to_udata(udata, &resp, sizeof(resp));
+	if (ret) {
+		tqp_ring_destroy(fresh);
+		return ret;
+	}
+	spin_lock_irqsave(&cq->lock, flags);
+	unused = tqp_cq_swap(cq, fresh);
+	spin_unlock_irqrestore(&cq->lock, flags);
+	tqp_ring_destroy(unused);
+	return unused == fresh ? -EINVAL : 0;
+}
+
+int tqp_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags notify)
+{
+	struct tqp_cq *cq = to_tqp_cq(ibcq);
+	unsigned long flags;
+	int missed = 0;
+
+	spin_lock_irqsave(&cq->lock, flags);
+	cq->notify |= notify & IB_CQ_SOLICITED_MASK;
+	if ((notify & IB_CQ_REPORT_MISSED_EVENTS) && tqp_ring_unpolled(cq->ring))
+		missed = 1;
+	spin_unlock_irqrestore(&cq->lock, flags);
+	return missed;
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0
+/* What verbs lack: driver methods on UVERBS_OBJECT_QP, see tcp_qp.h. */
+#include <linux/net.h>
+#include <linux/file.h>
+#include <net/sock.h>
+#define UVERBS_MODULE_NAME tcp_qp
+#include <rdma/uverbs_named_ioctl.h>
+#include <rdma/uverbs_std_types.h>
+#include "tqp.h"
+
+enum {
+	TQP_ATTACH_FLAGS = TCP_QP_ATTACH_F_WIRE_V0 | TCP_QP_ATTACH_F_WIRE_V1 |
+			   TCP_QP_ATTACH_F_NOWAIT,
+};
+
+static int tqp_attach_check(struct tcp_qp_attach_req *req)
+{
+	if (req->engine > TCP_QP_ENGINE_OFFLOAD || (req->flags & ~TQP_ATTACH_FLAGS) ||
+	    req->reserved || req->timeout_ms > TCP_QP_ATTACH_TIMEOUT_MAX_MS)
+		return -EINVAL;
+	if (!req->timeout_ms)
+		req->timeout_ms = TCP_QP_ATTACH_TIMEOUT_DEFAULT_MS;
+	return 0;
+}
+
+static int tqp_attach_locked(struct tqp_qp *qp, struct socket *sock,
+			     const struct tcp_qp_attach_req *req, struct tcp_qp_attach_resp *resp)
+{
+	enum ib_qp_state state = tqp_qp_state(qp);
+
+	lockdep_assert_held(&qp->mutex);
+	if (qp->conn)
+		return -EISCONN;
+	if (state != IB_QPS_INIT && state != IB_QPS_RTR)
+		return -EINVAL;
+	if (READ_ONCE(qp->dev->leaving))
+		return -ENODEV;
+	return tqp_conn_attach(qp, sock, req, resp);
+}
+
+static int tqp_attach(struct tqp_qp *qp, int fd, const struct tcp_qp_attach_req *req,
+		      struct tcp_qp_attach_resp *resp)
+{
+	struct socket *sock;
+	int ret;
+
+	sock = sockfd_lookup(fd, &ret);
+	if (!sock)
+		return ret;
+	ret = -EINTR;
+	if (!mutex_lock_interruptible(&qp->mutex)) {
+		ret = tqp_attach_locked(qp, sock, req, resp);
+		mutex_unlock(&qp->mutex);
+	}
+	sockfd_put(sock);
+	return ret;
+}
+
+static int UVERBS_HANDLER(TCP_QP_METHOD_ATTACH)(struct uverbs_attr_bundle *attrs)
+{
+	struct ib_qp *ibqp = uverbs_attr_get_obj(attrs, TCP_QP_ATTR_ATTACH_HANDLE);
+	struct tcp_qp_attach_resp resp = {};
+	struct tcp_qp_attach_req req;
+	int fd, ret, copied;
+
+	if (IS_ERR(ibqp))
+		return PTR_ERR(ibqp);
+	ret = uverbs_copy_from(&req, attrs, TCP_QP_ATTR_ATTACH_REQ);
+	if (ret)
+		return ret;
+	ret = uverbs_get_raw_fd(&fd, attrs, TCP_QP_ATTR_ATTACH_SOCKET);
+	if (ret)
+		return ret;
+	ret = tqp_attach_check(&req);
+	if (ret)
+		return ret;
+	ret = tqp_attach(to_tqp_qp(ibqp), fd, &req, &resp);
+	if (ret && !resp.reason)
+		return ret;
+	/* The core copies nothing on errors, but this goes straight to user space. */
+	copied = uverbs_copy_to(attrs, TCP_QP_ATTR_ATTACH_RESP, &resp, sizeof(resp));
+	return ret ?: copied;
+}
+
+static int UVERBS_HANDLER(TCP_QP_METHOD_QUERY)(struct uverbs_attr_bundle *attrs)
+{
+	struct ib_qp *ibqp = uverbs_attr_get_obj(attrs, TCP_QP_ATTR_QUERY_HANDLE);
+	struct tcp_qp_info info = {};
+
+	if (IS_ERR(ibqp))
+		return PTR_ERR(ibqp);
+	tqp_conn_info(to_tqp_qp(ibqp), &info);
+	return uverbs_copy_to(attrs, TCP_QP_ATTR_QUERY_INFO, &info, sizeof(info));
+}
+
+/*
+ * Access READ, which is shared: an attach may wait for its peer, and doorbells
+ * of other threads need the QP meanwhile.  Destroy needs it alone and gets
+ * -EBUSY until then.  Exclusion among attach and modify is by qp->mutex.
+ */
+DECLARE_UVERBS_NAMED_METHOD(TCP_QP_METHOD_ATTACH,
+	UVERBS_ATTR_IDR(TCP_QP_ATTR_ATTACH_HANDLE, UVERBS_OBJECT_QP, UVERBS_ACCESS_READ,
+			UA_MANDATORY),
+	UVERBS_ATTR_RAW_FD(TCP_QP_ATTR_ATTACH_SOCKET, UA_MANDATORY),
+	UVERBS_ATTR_PTR_IN(TCP_QP_ATTR_ATTACH_REQ,
+			   UVERBS_ATTR_STRUCT(struct tcp_qp_attach_req, reserved), UA_MANDATORY),
+	UVERBS_ATTR_PTR_OUT(TCP_QP_ATTR_ATTACH_RESP,
+			    UVERBS_ATTR_STRUCT(struct tcp_qp_attach_resp, mss), UA_MANDATORY));
+
+DECLARE_UVERBS_NAMED_METHOD(TCP_QP_METHOD_QUERY,
+	UVERBS_ATTR_IDR(TCP_QP_ATTR_QUERY_HANDLE, UVERBS_OBJECT_QP, UVERBS_ACCESS_READ,
+			UA_MANDATORY),
+	UVERBS_ATTR_PTR_OUT(TCP_QP_ATTR_QUERY_INFO,
+			    UVERBS_ATTR_STRUCT(struct tcp_qp_info, tx_credit_waits), UA_MANDATORY));
+
+ADD_UVERBS_METHODS(tqp_qp_methods, UVERBS_OBJECT_QP, &UVERBS_METHOD(TCP_QP_METHOD_ATTACH),
+		   &UVERBS_METHOD(TCP_QP_METHOD_QUERY));
+
+const struct uapi_definition tqp_uapi[] = {
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_QP, &tqp_qp_methods),
+	{},
+};
