@@ -34,14 +34,15 @@ class Cluster:
     Leaving the block powers the guests off and raises KernelComplaint if a kernel log shows a splat or a guest died.
 
     setup: "auto" loads what is built and brings nupa0 and tcpqp0 up, "full" fails if a module is missing, "none" does nothing.
-    time_limit_s bounds the whole life; job_limit_s is the default for one command.
+    disks: raw files by node, seen as /dev/vda and so on.  time_limit_s bounds the whole life; job_limit_s is the default for one command.
     """
 
     def __init__(
         self, nodes: int = 2, *, mem_mb: int = 1024, cpus: int = 1, topology: str = "cxl", with_switch: bool = True,
         setup: str = "auto", mtu: int | None = None, wanted_accel: str = "auto", icount: bool = False, interactive: bool = False,
         time_limit_s: float = 180.0, job_limit_s: float = 60.0, results: Path | str | None = None, name: str = "run",
-        append: str = "", switch_args: list[str] | None = None, qemu_args: list[str] | None = None, quiet: bool = False,
+        append: str = "", disks: dict[int, list[qemu.Disk]] | None = None, switch_args: list[str] | None = None,
+        qemu_args: list[str] | None = None, quiet: bool = False,
     ) -> None:  # fmt: skip
         if not 1 <= nodes <= NODES_MAX:
             raise SetupError(f"nodes must be 1 to {NODES_MAX}")
@@ -53,6 +54,7 @@ class Cluster:
         self.setup, self.mtu, self.icount, self.interactive = setup, mtu, icount, interactive
         self.job_limit_s, self.append, self.quiet = job_limit_s, append, quiet
         self.switch_args, self.qemu_args = list(switch_args or []), list(qemu_args or [])
+        self.disks = disks or {}  # by node
         self.image = kernel_image()
         self.accel = "tcg" if icount else accel.pick(self.image, wanted_accel, self.say)
         self.results = Path(results) if results else _new_results(name)
@@ -106,6 +108,8 @@ class Cluster:
                 node.process = self.children.start(qemu.command(machine), stdout=log, stderr=subprocess.STDOUT)
         self.wait(lambda: len(self.hub.ready) == len(self.node), BOOT_S, "boot")
         booted = time.monotonic()
+        for index in self.disks:
+            self.node[index].run("modprobe virtio_blk", check=True)
         if self.setup != "none":
             self.run_all(f"sh $REPO/tools/vm/guest/setup {self.setup}", check=True)
         self.say(f"booted in {booted - began:.1f} s, set up in {time.monotonic() - booted:.1f} s")
@@ -179,6 +183,7 @@ class Cluster:
             name=node.name, image=bootable(self.image), initrd=initramfs(self.image), accel=self.accel, mem_mb=self.mem_mb, cpus=self.cpus,
             ram_file=ram, console=node.results / "console", control_socket=self.run_dir / f"ctl{node.index}",
             results=node.results, topology=self.topology, icount=self.icount, append=self.append, extra=self.qemu_args,
+            disks=self.disks.get(node.index, []),
             port_socket=self.run_dir / f"port{node.index}" if self.with_switch else None,
             shell_socket=self.run_dir / f"shell{node.index}" if self.interactive else None,
         )  # fmt: skip

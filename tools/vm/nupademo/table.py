@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How the outcome is shown."""
+
+from .transfer import GIB, Outcome
+
+COLUMNS = ("engine", "Gb/s", "CPU s/GiB tx", "CPU s/GiB rx", "placed by switch", "copied by CPU", "segments", "retrans", "SHA-256")
+
+
+def table(outcomes: list[Outcome]) -> str:
+    rows = [COLUMNS, *(_cells(o) for o in outcomes)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
+    lines = ["  ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths))) for row in rows]
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+
+
+def _cells(o: Outcome) -> tuple[str, ...]:
+    row = o.row()
+    if not row["bytes"]:
+        return (o.engine, *["-"] * (len(COLUMNS) - 2), "FAIL")
+    gib = row["bytes"] / GIB
+    return (
+        o.engine, f"{row['gbps']:.2f}", f"{row['cpu_s_tx'] / gib:.2f}", f"{row['cpu_s_rx'] / gib:.2f}", f"{row['placed_bytes']:,}",
+        f"{row['copied_bytes']:,}", f"{row['segments']:,}", str(row["retrans"]), "equal" if row["sha256_ok"] else "DIFFERS",
+    )  # fmt: skip

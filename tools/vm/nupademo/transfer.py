@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Sends the file from node 1 to node 0 with one engine and gathers what both ends report."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nupavm import Cluster, Node
+
+from .payload import Payload, sha256_of
+
+NCQP = "$BUILD/cmake/tools/ncqp/ncqp"
+ENGINES = ("tcp", "software", "offload")
+FIRST_PORT = 5001
+TRANSFER_S = 60
+LISTEN_S = 10
+LOOK_AFTER_S = 0.7  # when ss looks at the connection
+SOURCE, COPY = "/mnt/t/payload", "/mnt/t/copy"
+GIB = 1 << 30
+
+
+@dataclass
+class Outcome:
+    engine: str
+    tx: dict = field(default_factory=dict)
+    rx: dict = field(default_factory=dict)
+    sockets: dict[str, str] = field(default_factory=dict)  # ss -tin, by node name
+    sha256_ok: bool = False
+    problem: str = ""
+
+    def row(self) -> dict:
+        """What build/results/demo.json keeps; placed and copied are the receiver's, retransmissions the sender's."""
+        return {
+            "engine": self.engine, "bytes": self.rx.get("bytes", 0), "seconds": self.rx.get("seconds", 0), "gbps": self.rx.get("gbps", 0),
+            "cpu_s_tx": self.tx.get("cpu_s", 0), "cpu_s_rx": self.rx.get("cpu_s", 0),
+            "placed_bytes": self.rx.get("placed_bytes", 0), "copied_bytes": self.rx.get("copied_bytes", 0),
+            "tx_copied_bytes": self.tx.get("copied_bytes", 0), "segments": self.tx.get("segments", 0),
+            "retrans": self.tx.get("retrans", 0), "mss": self.tx.get("mss", 0), "sha256_ok": self.sha256_ok, "problem": self.problem,
+        }  # fmt: skip
+
+
+def load_source(node: Node) -> None:
+    """The sender's copy of the file, in memory, so that no disk is part of what is measured."""
+    node.run(f"dd if=/dev/vda of={SOURCE} bs=1M iflag=direct status=none", check=True)
+
+
+def transfer(cluster: Cluster, engine: str, payload: Payload, scratch: Path) -> Outcome:
+    receiver, sender = cluster.node[:2]
+    port = FIRST_PORT + ENGINES.index(engine)
+    out = Outcome(engine)
+    common = f"{NCQP} -q --timeout 20 -p {port} -s {receiver.ip4} --engine {engine} --json /results/ncqp.{engine}.json"
+    look = f"sleep {LOOK_AFTER_S}; ss -Htin state established '( sport = :{port} or dport = :{port} )' >/results/ss.{engine}"
+    rx = receiver.start(f"rm -f {COPY}; {common} -l >{COPY} & pid=$!; nupa-ctl get sending.{engine} >/dev/null; {look}; wait $pid", TRANSFER_S)
+    listening = receiver.run(f"until ss -Hltn 'sport = :{port}' | grep -q .; do sleep 0.1; done", LISTEN_S)
+    if not listening.ok:
+        rx.kill()
+        out.problem = f"the receiver does not listen: {rx.wait().stderr.strip()[-500:]}"
+        return out
+    tx = sender.start(f"nupa-ctl post sending.{engine} yes; {common} <{SOURCE} & pid=$!; {look}; wait $pid", TRANSFER_S)
+    ends = {"sender": (sender, tx.wait()), "receiver": (receiver, rx.wait())}
+    for role, (node, result) in ends.items():
+        report = node.results / f"ncqp.{engine}.json"
+        facts = json.loads(report.read_text()) if report.exists() else {}
+        setattr(out, "tx" if role == "sender" else "rx", facts)
+        sockets = node.results / f"ss.{engine}"
+        out.sockets[f"{node.name} ({role})"] = sockets.read_text() if sockets.exists() else ""
+        if not result.ok:
+            out.problem += f"{role} ended with {result.status}: {result.stderr.strip()[-500:]} "
+        elif facts.get("engine") != engine:
+            out.problem += f"{role} used engine {facts.get('engine')}, reason {facts.get('reason')} "
+    if not out.problem:
+        _verify(out, receiver, payload, scratch)
+    return out
+
+
+def _verify(out: Outcome, receiver: Node, payload: Payload, scratch: Path) -> None:
+    """The receiver's file leaves over a raw disk and is hashed here: a guest without hardware takes ten times as long."""
+    with scratch.open("r+b") as file:
+        file.truncate(0)  # nothing of the engine before may be taken for this one's
+        file.truncate(payload.bytes)
+    size = receiver.run(f"stat -c %s {COPY}", check=True).stdout.strip()
+    receiver.run(f"dd if={COPY} of=/dev/vda bs=1M oflag=direct conv=fsync status=none; rm {COPY}", check=True)
+    out.sha256_ok = sha256_of(scratch) == payload.sha256
+    if size != str(payload.bytes):
+        out.problem = f"the copy has {size} bytes, the file {payload.bytes}"
+    elif not out.sha256_ok:
+        out.problem = "SHA-256 differs"
+    elif out.engine == "offload" and not out.rx.get("placed_bytes"):
+        out.problem = "the switch placed nothing"
