@@ -41,7 +41,7 @@ class Needs:
         """Why the test can't run here, or nothing."""
         kernel = REPO / "build/kernel"
         for name in self.modules:
-            if not (kernel / f"{name}.ko").is_file():
+            if not (kernel / name / f"{name}.ko").is_file():
                 return f"{name}.ko is not built"
         for name in self.programs:
             if not (REPO / "build/cmake" / name).is_file():

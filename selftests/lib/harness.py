@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The harness itself: a test tool that can't see trouble would pass everything."""
+
+from collections.abc import Callable
+
+from report import Report
+from vmtest import Cluster
+
+from nupavm import KernelComplaint, NodeDead, TimeLimit
+from nupavm.dmesg import splats
+
+TROUBLE = (
+    "[    1.0] WARNING: CPU: 0 PID: 1 at net/core/dev.c:1 x+0x1/0x2",
+    "[    1.0] BUG: KASAN: use-after-free in x",
+    "[    1.0] BUG: unable to handle page fault for address: 0000",
+    "[    1.0] kernel BUG at net/ipv4/tcp_input.c:5979!",
+    "[    1.0] UBSAN: array-index-out-of-bounds in x.c:1:2",
+    "[    1.0] WARNING: possible circular locking dependency detected",
+    "[    1.0] INFO: task ncqp:12 blocked for more than 40 seconds.",
+    "[    1.0] refcount_t: underflow; use-after-free.",
+    "[    1.0] page_pool_release_retry() stalled pool shutdown: id 1, 4 inflight 60 sec",
+    "[    1.0] unregister_netdevice: waiting for nupa0 to become free. Usage count = 2",
+    "[    1.0] watchdog: BUG: soft lockup - CPU#0 stuck for 26s!",
+    "[    1.0] Kernel panic - not syncing: Fatal exception",
+    "[    1.0] list_del corruption. prev->next should be x",
+    "[    1.0] ncqp[12]: segfault at 0 ip 0 sp 0 error 4 in ncqp[1000+2000]",
+)
+QUIET = (
+    "[    0.0] Kernel command line: console=ttyS0 oops=panic panic_on_warn=1 clearcpuid=erms,fsrm",
+    "[    0.1] tcp_qp: loading out-of-tree module taints kernel.",
+    "[    0.1] nupa_dev 0000:0f:00.0: debug features on",
+)
+
+
+def run(report: Report, wanted: Callable[[str], bool]) -> None:
+    for test in (splat_lines, warning_is_a_failure, panic_is_a_failure, silence_is_a_failure):
+        name = f"harness/{test.__name__}"
+        if wanted(name):
+            problem = test()
+            if problem:
+                report.failed(name, problem)
+            else:
+                report.passed(name)
+
+
+def splat_lines() -> str:
+    missed = [line for line in TROUBLE if not splats(line)]
+    false = [line for line in QUIET if splats(line)]
+    return "\n".join([*(f"missed: {line}" for line in missed), *(f"false alarm: {line}" for line in false)])
+
+
+def warning_is_a_failure() -> str:
+    return _expect(KernelComplaint, "echo 'WARNING: planted by the harness test' >/dev/kmsg")
+
+
+def panic_is_a_failure() -> str:
+    return _expect(NodeDead, "echo c >/proc/sysrq-trigger")
+
+
+def silence_is_a_failure() -> str:
+    """A guest whose agent hangs is given up on."""
+    return _expect(TimeLimit, "kill -STOP $PPID; sleep 60", time_limit_s=14)
+
+
+def _expect(kind: type[Exception], command: str, time_limit_s: float = 60) -> str:
+    try:
+        with Cluster(1, with_switch=False, setup="none", quiet=True, name="harness", time_limit_s=time_limit_s) as cluster:
+            cluster.node[0].run(command)
+    except kind:
+        return ""
+    except Exception as other:
+        return f"expected {kind.__name__}, got {type(other).__name__}: {other}"
+    return f"expected {kind.__name__}, nothing was raised"
