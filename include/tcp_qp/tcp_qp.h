@@ -23,7 +23,7 @@ enum tcp_qp_methods {
 };
 
 enum tcp_qp_attach_attrs {
-	TCP_QP_ATTR_ATTACH_HANDLE = (1U << UVERBS_ID_NS_SHIFT),	/* IDR, UVERBS_OBJECT_QP, write */
+	TCP_QP_ATTR_ATTACH_HANDLE = (1U << UVERBS_ID_NS_SHIFT),	/* IDR, UVERBS_OBJECT_QP, read */
 	TCP_QP_ATTR_ATTACH_SOCKET,	/* RAW_FD */
 	TCP_QP_ATTR_ATTACH_REQ,		/* PTR_IN struct tcp_qp_attach_req */
 	TCP_QP_ATTR_ATTACH_RESP,	/* PTR_OUT struct tcp_qp_attach_resp; also written on errors that have a reason */

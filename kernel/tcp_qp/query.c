@@ -32,6 +32,7 @@ int tqp_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct i
 		.max_pkeys = TQP_PKEYS,
 		.atomic_cap = IB_ATOMIC_NONE,
 		.masked_atomic_cap = IB_ATOMIC_NONE,
+		.kernel_cap_flags = IBK_ALLOW_USER_UNREG,	/* rdma link del */
 	};
 	return 0;
 }
@@ -43,15 +44,18 @@ static u8 tqp_port_phys_state(const struct net_device *netdev)
 	return netif_carrier_ok(netdev) ? IB_PORT_PHYS_STATE_LINK_UP : IB_PORT_PHYS_STATE_POLLING;
 }
 
-/* Many software netdevs tell no speed; asking the core then would log a warning each time. */
-static int tqp_port_speed(struct ib_device *ib, struct net_device *netdev,
-			  struct ib_port_attr *attr)
+/*
+ * Many software netdevs tell no speed, and asking the core then would log a
+ * warning each time.  One that is leaving tells none either.
+ */
+static void tqp_port_speed(struct ib_device *ib, struct net_device *netdev,
+			   struct ib_port_attr *attr)
 {
-	if (netdev->ethtool_ops && netdev->ethtool_ops->get_link_ksettings)
-		return ib_get_eth_speed(ib, TQP_PORT, &attr->active_speed, &attr->active_width);
+	if (netdev->ethtool_ops && netdev->ethtool_ops->get_link_ksettings &&
+	    !ib_get_eth_speed(ib, TQP_PORT, &attr->active_speed, &attr->active_width))
+		return;
 	attr->active_speed = IB_SPEED_SDR;
 	attr->active_width = IB_WIDTH_1X;
-	return 0;
 }
 
 int tqp_query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attr)
@@ -67,7 +71,8 @@ int tqp_query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attr)
 	attr->pkey_tbl_len = TQP_PKEYS;
 	attr->max_msg_sz = TQP_MESSAGE_MAX_BYTES;
 	attr->max_vl_num = 1;
-	return tqp_port_speed(ib, netdev, attr);
+	tqp_port_speed(ib, netdev, attr);
+	return 0;
 }
 
 /*
