@@ -14,8 +14,6 @@ BUILD := build
 CMAKE_DIR := $(BUILD)/cmake
 # The newest 6.12: the kernel that guests boot.
 export KDIR ?= $(shell ls -d /usr/src/linux-headers-6.12.*-amd64 2>/dev/null | sort -V | tail -n 1)
-KRELEASE = $(patsubst linux-headers-%,%,$(notdir $(KDIR)))
-MODULES_DIR = $(DESTDIR)/lib/modules/$(KRELEASE)/updates
 DEPS_LIST := tools/deps/debian-12
 DEPS_STAMP := $(BUILD)/.deps
 
@@ -63,10 +61,7 @@ vm: all ## a shell in two machines on a switch (VM="..." adds nupa-vm options)
 install: all ## install under PREFIX (default /usr/local), modules under /lib/modules
 	@echo "install: programs and libraries under $(DESTDIR)$(PREFIX)"
 	@DESTDIR=$(DESTDIR) cmake --install $(CMAKE_DIR) --prefix $(PREFIX)
-	@echo "install: kernel modules under $(MODULES_DIR)"
-	@install -d $(MODULES_DIR)
-	@install -m 644 $(wildcard $(BUILD)/kernel/*/*.ko) $(MODULES_DIR)
-	@$(if $(DESTDIR),:,depmod $(KRELEASE))
+	@$(MAKE) -C kernel modules_install $(if $(DESTDIR),INSTALL_MOD_PATH=$(DESTDIR))
 
 clean: ## remove everything that was built
 	@echo "clean: removing $(BUILD)"
