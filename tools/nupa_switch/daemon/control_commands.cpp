@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Requests are {"cmd": NAME, ...}; replies {"ok": true, ...} or {"ok": false, "error": TEXT}.
+#include "control_commands.hpp"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+
+#include <array>
+
+#include "fault_settings.hpp"
+#include "vm_port.hpp"
+
+namespace nupa::daemon {
+namespace {
+
+using Json = ControlCommands::Json;
+
+// What the client did wrong, for the client.
+struct BadRequest : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+std::string format_endpoint(uint8_t family, const uint8_t* address, uint16_t port_be) {
+    std::array<char, INET6_ADDRSTRLEN> text{};
+    ::inet_ntop(family == 4 ? AF_INET : AF_INET6, address, text.data(), text.size());
+    if (family == 4) return fmt::format("{}:{}", text.data(), ntohs(port_be));
+    return fmt::format("[{}]:{}", text.data(), ntohs(port_be));
+}
+
+std::string format_flow(const nupa_flow& flow) {
+    return format_endpoint(flow.family, flow.saddr, flow.sport) + " -> " +
+           format_endpoint(flow.family, flow.daddr, flow.dport);
+}
+
+Json stats_json(const PortStats& stats) {
+    Json json = Json::object();
+    for (size_t i = 0; i < NUPA_STAT_COUNT; i++) json[stat_name(i)] = stats.values[i];
+    return json;
+}
+
+Json qp_json(const VmPort& port, uint32_t qpn, const nupa_flow& flow) {
+    Json json{{"port", port.name()}, {"qpn", qpn}, {"flow", format_flow(flow)}};
+    if (const QpStats* stats = port.engine().qp_stats(qpn))
+        for (size_t i = 0; i < NUPA_QP_STAT_COUNT; i++) json[qp_stat_name(i)] = stats->values[i];
+    return json;
+}
+
+Json port_json(const Port& port) {
+    const PortOptions& o = port.options();
+    Json json{{"id", port.id()}, {"name", port.name()}, {"state", port.state()}, {"link", port.link_up()}};
+    json["pcap"] = port.pcap ? Json(port.pcap->path()) : Json(nullptr);
+    if (const auto* vm = dynamic_cast<const VmPort*>(&port)) {
+        json.update({{"kind", "vm"},
+                     {"socket", o.socket},
+                     {"ram", o.ram},
+                     {"mac", format_mac(o.mac.data())},
+                     {"queue_pairs", o.queue_pairs},
+                     {"qps", vm->engine().qps()},
+                     {"mrs", vm->engine().mrs()}});
+    } else {
+        json.update({{"kind", "tap"}, {"ifname", o.ifname}});
+    }
+    return json;
+}
+
+}  // namespace
+
+std::string ControlCommands::handle(std::string_view line) {
+    Json reply;
+    try {
+        const Json request = Json::parse(line, nullptr, false);
+        if (!request.is_object()) throw BadRequest("a request is one JSON object on one line");
+        reply = dispatch(request);
+        reply["ok"] = true;
+    } catch (const std::exception& e) {
+        reply = {{"ok", false}, {"error", e.what()}};
+    }
+    return reply.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Json ControlCommands::dispatch(const Json& request) {
+    const std::string cmd = request.value("cmd", "");
+    if (cmd == "ports") return ports();
+    if (cmd == "stats") return stats(request);
+    if (cmd == "qps") return qps(request);
+    if (cmd == "macs") return macs();
+    if (cmd == "faults") return faults(request);
+    if (cmd == "pcap") return pcap(request);
+    if (cmd == "link") return link(request);
+    throw BadRequest(fmt::format("unknown cmd '{}': ports, stats, qps, macs, faults, pcap or link", cmd));
+}
+
+Port& ControlCommands::named_port(const Json& request) const {
+    const std::string name = request.value("port", "");
+    for (Port* port : fabric_.ports())
+        if (port->name() == name) return *port;
+    throw BadRequest(fmt::format("no port '{}': see `nupactl ports`", name));
+}
+
+// {"port": NAME}, or every port without.
+std::vector<Port*> ControlCommands::chosen_ports(const Json& request) const {
+    if (!request.contains("port")) return fabric_.ports();
+    return {&named_port(request)};
+}
+
+// {"cmd": "ports"} -> {"ports": [{...}]}
+Json ControlCommands::ports() const {
+    Json list = Json::array();
+    for (const Port* port : fabric_.ports()) list.push_back(port_json(*port));
+    return {{"ports", list}};
+}
+
+// {"cmd": "stats", "port"?} -> {"stats": {NAME: {COUNTER: n}}}
+Json ControlCommands::stats(const Json& request) const {
+    Json all = Json::object();
+    for (const Port* port : chosen_ports(request)) all[port->name()] = stats_json(port->stats);
+    return {{"stats", all}};
+}
+
+// {"cmd": "qps", "port"?} -> {"qps": [{...}]}
+Json ControlCommands::qps(const Json& request) const {
+    Json list = Json::array();
+    for (const Port* port : chosen_ports(request))
+        if (const auto* vm = dynamic_cast<const VmPort*>(port))
+            for (const auto& [qpn, flow] : vm->qp_flows()) list.push_back(qp_json(*vm, qpn, flow));
+    return {{"qps", list}};
+}
+
+// {"cmd": "macs"} -> {"macs": [{"mac", "port"}]}
+Json ControlCommands::macs() const {
+    Json list = Json::array();
+    for (const auto& [key, port] : fabric_.macs().entries()) {
+        std::array<uint8_t, 6> mac;
+        for (size_t i = 0; i < mac.size(); i++) mac[i] = static_cast<uint8_t>(key >> (40 - 8 * i));
+        list.push_back({{"mac", format_mac(mac.data())}, {"port", fabric_.ports()[port]->name()}});
+    }
+    return {{"macs", list}};
+}
+
+// {"cmd": "faults", "port", "clear"?: true, "set"?: {...}} -> {"faults": {...}}
+Json ControlCommands::faults(const Json& request) {
+    Port& port = named_port(request);
+    FaultSettings settings =
+        request.value("clear", false) ? FaultSettings{} : FaultSettings{port.faults.config(), port.link.config()};
+    if (request.contains("set")) settings.merge(request["set"]);
+    if (request.contains("set") || request.contains("clear")) {
+        port.faults = Faults(settings.faults);
+        port.link.configure(settings.link);
+    }
+    return {{"faults", settings.to_json()}};
+}
+
+// {"cmd": "pcap", "port", "file": PATH or null} -> {"pcap": PATH or null}
+Json ControlCommands::pcap(const Json& request) {
+    Port& port = named_port(request);
+    if (!request.contains("file")) throw BadRequest("pcap needs a file, or null to stop");
+    port.pcap.reset();
+    if (!request["file"].is_null()) port.pcap = std::make_unique<PcapWriter>(request["file"].get<std::string>());
+    return {{"pcap", request["file"]}};
+}
+
+// {"cmd": "link", "port", "up": bool} -> {"link": bool}
+Json ControlCommands::link(const Json& request) {
+    Port& port = named_port(request);
+    port.set_link(request.at("up").get<bool>());
+    return {{"link", port.link_up()}};
+}
+
+}  // namespace nupa::daemon

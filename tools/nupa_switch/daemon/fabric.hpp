@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// From one port to others: learn, cut, forward, impair, hand over.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "hold_queue.hpp"
+#include "mac_table.hpp"
+#include "port.hpp"
+#include "engine/segment.hpp"
+
+namespace nupa::daemon {
+
+inline constexpr unsigned kHeldPerTurn = 256;
+
+class Fabric {
+public:
+    Fabric();
+    void attach(Port& port);  // set-up only; ids are 0, 1, ... in this order
+    [[nodiscard]] const std::vector<Port*>& ports() const noexcept { return ports_; }
+    MacTable& macs() noexcept { return macs_; }
+    [[nodiscard]] const MacTable& macs() const noexcept { return macs_; }
+    [[nodiscard]] int timer_fd() const noexcept { return held_.timer_fd(); }
+
+    // A packet or burst from @from.  Its bytes must stay until flush() returns.
+    void forward(Port& from, const Packet& packet, TxRewrite rewrite) noexcept;
+    // Everything delivered so far goes up to its host.
+    void flush() noexcept;
+    // Hands over segments that fell due; true when more are due already.
+    bool release_due() noexcept;
+    // The port's host left: nothing of it stays, nothing waits for it.
+    void unplugged(const Port& port) noexcept;
+    // End of a turn: timers and capture files.
+    void settle(bool idle) noexcept;
+
+private:
+    Port* destination(const Packet& packet) const noexcept;
+    void send(const Port& from, Port* to, Packet& segment) noexcept;
+    void flood(const Port& from, const Packet& segment) noexcept;
+    void egress(Port& to, Packet& segment) noexcept;
+    void impair(Port& to, Packet& segment) noexcept;
+    void schedule(Port& to, Packet& segment, const FaultDecision& fault) noexcept;
+    void hand_over(Port& to, Packet& segment) noexcept;
+    void capture(Port& port, const Packet& segment) noexcept;
+
+    std::vector<Port*> ports_;
+    std::vector<Port*> dirty_;
+    MacTable macs_;
+    HoldQueue held_;
+    Packet segment_;  // of the burst being cut
+    Packet copy_;     // for one of several receivers
+    Packet duplicate_;
+    Packet captured_;
+    std::vector<std::byte> capture_bytes_;
+};
+
+}  // namespace nupa::daemon

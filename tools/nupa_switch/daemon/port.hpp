@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What every port has, whatever is behind it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/faults.hpp"
+#include "link_model.hpp"
+#include "options.hpp"
+#include "engine/packet.hpp"
+#include "pcap_writer.hpp"
+#include "engine/stats.hpp"
+
+namespace nupa::daemon {
+
+class Port {
+public:
+    Port(const PortOptions& options, uint16_t id) : options_(options), id_(id) {}
+    Port(const Port&) = delete;
+    Port& operator=(const Port&) = delete;
+    virtual ~Port() = default;
+
+    // A wire segment reaches whatever is behind the port.  @segment may be changed and its
+    // owned bytes taken; bytes it only refers to are valid until flush() returns.
+    virtual void deliver(Packet& segment) noexcept = 0;
+    // Let go of every reference taken by deliver(), and tell the host.
+    virtual void flush() noexcept {}
+    virtual void set_link(bool up) noexcept { link_up_ = up; }
+    [[nodiscard]] virtual const char* state() const noexcept = 0;
+
+    [[nodiscard]] uint16_t id() const noexcept { return id_; }
+    [[nodiscard]] const PortOptions& options() const noexcept { return options_; }
+    [[nodiscard]] const std::string& name() const noexcept { return options_.name; }
+    [[nodiscard]] bool link_up() const noexcept { return link_up_; }
+
+    PortStats stats;
+    // Towards the port.
+    Faults faults;
+    LinkModel link;
+    std::unique_ptr<PcapWriter> pcap;
+
+protected:
+    PortOptions options_;
+    bool link_up_ = true;
+
+private:
+    friend class Fabric;
+    uint16_t id_;
+    bool dirty_ = false;  // delivered to since the last flush
+};
+
+}  // namespace nupa::daemon

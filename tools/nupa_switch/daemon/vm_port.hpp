@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The port of a virtual machine: an ivshmem-doorbell device that speaks nupa_hw.h.
+//
+//   unplugged --client--> plugged --ENABLE--> running --ABI broken--> failed
+//       ^                    ^------- control written ------'------------'
+//       '---- client gone, from anywhere
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "event.hpp"
+#include "fabric.hpp"
+#include "guest_ram.hpp"
+#include "ivshmem.hpp"
+#include "engine/port_engine.hpp"
+#include "registers.hpp"
+#include "rx_queue.hpp"
+#include "steering.hpp"
+#include "tx_queue.hpp"
+
+namespace nupa::daemon {
+
+// One turn of one transmit queue: whichever comes first ends it.
+inline constexpr unsigned kTxBurstPackets = 64;
+inline constexpr uint32_t kTxBurstBytes = 512 << 10;
+inline constexpr unsigned kFailureLogsMax = 8;  // of one client; a hostile guest must not fill the log
+
+class VmPort final : public Port {
+public:
+    VmPort(Epoll& epoll, Fabric& fabric, const PortOptions& options, uint16_t id, uint64_t hash_seed);
+    ~VmPort() override;
+
+    // Events.
+    void accept_client();
+    void client_event() noexcept;
+    void doorbell(unsigned vector) noexcept {
+        stats.add(NUPA_STAT_tx_doorbells, vector != 0);
+        schedule(vector);
+    }
+    // What the doorbells asked for, within one turn's bounds; true when more waits.
+    bool work() noexcept;
+    [[nodiscard]] bool busy() const noexcept { return pending_ != 0; }
+
+    void deliver(Packet& segment) noexcept override;
+    void flush() noexcept override;
+    void set_link(bool up) noexcept override;
+    [[nodiscard]] const char* state() const noexcept override;
+
+    [[nodiscard]] const PortEngine& engine() const noexcept { return engine_; }
+    [[nodiscard]] const std::map<uint32_t, nupa_flow>& qp_flows() const noexcept { return qp_flows_; }
+
+private:
+    struct Outcome {
+        nupa_admin_status status;
+        uint64_t value = 0;
+    };
+
+    void schedule(unsigned vector) noexcept { pending_ |= 1u << vector; }
+
+    // Life cycle (vm_port.cpp).
+    void plug(Fd socket);
+    void unplug(const char* why) noexcept;
+    void control() noexcept;
+    void enable() noexcept;
+    void reset() noexcept;
+    void fail(const char* reason) noexcept;
+    [[nodiscard]] uint32_t status_bits() const noexcept;
+    void show_status() noexcept;
+
+    // Data (vm_port_data.cpp).
+    void burst(unsigned queue) noexcept;
+    bool transmit(TxQueue& tx) noexcept;
+    bool accepts(const Packet& segment) noexcept;
+    void interrupt(unsigned vector) noexcept;
+
+    // Admin ring (vm_port_admin.cpp).
+    void admin() noexcept;
+    Outcome execute(const nupa_admin_cmd& cmd) noexcept;
+    nupa_admin_status create_txq(uint32_t queue, const nupa_cmd_queue& cmd) noexcept;
+    nupa_admin_status create_rxq(uint32_t queue, const nupa_cmd_queue& cmd) noexcept;
+    nupa_admin_status destroy_txq(uint32_t queue) noexcept;
+    nupa_admin_status destroy_rxq(uint32_t queue) noexcept;
+    nupa_admin_status set_rx_mode(const nupa_cmd_rx_mode& cmd) noexcept;
+    nupa_admin_status set_rss(const nupa_cmd_rss& cmd) noexcept;
+    nupa_admin_status create_qp(uint32_t qpn, const nupa_cmd_qp& cmd) noexcept;
+    nupa_admin_status destroy_qp(uint32_t qpn) noexcept;
+    Outcome write_stats(const nupa_cmd_stats& cmd, const uint64_t* values, uint32_t count) noexcept;
+
+    Epoll& epoll_;
+    Fabric& fabric_;
+    UnixListener listener_;
+    std::optional<IvshmemClient> client_;
+    Registers registers_;
+    GuestRam ram_;
+    HostMemory memory_;
+    PortEngine engine_;
+    Steering steering_;
+    std::map<uint32_t, nupa_flow> qp_flows_;
+
+    uint32_t pending_ = 0;      // vectors that rang
+    uint32_t control_gen_ = 0;  // the last one obeyed
+    bool running_ = false;
+    bool failed_ = false;
+    unsigned failure_logs_ = 0;
+    nupa_cmd_rx_mode rx_mode_{};
+
+    const std::byte* admin_cmds_ = nullptr;
+    std::byte* admin_comps_ = nullptr;
+    std::optional<ConsumedRing> admin_ring_;
+    std::array<std::optional<TxQueue>, NUPA_QUEUE_PAIRS_MAX> tx_;
+    std::array<std::unique_ptr<RxQueue>, NUPA_QUEUE_PAIRS_MAX> rx_;
+    Packet packet_;  // the one being sent
+};
+
+static_assert(NUPA_VECTORS <= 32, "pending_ has a bit for each vector");
+
+}  // namespace nupa::daemon

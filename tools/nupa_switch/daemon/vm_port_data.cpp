@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// VmPort: the data path, from transmit rings and into receive queues.
+#include <cstring>
+
+#include "engine/transmit.hpp"
+#include "vm_port.hpp"
+
+namespace nupa::daemon {
+
+// Sends a bounded burst of one queue; its doorbell bit stays set when more waits.
+void VmPort::burst(unsigned queue) noexcept {
+    std::optional<TxQueue>& tx = tx_[queue];
+    bool more = tx && transmit(*tx);
+    // Receivers may refer to this host's memory until here.
+    fabric_.flush();
+    if (!running_ || !tx) {
+        pending_ &= ~(2u << queue);
+        return;
+    }
+    if (tx->ring().publish()) interrupt(1 + queue);
+    if (!more) more = tx->ring().rearm();
+    if (!more) pending_ &= ~(2u << queue);
+}
+
+// True when the budget ended before the ring did.
+bool VmPort::transmit(TxQueue& tx) noexcept {
+    uint32_t bytes = 0;
+    for (unsigned packets = 0; packets < kTxBurstPackets && bytes < kTxBurstBytes; packets++) {
+        const TxQueue::Next next = tx.next();
+        if (next == TxQueue::Next::kEmpty) return false;
+        if (next == TxQueue::Next::kBroken) {
+            fabric_.flush();
+            fail(tx.reason());
+            return false;
+        }
+        bytes += tx.context().bytes;
+        if (packet_from_tx(packet_, tx.context(), tx.buffers()) != TxError::kOk ||
+            (packet_.tso && uint32_t{packet_.at.header_bytes} + packet_.mss > kFrameMaxBytes)) {
+            stats.add(NUPA_STAT_tx_drop_invalid);
+            continue;
+        }
+        fabric_.forward(*this, packet_, engine_.transmit(packet_));
+        if (packet_.owned) fabric_.flush();  // the next packet frees these bytes
+    }
+    return true;
+}
+
+bool VmPort::accepts(const Packet& segment) noexcept {
+    const uint8_t* dst = segment.header.data();
+    if (segment.bytes() > rx_mode_.mtu + kEthernetBytes + kVlanBytes) return false;
+    if (rx_mode_.flags & NUPA_RX_MODE_PROMISC) return true;
+    if (!is_multicast(dst)) return !std::memcmp(dst, rx_mode_.mac, sizeof(rx_mode_.mac));
+    return rx_mode_.flags & NUPA_RX_MODE_ALLMULTI || mac_key(dst) == kBroadcastKey;
+}
+
+void VmPort::deliver(Packet& segment) noexcept {
+    if (!running_) {
+        stats.add(NUPA_STAT_rx_drop_no_queue);
+        return;
+    }
+    if (!accepts(segment)) {
+        stats.add(NUPA_STAT_rx_drop_filter);
+        return;
+    }
+    const QueueChoice choice = steering_.choose(segment);
+    RxQueue* rx = rx_[choice.queue].get();
+    if (!rx) {
+        stats.add(NUPA_STAT_rx_drop_no_queue);
+        return;
+    }
+    stats.add(NUPA_STAT_rx_segments);
+    RxQueue::Result result = rx->room_for(segment);
+    if (result == RxQueue::Result::kTaken) {
+        const Decision decision = engine_.receive(segment);
+        result = rx->add(segment, decision, choice);
+    }
+    if (result == RxQueue::Result::kNoBuffer) stats.add(NUPA_STAT_rx_drop_no_buffer);
+    if (result == RxQueue::Result::kBroken) fail(rx->reason());
+}
+
+void VmPort::flush() noexcept {
+    for (unsigned q = 0; q < NUPA_QUEUE_PAIRS_MAX && running_; q++) {
+        if (!rx_[q]) continue;
+        if (rx_[q]->flush() == RxQueue::Result::kBroken) {
+            fail(rx_[q]->reason());
+            return;
+        }
+        if (!rx_[q]->publish()) continue;
+        stats.add(NUPA_STAT_rx_interrupts);
+        interrupt(1 + q);
+    }
+}
+
+}  // namespace nupa::daemon
