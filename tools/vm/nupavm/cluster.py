@@ -13,6 +13,7 @@ from . import accel, dmesg, qemu, switch
 from .control import Hub
 from .initramfs import initramfs
 from .kernel import bootable
+from .modules import unpacked
 from .node import CommandFailed, Job, Node, NodeDead, Result
 from .paths import REPO, SetupError, VM_BUILD, kernel_image
 from .process import Children
@@ -194,7 +195,7 @@ class Cluster:
             "NODE": node.index, "NODES": len(self.node), "IP4": node.ip4, "IP6": node.ip6, "REPO": REPO, "BUILD": REPO / "build",
             "PEERS": " ".join(p.ip4 for p in peers), "PEERS6": " ".join(p.ip6 for p in peers), "PEER": peers[0].ip4 if peers else "",
             "PEER6": peers[0].ip6 if peers else "", "FABRIC": "yes" if self.with_switch else "no", "MTU": self.mtu or "",
-            "RESULTS": "/results", "TOPOLOGY": self.topology,
+            "RESULTS": "/results", "MODULES": unpacked(self.image), "TOPOLOGY": self.topology,
         }  # fmt: skip
         return "".join(f"{key}='{value}'\n" for key, value in words.items())
 

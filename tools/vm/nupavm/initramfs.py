@@ -2,11 +2,9 @@
 """The guests' initramfs: busybox, guest/init, and the modules that mount the real root."""
 
 import gzip
-import lzma
-import shutil
-import subprocess
 from pathlib import Path
 
+from .modules import closure
 from .paths import GUEST, VM_BUILD, SetupError, kernel_release
 
 WANTED = ("overlay", "9p", "9pnet_virtio")
@@ -23,7 +21,7 @@ def initramfs(image: Path) -> Path:
     if out.exists() and all(p.stat().st_mtime <= out.stat().st_mtime for p in inputs):
         return out
     VM_BUILD.mkdir(parents=True, exist_ok=True)
-    modules = _modules(release)
+    modules = closure(release, WANTED)
     entries = [("bin", None), ("modules", None), ("dev", None)]
     entries += [("bin/busybox", BUSYBOX.read_bytes()), ("init", (GUEST / "init").read_bytes())]
     entries += [(f"modules/{name}", data) for name, data in modules]
@@ -32,38 +30,6 @@ def initramfs(image: Path) -> Path:
     partial.write_bytes(gzip.compress(_cpio(entries), compresslevel=1))
     partial.rename(out)
     return out
-
-
-def _modules(release: str) -> list[tuple[str, bytes]]:
-    """(file name, contents) of the wanted modules and what they need, in load order."""
-    found: dict[str, bytes] = {}
-    tree = Path("/lib/modules") / release
-    index = dict(line.split(":", 1) for line in (tree / "modules.dep").read_text().splitlines())
-    by_name = {_stem(path): path for path in index}
-    for name in WANTED:
-        path = by_name.get(name)
-        if path is None:  # built in
-            continue
-        for item in [*reversed(index[path].split()), path]:
-            found.setdefault(f"{_stem(item)}.ko", _unpack(tree / item))
-    return list(found.items())
-
-
-def _stem(path: str) -> str:
-    return Path(path).name.split(".ko")[0]
-
-
-def _unpack(path: Path) -> bytes:
-    data = path.read_bytes()
-    if path.suffix == ".xz":
-        return lzma.decompress(data)
-    if path.suffix == ".gz":
-        return gzip.decompress(data)
-    if path.suffix == ".zst":
-        if not shutil.which("zstd"):
-            raise SetupError(f"{path}: needs the zstd program")
-        return subprocess.run(["zstd", "-dcq"], input=data, stdout=subprocess.PIPE, check=True).stdout
-    return data
 
 
 def _cpio(entries: list[tuple[str, bytes | None]]) -> bytes:
