@@ -138,7 +138,6 @@ struct tqp_device *tqp_device_alloc(struct net_device *netdev)
 	xa_init_flags(&dev->mrs, XA_FLAGS_ALLOC1);
 	xa_init_flags(&dev->qps, XA_FLAGS_ALLOC1);
 	ida_init(&dev->pds);
-	init_waitqueue_head(&dev->attach_wait);
 	INIT_WORK(&dev->reap_work, tqp_link_reap);
 
 	ib_set_device_ops(&dev->ib, &tqp_device_ops);

@@ -11,6 +11,7 @@
  */
 #include <linux/netdevice.h>
 #include <rdma/rdma_netlink.h>
+#include "conn.h"
 #include "tqp.h"
 
 DEFINE_MUTEX(tqp_devices_mutex);
@@ -163,24 +164,41 @@ void tqp_link_remove(struct tqp_offload_device *odev)
 	}
 }
 
+static void tqp_link_wake_attaches(struct tqp_device *dev)
+{
+	unsigned long index, flags;
+	struct tqp_qp *qp;
+
+	/* A QP leaves the table before it is freed. */
+	xa_lock(&dev->qps);
+	xa_for_each(&dev->qps, index, qp) {
+		spin_lock_irqsave(&qp->lock, flags);
+		if (qp->conn)
+			wake_up_all(&qp->conn->wait);
+		spin_unlock_irqrestore(&qp->lock, flags);
+	}
+	xa_unlock(&dev->qps);
+}
+
 /*
  * The core removes clients newest first, so this runs before uverbs waits for
  * its commands: an attach that waits for its peer must give way.
  */
 static void tqp_client_remove(struct ib_device *ib, void *data)
 {
-	struct tqp_device *dev;
+	struct tqp_device *dev = to_tqp_device(ib);
 
-	if (ib->ops.dealloc_driver != tqp_link_dealloc)
-		return;
-	dev = to_tqp_device(ib);
 	WRITE_ONCE(dev->leaving, true);
-	wake_up_all(&dev->attach_wait);
+	tqp_link_wake_attaches(dev);
 }
 
 static int tqp_client_add(struct ib_device *ib)
 {
-	return ib->ops.dealloc_driver == tqp_link_dealloc ? 0 : -EOPNOTSUPP;
+	if (ib->ops.dealloc_driver != tqp_link_dealloc)
+		return -EOPNOTSUPP;
+	/* It may come back, in another network namespace. */
+	WRITE_ONCE(to_tqp_device(ib)->leaving, false);
+	return 0;
 }
 
 static struct ib_client tqp_client = {

@@ -83,8 +83,7 @@ struct tqp_device {
 	struct xarray qps;		/* qpn -> struct tqp_qp */
 	struct ida pds;
 	u32 next_mr, next_qp;		/* xa_alloc_cyclic() */
-	bool leaving;			/* removal began: waits on attach_wait give up with -ENODEV */
-	wait_queue_head_t attach_wait;	/* peers' rtr, and leaving */
+	bool leaving;			/* removal began: an attach must not wait on; its conn->wait is woken */
 	bool doomed;			/* under tqp_devices_mutex: unregister as soon as registered */
 	bool dead;			/* same lock: the core let go */
 	struct work_struct reap_work;
