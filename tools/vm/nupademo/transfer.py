@@ -2,6 +2,7 @@
 """Sends the file from node 1 to node 0 with one engine and gathers what both ends report."""
 
 import json
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from nupavm import Cluster, Node
 
 from .payload import Payload, sha256_of
 
-NCQP = "$BUILD/cmake/tools/ncqp/ncqp"
+NCQP = os.environ.get("NUPA_NCQP", "$BUILD/cmake/tools/ncqp/ncqp")  # a path in the guest
 ENGINES = ("tcp", "software", "offload")
 FIRST_PORT = 5001
 TRANSFER_S = 60

@@ -109,7 +109,8 @@ def _fabric(m: Machine) -> list[str]:
 
 def _disks(m: Machine) -> list[str]:
     args = []
-    for disk in m.disks:
+    for n, disk in enumerate(m.disks):
         access = "readonly=off" if disk.writable else "readonly=on"
-        args += ["-drive", f"if=virtio,format=raw,cache=writeback,{access},file={disk.path}"]
+        args += ["-drive", f"if=none,id=disk{n},format=raw,cache=writeback,{access},file={disk.path}"]
+        args += ["-device", f"virtio-blk-pci,drive=disk{n},bus=pcie.0"]
     return args
