@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Memory regions and queue pairs of a fake port: handmade page tables, a handmade
+// rxe receive ring, and the kernel's shadow.
+#pragma once
+
+#include "fake_port.hpp"
+#include "frames.hpp"
+
+namespace nupa::testing {
+
+// Registered memory whose pages lie apart and backwards, so that a wrong page shows.
+class FakeMr {
+public:
+    FakeMr(FakePort& port, uint32_t key, uint64_t iova, uint64_t bytes, uint32_t pd, uint32_t access);
+
+    [[nodiscard]] Bytes read(uint64_t offset, size_t bytes) const;
+    void fill(uint8_t value);
+    [[nodiscard]] uint32_t key() const { return key_; }
+    [[nodiscard]] uint64_t iova() const { return iova_; }
+    void deregister();
+
+private:
+    [[nodiscard]] uint8_t* byte(uint64_t offset) const;
+
+    FakePort& port_;
+    uint32_t key_;
+    uint64_t iova_;
+    uint64_t bytes_;
+    std::vector<uint64_t> pages_;
+};
+
+struct QpShape {
+    uint32_t qpn = 17;
+    uint32_t pd = 5;
+    uint32_t flags = 0;  // NUPA_QP_F_*
+    uint32_t rq_entries = 64;
+    uint32_t rq_base = 0;
+    uint8_t wscale = 7;
+};
+
+class FakeQp {
+public:
+    // @incoming: any frame as this port will receive it; its flow and seq count.
+    FakeQp(FakePort& port, const TcpFrame& incoming, const QpShape& shape = {});
+
+    // Posts a receive of one or more SGEs.
+    void post(const std::vector<std::pair<uint64_t, uint32_t>>& sges, uint32_t lkey);
+    void complete(uint32_t messages);  // as the kernel does: the shadow first
+    nupa_admin_status destroy();
+    [[nodiscard]] uint64_t stat(nupa_qp_stat which) const { return port_.qp_stats(shape_.qpn)[which]; }
+    // The command, for tests that spoil it.
+    [[nodiscard]] static nupa_admin_cmd command(const TcpFrame& incoming, const QpShape& shape);
+
+private:
+    FakePort& port_;
+    QpShape shape_;
+    uint64_t ring_ = 0;
+    uint64_t shadow_ = 0;
+    uint32_t producer_ = 0;
+    uint32_t completed_ = 0;
+};
+
+// A message's segment (or whole burst) in ver 1.
+TcpFrame send_message(TcpFrame base, uint16_t msn, Bytes payload, bool timestamps = true);
+TcpFrame write_message(TcpFrame base, uint16_t msn, Bytes payload, uint64_t va, uint32_t rkey);
+// A pure ACK from the receiver of @f back to its sender: advertises the window.
+TcpFrame ack_of(const TcpFrame& f, uint32_t ack);
+
+}  // namespace nupa::testing
