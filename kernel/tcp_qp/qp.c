@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Queue pairs: rings, references, the doorbell, and how they end. */
 #include <linux/slab.h>
+#include "conn.h"
 #include "tqp.h"
 
 enum {
@@ -169,15 +170,40 @@ int tqp_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 
 /* ---- doorbell ---- */
 
-/* Without a conn nobody else walks the rings: qp->mutex makes us their owner. */
+/*
+ * The rings belong to the conn and its socket lock.  A conn that still lives
+ * is told to end; fail_work then flushes once TCP let go of the sends.
+ */
+static void tqp_qp_flush_conn(struct tqp_qp *qp)
+{
+	struct tqp_conn *conn = qp->conn;
+	struct sock *sk = conn->sk;
+
+	lock_sock(sk);
+	if (conn->state != TQP_CONN_DEAD)
+		tqp_conn_fail(conn, TCP_QP_REASON_NONE);
+	else if (conn->tx_dead)
+		tqp_qp_flush(qp);
+	release_sock(sk);
+	flush_work(&conn->fail_work);
+}
+
+/* In ERR: complete all that is posted.  Without a conn, qp->mutex makes us the rings' owner. */
+void tqp_qp_flush_locked(struct tqp_qp *qp)
+{
+	lockdep_assert_held(&qp->mutex);
+	if (qp->conn)
+		tqp_qp_flush_conn(qp);
+	else
+		tqp_qp_flush(qp);
+}
+
 static int tqp_qp_flush_posted(struct tqp_qp *qp)
 {
 	if (mutex_lock_interruptible(&qp->mutex))
 		return -EINTR;
-	if (qp->conn)
-		tqp_conn_doorbell(qp);
-	else if (tqp_qp_state(qp) == IB_QPS_ERR)
-		tqp_qp_flush(qp);
+	if (tqp_qp_state(qp) == IB_QPS_ERR)
+		tqp_qp_flush_locked(qp);
 	mutex_unlock(&qp->mutex);
 	return 0;
 }
@@ -233,7 +259,6 @@ bool tqp_qp_error(struct tqp_qp *qp, int event)
 	spin_unlock_irqrestore(&qp->lock, flags);
 	if (!moved)
 		return false;
-	tqp_count(qp->dev, TQP_C_qp_errors, 1);
 	if (event >= 0)
 		tqp_qp_raise(qp, event);
 	return true;

@@ -82,15 +82,12 @@ static void tqp_qp_reset(struct tqp_qp *qp)
 	tqp_ring_discard(qp->rq);
 }
 
-/* Asked for, hence no event.  With a conn the rings are the conn's to flush. */
+/* Asked for, hence no event. */
 static void tqp_qp_close(struct tqp_qp *qp)
 {
 	lockdep_assert_held(&qp->mutex);
 	tqp_qp_error(qp, -1);
-	if (qp->conn)
-		tqp_conn_doorbell(qp);
-	else
-		tqp_qp_flush(qp);
+	tqp_qp_flush_locked(qp);
 }
 
 static int tqp_qp_transit(struct tqp_qp *qp, const struct ib_qp_attr *attr, int mask)

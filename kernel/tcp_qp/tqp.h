@@ -278,6 +278,8 @@ bool tqp_qp_error(struct tqp_qp *qp, int event);
 u32 tqp_wc_opcode(u32 wr_opcode);
 /* Complete every posted WQE of both rings with IB_WC_WR_FLUSH_ERR.  Ring owner's context. */
 void tqp_qp_flush(struct tqp_qp *qp);
+/* The same under qp->mutex from the verbs' side, whoever owns the rings; ends a conn that still lives. */
+void tqp_qp_flush_locked(struct tqp_qp *qp);
 
 /* ---- conn: ulp.c and friends ---- */
 /* Sleeps; under qp->mutex.  @resp is filled on success and where a reason is known. */
