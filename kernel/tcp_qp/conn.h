@@ -29,8 +29,8 @@ enum {
 	TQP_RTR_LAST_MS = 1000,
 	TQP_STALL_FIRST_MS = 1,			/* look for late receives while data waits */
 	TQP_STALL_LAST_MS = 64,
-	TQP_PROBE_FIRST_MS = 10,		/* one message without credit */
-	TQP_PROBE_LAST_MS = 1000,
+	TQP_PROBE_FIRST_MS = 200,		/* one message without credit */
+	TQP_PROBE_LAST_MS = 2000,
 	TQP_SEND_BVECS = 64,			/* page fragments per call into TCP */
 	TQP_SEND_PIECE_BYTES = 1 << 20,
 	TQP_MSS_ROUND_MIN_BYTES = 1024,		/* below this, rounding to 128 costs too much */

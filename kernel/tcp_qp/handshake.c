@@ -103,21 +103,19 @@ void tqp_peer_credits(struct tqp_conn *conn, u16 limit)
 }
 
 /*
- * ACKs carry credits by themselves; a message of its own is owed only when
- * the peer may have stopped: it has no credit, or half the ring came free.
+ * Pure ACKs carry credits by themselves.  One is owed only when the peer may
+ * soon stop: the credit it knows of is used up, or less than what is new.
  */
 void tqp_credit_update(struct tqp_conn *conn)
 {
-	u16 limit, gained;
+	s16 left, gained;
 
 	sock_owned_by_me(conn->sk);
 	if (conn->state == TQP_CONN_DEAD || !conn->qp || !conn->rtr_enabled)
 		return;
-	limit = tqp_credit_limit(conn);
-	gained = limit - conn->advertised;
-	if (!gained)
-		return;
-	if (conn->advertised == conn->rx_msn || gained > (conn->qp->rq->mask + 1) / 2)
+	left = conn->advertised - conn->rx_msn;
+	gained = tqp_credit_limit(conn) - conn->advertised;
+	if (gained > 0 && gained > left)
 		tqp_send_ack(conn);
 }
 

@@ -59,12 +59,13 @@ static void tqp_restore_timestamps(struct sk_buff *skb, struct tcphdr *th, u8 *o
 					       csum_partial(opts, room, 0)));
 }
 
+/* write_seq, not snd_nxt: over loopback the ACK is here before tcp_write_xmit() moved snd_nxt */
 static bool tqp_ack_plausible(const struct sock *sk, const struct tcphdr *th)
 {
 	u32 ack = ntohl(th->ack_seq);
 
 	return th->ack && !before(ack, READ_ONCE(tcp_sk(sk)->snd_una)) &&
-	       !after(ack, READ_ONCE(tcp_sk(sk)->snd_nxt));
+	       !after(ack, READ_ONCE(tcp_sk(sk)->write_seq));
 }
 
 static struct sock *tqp_lookup(struct net *net, struct sk_buff *skb, const struct tcphdr *th,

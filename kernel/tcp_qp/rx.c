@@ -240,7 +240,7 @@ static void tqp_rx_loop(struct tqp_conn *conn)
  */
 static void tqp_rx_watch(struct tqp_conn *conn)
 {
-	if (conn->advertised != conn->rx_msn || conn->rx_stalled) {
+	if ((s16)(conn->advertised - conn->rx_msn) > 0 || conn->rx_stalled) {
 		conn->watch_ms = TQP_STALL_FIRST_MS;
 		return;
 	}
