@@ -36,6 +36,7 @@ def run(report: Report, wanted: Callable[[str], bool]) -> None:
 
 
 def _tests(report: Report) -> Iterator[Test]:
+    sys.path.insert(0, str(REPO / "selftests/vm"))
     for path in sorted((REPO / "selftests/vm").glob("*.py")):
         spec = importlib.util.spec_from_file_location(f"vm_{path.stem}", path)
         module = importlib.util.module_from_spec(spec)
@@ -46,7 +47,7 @@ def _tests(report: Report) -> Iterator[Test]:
             report.failed(f"vm/{path.stem}", traceback.format_exc())
             continue
         for name, function in vars(module).items():
-            if name.startswith("test_"):
+            if name.startswith("test_") and function.__module__ == spec.name:
                 yield f"vm/{path.stem}/{name.removeprefix('test_')}", function, module.NEEDS
 
 
@@ -75,8 +76,8 @@ def _one_boot(report: Report, tests: list[Test]) -> list[Test]:
 
 
 def _one_test(report: Report, cluster: Cluster, name: str, function: Callable[[Guests], None]) -> bool:
-    """False if the guests can't be used any more."""
-    began, fit, problem = time.monotonic(), True, ""
+    """False if the guests should not be used any more: after a failure nobody knows what state they are in."""
+    began, alive, problem = time.monotonic(), True, ""
     try:
         function(Guests(cluster))
     except Skip as reason:
@@ -85,19 +86,17 @@ def _one_test(report: Report, cluster: Cluster, name: str, function: Callable[[G
     except Failed as failure:
         problem = str(failure)
     except MACHINE_TROUBLE as trouble:
-        problem, fit = str(trouble), False
+        problem, alive = str(trouble), False
     except Exception:
         problem = traceback.format_exc()
-    if fit:
-        splat = _kernel_trouble(cluster)
-        fit = not splat
-        problem = "\n".join(filter(None, (problem, splat)))
+    if alive:
+        problem = "\n".join(filter(None, (problem, _kernel_trouble(cluster))))
     took = time.monotonic() - began
     if problem:
         report.failed(name, f"{problem}\nresults: {cluster.results}", took)
     else:
         report.passed(name, took)
-    return fit
+    return not problem
 
 
 def _kernel_trouble(cluster: Cluster) -> str:

@@ -5,6 +5,9 @@ A file selftests/vm/NAME.py has a module-level `NEEDS = Needs(...)` and function
 Files with equal needs share one boot.  `t` is a Guests: checks are raised as Failed, a reason not to run as Skip.
 """
 
+import json
+import os
+import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +16,10 @@ REPO = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO / "tools/vm"))
 
 from nupavm import Cluster, Job, Node, Result  # noqa: E402
+
+
+NCQP = os.environ.get("NUPA_NCQP", "$BUILD/cmake/tools/ncqp/ncqp")
+CONTROL_REPLY_S = 10
 
 
 class Failed(Exception):
@@ -100,6 +107,21 @@ class Guests:
             if key.strip() == name:
                 return int(value)
         raise Failed(f"{netdev} on node{node} has no counter {name}")
+
+    def switch(self, cmd: str, **fields) -> dict:
+        """One request to the switch, as nupactl sends it; the reply."""
+        with socket.socket(socket.AF_UNIX) as link:
+            link.settimeout(CONTROL_REPLY_S)
+            link.connect(str(self.cluster.switch.control))
+            link.sendall(json.dumps({"cmd": cmd, **fields}).encode() + b"\n")
+            with link.makefile() as lines:
+                reply = json.loads(lines.readline())
+        if not reply["ok"]:
+            raise Failed(f"switch: {cmd} {fields}: {reply['error']}")
+        return reply
+
+    def switch_stats(self, node: int) -> dict[str, int]:
+        return self.switch("stats", port=f"n{node}")["stats"][f"n{node}"]
 
     def kernel_log(self, node: int) -> str:
         return self.run(node, "dmesg")

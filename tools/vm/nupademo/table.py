@@ -3,7 +3,7 @@
 
 from .transfer import GIB, Outcome
 
-COLUMNS = ("engine", "Gb/s", "CPU s/GiB tx", "CPU s/GiB rx", "placed by switch", "copied by CPU", "segments", "retrans", "SHA-256")
+COLUMNS = ("engine", "Gb/s", "CPU s/GiB tx", "CPU s/GiB rx", "placed by switch", "copied by CPU rx", "segments", "retrans", "SHA-256")
 
 
 def table(outcomes: list[Outcome]) -> str:

@@ -15,7 +15,7 @@ ENGINES = ("tcp", "software", "offload")
 FIRST_PORT = 5001
 TRANSFER_S = 60
 LISTEN_S = 10
-LOOK_AFTER_S = 0.7  # when ss looks at the connection
+LOOK_EVERY_S = 0.4  # ss looks until it sees the transfer under way: at least 10 MB
 SOURCE, COPY = "/mnt/t/payload", "/mnt/t/copy"
 GIB = 1 << 30
 
@@ -50,7 +50,7 @@ def transfer(cluster: Cluster, engine: str, payload: Payload, scratch: Path) -> 
     port = FIRST_PORT + ENGINES.index(engine)
     out = Outcome(engine)
     common = f"{NCQP} -q --timeout 20 -p {port} -s {receiver.ip4} --engine {engine} --json /results/ncqp.{engine}.json"
-    look = f"sleep {LOOK_AFTER_S}; ss -Htin state established '( sport = :{port} or dport = :{port} )' >/results/ss.{engine}"
+    look = _look(port, f"/results/ss.{engine}")
     rx = receiver.start(f"rm -f {COPY}; {common} -l >{COPY} & pid=$!; nupa-ctl get sending.{engine} >/dev/null; {look}; wait $pid", TRANSFER_S)
     listening = receiver.run(f"until ss -Hltn 'sport = :{port}' | grep -q .; do sleep 0.1; done", LISTEN_S)
     if not listening.ok:
@@ -72,6 +72,13 @@ def transfer(cluster: Cluster, engine: str, payload: Payload, scratch: Path) -> 
     if not out.problem:
         _verify(out, receiver, payload, scratch)
     return out
+
+
+def _look(port: int, target: str) -> str:
+    """Shell commands that leave what ss says of the connection in the middle of its life."""
+    ss = f"ss -Htin state established '( sport = :{port} or dport = :{port} )'"
+    busy = "grep -Eq 'bytes_(acked|received):[0-9]{8}'"
+    return f"while sleep {LOOK_EVERY_S} && kill -0 $pid 2>/dev/null; do {ss} >{target}.try; {busy} {target}.try && mv {target}.try {target} && break; done"
 
 
 def _verify(out: Outcome, receiver: Node, payload: Payload, scratch: Path) -> None:

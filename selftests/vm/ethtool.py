@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What ethtool shows and changes, with traffic after each change."""
+
+import json
+
+from fabric import NEEDS  # noqa: F401  (the same guests)
+from traffic import copy_file, iperf
+from vmtest import Guests
+
+
+def test_identity(t: Guests) -> None:
+    text = t.run(0, "ethtool -i nupa0")
+    t.check("driver: nupa_dev" in text, text)
+    text = t.run(0, "ethtool nupa0")
+    t.check("Link detected: yes" in text, text)
+
+
+def test_counters_count(t: Guests) -> None:
+    before = t.stat(0, "rx_packets"), t.switch_stats(0)["rx_packets"]
+    t.run(1, "ping -q -c 10 -i 0.01 $PEER")
+    after = t.stat(0, "rx_packets"), t.switch_stats(0)["rx_packets"]
+    for name, old, new in zip(("driver", "switch"), before, after):
+        t.check(new - old >= 10, f"{name}: rx_packets went from {old} to {new} with ten pings")
+
+
+def test_offloads_off_and_on(t: Guests) -> None:
+    # ethtool -K name: the name that -k shows
+    features = {
+        "tso": "tcp-segmentation-offload", "rx-gro-hw": "rx-gro-hw", "gro": "generic-receive-offload", "rx": "rx-checksumming",
+        "tx": "tx-checksumming", "sg": "scatter-gather",
+    }  # fmt: skip
+    shown = t.run(0, "ethtool -k nupa0")
+    for feature, long_name in features.items():
+        if f"{long_name}: on [fixed]" in shown or f"{long_name}: off [fixed]" in shown:
+            continue
+        for node in (0, 1):
+            t.run(node, f"ethtool -K nupa0 {feature} off")
+        copy_file(t, "/mnt/t/random")
+        for node in (0, 1):
+            t.run(node, f"ethtool -K nupa0 {feature} on tso on")
+    copy_file(t, "/mnt/t/random")
+
+
+def test_hardware_gro_merges(t: Guests) -> None:
+    before = t.switch_stats(0)
+    iperf(t, "")
+    after = t.switch_stats(0)
+    merged = after["rx_segments"] - before["rx_segments"], after["rx_packets"] - before["rx_packets"]
+    t.check(merged[0] > 2 * merged[1], f"{merged[0]} segments came up as {merged[1]} packets")
+
+
+def test_ring_sizes(t: Guests) -> None:
+    for size in (64, 1024, 256):
+        t.run(0, f"ethtool -G nupa0 rx {size} tx {size}")
+        iperf(t, "")
+    t.fails(0, "ethtool -G nupa0 rx 32768")
+    t.fails(0, "ethtool -G nupa0 tx 8")
+    t.run(0, "ping -q -c 3 -i 0.01 $PEER")
+
+
+def test_channels(t: Guests) -> None:
+    text = t.run(0, "ethtool -l nupa0")
+    most = max(int(line.split()[1]) for line in text.splitlines() if line.startswith("Combined:"))
+    for count in sorted({1, 2, most}):
+        if count > most:
+            continue
+        t.run(0, f"ethtool -L nupa0 combined {count}")
+        iperf(t, "-P 4")
+    t.fails(0, f"ethtool -L nupa0 combined {most + 1}")
+    t.fails(0, "ethtool -L nupa0 combined 0")
+
+
+def test_statistics_as_json(t: Guests) -> None:
+    stats = json.loads(t.run(1, "ip -j -s link show nupa0"))[0]["stats64"]
+    for direction in ("rx", "tx"):
+        t.check(stats[direction]["packets"] > 0, f"{direction}: {stats[direction]}")
+        t.equal(stats[direction]["errors"], 0, f"{direction} errors")

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Modules and RDMA devices come and go, also while they are busy."""
+
+from traffic import free_port, iperf, ncqp
+from vmtest import NCQP, Guests, Needs
+
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("tools/ncqp/ncqp",), setup="full")
+SETUP = "sh $REPO/tools/vm/guest/setup full"
+
+
+def test_rdma_link_add_del(t: Guests) -> None:
+    for _ in range(5):
+        t.run(0, "rdma link delete tcpqp0; rdma link add tcpqp0 type tcp_qp netdev nupa0")
+    t.check("netdev nupa0" in t.run(0, "rdma link show tcpqp0/1"), "the device is back")
+    t.fails(0, "rdma link add tcpqp1 type tcp_qp netdev nonesuch")
+    t.run(0, "sh $REPO/tools/vm/guest/mkdev")
+
+
+def test_driver_reload_under_load(t: Guests) -> None:
+    for _ in range(2):
+        port = free_port()
+        server = t.start(1, f"iperf3 -s -1 -p {port}", 20)
+        t.wait_listening(1, port)
+        client = t.start(0, f"iperf3 -t 8 -c $PEER -p {port}", 20)
+        t.run(0, f"until ss -Htn state established 'dport = :{port}' | grep -q .; do sleep 0.1; done; sleep 0.5")
+        t.run(0, "rmmod nupa_dev")
+        client.kill()
+        server.kill()
+        client.wait()
+        server.wait()
+        t.run(0, SETUP)
+        t.run(0, "ping -q -c 3 -i 0.1 $PEER")
+    iperf(t, "")
+
+
+def test_driver_reload_under_offload(t: Guests) -> None:
+    # The QP's buffers, its context in the switch and the connection all lose the device beneath them.
+    port = free_port()
+    server = t.start(0, f"{NCQP} -q -l -p {port} --engine offload --timeout 5 -v 251 -n 8G", 40)
+    t.wait_listening(0, port)
+    client = t.start(1, f"{NCQP} -q -s $PEER -p {port} --engine offload --timeout 5 -v 251 -n 8G", 40)
+    t.run(1, f"until ss -Hti state established 'dport = :{port}' | grep -Eq 'bytes_acked:[0-9]{{7}}'; do sleep 0.2; done", 30)
+    t.run(0, "rmmod nupa_dev")
+    for job in (client, server):
+        result = job.wait()
+        t.check(0 < result.status < 124, f"ended with {result.status} when the device went away: {result.stderr}")
+    t.run(0, SETUP)
+    t.run(0, "ping -q -c 3 -i 0.1 $PEER")
+
+
+def test_transfer_after_reload(t: Guests) -> None:
+    _, rx = ncqp(t, "offload", "-v 251 -n 4M", "-v 251 -n 4M")
+    t.check(rx["placed_bytes"] >= 4 << 20, f"placed {rx['placed_bytes']}")
+
+
+def test_everything_unloads(t: Guests) -> None:
+    for node in (0, 1):
+        t.run(node, "rdma link delete tcpqp0; rmmod nupa_dev; modprobe -r rdma_ucm; rmmod tcp_qp")
+        t.run(node, SETUP)
+    t.run(0, "ping -q -c 3 -i 0.1 $PEER")
+    ncqp(t, "software", "-v 251 -n 2M", "-v 251 -n 2M")
