@@ -14,6 +14,7 @@
 #include "conn.h"
 #include "tqp.h"
 
+/* The list, and what of a device is said to be under it in tqp.h.  Inside rtnl. */
 DEFINE_MUTEX(tqp_devices_mutex);
 LIST_HEAD(tqp_devices);
 static DECLARE_WAIT_QUEUE_HEAD(tqp_devices_wait);

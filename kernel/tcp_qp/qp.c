@@ -10,7 +10,7 @@ enum {
 
 /* msn arithmetic and the switch's rq_mask. */
 static_assert(TQP_WR_MAX < 1 << 15);
-static_assert(TQP_INLINE_MAX_BYTES <= TQP_SGE_MAX * sizeof(struct rxe_sge));
+static_assert(TQP_SGE_MAX * sizeof(struct rxe_sge) >= TQP_INLINE_MAX_BYTES);
 
 struct tqp_qp *tqp_qp_get(struct tqp_qp *qp)
 {

@@ -16,6 +16,11 @@
 #include <rdma/ib_verbs.h>
 #include <uapi/rdma/rdma_user_rxe.h>
 
+/*
+ * Barriers, as in librxe: an index is stored with release after the entries it
+ * covers were written (producer) or read (consumer), and loaded with acquire
+ * before entries are touched that the other side handed over.
+ */
 struct tqp_ring {
 	struct rdma_user_mmap_entry mmap_entry;	/* holds the ring; a mapping holds its pages */
 	struct rxe_queue_buf *buf;		/* vmap() of order 0 pages, vmalloc_to_page() works */
