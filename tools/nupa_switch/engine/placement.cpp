@@ -61,7 +61,10 @@ bool is_write(std::uint8_t opcode) noexcept {
     return opcode >= TCP_BTH_OP_WRITE_FIRST && opcode <= TCP_BTH_OP_WRITE_ONLY_IMM;
 }
 
+// An empty message's one stream byte belongs to no buffer.
 bool placeable(const tcp_bth& b) noexcept {
+    if (b.ver == 1 && b.length == 0)
+        return false;
     return tcp_bth_is_send(b.opcode) || (tcp_bth_is_tagged(b.opcode) && b.ext_bytes == TCP_BTH_RETH_BYTES);
 }
 
