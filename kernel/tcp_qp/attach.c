@@ -278,9 +278,10 @@ static int tqp_choose_engine(struct tqp_conn *conn, const struct tcp_qp_attach_r
 	return req->engine == TCP_QP_ENGINE_OFFLOAD ? -EOPNOTSUPP : 0;
 }
 
-static bool tqp_peer_ready_or_dead(const struct tqp_conn *conn)
+static bool tqp_wait_over(const struct tqp_conn *conn)
 {
-	return READ_ONCE(conn->rtr_seen) || READ_ONCE(conn->state) == TQP_CONN_DEAD;
+	return READ_ONCE(conn->rtr_seen) || READ_ONCE(conn->state) == TQP_CONN_DEAD ||
+	       READ_ONCE(conn->dev->leaving);
 }
 
 static unsigned long tqp_attach_timeout(const struct tcp_qp_attach_req *req)
@@ -294,12 +295,14 @@ static int tqp_wait_peer(struct tqp_conn *conn, const struct tcp_qp_attach_req *
 
 	if (req->flags & TCP_QP_ATTACH_F_NOWAIT)
 		return 0;
-	left = wait_event_interruptible_timeout(conn->wait, tqp_peer_ready_or_dead(conn),
+	left = wait_event_interruptible_timeout(conn->wait, tqp_wait_over(conn),
 						tqp_attach_timeout(req));
 	if (left < 0)
 		return left;
 	if (READ_ONCE(conn->state) == TQP_CONN_DEAD)
 		return -ECONNRESET;
+	if (READ_ONCE(conn->dev->leaving))
+		return -ENODEV;
 	if (!READ_ONCE(conn->rtr_seen)) {
 		conn->reason = TCP_QP_REASON_NO_PEER_QP;
 		tqp_count(conn->dev, TQP_C_rtr_timeouts, 1);
