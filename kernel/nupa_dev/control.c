@@ -54,12 +54,12 @@ void nupa_link_update(struct nupa_dev *nupa)
 		nupa_fail(nupa, "the switch refused what this driver wrote");
 		return;
 	}
-	if ((status & up) == up)
+	if ((status & up) == up && READ_ONCE(nupa->up))
 		netif_carrier_on(nupa->netdev);
 	else
 		netif_carrier_off(nupa->netdev);
-	smp_mb();		/* pairs with nupa_fail(): the carrier ends up off */
-	if (nupa_failed(nupa))
+	smp_mb();		/* pairs with nupa_fail() and nupa_down(): the carrier ends up off */
+	if (nupa_failed(nupa) || !READ_ONCE(nupa->up))
 		netif_carrier_off(nupa->netdev);
 }
 
@@ -88,6 +88,7 @@ void nupa_fail(struct nupa_dev *nupa, const char *why)
 		return;
 	WRITE_ONCE(nupa->failure, why);
 	dev_err(nupa_device(nupa), "port failed: %s\n", why);
+	smp_mb__after_atomic();		/* pairs with nupa_link_update() */
 	netif_carrier_off(nupa->netdev);
 	wake_up(&nupa->admin.wait);
 	if (test_bit(NUPA_S_RECOVERS, &nupa->state))

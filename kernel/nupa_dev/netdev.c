@@ -24,26 +24,26 @@ static int nupa_up(struct nupa_dev *nupa)
 	err = nupa_queues_alloc(nupa);
 	if (err)
 		return err;
-	err = nupa_queues_start(nupa);
-	if (err)
-		goto free;
 	err = nupa_queues_create(nupa);
 	if (err)
-		goto stop;
+		goto destroy;
+	err = nupa_queues_start(nupa);
+	if (err)
+		goto destroy;
 	nupa_rss_spread(nupa);
 	err = nupa_rss_apply(nupa) ?: nupa_steer_apply(nupa) ?:
 	      nupa_mode_apply(nupa, nupa->netdev->features);
 	if (err)
 		goto stop;
-	nupa->up = true;
+	WRITE_ONCE(nupa->up, true);
 	nupa_queues_kick(nupa);
 	netif_tx_wake_all_queues(nupa->netdev);
 	nupa_link_update(nupa);
 	return 0;
 stop:
 	nupa_queues_stop(nupa);
+destroy:
 	nupa->quiet = !nupa_queues_destroy(nupa) || !nupa_reset(nupa);
-free:
 	nupa_queues_free(nupa);
 	return err;
 }
@@ -52,7 +52,9 @@ static void nupa_down(struct nupa_dev *nupa)
 {
 	if (!nupa->up)
 		return;
-	nupa->up = false;
+	WRITE_ONCE(nupa->up, false);
+	smp_mb();		/* pairs with nupa_link_update() */
+	netif_carrier_off(nupa->netdev);
 	nupa_queues_stop(nupa);
 	nupa->quiet = !nupa_queues_destroy(nupa) || !nupa_reset(nupa);
 	nupa_queues_free(nupa);
@@ -86,7 +88,7 @@ int nupa_netdev_recover(struct nupa_dev *nupa)
 	bool running = nupa->up;
 	int err;
 
-	nupa->up = false;
+	WRITE_ONCE(nupa->up, false);
 	if (running)
 		nupa_queues_stop(nupa);
 	err = nupa_reset(nupa);

@@ -97,7 +97,7 @@ struct nupa_dev {
 	struct nupa_rss rss;
 	struct xarray rules;		/* location -> struct ethtool_rx_flow_spec */
 
-	bool up;			/* queues exist; RTNL */
+	bool up;			/* queues exist; written under RTNL */
 	bool quiet;			/* the switch let go of our memory; RTNL */
 	struct nupa_queue *queues;	/* [queues_max], for the device's life: counters */
 	struct page *zero_page;		/* stands for placed payload */

@@ -69,17 +69,22 @@ void nupa_queues_exit(struct nupa_dev *nupa)
 	put_page(nupa->zero_page);	/* skbs may still hold it */
 }
 
+/* The page pool names the NAPI, so that lives as long as the rings. */
+static int nupa_queue_alloc(struct nupa_queue *q)
+{
+	netif_napi_add(q->nupa->netdev, &q->napi, nupa_queue_poll);
+	q->listed = true;
+	return nupa_tx_alloc(q, q->nupa->tx_entries) ?:
+	       nupa_rx_alloc(q, q->nupa->rx_entries, q->nupa->rx_buf_bytes);
+}
+
 int nupa_queues_alloc(struct nupa_dev *nupa)
 {
 	int i, err = 0;
 
 	nupa->quiet = true;		/* the switch does not know these rings yet */
-	for (i = 0; i < nupa->nr_queues && !err; i++) {
-		struct nupa_queue *q = &nupa->queues[i];
-
-		err = nupa_tx_alloc(q, nupa->tx_entries) ?:
-		      nupa_rx_alloc(q, nupa->rx_entries, nupa->rx_buf_bytes);
-	}
+	for (i = 0; i < nupa->nr_queues && !err; i++)
+		err = nupa_queue_alloc(&nupa->queues[i]);
 	if (err)
 		nupa_queues_free(nupa);
 	return err;
@@ -92,8 +97,13 @@ void nupa_queues_free(struct nupa_dev *nupa)
 	if (!nupa->quiet)
 		dev_warn(nupa_device(nupa), "receive memory is lost: the switch may still write it\n");
 	for (i = 0; i < nupa->queues_max; i++) {
-		nupa_tx_free(&nupa->queues[i]);
-		nupa_rx_free(&nupa->queues[i], nupa->quiet);
+		struct nupa_queue *q = &nupa->queues[i];
+
+		nupa_tx_free(q);
+		nupa_rx_free(q, nupa->quiet);
+		if (q->listed)
+			netif_napi_del(&q->napi);
+		q->listed = false;
 	}
 }
 
@@ -137,8 +147,6 @@ int nupa_queues_start(struct nupa_dev *nupa)
 {
 	int i, err = 0;
 
-	for (i = 0; i < nupa->nr_queues; i++)
-		netif_napi_add(nupa->netdev, &nupa->queues[i].napi, nupa_queue_poll);
 	for (i = 0; i < nupa->nr_queues && !err; i++)
 		err = nupa_queue_start(&nupa->queues[i]);
 	if (err)
@@ -154,8 +162,6 @@ void nupa_queues_stop(struct nupa_dev *nupa)
 	for (i = 0; i < nupa->nr_queues; i++)
 		nupa_queue_stop(&nupa->queues[i]);
 	netif_tx_disable(nupa->netdev);
-	for (i = 0; i < nupa->nr_queues; i++)
-		netif_napi_del(&nupa->queues[i].napi);
 }
 
 int nupa_queues_create(struct nupa_dev *nupa)

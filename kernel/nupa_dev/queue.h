@@ -98,6 +98,7 @@ struct nupa_queue {
 	struct nupa_dev *nupa;
 	struct napi_struct napi;
 	u16 index;
+	bool listed;			/* NAPI was added */
 	bool irq_held;
 	char irq_name[32];
 	unsigned long irqs;
@@ -142,7 +143,7 @@ int nupa_queues_init(struct nupa_dev *nupa);
 void nupa_queues_exit(struct nupa_dev *nupa);
 int nupa_queues_alloc(struct nupa_dev *nupa);
 void nupa_queues_free(struct nupa_dev *nupa);
-int nupa_queues_start(struct nupa_dev *nupa);	/* NAPI, vectors */
+int nupa_queues_start(struct nupa_dev *nupa);	/* NAPI, vectors; after create: before it BAR2 holds old indices */
 void nupa_queues_stop(struct nupa_dev *nupa);	/* after it nothing of ours touches a ring */
 int nupa_queues_create(struct nupa_dev *nupa);	/* in the switch */
 int nupa_queues_destroy(struct nupa_dev *nupa);	/* 0: the switch let go of their memory */
