@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <ctime>
 
 #include "options.hpp"
 #include "verbs/fd.hpp"
@@ -19,9 +20,19 @@ namespace {
 int g_stop_fd = -1;
 volatile sig_atomic_t g_stopped = 0;
 
+// timeout(1) signals a process and then its group: only a later signal means "now".
+constexpr time_t kKillAfter_s = 1;
+time_t g_stopped_at = 0;
+
 void on_stop(int) {
     const int saved = errno;
     const uint64_t one = 1;
+    timespec now{};
+    ::clock_gettime(CLOCK_MONOTONIC, &now);
+    if (g_stopped && now.tv_sec - g_stopped_at > kKillAfter_s)
+        ::_exit(kExitFailure);
+    if (!g_stopped)
+        g_stopped_at = now.tv_sec;
     g_stopped = 1;
     [[maybe_unused]] ssize_t n = ::write(g_stop_fd, &one, sizeof(one));
     errno = saved;
@@ -48,10 +59,11 @@ void stop_install() {
     g_stop_fd = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (g_stop_fd < 0)
         tcpqp::throw_errno("create an eventfd");
-    handle(SIGINT, on_stop, SA_RESETHAND);
-    handle(SIGTERM, on_stop, SA_RESETHAND);
+    handle(SIGINT, on_stop, 0);
+    handle(SIGTERM, on_stop, 0);
     handle(SIGBUS, on_bus_error, 0);
     handle(SIGPIPE, SIG_IGN, 0);
+    handle(SIGXFSZ, SIG_IGN, 0);  // then writing says EFBIG
 }
 
 bool stop_requested() noexcept { return g_stopped != 0; }

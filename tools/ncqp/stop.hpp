@@ -10,7 +10,8 @@
 
 namespace ncqp {
 
-// Once, before anything waits.  The second signal kills, as by default.
+// Once, before anything waits.  A signal more than a second
+// after the first ends the process at once.
 void stop_install();
 [[nodiscard]] bool stop_requested() noexcept;
 

@@ -31,6 +31,13 @@ QueuePair::QueuePair(const Context& context, const CompletionQueue& cq, QpDepth 
     qp_.reset(ibv_create_qp(context.pd(), &attr));
     if (!qp_)
         throw_errno("create a queue pair");
+    ibv_qp_attr init{};
+    init.qp_state = IBV_QPS_INIT;
+    init.port_num = 1;
+    if (int error = ibv_modify_qp(
+            qp_.get(), &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+        error != 0)
+        throw_errno("initialise the queue pair", error);
 }
 
 int QueuePair::post_sends(std::span<const Work> works) noexcept {

@@ -29,6 +29,7 @@ struct Work {
 
 class QueuePair {
 public:
+    // In state INIT: receives may be posted, the socket attached.  Throws std::system_error.
     QueuePair(const Context& context, const CompletionQueue& cq, QpDepth depth);
 
     [[nodiscard]] uint32_t handle() const noexcept { return qp_->handle; }
