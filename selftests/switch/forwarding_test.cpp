@@ -113,8 +113,7 @@ TEST(Forwarding, TailDropWhenReceiveBuffersAreUsedUp) {
     QueueShape shape;
     shape.comp_entries = 64;
     Ports p(2, kModeAll, shape);
-    for (uint32_t i = 0; i < 100; i++)
-        p[0].stage(0, build_ethernet(p[1].mac(), p[0].mac(), kTestType, pattern(60, i)));
+    for (uint32_t i = 0; i < 100; i++) p[0].stage(0, build_ethernet(p[1].mac(), p[0].mac(), kTestType, pattern(60, i)));
     p[0].publish(0);
     p[0].wait_sent(0);
     EXPECT_EQ(p.stat(1, NUPA_STAT_rx_drop_no_buffer), 36u);
@@ -133,7 +132,8 @@ TEST(Forwarding, TwentyFourPortsAllToAll) {
     for (unsigned from = 0; from < kPorts; from++)
         for (unsigned to = 0; to < kPorts; to++)
             if (from != to)
-                p[from].stage(0, build_ethernet(p[to].mac(), p[from].mac(), kTestType, pattern(700, from * kPorts + to)));
+                p[from].stage(0,
+                              build_ethernet(p[to].mac(), p[from].mac(), kTestType, pattern(700, from * kPorts + to)));
     for (unsigned from = 0; from < kPorts; from++) p[from].publish(0);
     for (unsigned to = 0; to < kPorts; to++) {
         std::vector<bool> seen(kPorts);
@@ -165,8 +165,7 @@ TEST(Forwarding, IdleCostsNoCpu) {
 TEST(Forwarding, BusyQueuesNeedNoDoorbell) {
     Ports p(2);
     // Staged together, published once: one ring for the whole burst.
-    for (uint32_t i = 0; i < 50; i++)
-        p[0].stage(0, build_ethernet(p[1].mac(), p[0].mac(), kTestType, pattern(100, i)));
+    for (uint32_t i = 0; i < 50; i++) p[0].stage(0, build_ethernet(p[1].mac(), p[0].mac(), kTestType, pattern(100, i)));
     p[0].publish(0);
     for (uint32_t i = 0; i < 50; i++) p[1].receive(0);
     p[0].wait_sent(0);

@@ -18,20 +18,20 @@ inline constexpr Mac kBroadcast{0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
 enum : uint8_t { kFin = 1, kSyn = 2, kRst = 4, kPsh = 8, kAck = 16, kUrg = 32, kEce = 64, kCwr = 128 };
 
 struct TcpFrame {
-  Mac dst{};
-  Mac src{};
-  bool v6 = false;
-  uint32_t saddr = 0x0a000001;  // IPv6: fd00:: with these as the last four bytes
-  uint32_t daddr = 0x0a000002;
-  uint8_t ecn = 0;
-  uint16_t sport = 1000;
-  uint16_t dport = 2000;
-  uint32_t seq = 1;
-  uint32_t ack = 1;
-  uint8_t flags = kAck;
-  uint16_t window = 65535;
-  Bytes options;  // a multiple of 4
-  Bytes payload;
+    Mac dst{};
+    Mac src{};
+    bool v6 = false;
+    uint32_t saddr = 0x0a000001;  // IPv6: fd00:: with these as the last four bytes
+    uint32_t daddr = 0x0a000002;
+    uint8_t ecn = 0;
+    uint16_t sport = 1000;
+    uint16_t dport = 2000;
+    uint32_t seq = 1;
+    uint32_t ack = 1;
+    uint8_t flags = kAck;
+    uint16_t window = 65535;
+    Bytes options;  // a multiple of 4
+    Bytes payload;
 };
 
 inline constexpr size_t kEthernetBytes = 14;

@@ -16,7 +16,8 @@ constexpr uint32_t kPd = 5;
 
 // Port 0 sends to a QP of port 1.
 struct QpPair {
-    explicit QpPair(QpShape shape = {}, bool v6 = false) : p(2), base(make_base(v6)), mr(p[1], kKey, kIova, kMrBytes, kPd, kAccess), qp(p[1], base, shape) {
+    explicit QpPair(QpShape shape = {}, bool v6 = false)
+        : p(2), base(make_base(v6)), mr(p[1], kKey, kIova, kMrBytes, kPd, kAccess), qp(p[1], base, shape) {
         mr.fill(0xee);
         TcpFrame ack = ack_of(base, base.seq);
         p[1].send(0, build_tcp(ack, false), offload(ack));  // the window: the switch learns it from what the host sends
@@ -193,10 +194,10 @@ TEST(Qp, WriteWithoutRightOrOutsideIsDelivered) {
     };
     uint32_t seq = t.base.seq;
     uint16_t msn = 0;
-    for (const Case& c : {Case{kIova, kKey + 1, NUPA_STAT_deliver_access}, Case{kIova, kKey + 2, NUPA_STAT_deliver_access},
-                          Case{kIova, kKey + 3, NUPA_STAT_deliver_key},
-                          Case{kIova + kMrBytes - 999, kKey, NUPA_STAT_deliver_bounds},
-                          Case{kIova - 1, kKey, NUPA_STAT_deliver_bounds}, Case{~0ull - 10, kKey, NUPA_STAT_deliver_bounds}}) {
+    for (const Case& c :
+         {Case{kIova, kKey + 1, NUPA_STAT_deliver_access}, Case{kIova, kKey + 2, NUPA_STAT_deliver_access},
+          Case{kIova, kKey + 3, NUPA_STAT_deliver_key}, Case{kIova + kMrBytes - 999, kKey, NUPA_STAT_deliver_bounds},
+          Case{kIova - 1, kKey, NUPA_STAT_deliver_bounds}, Case{~0ull - 10, kKey, NUPA_STAT_deliver_bounds}}) {
         const uint64_t before = t.p.stat(1, c.stat);
         TcpFrame f = t.base;
         f.seq = seq;

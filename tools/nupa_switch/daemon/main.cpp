@@ -1,27 +1,35 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <string_view>
 
+#include "log.hpp"
 #include "switch.hpp"
 
 namespace {
 
 using namespace nupa::daemon;
 
-// A port takes two eventfds a vector and a few more; the usual soft limit ends at 24 ports.
-void raise_descriptor_limit() {
+constexpr rlim_t kDescriptorsPerPort = 2 * NUPA_VECTORS + 6;  // eventfds, sockets, BAR2, capture
+constexpr rlim_t kDescriptorsElse = 32 + kControlClientsMax;
+
+// Running out later would leave a listening socket ready that can't be served.
+void raise_descriptor_limit(size_t ports) {
+    const rlim_t need = ports * kDescriptorsPerPort + kDescriptorsElse;
     rlimit limit{};
-    if (::getrlimit(RLIMIT_NOFILE, &limit) < 0) return;
+    if (::getrlimit(RLIMIT_NOFILE, &limit) < 0) throw_errno("getrlimit");
+    if (limit.rlim_max < need)
+        throw OptionError(fmt::format("{} ports need {} open files and the hard limit is {}: raise it (ulimit -Hn)",
+                                      ports, need, limit.rlim_max));
     limit.rlim_cur = limit.rlim_max;
-    ::setrlimit(RLIMIT_NOFILE, &limit);
+    if (::setrlimit(RLIMIT_NOFILE, &limit) < 0) throw_errno("setrlimit");
 }
 
 void tell_ready(int fd) {
     constexpr std::string_view kReady = "nupa_switch: ready\n";
-    fmt::print(stderr, "{}", kReady);
+    log_line("{}", kReady.substr(0, kReady.size() - 1));
     if (fd < 0) return;
     Fd owned(fd);
     if (::write(fd, kReady.data(), kReady.size()) < 0) throw_errno("--ready-fd " + std::to_string(fd));
@@ -34,13 +42,14 @@ int main(int argc, char** argv) {
     const auto options = parse_options(argc, argv, exit_code);
     if (!options) return exit_code;
     try {
-        raise_descriptor_limit();
+        std::signal(SIGPIPE, SIG_IGN);
+        raise_descriptor_limit(options->ports.size());
         Switch fabric_switch(*options);
         tell_ready(options->ready_fd);
         fabric_switch.run();
         return 0;
     } catch (const std::exception& e) {
-        fmt::print(stderr, "nupa_switch: {}\n", e.what());
+        log_line("nupa_switch: {}", e.what());
         return 1;
     }
 }

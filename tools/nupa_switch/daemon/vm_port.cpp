@@ -2,10 +2,11 @@
 // VmPort: plugging, control, reset, failure.
 #include "vm_port.hpp"
 
-#include <fmt/format.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+
+#include "log.hpp"
 
 namespace nupa::daemon {
 
@@ -33,13 +34,13 @@ void VmPort::accept_client() {
         // The old client's end and the new one's start may be told in any order.
         if (client_) client_event();
         if (client_) {
-            fmt::print(stderr, "nupa_switch: {}: a second client was turned away\n", name());
+            log_line("nupa_switch: {}: a second client was turned away", name());
             continue;
         }
         try {
             plug(std::move(socket));
         } catch (const std::exception& e) {
-            fmt::print(stderr, "nupa_switch: {}: {}\n", name(), e.what());
+            log_line("nupa_switch: {}: {}", name(), e.what());
             unplug(nullptr);
         }
     }
@@ -56,7 +57,7 @@ void VmPort::plug(Fd socket) {
     for (unsigned v = 0; v < NUPA_VECTORS; v++)  // edge triggered: nobody has to read them
         epoll_.add(client_->doorbell(v), {EventKind::kVmDoorbell, id(), v}, EPOLLIN | EPOLLET);
     client_->handshake();
-    fmt::print(stderr, "nupa_switch: {}: plugged\n", name());
+    log_line("nupa_switch: {}: plugged", name());
 }
 
 void VmPort::client_event() noexcept {
@@ -79,7 +80,7 @@ void VmPort::unplug(const char* why) noexcept {
     ram_ = GuestRam();
     pending_ = 0;
     failed_ = false;
-    if (why) fmt::print(stderr, "nupa_switch: {}: {}\n", name(), why);
+    if (why) log_line("nupa_switch: {}: {}", name(), why);
 }
 
 // Every queue, MR and QP is gone when this returns.
@@ -117,7 +118,7 @@ void VmPort::enable() noexcept {
             ram_.describe(memory_);
         }
     } catch (const std::exception& e) {
-        fmt::print(stderr, "nupa_switch: {}: {}\n", name(), e.what());
+        log_line("nupa_switch: {}: {}", name(), e.what());
         fail("guest memory can't be mapped");
         return;
     }
@@ -134,7 +135,7 @@ void VmPort::enable() noexcept {
 
 // The host broke the ABI: it is stopped, everybody else goes on.
 void VmPort::fail(const char* reason) noexcept {
-    if (failure_logs_++ < kFailureLogsMax) fmt::print(stderr, "nupa_switch: {}: stopped: {}\n", name(), reason);
+    if (failure_logs_++ < kFailureLogsMax) log_line("nupa_switch: {}: stopped: {}", name(), reason);
     stats.add(NUPA_STAT_abi_errors);
     reset();
     failed_ = true;

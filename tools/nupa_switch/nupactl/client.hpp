@@ -12,8 +12,8 @@ using Json = nlohmann::json;
 
 // The switch could not be reached or refused; what() is for the user.
 class RequestError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
+public:
+    using std::runtime_error::runtime_error;
 };
 
 // Sends @request to the control socket at @path and returns the reply; throws RequestError.

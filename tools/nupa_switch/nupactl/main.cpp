@@ -76,9 +76,7 @@ private:
         CLI::App* qps = add("qps", "QP contexts, of one port or all");
         add_port_option(qps, false);
         qps->callback([this] { command_ = {request("qps"), nupa::ctl::render_qps}; });
-        add("macs", "learnt addresses")->callback([this] {
-            command_ = {request("macs"), nupa::ctl::render_macs};
-        });
+        add("macs", "learnt addresses")->callback([this] { command_ = {request("macs"), nupa::ctl::render_macs}; });
     }
 
     void add_faults() {
