@@ -139,6 +139,9 @@ Status connect_one(const Options& o, addrinfo* address, Connection& out) {
         return Status::failure(
             fmt::format("connect to {}: connection refused; start `ncqp -l -p {}` there first",
                         out.peer, o.port));
+    if (error == ECONNRESET)
+        return Status::failure(fmt::format(
+            "connect to {}: the peer gave up at once; its own message says why", out.peer));
     if (error != 0)
         return Status::failure(fmt::format("connect to {}: {}", out.peer, std::strerror(error)));
     out.fd = std::move(fd);

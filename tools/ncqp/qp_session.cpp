@@ -2,10 +2,12 @@
 #include "qp_session.hpp"
 
 #include <fmt/format.h>
+#include <net/if.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <tuple>
 
 #include "route.hpp"
 #include "stop.hpp"
@@ -49,6 +51,20 @@ const char* advice(uint32_t reason) noexcept {
 }
 
 }  // namespace
+
+Status qp_precheck(const Options& options) {
+    // an unknown interface is told by the socket, which knows it too
+    const bool known = !options.ifname.empty() && ::if_nametoindex(options.ifname.c_str()) != 0;
+    try {
+        if (known)
+            std::ignore = tcpqp::open_device(options.ifname);
+        else
+            tcpqp::require_module("INTERFACE");
+    } catch (const std::exception& e) {
+        return Status::failure(e.what());
+    }
+    return {};
+}
 
 QpSession::QpSession(Job& job, uint32_t depth) : job_(job) {
     if (Status s = find_interface(ifname_); !s.ok())

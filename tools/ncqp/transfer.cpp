@@ -76,6 +76,8 @@ Status receive_side(Job& job) {
 
 Status transfer(Job& job) {
     try {
+        if (Status s = is_tcp(job) ? Status() : qp_precheck(job.options); !s.ok())
+            return s;
         return job.options.sends ? send_side(job) : receive_side(job);
     } catch (const std::exception& e) {  // set-up only: verbs objects, memory
         return Status::failure(e.what());

@@ -42,18 +42,17 @@ std::string netdev_of(const ibv_device* device) {
     return name;
 }
 
-[[noreturn]] void throw_missing(const std::string& ifname, bool opened_other) {
-    if (!std::filesystem::exists("/sys/module/tcp_qp"))
-        throw DeviceMissing(
-            "the kernel module tcp_qp is not loaded; run: modprobe tcp_qp && "
-            "rdma link add tcpqp0 type tcp_qp netdev " +
-            ifname);
-    throw DeviceMissing("interface " + ifname + " has no tcp_qp device" +
-                        (opened_other ? " (its RDMA device is of another kind)" : "") +
-                        "; run: rdma link add tcpqp0 type tcp_qp netdev " + ifname);
+std::string link_add(const std::string& ifname) {
+    return "rdma link add tcpqp0 type tcp_qp netdev " + ifname;
 }
 
 }  // namespace
+
+void require_module(const std::string& ifname) {
+    if (!std::filesystem::exists("/sys/module/tcp_qp"))
+        throw DeviceMissing("the kernel module tcp_qp is not loaded; run: modprobe tcp_qp && " +
+                            link_add(ifname));
+}
 
 std::unique_ptr<Context> open_device(const std::string& ifname) {
     bool opened_other = false;
@@ -66,7 +65,10 @@ std::unique_ptr<Context> open_device(const std::string& ifname) {
             return context;
         opened_other = true;
     }
-    throw_missing(ifname, opened_other);
+    require_module(ifname);
+    throw DeviceMissing("interface " + ifname + " has no tcp_qp device" +
+                        (opened_other ? " (its RDMA device is of another kind)" : "") +
+                        "; run: " + link_add(ifname));
 }
 
 }  // namespace tcpqp

@@ -15,6 +15,9 @@ struct DeviceMissing : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
+// Throws DeviceMissing if the kernel module is not there at all; @ifname is for the advice.
+void require_module(const std::string& ifname);
+
 // The opened tcp_qp device whose netdev is @ifname.  Throws DeviceMissing or std::system_error.
 [[nodiscard]] std::unique_ptr<Context> open_device(const std::string& ifname);
 
