@@ -193,9 +193,9 @@ static void nupa_remove(struct pci_dev *pdev)
 	struct nupa_dev *nupa = pci_get_drvdata(pdev);
 	struct nupa_bars bars = { .bar0 = nupa->bar0, .bar2 = nupa->bar2 };
 
+	nupa_recover_stop(nupa);
 	if (!pci_device_is_present(pdev))
 		nupa_fail(nupa, "unplugged");
-	nupa_recover_stop(nupa);
 	nupa_qp_remove(nupa);
 	nupa_debugfs_remove(nupa);
 	nupa_netdev_exit(nupa);

@@ -115,19 +115,14 @@ static bool nupa_rx_partial_csum(struct sk_buff *skb, bool v6)
 	unsigned int net_bytes;
 	struct tcphdr *th;
 
-	if (v6) {
-		net_bytes = sizeof(struct ipv6hdr);
-		if (skb_headlen(skb) < net_bytes + sizeof(*th) ||
-		    ipv6_hdr(skb)->nexthdr != IPPROTO_TCP)
-			return false;
-	} else {
-		if (skb_headlen(skb) < sizeof(struct iphdr))
-			return false;
-		net_bytes = ip_hdrlen(skb);
-		if (skb_headlen(skb) < net_bytes + sizeof(*th) ||
-		    ip_hdr(skb)->protocol != IPPROTO_TCP)
-			return false;
-	}
+	if (skb->protocol != htons(v6 ? ETH_P_IPV6 : ETH_P_IP))	/* a VLAN tag */
+		return false;
+	net_bytes = v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
+	if (skb_headlen(skb) < net_bytes + sizeof(*th))
+		return false;
+	if (v6 ? ipv6_hdr(skb)->nexthdr != IPPROTO_TCP :
+		 ip_hdr(skb)->protocol != IPPROTO_TCP || ip_hdrlen(skb) != net_bytes)
+		return false;
 	skb_set_transport_header(skb, net_bytes);
 	th = tcp_hdr(skb);
 	if (v6)
