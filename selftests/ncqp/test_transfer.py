@@ -154,7 +154,7 @@ class Patterns(Case):
                 r, port = self.listen("-v", 13, stdout=o)
                 s = self.connect(port, stdin=i)
                 self.expect(r, 1, "validation failed", f"byte {MIB + 17} ")
-                self.expect(s, 1, "reset")
+                self.expect(s, 1, "the peer")
 
 
 class Addresses(Case):

@@ -103,7 +103,7 @@ class Midway(Case):
         r, port = self.listen(stdout=open("/dev/full", "wb"))
         s = self.connect(port, "-n", 4 * MIB)
         self.expect(r, 1, "No space left", "free some space")
-        self.expect(s, 1, "reset")
+        self.expect(s, 1, "the peer")
 
     def test_full_disk(self) -> None:
         mount = self.path("mnt")
@@ -116,7 +116,7 @@ class Midway(Case):
                 r = self.end("-l", "-s", "127.0.0.1", "-p", 0, *receiver, stdout=o)
                 if not receiver:
                     s = self.connect(r.wait_listening(), "-n", 4 * MIB)
-                    self.expect(s, 1, "reset")
+                    self.expect(s, 1, "the peer")
                 self.expect(r, 1, "No space left")
                 self.assertEqual((mount / "out").stat().st_size, 0)
 
@@ -124,7 +124,7 @@ class Midway(Case):
         r, port = self.listen(stdout=self.path("out").open("wb"), preexec_fn=limit_file_size)
         s = self.connect(port, "-n", 4 * MIB)
         self.expect(r, 1, "ulimit -f")
-        self.expect(s, 1, "reset")
+        self.expect(s, 1, "the peer")
 
     def test_reader_of_output_goes(self) -> None:
         r, port = self.listen(stdout=PIPE)
@@ -132,7 +132,7 @@ class Midway(Case):
         r.process.stdout = None
         s = self.connect(port, "-n", 4 * MIB)
         self.expect(r, 1, "reader has gone")
-        self.expect(s, 1, "reset")
+        self.expect(s, 1, "the peer")
 
     def test_size_differs_from_n(self) -> None:
         for sent, words in ((999, "expects 1000"), (1001, "more than the 1000")):
@@ -238,7 +238,7 @@ class Midway(Case):
         self.assertTrue(os.read(r.process.stdout.fileno(), 1))
         r.process.send_signal(signal.SIGINT)
         self.assertEqual(r.process.wait(20), 1)
-        self.expect(s, 1, "reset")
+        self.expect(s, 1, "the peer")
 
     def test_failed_pattern_leaves_the_file(self) -> None:
         """What arrived is there to be looked at, cut to what was received."""

@@ -283,6 +283,7 @@ bool fin_acknowledged(int fd) noexcept {
 std::string connection_error(int error) {
     switch (error) {
         case EPIPE:
+        case ENOTCONN:
         case ECONNRESET:
             return "the peer reset the connection: it did not take all data";
         case ETIMEDOUT:

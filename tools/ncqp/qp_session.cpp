@@ -36,6 +36,9 @@ uint32_t attach_flags(const Options& o) noexcept {
 // What a user can do about it.
 const char* advice(uint32_t reason) noexcept {
     switch (reason) {
+        case TCP_QP_REASON_SOCKET_STATE:
+        case TCP_QP_REASON_PEER_CLOSED:
+            return "; did the peer give up? Its own message says why";
         case TCP_QP_REASON_NO_PEER_QP:
             return "; run ncqp with a queue pair engine there, or use --engine tcp at both ends";
         case TCP_QP_REASON_NO_OFFLOAD_DEVICE:
