@@ -248,6 +248,16 @@ static enum tcp_qp_reason tqp_offload_reason(struct tqp_conn *conn)
 	return TCP_QP_REASON_NONE;
 }
 
+/* ver 0 describes one segment: nobody after us may cut the packet. */
+static void tqp_send_single_segments(struct sock *sk)
+{
+	lock_sock(sk);
+	sk_gso_disable(sk);
+	sk->sk_gso_max_segs = 1;
+	tcp_sk(sk)->gso_segs = 1;
+	release_sock(sk);
+}
+
 static int tqp_choose_engine(struct tqp_conn *conn, const struct tcp_qp_attach_req *req)
 {
 	int err = 0;
@@ -355,6 +365,8 @@ int tqp_conn_attach(struct tqp_qp *qp, struct socket *sock, const struct tcp_qp_
 		goto detach;
 	if (conn->engine == TCP_QP_ENGINE_SOFTWARE)
 		tqp_count(conn->dev, TQP_C_software_qps, 1);
+	if (conn->host_version == 0)
+		tqp_send_single_segments(sk);
 	if (req->flags & TCP_QP_ATTACH_F_NOWAIT)
 		conn->rtr_deadline = (jiffies + tqp_attach_timeout(req)) ?: 1;
 	lock_sock(sk);

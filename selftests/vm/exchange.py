@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Every byte of every message, checked, between all pairs of engines; with and without faults in the fabric."""
+
+import json
+
+from vmtest import Failed, Guests, Needs
+
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_exchange",))
+
+PROGRAM = "$BUILD/cmake/selftests/vm/programs/qp_exchange"
+PORT = 7000
+LIMIT_S = 90
+FAULTS = {"loss": 0.01, "reorder": 0.05, "duplicate": 0.01}
+
+
+def exchange(t: Guests, engine0: str, engine1: str, options: str = "", address: str = "10.77.0.1") -> list[dict]:
+    """Both nodes' counters after an exchange that both found right."""
+    common = f"--timeout 30 {options}"
+    server = t.start(0, f"{PROGRAM} --listen {PORT} --engine {engine0} {common}", LIMIT_S)
+    client = t.start(1, f"{PROGRAM} --connect {address}:{PORT} --engine {engine1} {common}", LIMIT_S)
+    results = [server.wait(), client.wait()]
+    for node, result in enumerate(results):
+        if not result.ok:
+            raise Failed(f"node{node} ended with {result.status}\n{result.stderr}\nother: {results[1 - node].stderr}")
+    return [json.loads(result.stdout) for result in results]
+
+
+def placed_share(counters: dict) -> float:
+    return counters["placed"] / counters["delivered"]
+
+
+def offload_pair(t: Guests, options: str = "", address: str = "10.77.0.1", share: float = 0.9) -> None:
+    for node, counters in enumerate(exchange(t, "offload", "offload", options, address)):
+        t.equal(counters["engine"], 2, f"node{node}: engine")
+        t.check(placed_share(counters) >= share, f"node{node}: only {placed_share(counters):.3f} placed: {counters}")
+
+
+def test_offload_ipv4(t: Guests) -> None:
+    offload_pair(t, "--messages 200 --seed 11")
+
+
+def test_offload_ipv6(t: Guests) -> None:
+    offload_pair(t, "--messages 200 --seed 12", "fd77::1")
+
+
+def test_offload_ver1_on_the_wire(t: Guests) -> None:
+    offload_pair(t, "--messages 200 --wire 1 --seed 13")
+
+
+def test_scatter_lists_and_inline(t: Guests) -> None:
+    offload_pair(t, "--messages 200 --sges 16 --inline 128 --seed 14")
+
+
+def test_small_messages(t: Guests) -> None:
+    offload_pair(t, "--messages 1500 --max-bytes 300 --seed 15", share=0.5)
+
+
+def test_large_messages(t: Guests) -> None:
+    offload_pair(t, "--messages 24 --max-bytes 4000000 --depth 4 --seed 16", share=0.5)
+
+
+def test_receives_posted_late(t: Guests) -> None:
+    exchange(t, "offload", "offload", "--messages 100 --late-receives --seed 17")
+
+
+def test_receives_without_doorbell(t: Guests) -> None:
+    exchange(t, "offload", "software", "--messages 100 --no-doorbell --seed 18")
+
+
+def test_offload_receives_from_software(t: Guests) -> None:
+    counters = exchange(t, "offload", "software", "--messages 200 --seed 19")
+    t.equal([c["engine"] for c in counters], [2, 1], "engines")
+    t.equal([c["wire"] for c in counters], [0, 1], "wire versions")
+    t.equal(counters[1]["placed"], 0, "bytes placed for the software engine")
+    t.check(placed_share(counters[0]) >= 0.9, f"offload end: {counters[0]}")
+
+
+def test_software_ver0_to_offload(t: Guests) -> None:
+    counters = exchange(t, "offload", "software", "--messages 60 --wire 0 --seed 20")
+    t.equal([c["wire"] for c in counters], [0, 0], "wire versions")
+    t.check(placed_share(counters[0]) >= 0.9, f"offload end: {counters[0]}")
+
+
+def test_software_pair_ipv6(t: Guests) -> None:
+    counters = exchange(t, "software", "software", "--messages 200 --seed 21", "fd77::1")
+    t.equal([c["placed"] for c in counters], [0, 0], "placed bytes")
+
+
+def under_faults(t: Guests, engine0: str, engine1: str, options: str) -> list[dict]:
+    for port in ("n0", "n1"):
+        t.switch("faults", port=port, set={**FAULTS, "seed": 5})
+    try:
+        return exchange(t, engine0, engine1, options)
+    finally:
+        for port in ("n0", "n1"):
+            t.switch("faults", port=port, clear=True)
+
+
+def test_offload_under_faults(t: Guests) -> None:
+    for counters in under_faults(t, "offload", "offload", "--messages 150 --seed 22"):
+        t.check(counters["placed"] > 0 and counters["copied"] > 0, f"both ways of delivery were used: {counters}")
+
+
+def test_mixed_engines_under_faults(t: Guests) -> None:
+    under_faults(t, "software", "offload", "--messages 150 --seed 23")
+
+
+def test_ver0_software_under_faults(t: Guests) -> None:
+    under_faults(t, "software", "software", "--messages 60 --wire 0 --seed 24")
