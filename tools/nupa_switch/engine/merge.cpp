@@ -38,7 +38,7 @@ bool ends_message(const Packet& packet, const Decision& decision) noexcept {
         return false;
     const tcp_bth& b = decision.bth;
     if (b.ver == 1)
-        return b.mbo + packet.payload.bytes() == b.length;
+        return b.length == 0 || b.mbo + packet.payload.bytes() == b.length;
     return tcp_bth_position(b.opcode) & TCP_BTH_POS_LAST;
 }
 

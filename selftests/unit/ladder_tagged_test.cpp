@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// WRITE and READ_RESPONSE: the segment names its own target.
+#include <gtest/gtest.h>
+
+#include "host.hpp"
+
+namespace {
+
+using namespace test;
+using nupa::Reason;
+
+struct Tagged : testing::Test {
+    Host host;
+    std::uint32_t seq = kRcvNxt;
+    std::uint16_t msn = 0;
+    Tagged() { host.ack(kRcvNxt); }
+
+    Reason one(std::uint64_t va, std::uint32_t rkey, std::uint32_t n, std::uint32_t dma_length, std::uint8_t opcode) {
+        const TcpFrame f = write_segment(seq, 0, pattern(n, seq), va, rkey, dma_length, opcode, msn++);
+        const Reason reason = host.rx(f).reason;
+        if (reason == Reason::kPlaced)
+            EXPECT_EQ(host.mr.read(host.guest, va, n), f.payload);
+        seq += n;
+        return reason;
+    }
+};
+
+TEST_F(Tagged, WriteAndReadResponse) {
+    EXPECT_EQ(one(kIova + 5, kKey, 100, 100, TCP_BTH_OP_WRITE_ONLY), Reason::kPlaced);
+    EXPECT_EQ(one(kIova + 777, kKey, 100, 100, TCP_BTH_OP_READ_RESPONSE_ONLY), Reason::kPlaced);
+    EXPECT_EQ(host.stat(NUPA_STAT_placed_bytes), 200u);
+}
+
+TEST_F(Tagged, OffsetsCountFromTheMessage) {
+    const ByteVector message = pattern(3000);
+    const auto part = [&](std::uint32_t at, std::uint8_t opcode) {
+        return write_segment(kRcvNxt, at, {message.begin() + at, message.begin() + at + 1000}, kIova + 50, kKey, 3000, opcode);
+    };
+    EXPECT_TRUE(host.rx(part(2000, TCP_BTH_OP_WRITE_LAST)).placed());
+    EXPECT_TRUE(host.rx(part(0, TCP_BTH_OP_WRITE_FIRST)).placed());
+    EXPECT_TRUE(host.rx(part(1000, TCP_BTH_OP_WRITE_MIDDLE)).placed());
+    EXPECT_EQ(host.mr.read(host.guest, kIova + 50, 3000), message);
+}
+
+TEST_F(Tagged, KeyAccessAndBounds) {
+    const std::uint64_t end = kIova + host.options.mr_bytes;
+    EXPECT_EQ(one(kIova, kOtherKey, 10, 10, TCP_BTH_OP_WRITE_ONLY), Reason::kKey);
+    EXPECT_EQ(one(kIova - 1, kKey, 10, 10, TCP_BTH_OP_WRITE_ONLY), Reason::kBounds);
+    EXPECT_EQ(one(end - 9, kKey, 10, 10, TCP_BTH_OP_WRITE_ONLY), Reason::kBounds);
+    EXPECT_EQ(one(end - 10, kKey, 10, 10, TCP_BTH_OP_WRITE_ONLY), Reason::kPlaced);
+    EXPECT_EQ(one(UINT64_MAX - 4, kKey, 10, 10, TCP_BTH_OP_WRITE_ONLY), Reason::kBounds);
+    Region local(host.guest, 0x1000, 4096, kPd, NUPA_ACCESS_LOCAL_WRITE | NUPA_ACCESS_REMOTE_READ);
+    ASSERT_EQ(host.engine.mr_reg(kOtherKey, local.cmd), NUPA_OK);
+    EXPECT_EQ(one(0x1000, kOtherKey, 10, 10, TCP_BTH_OP_WRITE_ONLY), Reason::kAccess);
+    EXPECT_EQ(one(0x1000, kOtherKey, 10, 10, TCP_BTH_OP_READ_RESPONSE_ONLY), Reason::kAccess);
+    Region foreign(host.guest, 0x9000, 4096, kPd + 1);
+    ASSERT_EQ(host.engine.mr_reg(0x3300, foreign.cmd), NUPA_OK);
+    EXPECT_EQ(one(0x9000, 0x3300, 10, 10, TCP_BTH_OP_WRITE_ONLY), Reason::kAccess);
+    EXPECT_EQ(host.stat(NUPA_STAT_deliver_bounds), 3u);
+    EXPECT_EQ(host.stat(NUPA_STAT_deliver_access), 3u);
+    EXPECT_EQ(host.stat(NUPA_STAT_deliver_key), 1u);
+    EXPECT_EQ(host.qp()[NUPA_QP_STAT_refused], 7u);
+}
+
+TEST_F(Tagged, WrappingTarget) {
+    const TcpFrame f = write_segment(kRcvNxt, 100, pattern(10), UINT64_MAX - 50, kKey, 200, TCP_BTH_OP_WRITE_LAST);
+    EXPECT_EQ(host.rx(f).reason, Reason::kBounds);
+}
+
+TEST_F(Tagged, DmaLengthBounds) {
+    for (const std::uint8_t opcode : {TCP_BTH_OP_WRITE_ONLY, TCP_BTH_OP_READ_RESPONSE_ONLY}) {
+        EXPECT_EQ(one(kIova, kKey, 101, 100, opcode), Reason::kBounds) << int{opcode};
+        EXPECT_EQ(one(kIova, kKey, 100, 100, opcode), Reason::kPlaced);
+    }
+    for (const std::uint8_t opcode : {TCP_BTH_OP_READ_RESPONSE_FIRST})
+        EXPECT_EQ(one(kIova, kKey, 101, 100, opcode), Reason::kBounds);
+    // These may belong to a WRITE_IMM, whose RETH holds the immediate there.
+    for (const std::uint8_t opcode : {TCP_BTH_OP_WRITE_FIRST, TCP_BTH_OP_WRITE_ONLY_IMM})
+        EXPECT_EQ(one(kIova, kKey, 101, 0, opcode), Reason::kPlaced);
+}
+
+TEST_F(Tagged, NeedsNoReceivePosted) {
+    EXPECT_EQ(one(kIova, kKey, 50, 0xabcd, TCP_BTH_OP_WRITE_ONLY_IMM), Reason::kPlaced);
+}
+
+TEST_F(Tagged, WithoutRethThereIsNoTarget) {
+    TcpFrame f = write_segment(kRcvNxt, 0, pattern(10), kIova, kKey, 10);
+    tcp_bth b{};
+    b.opcode = TCP_BTH_OP_WRITE_ONLY;
+    f.options = bth_option(b);
+    EXPECT_EQ(host.rx(f).reason, Reason::kOpcode);
+}
+
+TEST_F(Tagged, Inconsistent) {
+    ASSERT_TRUE(host.rx(write_segment(kRcvNxt, 0, pattern(10), kIova, kKey, 100, TCP_BTH_OP_WRITE_FIRST)).placed());
+    TcpFrame f = write_segment(kRcvNxt, 50, pattern(10), kIova, kKey, 100, TCP_BTH_OP_WRITE_MIDDLE);
+    f.seq = kRcvNxt + 10;
+    EXPECT_EQ(host.rx(f).reason, Reason::kInconsistent);
+}
+
+// Two kinds of WRITE count in different spaces and so meet with equal numbers.
+TEST_F(Tagged, WriteAndWriteImmInterleaved) {
+    for (std::uint16_t i = 0; i < 300; i++) {
+        const std::uint64_t va = kIova + i % 100 * 2000;
+        for (const std::uint8_t last : {TCP_BTH_OP_WRITE_LAST, TCP_BTH_OP_WRITE_LAST_IMM}) {
+            const std::uint64_t to = va + (last == TCP_BTH_OP_WRITE_LAST_IMM ? 1000 : 0);
+            ASSERT_TRUE(host.rx(write_segment(seq, 0, pattern(500), to, kKey, 1000, TCP_BTH_OP_WRITE_FIRST, i)).placed());
+            ASSERT_TRUE(host.rx(write_segment(seq, 500, pattern(500), to, kKey, 1000, last, i)).placed());
+            seq += 1000;
+            host.ack(seq);
+        }
+    }
+}
+
+}  // namespace

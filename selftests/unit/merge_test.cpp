@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <gtest/gtest.h>
+
+#include "engine/endian.hpp"
+#include "engine/icrc.hpp"
+#include "engine/merge.hpp"
+#include "host.hpp"
+
+namespace {
+
+using namespace test;
+
+// What a receive queue does: one run after the other.
+struct Queue {
+    nupa::Merger merger;
+    std::vector<nupa::Merged> out;
+
+    explicit Queue(std::uint32_t buf_bytes = 4096, bool enabled = true) { merger.configure(buf_bytes, enabled); }
+
+    void push(const nupa::Packet& p, const nupa::Decision& d) {
+        if (merger.active() && !merger.fits(p, d))
+            flush();
+        if (merger.active())
+            merger.append(p, d);
+        else
+            merger.start(p, d);
+        if (merger.closed())
+            flush();
+    }
+    void push(const TcpFrame& f, bool placed = false, bool qp = false) {
+        Wire w(f);
+        w.packet.verify();
+        push(w.packet, decision(w.packet, placed, qp));
+    }
+    void flush() {
+        if (merger.active())
+            out.push_back(merger.finish());
+    }
+    static nupa::Decision decision(const nupa::Packet& p, bool placed, bool qp) {
+        nupa::Decision d;
+        if (!qp)
+            return d;
+        d.has_qp = true, d.qpn = 4;
+        d.reason = placed ? nupa::Reason::kPlaced : nupa::Reason::kNoReceive;
+        unsigned at = 0;
+        d.has_bth = tcp_bth_find(p.header.data() + p.at.options_at, p.at.option_bytes(), p.at.seq, p.payload.bytes(), &d.bth, &at) == TCP_BTH_OK;
+        d.bth_at = static_cast<std::uint16_t>(p.at.options_at + at);
+        return d;
+    }
+};
+
+// Header of a merged packet, parsed as the driver would.
+nupa::Packet parsed(const nupa::Merged& m, ByteVector& frame) {
+    frame.assign(m.header_bytes + m.payload_bytes, std::byte{0});
+    std::memcpy(frame.data(), m.header.data(), m.header_bytes);
+    const nupa::Bytes all{frame.data(), frame.size()};
+    nupa::Packet p;
+    EXPECT_EQ(p.assign({&all, 1}, m.header_bytes + m.payload_bytes > 65535 ? nupa::ParseMode::kTso : nupa::ParseMode::kWire), nupa::ParseError::kOk);
+    return p;
+}
+
+tcp_bth bth_of(const nupa::Merged& m) {
+    ByteVector frame;
+    const nupa::Packet p = parsed(m, frame);
+    tcp_bth b{};
+    EXPECT_EQ(tcp_bth_find(p.header.data() + p.at.options_at, p.at.option_bytes(), p.at.seq, m.payload_bytes, &b, nullptr), TCP_BTH_OK);
+    return b;
+}
+
+TcpFrame plain(std::uint32_t seq, std::size_t n, int family = 4) {
+    TcpFrame f;
+    f.family = family, f.seq = seq, f.payload = pattern(n), f.options = {1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2};
+    return f;
+}
+
+class MergeFamilies : public testing::TestWithParam<int> {};
+
+TEST_P(MergeFamilies, PlainSegments) {
+    Queue q;
+    for (std::uint32_t i = 0; i < 10; i++) {
+        TcpFrame f = plain(0xfffffc00 + 1000 * i, i == 9 ? 300 : 1000, GetParam());
+        f.id = static_cast<std::uint16_t>(i);
+        if (i == 9)
+            f.flags |= nupa::kTcpPsh;
+        q.push(f);
+    }
+    ASSERT_EQ(q.out.size(), 1u);
+    const nupa::Merged& m = q.out[0];
+    EXPECT_EQ(m.gso_segs, 10);
+    EXPECT_EQ(m.gso_size, 1000);
+    EXPECT_EQ(m.payload_bytes, 9300u);
+    EXPECT_EQ(m.flags, NUPA_RX_F_CSUM_OK | (GetParam() == 4 ? NUPA_RX_F_TCP4 : NUPA_RX_F_TCP6));
+    ByteVector frame;
+    const nupa::Packet p = parsed(m, frame);
+    EXPECT_FALSE(p.at.ip_csum_bad);
+    EXPECT_EQ(p.at.seq, 0xfffffc00);
+    EXPECT_EQ(p.at.tcp_flags, nupa::kTcpAck | nupa::kTcpPsh);
+    EXPECT_EQ(p.payload.bytes(), 9300u);
+}
+
+TEST_P(MergeFamilies, DeliveredRunsAreBoundedByIp) {
+    Queue q(65536);
+    for (std::uint32_t i = 0; i < 70; i++)
+        q.push(plain(1000 * i, 1000, GetParam()));
+    ASSERT_EQ(q.out.size(), 1u);
+    EXPECT_EQ(q.out[0].payload_bytes, 65000u);
+    q.flush();
+    EXPECT_EQ(q.out[1].payload_bytes, 5000u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ip, MergeFamilies, testing::Values(4, 6));
+
+TEST(Merge, DeliveredRunsAreBoundedByBuffers) {
+    Queue q(2048);
+    for (std::uint32_t i = 0; i < 40; i++)
+        q.push(plain(1000 * i, 1000));
+    ASSERT_EQ(q.out.size(), 1u);
+    EXPECT_EQ(q.out[0].payload_bytes, 34000u);  // of 17 * 2048
+}
+
+TEST(Merge, SingleSegmentIsUntouched) {
+    Queue q;
+    const TcpFrame f = plain(5, 100);
+    q.push(f);
+    q.flush();
+    ASSERT_EQ(q.out.size(), 1u);
+    EXPECT_EQ(q.out[0].gso_size, 0);
+    EXPECT_EQ(q.out[0].gso_segs, 1);
+    const ByteVector bytes = f.build();
+    EXPECT_EQ(std::memcmp(q.out[0].header.data(), bytes.data(), q.out[0].header_bytes), 0);
+}
+
+// A second segment that differs in one thing must not join.
+TEST(Merge, WhatKeepsSegmentsApart) {
+    using Change = void (*)(TcpFrame&);
+    const Change changes[] = {
+        [](TcpFrame& f) { f.seq++; },
+        [](TcpFrame& f) { f.seq--; },
+        [](TcpFrame& f) { f.ack++; },
+        [](TcpFrame& f) { f.window++; },
+        [](TcpFrame& f) { f.tos = 3; },
+        [](TcpFrame& f) { f.ttl--; },
+        [](TcpFrame& f) { f.fragment = 0; },
+        [](TcpFrame& f) { f.sport++; },
+        [](TcpFrame& f) { f.src++; },
+        [](TcpFrame& f) { f.vlan = true; },
+        [](TcpFrame& f) { f.flags |= nupa::kTcpEce; },
+        [](TcpFrame& f) { f.flags |= nupa::kTcpCwr; },
+        [](TcpFrame& f) { f.flags |= nupa::kTcpUrg; },
+        [](TcpFrame& f) { f.flags |= nupa::kTcpRst; },
+        [](TcpFrame& f) { f.options[7]++; },
+        [](TcpFrame& f) { f.options.clear(); },
+        [](TcpFrame& f) { f.payload = pattern(1001); },
+        [](TcpFrame& f) { f.payload.clear(); },
+    };
+    for (std::size_t i = 0; i < std::size(changes); i++) {
+        Queue q;
+        q.push(plain(0, 1000));
+        TcpFrame f = plain(1000, 1000);
+        changes[i](f);
+        q.push(f);
+        q.flush();
+        EXPECT_EQ(q.out.size(), 2u) << i;
+    }
+    Queue same;
+    same.push(plain(0, 1000));
+    same.push(plain(1000, 1000));
+    same.flush();
+    EXPECT_EQ(same.out.size(), 1u);
+}
+
+TEST(Merge, BadChecksumStandsAlone) {
+    Queue q;
+    q.push(plain(0, 1000));
+    ByteVector bytes = plain(1000, 1000).build();
+    bytes.back() ^= std::byte{1};
+    Wire w(bytes);
+    w.packet.verify();
+    q.push(w.packet, {});
+    EXPECT_EQ(q.out.size(), 2u);
+    EXPECT_EQ(q.out[1].flags & (NUPA_RX_F_CSUM_OK | NUPA_RX_F_CSUM_BAD), NUPA_RX_F_CSUM_BAD);
+}
+
+TEST(Merge, EndOfRun) {
+    using Change = void (*)(TcpFrame&);
+    for (const Change change : {+[](TcpFrame& f) { f.flags |= nupa::kTcpPsh; }, +[](TcpFrame& f) { f.flags |= nupa::kTcpFin; },
+                                +[](TcpFrame& f) { f.payload = pattern(999); }}) {
+        Queue q;
+        q.push(plain(0, 1000));
+        TcpFrame f = plain(1000, 1000);
+        change(f);
+        q.push(f);
+        EXPECT_EQ(q.out.size(), 1u);
+        EXPECT_EQ(q.out[0].gso_segs, 2);
+    }
+}
+
+TEST(Merge, Disabled) {
+    Queue q(4096, false);
+    q.push(plain(0, 1000));
+    q.push(plain(1000, 1000));
+    EXPECT_EQ(q.out.size(), 2u);
+}
+
+TEST(Merge, PlacedAndDeliveredStayApart) {
+    Queue q;
+    q.push(send_segment(0, 0, pattern(1000)), true, true);
+    q.push(send_segment(0, 1000, pattern(1000)), false, true);
+    q.push(send_segment(0, 2000, pattern(1000)), true, true);
+    q.flush();
+    ASSERT_EQ(q.out.size(), 3u);
+    EXPECT_TRUE(q.out[0].flags & NUPA_RX_F_PLACED);
+    EXPECT_FALSE(q.out[1].flags & NUPA_RX_F_PLACED);
+    EXPECT_TRUE(q.out[1].flags & NUPA_RX_F_QP);
+    EXPECT_EQ(q.out[0].qpn, 4u);
+}
+
+struct Positions {
+    std::vector<std::uint8_t> in;
+    std::uint8_t out;
+};
+
+class MergePositions : public testing::TestWithParam<Positions> {};
+
+TEST_P(MergePositions, PositionOfTheWhole) {
+    Queue q;
+    const bool from_start = tcp_bth_position(GetParam().in[0]) & TCP_BTH_POS_FIRST;
+    std::uint32_t mbo = from_start ? 0 : 5000;
+    const std::uint32_t first = mbo;
+    for (const std::uint8_t opcode : GetParam().in) {
+        TcpFrame f = opcode >= TCP_BTH_OP_WRITE_FIRST && opcode < TCP_BTH_OP_SEND_LAST_INV
+                         ? write_segment(0, mbo, pattern(1000), 7, 8, 9, opcode)
+                         : send_segment(0, mbo, pattern(1000), 3, opcode);
+        q.push(f, true, true);
+        mbo += 1000;
+    }
+    q.flush();
+    ASSERT_EQ(q.out.size(), 1u);
+    const tcp_bth b = bth_of(q.out[0]);
+    EXPECT_EQ(b.opcode, GetParam().out);
+    EXPECT_EQ(b.mbo, first);
+    EXPECT_EQ(q.out[0].gso_segs, GetParam().in.size());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, MergePositions,
+    testing::Values(
+        Positions{{TCP_BTH_OP_SEND_FIRST, TCP_BTH_OP_SEND_LAST}, TCP_BTH_OP_SEND_ONLY},
+        Positions{{TCP_BTH_OP_SEND_FIRST, TCP_BTH_OP_SEND_MIDDLE, TCP_BTH_OP_SEND_LAST_IMM}, TCP_BTH_OP_SEND_ONLY_IMM},
+        Positions{{TCP_BTH_OP_SEND_FIRST, TCP_BTH_OP_SEND_LAST_INV}, TCP_BTH_OP_SEND_ONLY_INV},
+        Positions{{TCP_BTH_OP_SEND_FIRST, TCP_BTH_OP_SEND_MIDDLE}, TCP_BTH_OP_SEND_FIRST},
+        Positions{{TCP_BTH_OP_SEND_MIDDLE, TCP_BTH_OP_SEND_MIDDLE}, TCP_BTH_OP_SEND_MIDDLE},
+        Positions{{TCP_BTH_OP_SEND_MIDDLE, TCP_BTH_OP_SEND_LAST}, TCP_BTH_OP_SEND_LAST},
+        Positions{{TCP_BTH_OP_SEND_MIDDLE, TCP_BTH_OP_SEND_LAST_IMM}, TCP_BTH_OP_SEND_LAST_IMM},
+        Positions{{TCP_BTH_OP_WRITE_FIRST, TCP_BTH_OP_WRITE_MIDDLE, TCP_BTH_OP_WRITE_LAST}, TCP_BTH_OP_WRITE_ONLY},
+        Positions{{TCP_BTH_OP_WRITE_FIRST, TCP_BTH_OP_WRITE_LAST_IMM}, TCP_BTH_OP_WRITE_ONLY_IMM},
+        Positions{{TCP_BTH_OP_READ_RESPONSE_FIRST, TCP_BTH_OP_READ_RESPONSE_LAST}, TCP_BTH_OP_READ_RESPONSE_ONLY}));
+
+TEST(Merge, MessagesStayApart) {
+    const auto pairs = [](TcpFrame a, TcpFrame b) {
+        Queue q;
+        q.push(a, true, true);
+        q.push(b, true, true);
+        q.flush();
+        return q.out.size();
+    };
+    const TcpFrame first = send_segment(0, 0, pattern(1000));
+    EXPECT_EQ(pairs(first, send_segment(0, 1000, pattern(1000))), 1u);
+    EXPECT_EQ(pairs(send_segment(0, 0, pattern(1000), 0, TCP_BTH_OP_SEND_ONLY), send_segment(1000, 0, pattern(1000), 1)), 2u);
+    EXPECT_EQ(pairs(send_segment(0, 0, pattern(1000), 0, TCP_BTH_OP_SEND_LAST), send_segment(1000, 0, pattern(1000), 1)), 2u);
+    EXPECT_EQ(pairs(first, send_segment(0, 1000, pattern(1000), 1)), 2u);                        // msn
+    EXPECT_EQ(pairs(first, send_segment(1000, 0, pattern(1000))), 2u);                           // start
+    EXPECT_EQ(pairs(first, write_segment(0, 1000, pattern(1000), 7, 8, 9, TCP_BTH_OP_WRITE_MIDDLE)), 2u);
+    const TcpFrame write = write_segment(0, 0, pattern(1000), 7, 8, 9, TCP_BTH_OP_WRITE_FIRST);
+    EXPECT_EQ(pairs(write, write_segment(0, 1000, pattern(1000), 7, 8, 9, TCP_BTH_OP_WRITE_MIDDLE)), 1u);
+    EXPECT_EQ(pairs(write, write_segment(0, 1000, pattern(1000), 6, 8, 9, TCP_BTH_OP_WRITE_MIDDLE)), 2u);
+    EXPECT_EQ(pairs(write, write_segment(0, 1000, pattern(1000), 7, 8, 9, TCP_BTH_OP_READ_RESPONSE_MIDDLE)), 2u);
+    TcpFrame later = send_segment(0, 1000, pattern(1000));
+    later.options[4] |= TCP_BTH_F_RTR;
+    EXPECT_EQ(pairs(first, later), 2u);
+    later = send_segment(0, 1000, pattern(1000));
+    later.options[19]++;  // timestamp
+    EXPECT_EQ(pairs(first, later), 2u);
+}
+
+TEST(Merge, Ver1EndsWithItsMessage) {
+    tcp_bth b{};
+    b.ver = 1, b.opcode = TCP_BTH_OP_SEND_ONLY, b.length = 2000;
+    Queue q;
+    for (std::uint32_t i = 0; i < 4; i++) {
+        TcpFrame f;
+        f.seq = 1000 * i, f.payload = pattern(1000);
+        b.start_seq = i / 2 * 2000;
+        f.options = bth_option(b);
+        q.push(f, true, true);
+    }
+    EXPECT_EQ(q.out.size(), 2u);
+}
+
+TEST(Merge, PlacedRunsGoBeyond64KiBOnIpv4) {
+    for (const int family : {4, 6}) {
+        Queue q(2048);
+        for (std::uint32_t i = 0; i < 600; i++) {
+            TcpFrame f = send_segment(0, 1024 * i, pattern(1024));
+            f.family = family;
+            q.push(f, true, true);
+        }
+        q.flush();
+        const nupa::Merged& m = q.out[0];
+        EXPECT_EQ(m.payload_bytes, family == 4 ? 511u * 1024 : 63u * 1024);
+        EXPECT_EQ(nupa::get_be16(m.header.data() + (family == 4 ? 16 : 18)), family == 4 ? 0 : m.payload_bytes + 44);
+        EXPECT_LE(m.payload_bytes + m.header_bytes, std::uint32_t{NUPA_TSO_MAX_BYTES});
+        ByteVector frame;
+        EXPECT_FALSE(parsed(m, frame).at.ip_csum_bad);
+    }
+}
+
+TEST(Merge, IcrcOfTheWhole) {
+    for (const bool placed : {true, false}) {
+        Queue q;
+        for (std::uint32_t i = 0; i < 3; i++) {
+            TcpFrame f = send_segment(0, 1000 * i, pattern(1000));
+            f.options[4] |= TCP_BTH_F_ICRC;
+            f.options[12] = static_cast<std::uint8_t>(i + 1);
+            q.push(f, placed, true);
+        }
+        q.flush();
+        ASSERT_EQ(q.out.size(), placed ? 1u : 3u);  // the host checks delivered ones itself
+        const tcp_bth b = bth_of(q.out[0]);
+        EXPECT_EQ(b.flags & TCP_BTH_F_ICRC, placed ? 0 : TCP_BTH_F_ICRC);
+        EXPECT_EQ(b.icrc, placed ? 0u : 0x01000000u);
+    }
+}
+
+TEST(Merge, SameFlow) {
+    Queue q;
+    Wire a(plain(0, 100)), b(plain(100, 100));
+    TcpFrame other = plain(0, 100);
+    other.dport++;
+    Wire c(other);
+    EXPECT_FALSE(q.merger.same_flow(a.packet));
+    q.push(plain(0, 100));
+    EXPECT_TRUE(q.merger.same_flow(b.packet));
+    EXPECT_FALSE(q.merger.same_flow(c.packet));
+}
+
+}  // namespace
