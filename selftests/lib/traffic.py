@@ -53,6 +53,8 @@ def ncqp(t: Guests, engine: str, sender_options: str, receiver_options: str = ""
     """One ncqp transfer that must succeed; the reports of sender and receiver."""
     port = free_port()
     receiver = 1 - sender
+    if ">" not in receiver_options:
+        receiver_options += " >/dev/null"
     tx_engine, rx_engine = engines or (engine, engine)
     address = t.nodes[receiver].ip6 if family == "-6" else t.nodes[receiver].ip4
     server = t.start(receiver, f"{NCQP} -q -l {family} -p {port} --engine {rx_engine} --json /results/rx.json {receiver_options}", limit_s)

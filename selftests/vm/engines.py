@@ -41,7 +41,7 @@ def test_other_direction(t: Guests) -> None:
 
 
 def test_listener_sends(t: Guests) -> None:
-    ncqp(t, "offload", f"--receive {CHECKED} 4M", f"--send {CHECKED} 4M")
+    ncqp(t, "offload", f"--receive {CHECKED} 4M >/dev/null", f"--send {CHECKED} 4M")
 
 
 def test_message_sizes(t: Guests) -> None:
@@ -99,7 +99,7 @@ def test_bad_arguments(t: Guests) -> None:
 def test_sender_is_killed(t: Guests) -> None:
     for engine in QP_ENGINES:
         port = free_port()
-        server = t.start(0, f"{NCQP} -q --engine {engine} -l -p {port} --timeout 10 -v 251 -n 8G", 60)
+        server = t.start(0, f"{NCQP} -q --engine {engine} -l -p {port} --timeout 10 -v 251 -n 8G >/dev/null", 60)
         t.wait_listening(0, port)
         client = t.start(1, f"exec {NCQP} -q --engine {engine} -s $PEER -p {port} -v 251 -n 8G", 60)
         t.run(1, f"until ss -Hti state established 'dport = :{port}' | grep -Eq 'bytes_acked:[0-9]{{7}}'; do sleep 0.2; done; pkill -9 -x ncqp", 30)
@@ -113,7 +113,7 @@ def test_sender_is_killed(t: Guests) -> None:
 
 def test_receiver_is_killed(t: Guests) -> None:
     port = free_port()
-    server = t.start(0, f"exec {NCQP} -q --engine offload -l -p {port} -v 251 -n 8G", 60)
+    server = t.start(0, f"exec {NCQP} -q --engine offload -l -p {port} -v 251 -n 8G >/dev/null", 60)
     t.wait_listening(0, port)
     client = t.start(1, f"{NCQP} -q --engine offload -s $PEER -p {port} --timeout 10 -v 251 -n 8G", 60)
     t.run(0, f"until ss -Hti state established 'sport = :{port}' | grep -Eq 'bytes_received:[0-9]{{7}}'; do sleep 0.2; done; pkill -9 -x ncqp", 30)

@@ -36,7 +36,7 @@ def test_driver_reload_under_load(t: Guests) -> None:
 def test_driver_reload_under_offload(t: Guests) -> None:
     # The QP's buffers, its context in the switch and the connection all lose the device beneath them.
     port = free_port()
-    server = t.start(0, f"{NCQP} -q -l -p {port} --engine offload --timeout 5 -v 251 -n 8G", 40)
+    server = t.start(0, f"{NCQP} -q -l -p {port} --engine offload --timeout 5 -v 251 -n 8G >/dev/null", 40)
     t.wait_listening(0, port)
     client = t.start(1, f"{NCQP} -q -s $PEER -p {port} --engine offload --timeout 5 -v 251 -n 8G", 40)
     t.run(1, f"until ss -Hti state established 'dport = :{port}' | grep -Eq 'bytes_acked:[0-9]{{7}}'; do sleep 0.2; done", 30)

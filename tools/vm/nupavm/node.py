@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .cluster import Cluster
 
 JOB_SLACK_S = 15.0  # the guest enforces a job's limit; the host waits this much longer before it gives up on the guest
-TIMED_OUT = 124
+OUTPUT_MAX_BYTES = 4 << 20  # of a command's output that the host reads; the file has all of it
 
 
 class NodeDead(Exception):
@@ -59,7 +59,8 @@ class Job:
         return self._read("out")
 
     def _read(self, kind: str) -> str:
-        return (self.node.results / "jobs" / f"{self.ident}.{kind}").read_text(errors="replace")
+        with (self.node.results / "jobs" / f"{self.ident}.{kind}").open("rb") as file:
+            return file.read(OUTPUT_MAX_BYTES).decode(errors="replace")
 
 
 class Node:
