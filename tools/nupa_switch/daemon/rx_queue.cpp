@@ -123,12 +123,13 @@ RxQueue::Result RxQueue::start(Run& run, Packet& packet, const Decision& decisio
     run.strict = strict_split_ && packet.at.l4 == L4::kTcp;
     run.merger.start(packet, decision);
     run.first = std::move(packet);
-    run.reserved_bufs = bufs_for(run, run.first.payload.bytes(), true);
-    if (Result room = reserve(run.reserved_bufs); room != Result::kTaken) {
+    const uint32_t bufs = bufs_for(run, run.first.payload.bytes(), true);
+    if (Result room = reserve(bufs); room != Result::kTaken) {
         run.merger.finish();
         close(run);
         return room;
     }
+    run.reserved_bufs = bufs;
     return run.merger.closed() ? finish(run) : Result::kTaken;
 }
 
