@@ -17,6 +17,7 @@ namespace ncqp {
 struct Connection {
     tcpqp::Fd fd;      // non-blocking
     std::string peer;  // for people: ADDRESS port N
+    bool has_queue_pair = false;
 
     // The connection is reset instead of closed: the peer must not take it for an end.
     void reset() noexcept;

@@ -102,6 +102,7 @@ Status QpSession::attach() {
     job_.report.reason = tcpqp::reason_name(attached.response.reason);
     if (attached.error != 0)
         return attach_failure(attached);
+    job_.connection.has_queue_pair = true;
     job_.report.engine = tcpqp::engine_name(attached.response.engine);
     job_.report.wire_version = attached.response.wire_version;
     job_.report.mss = attached.response.mss;
@@ -214,7 +215,12 @@ Status QpSession::failure_of(const ibv_wc& wc) noexcept {
         job_.report.reason = tcpqp::reason_name(info.reason);
     switch (wc.status) {
         case IBV_WC_WR_FLUSH_ERR:
-            if (info.reason == TCP_QP_REASON_PROTOCOL || info.reason == TCP_QP_REASON_OFFLOAD_GONE)
+            if (info.reason == TCP_QP_REASON_PROTOCOL)
+                return Status::failure(
+                    fmt::format("the peer went away in the middle of a message after {} bytes, or "
+                                "broke the tcp_bth protocol",
+                                job_.report.bytes));
+            if (info.reason == TCP_QP_REASON_OFFLOAD_GONE)
                 return Status::failure(
                     fmt::format("the connection broke: {}", tcpqp::reason_text(info.reason)));
             return Status::failure(fmt::format("the peer went away after {} bytes, before the end",

@@ -115,8 +115,9 @@ int run(const Options& options) {
     meter.fill(report);
     report.ok = status.ok();
     report.error = status.text();
-    // a failed end resets, so that a plain TCP peer does not take it for the end of data
-    if (!status.ok())
+    // A plain TCP peer would take an orderly end for the end of data.  A queue
+    // pair's peer knows better, and a FIN is repeated when it is lost, a reset is not.
+    if (!status.ok() && !connection.has_queue_pair)
         connection.reset();
 
     if (!status.ok())
