@@ -20,8 +20,10 @@ TEST(Abi, LayoutInC) {
 
 TEST(Abi, BarHoldsAllControlBlocks) {
     EXPECT_LE(NUPA_BAR2_ADMIN_AT + sizeof(nupa_admin_ctl), std::size_t{NUPA_BAR2_TXQ_AT});
-    EXPECT_LE(NUPA_BAR2_TXQ_AT + NUPA_QUEUE_PAIRS_MAX * sizeof(nupa_ring_ctl), std::size_t{NUPA_BAR2_RXQ_AT});
-    EXPECT_LE(NUPA_BAR2_RXQ_AT + NUPA_QUEUE_PAIRS_MAX * sizeof(nupa_rxq_ctl), std::size_t{NUPA_BAR2_BYTES});
+    EXPECT_LE(NUPA_BAR2_TXQ_AT + NUPA_QUEUE_PAIRS_MAX * sizeof(nupa_ring_ctl),
+              std::size_t{NUPA_BAR2_RXQ_AT});
+    EXPECT_LE(NUPA_BAR2_RXQ_AT + NUPA_QUEUE_PAIRS_MAX * sizeof(nupa_rxq_ctl),
+              std::size_t{NUPA_BAR2_BYTES});
 }
 
 TEST(Abi, EnumsKeepTheirNumbers) {
@@ -43,7 +45,8 @@ TEST(Abi, NeedEvent) {
                 bool passed = false;
                 for (__u32 i = 0; i < step; i++)
                     passed = passed || base + i == base - 10 + event;
-                EXPECT_EQ(nupa_need_event(base - 10 + event, base + step, base), passed) << base << ' ' << step << ' ' << event;
+                EXPECT_EQ(nupa_need_event(base - 10 + event, base + step, base), passed)
+                    << base << ' ' << step << ' ' << event;
             }
 }
 

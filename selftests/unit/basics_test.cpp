@@ -30,7 +30,7 @@ TEST(HostMemory, EdgesOfRegions) {
     EXPECT_EQ(m.at(0x2000, 1), nullptr);
     EXPECT_EQ(m.at(0x1fff, 2), nullptr);
     EXPECT_EQ(m.at(0x1000, 0), nullptr);
-    EXPECT_EQ(m.at(0x1800, UINT64_MAX), nullptr);       // the sum wraps
+    EXPECT_EQ(m.at(0x1800, UINT64_MAX), nullptr);  // the sum wraps
     EXPECT_EQ(m.at(UINT64_MAX, 0x1002), nullptr);
     EXPECT_EQ(m.at(kHighRam - 1, 2), nullptr);
 }
@@ -40,7 +40,7 @@ TEST(HostMemory, RefusesBadRegions) {
     nupa::HostMemory m;
     EXPECT_FALSE(m.add(0, {}));
     EXPECT_FALSE(m.add(UINT64_MAX - 4094, a));
-    EXPECT_TRUE(m.add(UINT64_MAX - 4095, a));           // up to the very last byte
+    EXPECT_TRUE(m.add(UINT64_MAX - 4095, a));  // up to the very last byte
     EXPECT_NE(m.at(UINT64_MAX, 1), nullptr);
     EXPECT_TRUE(m.add(0x1000, b));
     EXPECT_FALSE(m.add(0x1fff, a));
@@ -82,7 +82,8 @@ TEST(Checksum, IncrementalEqualsFull) {
             x = static_cast<std::uint8_t>(random());
         const std::uint16_t before = reference_checksum(v);
         const std::size_t at = random() % 9 * 4;
-        const std::uint32_t from = nupa::get_be32(&v[at]), to = static_cast<std::uint32_t>(random());
+        const std::uint32_t from = nupa::get_be32(&v[at]),
+                            to = static_cast<std::uint32_t>(random());
         nupa::put_be32(&v[at], to);
         ASSERT_EQ(nupa::checksum_update32(before, from, to), reference_checksum(v));
     }
@@ -90,7 +91,8 @@ TEST(Checksum, IncrementalEqualsFull) {
 
 TEST(Checksum, Ipv4Header) {
     // RFC 1071 style example: 45 00 00 73 00 00 40 00 40 11 b8 61 c0 a8 00 01 c0 a8 00 c7
-    const std::uint8_t ip[] = {0x45, 0, 0, 0x73, 0, 0, 0x40, 0, 0x40, 0x11, 0xb8, 0x61, 0xc0, 0xa8, 0, 1, 0xc0, 0xa8, 0, 0xc7};
+    const std::uint8_t ip[] = {0x45, 0,    0,    0x73, 0, 0, 0x40, 0,    0x40, 0x11,
+                               0xb8, 0x61, 0xc0, 0xa8, 0, 1, 0xc0, 0xa8, 0,    0xc7};
     EXPECT_EQ(nupa::ipv4_header_checksum(ip, sizeof ip), 0xb861);
 }
 
@@ -101,15 +103,18 @@ TEST(Crc32, EqualsZlib) {
     for (int round = 0; round < 3000; round++) {
         const std::size_t at = random() % 1000, n = random() % (data.size() - at);
         const std::uint32_t seed = static_cast<std::uint32_t>(round % 2 ? random() : 0);
-        ASSERT_EQ(nupa::crc32(seed, {data.data() + at, n}),
-                  ::crc32(seed, reinterpret_cast<const Bytef*>(data.data() + at), static_cast<uInt>(n)));
+        ASSERT_EQ(
+            nupa::crc32(seed, {data.data() + at, n}),
+            ::crc32(seed, reinterpret_cast<const Bytef*>(data.data() + at), static_cast<uInt>(n)));
     }
 }
 
 TEST(Crc32, Continues) {
     const ByteVector data = pattern(1000);
     for (const std::size_t cut : {0u, 1u, 15u, 64u, 500u, 1000u})
-        EXPECT_EQ(nupa::crc32(nupa::crc32(0, {data.data(), cut}), {data.data() + cut, data.size() - cut}), nupa::crc32(0, data));
+        EXPECT_EQ(
+            nupa::crc32(nupa::crc32(0, {data.data(), cut}), {data.data() + cut, data.size() - cut}),
+            nupa::crc32(0, data));
 }
 
 // Microsoft's verification suite for RSS: IPv4 and IPv6 with and without ports.
@@ -117,15 +122,18 @@ TEST(Rss, VerificationSuite) {
     const nupa::Rss rss;
     nupa::FlowKey v4;
     v4.raw.family = 4;
-    const auto set4 = [](std::uint8_t (&a)[16], std::uint32_t ip) { tcp_bth_put32(a, ip); };
-    set4(v4.raw.saddr, 0x420995bb), set4(v4.raw.daddr, 0xa18e6450);  // 66.9.149.187 -> 161.142.100.80
+    const auto set4 = [](std::uint8_t(&a)[16], std::uint32_t ip) { tcp_bth_put32(a, ip); };
+    set4(v4.raw.saddr, 0x420995bb),
+        set4(v4.raw.daddr, 0xa18e6450);  // 66.9.149.187 -> 161.142.100.80
     v4.raw.sport = __builtin_bswap16(2794), v4.raw.dport = __builtin_bswap16(1766);
     EXPECT_EQ(rss.hash(v4, true), 0x51ccc178u);
     EXPECT_EQ(rss.hash(v4, false), 0x323e8fc2u);
     nupa::FlowKey v6;
     v6.raw.family = 6;
-    const std::uint8_t to[16] = {0x3f, 0xfe, 0x25, 0x01, 0x02, 0x00, 0x00, 0x03, 0, 0, 0, 0, 0, 0, 0, 1};
-    const std::uint8_t from[16] = {0x3f, 0xfe, 0x25, 0x01, 0x02, 0x00, 0x1f, 0xff, 0, 0, 0, 0, 0, 0, 0, 7};
+    const std::uint8_t to[16] = {0x3f, 0xfe, 0x25, 0x01, 0x02, 0x00, 0x00, 0x03,
+                                 0,    0,    0,    0,    0,    0,    0,    1};
+    const std::uint8_t from[16] = {0x3f, 0xfe, 0x25, 0x01, 0x02, 0x00, 0x1f, 0xff,
+                                   0,    0,    0,    0,    0,    0,    0,    7};
     memcpy(v6.raw.saddr, from, 16), memcpy(v6.raw.daddr, to, 16);
     v6.raw.sport = __builtin_bswap16(2794), v6.raw.dport = __builtin_bswap16(1766);
     EXPECT_EQ(rss.hash(v6, true), 0x40207d3du);

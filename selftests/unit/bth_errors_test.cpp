@@ -13,11 +13,14 @@ constexpr __u32 kSeq = 70000;
 
 struct Option {
     std::vector<__u8> bytes;
-    explicit Option(const tcp_bth& b) : bytes(tcp_bth_opt_bytes(&b)) { tcp_bth_build(bytes.data(), &b); }
+    explicit Option(const tcp_bth& b) : bytes(tcp_bth_opt_bytes(&b)) {
+        tcp_bth_build(bytes.data(), &b);
+    }
     tcp_bth_error parse(__u32 payload = 100, __u32 seq = kSeq) const {
         tcp_bth out;
         memset(&out, 0x5a, sizeof out);
-        const tcp_bth_error error = tcp_bth_parse(bytes.data(), static_cast<unsigned>(bytes.size()), seq, payload, &out);
+        const tcp_bth_error error =
+            tcp_bth_parse(bytes.data(), static_cast<unsigned>(bytes.size()), seq, payload, &out);
         tcp_bth untouched;
         memset(&untouched, 0x5a, sizeof untouched);
         EXPECT_EQ(error != TCP_BTH_OK, memcmp(&out, &untouched, sizeof out) == 0);
@@ -56,7 +59,8 @@ TEST(BthErrors, LengthIsExact) {
         std::vector<unsigned> accepted;
         for (unsigned len = 4; len <= 60; len++) {
             std::vector<__u8> o(64);
-            o[0] = 253, o[1] = static_cast<__u8>(len), o[2] = 0x51, o[3] = 0x50, o[4] = ver, o[5] = TCP_BTH_OP_SEND_ONLY;
+            o[0] = 253, o[1] = static_cast<__u8>(len), o[2] = 0x51, o[3] = 0x50, o[4] = ver,
+            o[5] = TCP_BTH_OP_SEND_ONLY;
             tcp_bth_put32(&o[8], ver ? kSeq : 0);
             tcp_bth_put32(&o[12], ver ? 100 : 0);
             tcp_bth b;
@@ -66,7 +70,8 @@ TEST(BthErrors, LengthIsExact) {
             else
                 EXPECT_EQ(error, TCP_BTH_E_LENGTH) << len;
         }
-        EXPECT_EQ(accepted, ver ? (std::vector<unsigned>{16, 20, 32}) : (std::vector<unsigned>{24, 28, 40}));
+        EXPECT_EQ(accepted,
+                  ver ? (std::vector<unsigned>{16, 20, 32}) : (std::vector<unsigned>{24, 28, 40}));
     }
 }
 
@@ -99,7 +104,8 @@ TEST(BthErrors, Opcode) {
     for (int opcode = 0; opcode < TCP_BTH_OP_COUNT; opcode++) {
         const __u8 op = static_cast<__u8>(opcode);
         const bool only = tcp_bth_position(op) == TCP_BTH_POS_ONLY;
-        EXPECT_EQ(Option(ver1(kSeq, 100, op)).parse(), only ? TCP_BTH_OK : TCP_BTH_E_OPCODE) << opcode;
+        EXPECT_EQ(Option(ver1(kSeq, 100, op)).parse(), only ? TCP_BTH_OK : TCP_BTH_E_OPCODE)
+            << opcode;
     }
 }
 
@@ -110,8 +116,9 @@ TEST(BthErrors, RangeOfVer1) {
     EXPECT_EQ(Option(ver1(kSeq - 50, 149)).parse(100), TCP_BTH_E_RANGE);
     EXPECT_EQ(Option(ver1(kSeq + 1, 1000)).parse(100), TCP_BTH_E_RANGE);
     EXPECT_EQ(Option(ver1(kSeq - 1001, 1000)).parse(1), TCP_BTH_E_RANGE);
-    EXPECT_EQ(Option(ver1(kSeq + 1, 0xffffffff)).parse(100), TCP_BTH_E_RANGE);  // mbo + payload would wrap
-    EXPECT_EQ(Option(ver1(kSeq + 1000, 0)).parse(0), TCP_BTH_OK);               // nothing to be out of range
+    EXPECT_EQ(Option(ver1(kSeq + 1, 0xffffffff)).parse(100),
+              TCP_BTH_E_RANGE);                                    // mbo + payload would wrap
+    EXPECT_EQ(Option(ver1(kSeq + 1000, 0)).parse(0), TCP_BTH_OK);  // nothing to be out of range
 }
 
 // A message of no bytes takes one byte of the stream.

@@ -68,7 +68,8 @@ TEST(Bth, RoundTripOfEverything) {
                     ASSERT_LE(bytes, unsigned{TCP_BTH_OPT_MAX_BYTES});
                     ASSERT_EQ(bytes % 4, 0u);
                     tcp_bth out{};
-                    ASSERT_EQ(tcp_bth_parse(option, bytes, kSeq, kPayload, &out), TCP_BTH_OK) << ver << ' ' << opcode << ' ' << ext;
+                    ASSERT_EQ(tcp_bth_parse(option, bytes, kSeq, kPayload, &out), TCP_BTH_OK)
+                        << ver << ' ' << opcode << ' ' << ext;
                     expect_equal(in, out);
                     tcp_bth by_c{};
                     ASSERT_EQ(abi_c_round_trip(&in, kSeq, kPayload, &by_c), TCP_BTH_OK);
@@ -83,8 +84,9 @@ TEST(Bth, BytesOfVer0) {
     b.flags |= TCP_BTH_F_ICRC | TCP_BTH_F_RTR;
     b.icrc = 0xcafef00d;
     __u8 o[TCP_BTH_OPT_MAX_BYTES];
-    const __u8 expected[] = {253, 28, 0x51, 0x50, 0x54, 0x03, 0xbe, 0xef, 0x12, 0x34, 0x56, 200,  0xca, 0xfe,
-                             0xf0, 0x0d, 1, 2, 3, 4, 0xa0, 0xb0, 0xc0, 0xd0, 0xde, 0xad, 0xbe, 0xef};
+    const __u8 expected[] = {253,  28,   0x51, 0x50, 0x54, 0x03, 0xbe, 0xef, 0x12, 0x34,
+                             0x56, 200,  0xca, 0xfe, 0xf0, 0x0d, 1,    2,    3,    4,
+                             0xa0, 0xb0, 0xc0, 0xd0, 0xde, 0xad, 0xbe, 0xef};
     ASSERT_EQ(tcp_bth_build(o, &b), sizeof expected);
     EXPECT_EQ(memcmp(o, expected, sizeof expected), 0);
 }
@@ -92,8 +94,9 @@ TEST(Bth, BytesOfVer0) {
 TEST(Bth, BytesOfVer1WithReth) {
     const tcp_bth b = filled(1, TCP_BTH_OP_WRITE_ONLY, 16, false);
     __u8 o[TCP_BTH_OPT_MAX_BYTES];
-    const __u8 expected[] = {253, 32, 0x51, 0x50, 0x01, 0x0a, 0xbe, 0xef, 0xff, 0xff, 0xfa, 0xd4, 0, 0, 0x13, 0x88,
-                             0x7f, 0xed, 0xcb, 0xa9, 0x87, 0x65, 0x43, 0x21, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88};
+    const __u8 expected[] = {253,  32,   0x51, 0x50, 0x01, 0x0a, 0xbe, 0xef, 0xff, 0xff, 0xfa,
+                             0xd4, 0,    0,    0x13, 0x88, 0x7f, 0xed, 0xcb, 0xa9, 0x87, 0x65,
+                             0x43, 0x21, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88};
     ASSERT_EQ(tcp_bth_build(o, &b), sizeof expected);
     EXPECT_EQ(memcmp(o, expected, sizeof expected), 0);
 }

@@ -18,7 +18,8 @@ TEST(CopyRising, EveryLengthAndAlignment) {
             for (std::size_t n = 0; n < 700; n = n < 300 ? n + 1 : n + 41) {
                 ByteVector to(1024, std::byte{0xee});
                 nupa::copy_rising(to.data() + to_at, from.data() + from_at, n);
-                ASSERT_EQ(std::memcmp(to.data() + to_at, from.data() + from_at, n), 0) << to_at << ' ' << n;
+                ASSERT_EQ(std::memcmp(to.data() + to_at, from.data() + from_at, n), 0)
+                    << to_at << ' ' << n;
                 for (std::size_t i = 0; i < to_at; i++)
                     ASSERT_EQ(to[i], std::byte{0xee});
                 for (std::size_t i = to_at + n; i < to.size(); i++)
@@ -35,7 +36,8 @@ TEST(CopyRising, LineEndsAppearLast) {
     std::atomic<std::uint64_t> looks{0};
     std::uint64_t torn = 0;
     const auto word = [](std::byte* base, std::size_t line, std::size_t i) {
-        return __atomic_load_n(reinterpret_cast<std::uint64_t*>(base + line * kLine + i * 8), __ATOMIC_ACQUIRE);
+        return __atomic_load_n(reinterpret_cast<std::uint64_t*>(base + line * kLine + i * 8),
+                               __ATOMIC_ACQUIRE);
     };
     std::thread reader([&] {
         while (!stop)

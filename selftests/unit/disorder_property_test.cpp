@@ -19,7 +19,7 @@ constexpr std::uint32_t kSpace = 6000;
 
 struct Mirror {
     std::vector<bool> passed = std::vector<bool>(kSpace + 4000);
-    std::uint32_t next = 0;     // lower bound of E: contiguous arrivals and host ACKs
+    std::uint32_t next = 0;  // lower bound of E: contiguous arrivals and host ACKs
     std::uint32_t highest = 0;
 
     bool any(std::uint32_t at, std::uint32_t n) const {
@@ -43,17 +43,23 @@ void run(std::uint64_t seed, std::uint32_t base, std::uint32_t window) {
     std::uint32_t overflows = 0;
     while (m.next < kSpace) {
         if (random() % 16 == 0) {  // the host acknowledges: up to something passed up
-            const std::uint32_t ack = m.next + static_cast<std::uint32_t>(random() % (m.highest - std::min(m.highest, m.next) + 1));
+            const std::uint32_t ack =
+                m.next + static_cast<std::uint32_t>(random() %
+                                                    (m.highest - std::min(m.highest, m.next) + 1));
             d.raise(base + ack);
             m.next = std::max(m.next, ack);
         } else {
             const bool in_order = random() % 4 == 0;
-            const std::uint32_t at = in_order ? m.next : m.next + static_cast<std::uint32_t>(random() % window) - static_cast<std::uint32_t>(random() % (std::min(m.next, 50u) + 1));
+            const std::uint32_t at =
+                in_order ? m.next
+                         : m.next + static_cast<std::uint32_t>(random() % window) -
+                               static_cast<std::uint32_t>(random() % (std::min(m.next, 50u) + 1));
             const std::uint32_t n = 1 + static_cast<std::uint32_t>(random() % 12);
             const bool may_place = !d.seen(base + at, n) && !d.resyncing();
-            ASSERT_FALSE(may_place && m.any(at, n)) << at << '+' << n;     // never twice
+            ASSERT_FALSE(may_place && m.any(at, n)) << at << '+' << n;  // never twice
             if (!d.resyncing() && overflows == 0)
-                ASSERT_EQ(d.seen(base + at, n), m.any(at, n)) << at;       // and exact while nothing was forgotten
+                ASSERT_EQ(d.seen(base + at, n), m.any(at, n))
+                    << at;  // and exact while nothing was forgotten
             overflows += d.record(base + at, n);
             m.pass(at, n);
         }
@@ -67,7 +73,8 @@ void run(std::uint64_t seed, std::uint32_t base, std::uint32_t window) {
             ASSERT_TRUE(nupa::seq_before(d.block(i).begin, d.block(i).end));
             ASSERT_TRUE(nupa::seq_after(d.block(i).begin, i ? d.block(i - 1).end : d.next()));
         }
-        if (m.next > d.next() - base && random() % 8 == 0) {  // what E missed in a resync the host's ACK tells
+        if (m.next > d.next() - base &&
+            random() % 8 == 0) {  // what E missed in a resync the host's ACK tells
             d.raise(base + m.next);
         }
     }

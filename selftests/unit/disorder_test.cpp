@@ -18,7 +18,7 @@ TEST_P(AtBase, InOrder) {
     d.record(base, 10);
     EXPECT_EQ(d.next(), base + 10);
     EXPECT_TRUE(d.seen(base, 10));
-    EXPECT_TRUE(d.seen(base + 9, 5));   // partly old is old
+    EXPECT_TRUE(d.seen(base + 9, 5));  // partly old is old
     EXPECT_FALSE(d.seen(base + 10, 5));
     EXPECT_EQ(d.blocks(), 0u);
 }
@@ -43,9 +43,9 @@ TEST_P(AtBase, BlocksJoin) {
     d.record(base + 40, 10);
     d.record(base + 60, 10);
     EXPECT_EQ(d.blocks(), 3u);
-    d.record(base + 30, 10);            // touches both neighbours
+    d.record(base + 30, 10);  // touches both neighbours
     EXPECT_EQ(d.blocks(), 2u);
-    d.record(base + 15, 60);            // swallows all
+    d.record(base + 15, 60);  // swallows all
     ASSERT_EQ(d.blocks(), 1u);
     EXPECT_EQ(d.block(0).begin, base + 15);
     EXPECT_EQ(d.block(0).end, base + 75);
@@ -61,7 +61,7 @@ TEST_P(AtBase, HostAckRaises) {
     d.raise(base + 25);
     EXPECT_EQ(d.next(), base + 30);
     EXPECT_EQ(d.blocks(), 1u);
-    d.raise(base + 10);                 // an old ACK
+    d.raise(base + 10);  // an old ACK
     EXPECT_EQ(d.next(), base + 30);
     d.raise(base + 100);
     EXPECT_EQ(d.next(), base + 100);
@@ -82,7 +82,7 @@ TEST_P(AtBase, OverflowResyncsAtTheHighest) {
     EXPECT_FALSE(d.resyncing());
     EXPECT_TRUE(d.record(beyond + 10, 10));
     EXPECT_TRUE(d.resyncing());
-    EXPECT_FALSE(d.record(beyond + 50, 10));   // overflowed already, but moves the mark
+    EXPECT_FALSE(d.record(beyond + 50, 10));  // overflowed already, but moves the mark
     d.raise(beyond + 59);
     EXPECT_TRUE(d.resyncing());
     d.raise(beyond + 60);
@@ -94,7 +94,8 @@ TEST_P(AtBase, OverflowResyncsAtTheHighest) {
 TEST_P(AtBase, OverflowInTheMiddle) {
     Disorder d(base);
     fill(d, base);
-    EXPECT_TRUE(d.record(base + 2, 4));        // a new lowest block: no room either
+    EXPECT_TRUE(d.record(base + 2, 4));  // a new lowest block: no room either
+    d.raise(base + 7);                   // beyond it, but not beyond all that was passed up
     EXPECT_TRUE(d.resyncing());
     d.record(base, 10 + 20 * nupa::kBlocksMax);
     EXPECT_FALSE(d.resyncing());
@@ -103,7 +104,7 @@ TEST_P(AtBase, OverflowInTheMiddle) {
 TEST_P(AtBase, FullButJoiningIsNoOverflow) {
     Disorder d(base);
     fill(d, base);
-    EXPECT_FALSE(d.record(base + 20, 10));     // closes a gap
+    EXPECT_FALSE(d.record(base + 20, 10));  // closes a gap
     EXPECT_EQ(d.blocks(), nupa::kBlocksMax - 1);
     EXPECT_FALSE(d.resyncing());
 }
@@ -117,10 +118,12 @@ TEST_P(AtBase, Distrust) {
     EXPECT_TRUE(d.resyncing());
     d.record(base + 999, 1);
     EXPECT_FALSE(d.resyncing());
-    d.distrust(base + 10);                     // long past
+    d.distrust(base + 10);  // long past
     EXPECT_FALSE(d.resyncing());
 }
 
-INSTANTIATE_TEST_SUITE_P(Wraps, AtBase, testing::Values(0u, 5000u, 0xffffffffu, 0xfffffff0u, 0xffffff00u, 0x7ffffff0u, 0x80000000u));
+INSTANTIATE_TEST_SUITE_P(Wraps, AtBase,
+                         testing::Values(0u, 5000u, 0xffffffffu, 0xfffffff0u, 0xffffff00u,
+                                         0x7ffffff0u, 0x80000000u));
 
 }  // namespace

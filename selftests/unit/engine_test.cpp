@@ -102,7 +102,8 @@ TEST(PortEngine, SynAndRstMoveNothing) {
         h.ring.post({{kIova, 4096, kKey}});
         TcpFrame f;
         f.src = 2, f.dst = 1, f.sport = 2000, f.dport = 1000;
-        f.ack = kRcvNxt + 50, f.flags = static_cast<std::uint8_t>(nupa::kTcpAck | flag), f.window = 65535;
+        f.ack = kRcvNxt + 50, f.flags = static_cast<std::uint8_t>(nupa::kTcpAck | flag),
+        f.window = 65535;
         Wire w(f);
         h.engine.transmit(w.packet);
         EXPECT_EQ(h.rx(send_segment(kRcvNxt, 0, pattern(10))).reason, Reason::kWindow);
@@ -152,7 +153,8 @@ TEST(PortEngine, Ipv6Flow) {
     cmd.flow = Wire(f).packet.flow().raw;
     ASSERT_EQ(h.engine.qp_create(99, cmd), NUPA_OK);
     TcpFrame ack;
-    ack.family = 6, ack.src = 2, ack.dst = 1, ack.sport = 2000, ack.dport = 1000, ack.ack = kRcvNxt, ack.window = 8000;
+    ack.family = 6, ack.src = 2, ack.dst = 1, ack.sport = 2000, ack.dport = 1000, ack.ack = kRcvNxt,
+    ack.window = 8000;
     Wire w(ack);
     h.engine.transmit(w.packet);
     h.ring.post({{kIova, 4096, kKey}});

@@ -72,14 +72,14 @@ TEST(FlowTable, RandomOperations) {
     for (int step = 0; step < 200000; step++) {
         const std::uint32_t n = random() % 48;
         switch (random() % 3) {
-        case 0:
-            ASSERT_EQ(table.insert(key(n), fake(n)), mirror.emplace(n, fake(n)).second);
-            break;
-        case 1:
-            ASSERT_EQ(table.erase(key(n)), mirror.erase(n) == 1);
-            break;
-        default:
-            ASSERT_EQ(table.find(key(n)), mirror.contains(n) ? mirror[n] : nullptr);
+            case 0:
+                ASSERT_EQ(table.insert(key(n), fake(n)), mirror.emplace(n, fake(n)).second);
+                break;
+            case 1:
+                ASSERT_EQ(table.erase(key(n)), mirror.erase(n) == 1);
+                break;
+            default:
+                ASSERT_EQ(table.find(key(n)), mirror.contains(n) ? mirror[n] : nullptr);
         }
         ASSERT_EQ(table.size(), mirror.size());
     }

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <vector>
 
-#include "engine/packet.hpp"
 #include <tcp_qp/tcp_bth.h>
+#include "engine/packet.hpp"
 
 namespace test {
 
@@ -49,8 +49,8 @@ struct TcpFrame {
     std::uint16_t id = 7;
     std::uint16_t fragment = 0x4000;  // DF
     bool vlan = false;
-    bool checksum = true;             // fill the TCP checksum
-    int length_error = 0;             // added to the IP length
+    bool checksum = true;  // fill the TCP checksum
+    int length_error = 0;  // added to the IP length
     std::vector<std::uint8_t> options;
     ByteVector payload;
 
@@ -90,26 +90,38 @@ struct TcpFrame {
     }
 
 private:
-    void ipv4(std::vector<std::uint8_t>& v, std::size_t tcp_bytes, std::vector<std::uint8_t>& pseudo) const {
+    void ipv4(std::vector<std::uint8_t>& v, std::size_t tcp_bytes,
+              std::vector<std::uint8_t>& pseudo) const {
         const std::size_t ip = l3();
         v[ip] = 0x45, v[ip + 1] = tos;
-        put16(v, ip + 2, static_cast<std::uint32_t>(20 + tcp_bytes) + static_cast<std::uint32_t>(length_error));
+        put16(
+            v, ip + 2,
+            static_cast<std::uint32_t>(20 + tcp_bytes) + static_cast<std::uint32_t>(length_error));
         put16(v, ip + 4, id), put16(v, ip + 6, fragment);
         v[ip + 8] = ttl, v[ip + 9] = 6;
         put32(v, ip + 12, 0x0a000000u | src), put32(v, ip + 16, 0x0a000000u | dst);
-        put16(v, ip + 10, reference_checksum({v.begin() + static_cast<std::ptrdiff_t>(ip), v.begin() + static_cast<std::ptrdiff_t>(ip) + 20}));
-        pseudo.assign(v.begin() + static_cast<std::ptrdiff_t>(ip) + 12, v.begin() + static_cast<std::ptrdiff_t>(ip) + 20);
-        pseudo.insert(pseudo.end(), {0, 6, static_cast<std::uint8_t>(tcp_bytes >> 8), static_cast<std::uint8_t>(tcp_bytes)});
+        put16(v, ip + 10,
+              reference_checksum({v.begin() + static_cast<std::ptrdiff_t>(ip),
+                                  v.begin() + static_cast<std::ptrdiff_t>(ip) + 20}));
+        pseudo.assign(v.begin() + static_cast<std::ptrdiff_t>(ip) + 12,
+                      v.begin() + static_cast<std::ptrdiff_t>(ip) + 20);
+        pseudo.insert(pseudo.end(), {0, 6, static_cast<std::uint8_t>(tcp_bytes >> 8),
+                                     static_cast<std::uint8_t>(tcp_bytes)});
     }
 
-    void ipv6(std::vector<std::uint8_t>& v, std::size_t tcp_bytes, std::vector<std::uint8_t>& pseudo) const {
+    void ipv6(std::vector<std::uint8_t>& v, std::size_t tcp_bytes,
+              std::vector<std::uint8_t>& pseudo) const {
         const std::size_t ip = l3();
-        v[ip] = static_cast<std::uint8_t>(0x60 | tos >> 4), v[ip + 1] = static_cast<std::uint8_t>(tos << 4);
-        put16(v, ip + 4, static_cast<std::uint32_t>(tcp_bytes) + static_cast<std::uint32_t>(length_error));
+        v[ip] = static_cast<std::uint8_t>(0x60 | tos >> 4),
+        v[ip + 1] = static_cast<std::uint8_t>(tos << 4);
+        put16(v, ip + 4,
+              static_cast<std::uint32_t>(tcp_bytes) + static_cast<std::uint32_t>(length_error));
         v[ip + 6] = 6, v[ip + 7] = ttl;
         v[ip + 8] = 0xfd, v[ip + 23] = src, v[ip + 24] = 0xfd, v[ip + 39] = dst;
-        pseudo.assign(v.begin() + static_cast<std::ptrdiff_t>(ip) + 8, v.begin() + static_cast<std::ptrdiff_t>(ip) + 40);
-        pseudo.insert(pseudo.end(), {0, static_cast<std::uint8_t>(tcp_bytes >> 16), static_cast<std::uint8_t>(tcp_bytes >> 8),
+        pseudo.assign(v.begin() + static_cast<std::ptrdiff_t>(ip) + 8,
+                      v.begin() + static_cast<std::ptrdiff_t>(ip) + 40);
+        pseudo.insert(pseudo.end(), {0, static_cast<std::uint8_t>(tcp_bytes >> 16),
+                                     static_cast<std::uint8_t>(tcp_bytes >> 8),
                                      static_cast<std::uint8_t>(tcp_bytes), 0, 0, 0, 6});
     }
 

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include <tcp_qp/nupa_hw.h>
 #include "engine/host_memory.hpp"
 #include "engine/rq.hpp"
-#include <tcp_qp/nupa_hw.h>
 
 namespace test {
 
@@ -21,7 +21,8 @@ inline constexpr std::uint64_t kPage = 4096;
 
 class Guest {
 public:
-    explicit Guest(std::size_t low_bytes = 8 << 20, std::size_t high_bytes = 8 << 20) : low_(low_bytes), high_(high_bytes) {
+    explicit Guest(std::size_t low_bytes = 8 << 20, std::size_t high_bytes = 8 << 20)
+        : low_(low_bytes), high_(high_bytes) {
         if (!memory.add(0, low_) || !memory.add(kHighRam, high_))
             throw std::logic_error("guest memory");
     }
@@ -46,7 +47,9 @@ public:
     }
 
     template <class T>
-    void put(std::uint64_t addr, T value) { std::memcpy(ptr(addr, sizeof value), &value, sizeof value); }
+    void put(std::uint64_t addr, T value) {
+        std::memcpy(ptr(addr, sizeof value), &value, sizeof value);
+    }
 
     // A table of page addresses; the pages are given.
     std::uint64_t table(const std::vector<std::uint64_t>& pages) {
@@ -123,7 +126,9 @@ public:
         cmd.shadow_addr = shadow_;
     }
 
-    std::byte* at(std::uint64_t offset) { return guest_->ptr(pages_[offset / kPage] + offset % kPage); }
+    std::byte* at(std::uint64_t offset) {
+        return guest_->ptr(pages_[offset / kPage] + offset % kPage);
+    }
     void put32(std::uint64_t offset, std::uint32_t v) {
         for (unsigned i = 0; i < 4; i++)
             *at(offset + i) = static_cast<std::byte>(v >> (8 * i));

@@ -28,7 +28,9 @@ struct HostOptions {
 class Host {
 public:
     explicit Host(HostOptions o = {})
-        : options(o), ring(guest, o.rq_entries, o.sge_max, o.rq_base), mr(guest, kIova, o.mr_bytes, kPd),
+        : options(o),
+          ring(guest, o.rq_entries, o.sge_max, o.rq_base),
+          mr(guest, kIova, o.mr_bytes, kPd),
           engine(guest.memory, stats, 42) {
         EXPECT_EQ(engine.mr_reg(kKey, mr.cmd), NUPA_OK);
         EXPECT_EQ(engine.qp_create(kQpn, qp_cmd()), NUPA_OK);
@@ -72,8 +74,8 @@ public:
 };
 
 // A segment of a SEND message that begins at @start, ver 0.
-inline TcpFrame send_segment(std::uint32_t start, std::uint32_t mbo, ByteVector payload, std::uint16_t msn = 0,
-                             std::uint8_t opcode = TCP_BTH_OP_SEND_MIDDLE) {
+inline TcpFrame send_segment(std::uint32_t start, std::uint32_t mbo, ByteVector payload,
+                             std::uint16_t msn = 0, std::uint8_t opcode = TCP_BTH_OP_SEND_MIDDLE) {
     tcp_bth b{};
     b.opcode = opcode;
     b.msn = msn;
@@ -89,9 +91,9 @@ inline TcpFrame send_segment(std::uint32_t start, std::uint32_t mbo, ByteVector 
     return f;
 }
 
-inline TcpFrame write_segment(std::uint32_t start, std::uint32_t mbo, ByteVector payload, std::uint64_t va,
-                              std::uint32_t rkey, std::uint32_t dma_length, std::uint8_t opcode = TCP_BTH_OP_WRITE_ONLY,
-                              std::uint16_t msn = 0) {
+inline TcpFrame write_segment(std::uint32_t start, std::uint32_t mbo, ByteVector payload,
+                              std::uint64_t va, std::uint32_t rkey, std::uint32_t dma_length,
+                              std::uint8_t opcode = TCP_BTH_OP_WRITE_ONLY, std::uint16_t msn = 0) {
     tcp_bth b{};
     b.opcode = opcode;
     b.msn = msn;

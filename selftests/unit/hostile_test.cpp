@@ -16,7 +16,9 @@ using namespace test;
 constexpr std::uint64_t kAllowed = kIova + 8192, kAllowedBytes = 6000;
 
 std::uint64_t interesting(std::mt19937_64& random) {
-    const std::uint64_t near[] = {0, 1, kIova, kAllowed, kAllowed + kAllowedBytes, UINT32_MAX, UINT64_MAX, 1ull << 63, kHighRam};
+    const std::uint64_t near[] = {
+        0,          1,          kIova,      kAllowed, kAllowed + kAllowedBytes,
+        UINT32_MAX, UINT64_MAX, 1ull << 63, kHighRam};
     return near[random() % std::size(near)] + random() % 64 - 32;
 }
 
@@ -34,7 +36,8 @@ tcp_bth any_bth(std::mt19937_64& random, std::uint32_t e) {
     if (b.ver == 1 || b.ext_bytes != 16 || random() % 2)
         b.flags &= static_cast<std::uint8_t>(~TCP_BTH_F_TIMESTAMP);
     b.msn = static_cast<std::uint16_t>(random() % 4 == 0 ? random() % 6 : random());
-    b.mbo = static_cast<std::uint32_t>(random() % 4 ? 0 : random() % (random() % 4 ? 7000 : 1 << 24));
+    b.mbo =
+        static_cast<std::uint32_t>(random() % 4 ? 0 : random() % (random() % 4 ? 7000 : 1 << 24));
     b.start_seq = e - static_cast<std::uint32_t>(random() % 4 ? 0 : random() % 7000);
     b.length = static_cast<std::uint32_t>(random() % 2 ? random() % 9000 : interesting(random));
     b.va = random() % 2 ? kAllowed + random() % 7000 - 500 : interesting(random);
@@ -57,14 +60,17 @@ TEST(Hostile, NothingOutsideIsWritten) {
         ASSERT_EQ(h.engine.mr_reg(kOtherKey, cmd), NUPA_OK);
         h.ack(kRcvNxt);
         for (int i = 0; i < 6; i++)
-            h.ring.post({{random() % 2 ? kAllowed + random() % 6000 : interesting(random), static_cast<std::uint32_t>(random()), kOtherKey},
+            h.ring.post({{random() % 2 ? kAllowed + random() % 6000 : interesting(random),
+                          static_cast<std::uint32_t>(random()), kOtherKey},
                          {kAllowed, static_cast<std::uint32_t>(random() % 3000), kOtherKey}});
         std::uint32_t e = kRcvNxt;
         for (int step = 0; step < 120; step++) {
             if (random() % 8 == 0)
                 h.ring.set_producer(static_cast<std::uint32_t>(random()));
             if (random() % 8 == 0)
-                h.ring.set_num_sge(static_cast<std::uint16_t>(random() % 8), static_cast<std::uint32_t>(random() % 2 ? random() % 5 : random()));
+                h.ring.set_num_sge(
+                    static_cast<std::uint16_t>(random() % 8),
+                    static_cast<std::uint32_t>(random() % 2 ? random() % 5 : random()));
             TcpFrame f;
             f.seq = random() % 32 ? e : e + static_cast<std::uint32_t>(random() % 9000);
             f.payload = pattern(1 + random() % 800, static_cast<std::uint32_t>(step));

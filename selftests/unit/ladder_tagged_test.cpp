@@ -15,8 +15,10 @@ struct Tagged : testing::Test {
     std::uint16_t msn = 0;
     Tagged() { host.ack(kRcvNxt); }
 
-    Reason one(std::uint64_t va, std::uint32_t rkey, std::uint32_t n, std::uint32_t dma_length, std::uint8_t opcode) {
-        const TcpFrame f = write_segment(seq, 0, pattern(n, seq), va, rkey, dma_length, opcode, msn++);
+    Reason one(std::uint64_t va, std::uint32_t rkey, std::uint32_t n, std::uint32_t dma_length,
+               std::uint8_t opcode) {
+        const TcpFrame f =
+            write_segment(seq, 0, pattern(n, seq), va, rkey, dma_length, opcode, msn++);
         const Reason reason = host.rx(f).reason;
         if (reason == Reason::kPlaced)
             EXPECT_EQ(host.mr.read(host.guest, va, n), f.payload);
@@ -34,7 +36,8 @@ TEST_F(Tagged, WriteAndReadResponse) {
 TEST_F(Tagged, OffsetsCountFromTheMessage) {
     const ByteVector message = pattern(3000);
     const auto part = [&](std::uint32_t at, std::uint8_t opcode) {
-        return write_segment(kRcvNxt, at, {message.begin() + at, message.begin() + at + 1000}, kIova + 50, kKey, 3000, opcode);
+        return write_segment(kRcvNxt, at, {message.begin() + at, message.begin() + at + 1000},
+                             kIova + 50, kKey, 3000, opcode);
     };
     EXPECT_TRUE(host.rx(part(2000, TCP_BTH_OP_WRITE_LAST)).placed());
     EXPECT_TRUE(host.rx(part(0, TCP_BTH_OP_WRITE_FIRST)).placed());
@@ -63,8 +66,18 @@ TEST_F(Tagged, KeyAccessAndBounds) {
 }
 
 TEST_F(Tagged, WrappingTarget) {
-    const TcpFrame f = write_segment(kRcvNxt, 100, pattern(10), UINT64_MAX - 50, kKey, 200, TCP_BTH_OP_WRITE_LAST);
+    const TcpFrame f =
+        write_segment(kRcvNxt, 100, pattern(10), UINT64_MAX - 50, kKey, 200, TCP_BTH_OP_WRITE_LAST);
     EXPECT_EQ(host.rx(f).reason, Reason::kBounds);
+}
+
+TEST_F(Tagged, TargetThatWrapsIntoARegion) {
+    Region low(host.guest, 0x1000, 4096, kPd);
+    ASSERT_EQ(host.engine.mr_reg(kOtherKey, low.cmd), NUPA_OK);
+    const TcpFrame f = write_segment(kRcvNxt, 0x1000 + 200, pattern(10), UINT64_MAX - 99, kOtherKey,
+                                     1 << 20, TCP_BTH_OP_WRITE_LAST);
+    EXPECT_EQ(host.rx(f).reason, Reason::kBounds);
+    EXPECT_EQ(low.read(host.guest, 0x1000, 4096), ByteVector(4096));
 }
 
 TEST_F(Tagged, DmaLengthBounds) {
@@ -92,7 +105,9 @@ TEST_F(Tagged, WithoutRethThereIsNoTarget) {
 }
 
 TEST_F(Tagged, Inconsistent) {
-    ASSERT_TRUE(host.rx(write_segment(kRcvNxt, 0, pattern(10), kIova, kKey, 100, TCP_BTH_OP_WRITE_FIRST)).placed());
+    ASSERT_TRUE(
+        host.rx(write_segment(kRcvNxt, 0, pattern(10), kIova, kKey, 100, TCP_BTH_OP_WRITE_FIRST))
+            .placed());
     TcpFrame f = write_segment(kRcvNxt, 50, pattern(10), kIova, kKey, 100, TCP_BTH_OP_WRITE_MIDDLE);
     f.seq = kRcvNxt + 10;
     EXPECT_EQ(host.rx(f).reason, Reason::kInconsistent);
@@ -104,8 +119,11 @@ TEST_F(Tagged, WriteAndWriteImmInterleaved) {
         const std::uint64_t va = kIova + i % 100 * 2000;
         for (const std::uint8_t last : {TCP_BTH_OP_WRITE_LAST, TCP_BTH_OP_WRITE_LAST_IMM}) {
             const std::uint64_t to = va + (last == TCP_BTH_OP_WRITE_LAST_IMM ? 1000 : 0);
-            ASSERT_TRUE(host.rx(write_segment(seq, 0, pattern(500), to, kKey, 1000, TCP_BTH_OP_WRITE_FIRST, i)).placed());
-            ASSERT_TRUE(host.rx(write_segment(seq, 500, pattern(500), to, kKey, 1000, last, i)).placed());
+            ASSERT_TRUE(host.rx(write_segment(seq, 0, pattern(500), to, kKey, 1000,
+                                              TCP_BTH_OP_WRITE_FIRST, i))
+                            .placed());
+            ASSERT_TRUE(
+                host.rx(write_segment(seq, 500, pattern(500), to, kKey, 1000, last, i)).placed());
             seq += 1000;
             host.ack(seq);
         }

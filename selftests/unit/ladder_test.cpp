@@ -147,7 +147,9 @@ TEST_F(Ladder, FragmentsAreDistrusted) {
     expect_delivered(f, Reason::kDisorder, NUPA_STAT_deliver_disorder);
     host.ack(kRcvNxt + nupa::kFragmentReachBytes);
     post();
-    expect_placed(send_segment(kRcvNxt + nupa::kFragmentReachBytes, 0, pattern(50), 1, TCP_BTH_OP_SEND_ONLY), kIova);
+    expect_placed(
+        send_segment(kRcvNxt + nupa::kFragmentReachBytes, 0, pattern(50), 1, TCP_BTH_OP_SEND_ONLY),
+        kIova);
 }
 
 TEST_F(Ladder, Plain) {
@@ -179,7 +181,8 @@ TEST_F(Ladder, Window) {
     host.ack(kRcvNxt, 1024);  // no more than before: the edge never moves back
     Host small;
     small.ring.post({{kIova, 4096, kKey}});
-    EXPECT_EQ(small.rx(send_segment(kRcvNxt, 0, pattern(100))).reason, Reason::kWindow);  // none advertised yet
+    EXPECT_EQ(small.rx(send_segment(kRcvNxt, 0, pattern(100))).reason,
+              Reason::kWindow);  // none advertised yet
     small.ack(kRcvNxt, 1024);
     EXPECT_EQ(small.rx(send_segment(kRcvNxt, 1000, pattern(24))).reason, Reason::kPlaced);
     EXPECT_EQ(small.rx(send_segment(kRcvNxt, 1024, pattern(1))).reason, Reason::kWindow);
@@ -191,7 +194,8 @@ TEST_F(Ladder, BeyondAnyWindowIsForgotten) {
     post();
     const std::uint32_t far = (65535u << 7) + 1;
     for (std::uint32_t i = 0; i < 2 * nupa::kBlocksMax; i++)
-        EXPECT_EQ(host.rx(send_segment(kRcvNxt, far + 100 * i, pattern(10))).reason, Reason::kWindow);
+        EXPECT_EQ(host.rx(send_segment(kRcvNxt, far + 100 * i, pattern(10))).reason,
+                  Reason::kWindow);
     EXPECT_EQ(host.qp()[NUPA_QP_STAT_disorder_overflows], 0u);
     expect_placed(send_segment(kRcvNxt, 0, pattern(100)), kIova);
 }
@@ -213,10 +217,13 @@ TEST_F(Ladder, Duplicate) {
     TcpFrame evil = f;
     evil.payload = pattern(100, 9);
     expect_delivered(evil, Reason::kDuplicate, NUPA_STAT_deliver_duplicate);
-    expect_delivered(send_segment(kRcvNxt, 50, pattern(100, 9)), Reason::kDuplicate, NUPA_STAT_deliver_duplicate);
+    expect_delivered(send_segment(kRcvNxt, 50, pattern(100, 9)), Reason::kDuplicate,
+                     NUPA_STAT_deliver_duplicate);
     expect_placed(send_segment(kRcvNxt, 200, pattern(100)), kIova + 200);
-    expect_delivered(send_segment(kRcvNxt, 150, pattern(51, 9)), Reason::kDuplicate, NUPA_STAT_deliver_duplicate);
-    expect_placed(send_segment(kRcvNxt, 300, pattern(50)), kIova + 300);  // all before was passed up
+    expect_delivered(send_segment(kRcvNxt, 150, pattern(51, 9)), Reason::kDuplicate,
+                     NUPA_STAT_deliver_duplicate);
+    expect_placed(send_segment(kRcvNxt, 300, pattern(50)),
+                  kIova + 300);  // all before was passed up
 }
 
 TEST_F(Ladder, WhatWasDeliveredIsNotPlacedLater) {
@@ -229,14 +236,16 @@ TEST_F(Ladder, WhatWasDeliveredIsNotPlacedLater) {
 TEST_F(Ladder, HostAckEndsPlacement) {
     post();
     host.ack(kRcvNxt + 500);  // TCP got them by some other way
-    expect_delivered(send_segment(kRcvNxt, 0, pattern(100)), Reason::kDuplicate, NUPA_STAT_deliver_duplicate);
+    expect_delivered(send_segment(kRcvNxt, 0, pattern(100)), Reason::kDuplicate,
+                     NUPA_STAT_deliver_duplicate);
     expect_placed(send_segment(kRcvNxt, 500, pattern(100)), kIova + 500);
 }
 
 TEST_F(Ladder, Unsynced) {
     post(), post();
     // Not at E, and not of the first message: earlier bytes may have escaped the context.
-    expect_delivered(send_segment(kRcvNxt + 1000, 0, pattern(100), 1), Reason::kUnsynced, NUPA_STAT_deliver_unsynced);
+    expect_delivered(send_segment(kRcvNxt + 1000, 0, pattern(100), 1), Reason::kUnsynced,
+                     NUPA_STAT_deliver_unsynced);
     expect_placed(send_segment(kRcvNxt, 0, pattern(100), 0), kIova);  // exactly E
     expect_placed(send_segment(kRcvNxt + 1000, 200, pattern(100), 1), kIova + 200);
 }
@@ -262,17 +271,22 @@ TEST_F(Ladder, SyncByPlainBytesAtE) {
 
 TEST_F(Ladder, DisorderOverflow) {
     post(1 << 16);
-    const auto hole = [](std::uint32_t i) { return send_segment(kRcvNxt, 100 + 200 * i, pattern(100, i)); };
+    const auto hole = [](std::uint32_t i) {
+        return send_segment(kRcvNxt, 100 + 200 * i, pattern(100, i));
+    };
     for (std::uint32_t i = 0; i < nupa::kBlocksMax; i++)
         expect_placed(hole(i), kIova + 100 + 200 * i);
-    expect_placed(hole(nupa::kBlocksMax), kIova + 100 + 200 * nupa::kBlocksMax);  // placed, but no block for it
+    expect_placed(hole(nupa::kBlocksMax),
+                  kIova + 100 + 200 * nupa::kBlocksMax);  // placed, but no block for it
     EXPECT_EQ(host.qp()[NUPA_QP_STAT_disorder_overflows], 1u);
     const std::uint32_t end = 200 * (nupa::kBlocksMax + 1);
     // Placed before and forgotten: must be delivered all the same.
     expect_delivered(hole(nupa::kBlocksMax), Reason::kDisorder, NUPA_STAT_deliver_disorder);
-    expect_delivered(send_segment(kRcvNxt, end, pattern(100)), Reason::kDisorder, NUPA_STAT_deliver_disorder);
+    expect_delivered(send_segment(kRcvNxt, end, pattern(100)), Reason::kDisorder,
+                     NUPA_STAT_deliver_disorder);
     host.ack(kRcvNxt + end + 99);
-    expect_delivered(send_segment(kRcvNxt, end + 200, pattern(50)), Reason::kDisorder, NUPA_STAT_deliver_disorder);
+    expect_delivered(send_segment(kRcvNxt, end + 200, pattern(50)), Reason::kDisorder,
+                     NUPA_STAT_deliver_disorder);
     host.ack(kRcvNxt + end + 250);
     expect_placed(send_segment(kRcvNxt, end + 250, pattern(50)), kIova + end + 250);
 }
@@ -280,9 +294,11 @@ TEST_F(Ladder, DisorderOverflow) {
 TEST_F(Ladder, Opcode) {
     post();
     std::uint32_t at = kRcvNxt;
-    for (const std::uint8_t opcode : {TCP_BTH_OP_READ_REQUEST, TCP_BTH_OP_ACKNOWLEDGE, TCP_BTH_OP_ATOMIC_ACKNOWLEDGE,
-                                      TCP_BTH_OP_CMP_SWAP, TCP_BTH_OP_FETCH_ADD, TCP_BTH_OP_TERMINATE}) {
-        expect_delivered(send_segment(at, 0, pattern(24), 0, opcode), Reason::kOpcode, NUPA_STAT_deliver_opcode);
+    for (const std::uint8_t opcode :
+         {TCP_BTH_OP_READ_REQUEST, TCP_BTH_OP_ACKNOWLEDGE, TCP_BTH_OP_ATOMIC_ACKNOWLEDGE,
+          TCP_BTH_OP_CMP_SWAP, TCP_BTH_OP_FETCH_ADD, TCP_BTH_OP_TERMINATE}) {
+        expect_delivered(send_segment(at, 0, pattern(24), 0, opcode), Reason::kOpcode,
+                         NUPA_STAT_deliver_opcode);
         at += 24;
     }
 }
@@ -307,17 +323,21 @@ TEST_F(Ladder, Inconsistent) {
 }
 
 TEST_F(Ladder, NoReceive) {
-    expect_delivered(send_segment(kRcvNxt, 0, pattern(100)), Reason::kNoReceive, NUPA_STAT_deliver_no_receive);
+    expect_delivered(send_segment(kRcvNxt, 0, pattern(100)), Reason::kNoReceive,
+                     NUPA_STAT_deliver_no_receive);
     post();
-    expect_delivered(send_segment(kRcvNxt + 100, 0, pattern(100), 1), Reason::kNoReceive, NUPA_STAT_deliver_no_receive);
+    expect_delivered(send_segment(kRcvNxt + 100, 0, pattern(100), 1), Reason::kNoReceive,
+                     NUPA_STAT_deliver_no_receive);
     post();
-    expect_placed(send_segment(kRcvNxt + 100, 100, pattern(100), 1, TCP_BTH_OP_SEND_LAST_IMM), kIova + 100);
+    expect_placed(send_segment(kRcvNxt + 100, 100, pattern(100), 1, TCP_BTH_OP_SEND_LAST_IMM),
+                  kIova + 100);
 }
 
 TEST_F(Ladder, CompletedReceiveIsNotTouched) {
     post();
     host.ring.complete(1);  // kernel: message 0 is with the application
-    expect_delivered(send_segment(kRcvNxt, 0, pattern(100)), Reason::kNoReceive, NUPA_STAT_deliver_no_receive);
+    expect_delivered(send_segment(kRcvNxt, 0, pattern(100)), Reason::kNoReceive,
+                     NUPA_STAT_deliver_no_receive);
 }
 
 TEST_F(Ladder, NoReceiveQueue) {
@@ -325,7 +345,8 @@ TEST_F(Ladder, NoReceiveQueue) {
     o.qp_flags = NUPA_QP_F_NO_RQ;
     Rig rig(o);
     rig.post();
-    rig.expect_delivered(send_segment(kRcvNxt, 0, pattern(100)), Reason::kNoReceive, NUPA_STAT_deliver_no_receive);
+    rig.expect_delivered(send_segment(kRcvNxt, 0, pattern(100)), Reason::kNoReceive,
+                         NUPA_STAT_deliver_no_receive);
 }
 
 TEST_F(Ladder, Key) {
@@ -344,43 +365,62 @@ TEST_F(Ladder, ForeignPd) {
     Region other(host.guest, 0x1000, 4096, kPd + 1);
     ASSERT_EQ(host.engine.mr_reg(kOtherKey, other.cmd), NUPA_OK);
     host.ring.post({{0x1000, 4096, kOtherKey}});
-    expect_delivered(send_segment(kRcvNxt, 0, pattern(100)), Reason::kAccess, NUPA_STAT_deliver_access);
+    expect_delivered(send_segment(kRcvNxt, 0, pattern(100)), Reason::kAccess,
+                     NUPA_STAT_deliver_access);
 }
 
 TEST_F(Ladder, ReadOnlyMr) {
     Region other(host.guest, 0x1000, 4096, kPd, NUPA_ACCESS_REMOTE_READ | NUPA_ACCESS_REMOTE_WRITE);
     ASSERT_EQ(host.engine.mr_reg(kOtherKey, other.cmd), NUPA_OK);
     host.ring.post({{0x1000, 4096, kOtherKey}});
-    expect_delivered(send_segment(kRcvNxt, 0, pattern(100)), Reason::kAccess, NUPA_STAT_deliver_access);
+    expect_delivered(send_segment(kRcvNxt, 0, pattern(100)), Reason::kAccess,
+                     NUPA_STAT_deliver_access);
 }
 
 TEST_F(Ladder, BeyondTheReceive) {
     post(1000);
     expect_placed(send_segment(kRcvNxt, 0, pattern(900)), kIova);
-    expect_delivered(send_segment(kRcvNxt, 900, pattern(101)), Reason::kBounds, NUPA_STAT_deliver_bounds);
-    expect_delivered(send_segment(kRcvNxt, 1001, pattern(1)), Reason::kBounds, NUPA_STAT_deliver_bounds);
+    expect_delivered(send_segment(kRcvNxt, 900, pattern(101)), Reason::kBounds,
+                     NUPA_STAT_deliver_bounds);
+    expect_delivered(send_segment(kRcvNxt, 1001, pattern(1)), Reason::kBounds,
+                     NUPA_STAT_deliver_bounds);
 }
 
 TEST_F(Ladder, SgeBeyondTheMr) {
     const std::uint64_t end = kIova + host.options.mr_bytes;
     host.ring.post({{end - 50, 100, kKey}});
-    expect_delivered(send_segment(kRcvNxt, 0, pattern(51)), Reason::kBounds, NUPA_STAT_deliver_bounds);
+    expect_delivered(send_segment(kRcvNxt, 0, pattern(51)), Reason::kBounds,
+                     NUPA_STAT_deliver_bounds);
     host.ring.post({{kIova - 1, 100, kKey}});
-    expect_delivered(send_segment(kRcvNxt + 51, 0, pattern(1), 1), Reason::kBounds, NUPA_STAT_deliver_bounds);
+    expect_delivered(send_segment(kRcvNxt + 51, 0, pattern(1), 1), Reason::kBounds,
+                     NUPA_STAT_deliver_bounds);
     host.ring.post({{UINT64_MAX - 5, 100, kKey}});
-    expect_delivered(send_segment(kRcvNxt + 52, 10, pattern(1), 2), Reason::kBounds, NUPA_STAT_deliver_bounds);
+    expect_delivered(send_segment(kRcvNxt + 52, 10, pattern(1), 2), Reason::kBounds,
+                     NUPA_STAT_deliver_bounds);
+}
+
+// The sum wraps into a region that does exist.
+TEST_F(Ladder, SgeThatWraps) {
+    Region low(host.guest, 0x1000, 4096, kPd);
+    ASSERT_EQ(host.engine.mr_reg(kOtherKey, low.cmd), NUPA_OK);
+    host.ring.post({{UINT64_MAX - 99, 1 << 20, kOtherKey}});
+    expect_delivered(send_segment(kRcvNxt, 0x1000 + 200, pattern(10)), Reason::kBounds,
+                     NUPA_STAT_deliver_bounds);
+    EXPECT_EQ(low.read(host.guest, 0x1000, 4096), ByteVector(4096));
 }
 
 TEST_F(Ladder, BadSgeCount) {
     post();
     host.ring.set_num_sge(0, 1000);
-    expect_delivered(send_segment(kRcvNxt, 0, pattern(1)), Reason::kBounds, NUPA_STAT_deliver_bounds);
+    expect_delivered(send_segment(kRcvNxt, 0, pattern(1)), Reason::kBounds,
+                     NUPA_STAT_deliver_bounds);
 }
 
 TEST_F(Ladder, NothingIsWrittenWhenALaterSgeIsBad) {
     host.ring.post({{kIova, 50, kKey}, {kIova + 50, 50, kOtherKey}});
     expect_delivered(send_segment(kRcvNxt, 0, pattern(100)), Reason::kKey, NUPA_STAT_deliver_key);
-    expect_delivered(send_segment(kRcvNxt, 100, pattern(1)), Reason::kBounds, NUPA_STAT_deliver_bounds);
+    expect_delivered(send_segment(kRcvNxt, 100, pattern(1)), Reason::kBounds,
+                     NUPA_STAT_deliver_bounds);
 }
 
 TEST_F(Ladder, ScatterOverSges) {
@@ -389,7 +429,8 @@ TEST_F(Ladder, ScatterOverSges) {
     const ByteVector message = pattern(7333, 5);
     std::uint32_t at = 0;
     for (const std::uint32_t n : {100u, 1000u, 5u, 3500u, 2728u}) {
-        const TcpFrame f = send_segment(kRcvNxt, at, {message.begin() + at, message.begin() + at + n});
+        const TcpFrame f =
+            send_segment(kRcvNxt, at, {message.begin() + at, message.begin() + at + n});
         ASSERT_TRUE(host.rx(f).placed());
         at += n;
     }

@@ -15,7 +15,9 @@ struct Queue {
     nupa::Merger merger;
     std::vector<nupa::Merged> out;
 
-    explicit Queue(std::uint32_t buf_bytes = 4096, bool enabled = true) { merger.configure(buf_bytes, enabled); }
+    explicit Queue(std::uint32_t buf_bytes = 4096, bool enabled = true) {
+        merger.configure(buf_bytes, enabled);
+    }
 
     void push(const nupa::Packet& p, const nupa::Decision& d) {
         if (merger.active() && !merger.fits(p, d))
@@ -43,7 +45,8 @@ struct Queue {
         d.has_qp = true, d.qpn = 4;
         d.reason = placed ? nupa::Reason::kPlaced : nupa::Reason::kNoReceive;
         unsigned at = 0;
-        d.has_bth = tcp_bth_find(p.header.data() + p.at.options_at, p.at.option_bytes(), p.at.seq, p.payload.bytes(), &d.bth, &at) == TCP_BTH_OK;
+        d.has_bth = tcp_bth_find(p.header.data() + p.at.options_at, p.at.option_bytes(), p.at.seq,
+                                 p.payload.bytes(), &d.bth, &at) == TCP_BTH_OK;
         d.bth_at = static_cast<std::uint16_t>(p.at.options_at + at);
         return d;
     }
@@ -55,7 +58,10 @@ nupa::Packet parsed(const nupa::Merged& m, ByteVector& frame) {
     std::memcpy(frame.data(), m.header.data(), m.header_bytes);
     const nupa::Bytes all{frame.data(), frame.size()};
     nupa::Packet p;
-    EXPECT_EQ(p.assign({&all, 1}, m.header_bytes + m.payload_bytes > 65535 ? nupa::ParseMode::kTso : nupa::ParseMode::kWire), nupa::ParseError::kOk);
+    EXPECT_EQ(
+        p.assign({&all, 1}, m.header_bytes + m.payload_bytes > 65535 ? nupa::ParseMode::kTso
+                                                                     : nupa::ParseMode::kWire),
+        nupa::ParseError::kOk);
     return p;
 }
 
@@ -63,13 +69,16 @@ tcp_bth bth_of(const nupa::Merged& m) {
     ByteVector frame;
     const nupa::Packet p = parsed(m, frame);
     tcp_bth b{};
-    EXPECT_EQ(tcp_bth_find(p.header.data() + p.at.options_at, p.at.option_bytes(), p.at.seq, m.payload_bytes, &b, nullptr), TCP_BTH_OK);
+    EXPECT_EQ(tcp_bth_find(p.header.data() + p.at.options_at, p.at.option_bytes(), p.at.seq,
+                           m.payload_bytes, &b, nullptr),
+              TCP_BTH_OK);
     return b;
 }
 
 TcpFrame plain(std::uint32_t seq, std::size_t n, int family = 4) {
     TcpFrame f;
-    f.family = family, f.seq = seq, f.payload = pattern(n), f.options = {1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2};
+    f.family = family, f.seq = seq, f.payload = pattern(n),
+    f.options = {1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2};
     return f;
 }
 
@@ -183,7 +192,8 @@ TEST(Merge, BadChecksumStandsAlone) {
 
 TEST(Merge, EndOfRun) {
     using Change = void (*)(TcpFrame&);
-    for (const Change change : {+[](TcpFrame& f) { f.flags |= nupa::kTcpPsh; }, +[](TcpFrame& f) { f.flags |= nupa::kTcpFin; },
+    for (const Change change : {+[](TcpFrame& f) { f.flags |= nupa::kTcpPsh; },
+                                +[](TcpFrame& f) { f.flags |= nupa::kTcpFin; },
                                 +[](TcpFrame& f) { f.payload = pattern(999); }}) {
         Queue q;
         q.push(plain(0, 1000));
@@ -246,15 +256,18 @@ INSTANTIATE_TEST_SUITE_P(
     All, MergePositions,
     testing::Values(
         Positions{{TCP_BTH_OP_SEND_FIRST, TCP_BTH_OP_SEND_LAST}, TCP_BTH_OP_SEND_ONLY},
-        Positions{{TCP_BTH_OP_SEND_FIRST, TCP_BTH_OP_SEND_MIDDLE, TCP_BTH_OP_SEND_LAST_IMM}, TCP_BTH_OP_SEND_ONLY_IMM},
+        Positions{{TCP_BTH_OP_SEND_FIRST, TCP_BTH_OP_SEND_MIDDLE, TCP_BTH_OP_SEND_LAST_IMM},
+                  TCP_BTH_OP_SEND_ONLY_IMM},
         Positions{{TCP_BTH_OP_SEND_FIRST, TCP_BTH_OP_SEND_LAST_INV}, TCP_BTH_OP_SEND_ONLY_INV},
         Positions{{TCP_BTH_OP_SEND_FIRST, TCP_BTH_OP_SEND_MIDDLE}, TCP_BTH_OP_SEND_FIRST},
         Positions{{TCP_BTH_OP_SEND_MIDDLE, TCP_BTH_OP_SEND_MIDDLE}, TCP_BTH_OP_SEND_MIDDLE},
         Positions{{TCP_BTH_OP_SEND_MIDDLE, TCP_BTH_OP_SEND_LAST}, TCP_BTH_OP_SEND_LAST},
         Positions{{TCP_BTH_OP_SEND_MIDDLE, TCP_BTH_OP_SEND_LAST_IMM}, TCP_BTH_OP_SEND_LAST_IMM},
-        Positions{{TCP_BTH_OP_WRITE_FIRST, TCP_BTH_OP_WRITE_MIDDLE, TCP_BTH_OP_WRITE_LAST}, TCP_BTH_OP_WRITE_ONLY},
+        Positions{{TCP_BTH_OP_WRITE_FIRST, TCP_BTH_OP_WRITE_MIDDLE, TCP_BTH_OP_WRITE_LAST},
+                  TCP_BTH_OP_WRITE_ONLY},
         Positions{{TCP_BTH_OP_WRITE_FIRST, TCP_BTH_OP_WRITE_LAST_IMM}, TCP_BTH_OP_WRITE_ONLY_IMM},
-        Positions{{TCP_BTH_OP_READ_RESPONSE_FIRST, TCP_BTH_OP_READ_RESPONSE_LAST}, TCP_BTH_OP_READ_RESPONSE_ONLY}));
+        Positions{{TCP_BTH_OP_READ_RESPONSE_FIRST, TCP_BTH_OP_READ_RESPONSE_LAST},
+                  TCP_BTH_OP_READ_RESPONSE_ONLY}));
 
 TEST(Merge, MessagesStayApart) {
     const auto pairs = [](TcpFrame a, TcpFrame b) {
@@ -266,15 +279,24 @@ TEST(Merge, MessagesStayApart) {
     };
     const TcpFrame first = send_segment(0, 0, pattern(1000));
     EXPECT_EQ(pairs(first, send_segment(0, 1000, pattern(1000))), 1u);
-    EXPECT_EQ(pairs(send_segment(0, 0, pattern(1000), 0, TCP_BTH_OP_SEND_ONLY), send_segment(1000, 0, pattern(1000), 1)), 2u);
-    EXPECT_EQ(pairs(send_segment(0, 0, pattern(1000), 0, TCP_BTH_OP_SEND_LAST), send_segment(1000, 0, pattern(1000), 1)), 2u);
-    EXPECT_EQ(pairs(first, send_segment(0, 1000, pattern(1000), 1)), 2u);                        // msn
-    EXPECT_EQ(pairs(first, send_segment(1000, 0, pattern(1000))), 2u);                           // start
-    EXPECT_EQ(pairs(first, write_segment(0, 1000, pattern(1000), 7, 8, 9, TCP_BTH_OP_WRITE_MIDDLE)), 2u);
+    EXPECT_EQ(pairs(send_segment(0, 0, pattern(1000), 0, TCP_BTH_OP_SEND_ONLY),
+                    send_segment(1000, 0, pattern(1000), 1)),
+              2u);
+    EXPECT_EQ(pairs(send_segment(0, 0, pattern(1000), 0, TCP_BTH_OP_SEND_LAST),
+                    send_segment(1000, 0, pattern(1000), 1)),
+              2u);
+    EXPECT_EQ(pairs(first, send_segment(0, 1000, pattern(1000), 1)), 2u);  // msn
+    EXPECT_EQ(pairs(first, send_segment(1000, 0, pattern(1000))), 2u);     // start
+    EXPECT_EQ(pairs(first, write_segment(0, 1000, pattern(1000), 7, 8, 9, TCP_BTH_OP_WRITE_MIDDLE)),
+              2u);
     const TcpFrame write = write_segment(0, 0, pattern(1000), 7, 8, 9, TCP_BTH_OP_WRITE_FIRST);
-    EXPECT_EQ(pairs(write, write_segment(0, 1000, pattern(1000), 7, 8, 9, TCP_BTH_OP_WRITE_MIDDLE)), 1u);
-    EXPECT_EQ(pairs(write, write_segment(0, 1000, pattern(1000), 6, 8, 9, TCP_BTH_OP_WRITE_MIDDLE)), 2u);
-    EXPECT_EQ(pairs(write, write_segment(0, 1000, pattern(1000), 7, 8, 9, TCP_BTH_OP_READ_RESPONSE_MIDDLE)), 2u);
+    EXPECT_EQ(pairs(write, write_segment(0, 1000, pattern(1000), 7, 8, 9, TCP_BTH_OP_WRITE_MIDDLE)),
+              1u);
+    EXPECT_EQ(pairs(write, write_segment(0, 1000, pattern(1000), 6, 8, 9, TCP_BTH_OP_WRITE_MIDDLE)),
+              2u);
+    EXPECT_EQ(pairs(write, write_segment(0, 1000, pattern(1000), 7, 8, 9,
+                                         TCP_BTH_OP_READ_RESPONSE_MIDDLE)),
+              2u);
     TcpFrame later = send_segment(0, 1000, pattern(1000));
     later.options[4] |= TCP_BTH_F_RTR;
     EXPECT_EQ(pairs(first, later), 2u);
@@ -308,7 +330,8 @@ TEST(Merge, PlacedRunsGoBeyond64KiBOnIpv4) {
         q.flush();
         const nupa::Merged& m = q.out[0];
         EXPECT_EQ(m.payload_bytes, family == 4 ? 511u * 1024 : 63u * 1024);
-        EXPECT_EQ(nupa::get_be16(m.header.data() + (family == 4 ? 16 : 18)), family == 4 ? 0 : m.payload_bytes + 44);
+        EXPECT_EQ(nupa::get_be16(m.header.data() + (family == 4 ? 16 : 18)),
+                  family == 4 ? 0 : m.payload_bytes + 44);
         EXPECT_LE(m.payload_bytes + m.header_bytes, std::uint32_t{NUPA_TSO_MAX_BYTES});
         ByteVector frame;
         EXPECT_FALSE(parsed(m, frame).at.ip_csum_bad);

@@ -17,7 +17,9 @@ struct MrTest : testing::Test {
     nupa::MrTable table{4};
     Region region{guest, kIova, 3 * kPage, kPd, NUPA_ACCESS_LOCAL_WRITE};
 
-    nupa_admin_status reg(const nupa_cmd_mr& cmd, std::uint32_t key = 1) { return table.reg(guest.memory, key, cmd); }
+    nupa_admin_status reg(const nupa_cmd_mr& cmd, std::uint32_t key = 1) {
+        return table.reg(guest.memory, key, cmd);
+    }
 };
 
 TEST_F(MrTest, CheckOfBoundsPdAndAccess) {
@@ -95,7 +97,11 @@ TEST_F(MrTest, InvalidFields) {
     EXPECT_EQ(with([](auto& c) { c.pages--; }), NUPA_E_INVALID);
     EXPECT_EQ(with([](auto& c) { c.pages = 0; }), NUPA_E_INVALID);
     EXPECT_EQ(with([](auto& c) { c.reserved[1] = 1; }), NUPA_E_INVALID);
-    EXPECT_EQ(with([](auto& c) { c.bytes = 1ull << 60; c.pages = NUPA_MR_PAGES_MAX; }), NUPA_E_INVALID);
+    EXPECT_EQ(with([](auto& c) {
+                  c.bytes = 1ull << 60;
+                  c.pages = NUPA_MR_PAGES_MAX;
+              }),
+              NUPA_E_INVALID);
     EXPECT_EQ(with([](auto& c) { c.table_addr = 1ull << 50; }), NUPA_E_ADDRESS);
     EXPECT_EQ(with([](auto& c) { c.table_addr = UINT64_MAX - 3; }), NUPA_E_ADDRESS);
     EXPECT_EQ(table.size(), 0u);

@@ -14,7 +14,8 @@ using nupa::ParseError;
 
 TEST(Parse, Tcp4) {
     TcpFrame f;
-    f.seq = 0x01020304, f.ack = 0x05060708, f.flags = nupa::kTcpAck | nupa::kTcpPsh, f.window = 77, f.tos = 2;
+    f.seq = 0x01020304, f.ack = 0x05060708, f.flags = nupa::kTcpAck | nupa::kTcpPsh, f.window = 77,
+    f.tos = 2;
     f.options = {8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 1};
     f.payload = pattern(100);
     Wire w(f);
@@ -124,11 +125,11 @@ TEST(Parse, BrokenIpv4) {
     expect_opaque(v, ParseError::kIpHeader);
     v[14] = std::byte{0x44};  // header of 16 bytes
     expect_opaque(v, ParseError::kIpHeader);
-    f.length_error = 1;       // longer than the frame
+    f.length_error = 1;  // longer than the frame
     expect_opaque(f.build(), ParseError::kIpHeader);
-    f.length_error = -61;     // shorter than the IP header
+    f.length_error = -61;  // shorter than the IP header
     expect_opaque(f.build(), ParseError::kIpHeader);
-    f.length_error = -21;     // shorter than IP and TCP headers
+    f.length_error = -21;  // shorter than IP and TCP headers
     expect_opaque(f.build(), ParseError::kTruncated);
 }
 
@@ -238,7 +239,8 @@ TEST(Parse, RandomBytes) {
             ASSERT_LE(p.at.options_at, p.at.header_bytes);
             p.verify();
             p.flow();
-            ASSERT_EQ(std::memcmp(bytes_of(p).data(), v.data(), p.bytes()), 0);
+            const ByteVector out = bytes_of(p);
+            ASSERT_TRUE(std::equal(out.begin(), out.end(), v.begin()));
         }
     }
 }

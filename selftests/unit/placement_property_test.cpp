@@ -22,7 +22,7 @@ constexpr std::uint32_t kSlotBytes = 4096;
 constexpr std::uint32_t kSlots = 32;
 
 struct Message {
-    std::uint32_t at;      // stream offset of its first byte
+    std::uint32_t at;  // stream offset of its first byte
     std::uint32_t bytes;
     std::uint16_t msn;
     ByteVector data;
@@ -35,7 +35,7 @@ struct Settings {
     std::uint32_t messages;
     std::uint32_t message_max;
     std::uint32_t window;
-    unsigned loss, duplicate, shuffle;   // percent
+    unsigned loss, duplicate, shuffle;  // percent
 };
 
 class World {
@@ -44,7 +44,8 @@ public:
         host_.ring.start_at(s.first_msn);
         std::uint32_t at = 0;
         for (std::uint32_t i = 0; i < s.messages; i++) {
-            Message m{at, 1 + below(s.message_max), static_cast<std::uint16_t>(s.first_msn + i), {}};
+            Message m{
+                at, 1 + below(s.message_max), static_cast<std::uint16_t>(s.first_msn + i), {}};
             m.data = pattern(m.bytes, static_cast<std::uint32_t>(random_()));
             at += m.bytes;
             messages_.push_back(std::move(m));
@@ -114,13 +115,15 @@ private:
     }
 
     TcpFrame segment(const Message& m, std::uint32_t mbo, std::uint32_t n) {
-        const int pos = (mbo == 0 ? TCP_BTH_POS_FIRST : 0) | (mbo + n == m.bytes ? TCP_BTH_POS_LAST : 0);
+        const int pos =
+            (mbo == 0 ? TCP_BTH_POS_FIRST : 0) | (mbo + n == m.bytes ? TCP_BTH_POS_LAST : 0);
         const std::uint32_t start = s_.rcv_nxt + m.at;
-        TcpFrame f = send_segment(start, mbo, {m.data.begin() + mbo, m.data.begin() + mbo + n}, m.msn,
-                                  tcp_bth_variant(TCP_BTH_OP_SEND_ONLY, pos));
+        TcpFrame f = send_segment(start, mbo, {m.data.begin() + mbo, m.data.begin() + mbo + n},
+                                  m.msn, tcp_bth_variant(TCP_BTH_OP_SEND_ONLY, pos));
         if (percent(20)) {  // ver 1 says the same
             tcp_bth b{};
-            b.ver = 1, b.opcode = TCP_BTH_OP_SEND_ONLY, b.msn = m.msn, b.start_seq = start, b.length = m.bytes;
+            b.ver = 1, b.opcode = TCP_BTH_OP_SEND_ONLY, b.msn = m.msn, b.start_seq = start,
+            b.length = m.bytes;
             f.options = bth_option(b);
         }
         if (percent(3))
@@ -131,15 +134,19 @@ private:
     void deliver_one() {
         if (flying_.empty())
             return;
-        const std::size_t pick = percent(s_.shuffle) ? below(static_cast<std::uint32_t>(flying_.size())) : 0;
+        const std::size_t pick =
+            percent(s_.shuffle) ? below(static_cast<std::uint32_t>(flying_.size())) : 0;
         const TcpFrame f = flying_[pick];
         flying_.erase(flying_.begin() + static_cast<std::ptrdiff_t>(pick));
         const nupa::Decision d = host_.rx(f);
-        const std::uint32_t at = f.seq - s_.rcv_nxt, n = static_cast<std::uint32_t>(f.payload.size());
+        const std::uint32_t at = f.seq - s_.rcv_nxt,
+                            n = static_cast<std::uint32_t>(f.payload.size());
         if (d.placed())
             check_placed(f, at, n);
         for (std::uint64_t page = 0; page < shadow_.size(); page += kPage)
-            ASSERT_EQ(std::memcmp(host_.mr.at(host_.guest, kIova + page), shadow_.data() + page, kPage), 0)
+            ASSERT_EQ(
+                std::memcmp(host_.mr.at(host_.guest, kIova + page), shadow_.data() + page, kPage),
+                0)
                 << "a byte changed that should not, in slot " << page / kSlotBytes;
         host_tcp(f, at, n, d.placed());
     }
@@ -154,10 +161,12 @@ private:
             ASSERT_GE(i, next_) << "placed after TCP took it";
             placed_[i] = true;
         }
-        std::copy(f.payload.begin(), f.payload.end(), shadow_.begin() + static_cast<std::ptrdiff_t>(slot(m.msn) - kIova + (at - m.at)));
+        std::copy(f.payload.begin(), f.payload.end(),
+                  shadow_.begin() + static_cast<std::ptrdiff_t>(slot(m.msn) - kIova + (at - m.at)));
     }
 
-    // TCP: takes what is new, drops some for want of memory; in-order bytes go to tcp_qp, which copies delivered ones.
+    // TCP: takes what is new, drops some for want of memory; in-order bytes go to tcp_qp, which
+    // copies delivered ones.
     void host_tcp(const TcpFrame& f, std::uint32_t at, std::uint32_t n, bool placed) {
         if (at > next_ && percent(5))
             return;  // pruned
@@ -177,7 +186,9 @@ private:
             host_.ack(s_.rcv_nxt + next_, s_.window);
     }
 
-    std::size_t message_index(std::uint32_t offset) const { return static_cast<std::size_t>(&message_at(offset) - messages_.data()); }
+    std::size_t message_index(std::uint32_t offset) const {
+        return static_cast<std::size_t>(&message_at(offset) - messages_.data());
+    }
 
     void take(std::uint32_t offset) {
         const Message& m = message_at(offset);
@@ -204,12 +215,13 @@ private:
     std::mt19937_64 random_;
     Host host_;
     std::vector<Message> messages_;
-    std::uint32_t end_ = 0, next_ = 0, sent_ = 0;   // stream offsets: end, TCP's rcv_nxt, sender's mark
+    std::uint32_t end_ = 0, next_ = 0,
+                  sent_ = 0;  // stream offsets: end, TCP's rcv_nxt, sender's mark
     std::size_t posted_ = 0, completed_ = 0;
     std::deque<TcpFrame> flying_;
     std::vector<bool> taken_, placed_;
-    std::map<std::uint32_t, std::byte> copies_;     // delivered bytes in TCP's queues
-    ByteVector shadow_;                             // what all receive buffers must contain
+    std::map<std::uint32_t, std::byte> copies_;  // delivered bytes in TCP's queues
+    ByteVector shadow_;                          // what all receive buffers must contain
 };
 
 std::uint64_t first_seed() {
@@ -237,9 +249,13 @@ void run(Settings s, std::uint64_t seeds, bool want_overflow = false) {
 TEST(PlacementProperty, MildLoss) { run({0, 5000, 0, 60, 4000, 20000, 5, 5, 5}, 12); }
 TEST(PlacementProperty, HeavyDisorder) { run({0, 5000, 0, 60, 2000, 30000, 20, 20, 60}, 12); }
 TEST(PlacementProperty, SequenceWraps) { run({0, 0xffffc000, 0, 60, 2000, 20000, 10, 10, 30}, 12); }
-TEST(PlacementProperty, SequenceSignWraps) { run({0, 0x7fffc000, 0, 60, 2000, 20000, 10, 10, 30}, 6); }
+TEST(PlacementProperty, SequenceSignWraps) {
+    run({0, 0x7fffc000, 0, 60, 2000, 20000, 10, 10, 30}, 6);
+}
 TEST(PlacementProperty, MsnWraps) { run({0, 5000, 65500, 80, 600, 10000, 10, 10, 20}, 10); }
 TEST(PlacementProperty, TinyMessages) { run({0, 5000, 65530, 400, 40, 2000, 10, 10, 30}, 10); }
-TEST(PlacementProperty, BlocksOverflow) { run({0, 0xffff0000, 0, 200, 4000, 120000, 30, 5, 90}, 4, true); }
+TEST(PlacementProperty, BlocksOverflow) {
+    run({0, 0xffff0000, 0, 200, 4000, 120000, 30, 5, 90}, 4, true);
+}
 
 }  // namespace

@@ -9,7 +9,9 @@ namespace {
 
 using namespace test;
 
-nupa::RecvSge sge(std::uint64_t addr, std::uint32_t length, std::uint32_t lkey = 1) { return {addr, length, lkey}; }
+nupa::RecvSge sge(std::uint64_t addr, std::uint32_t length, std::uint32_t lkey = 1) {
+    return {addr, length, lkey};
+}
 
 TEST(ReceiveQueue, RxeLayout) {
     EXPECT_EQ(offsetof(rxe_queue_buf, producer_index), RecvRing::kProducerAt);
@@ -49,7 +51,8 @@ TEST(ReceiveQueue, PostedAgainstTheDefinition) {
             ring.set_producer((7 + completed + ready) & 63);
             for (std::uint32_t i = 0; i < 200; i++) {
                 const std::uint16_t msn = static_cast<std::uint16_t>(completed + i - 50);
-                ASSERT_EQ(rq.posted(msn), i >= 50 && i - 50 < ready) << completed << ' ' << ready << ' ' << i;
+                ASSERT_EQ(rq.posted(msn), i >= 50 && i - 50 < ready)
+                    << completed << ' ' << ready << ' ' << i;
             }
         }
 }
@@ -106,17 +109,18 @@ TEST(ReceiveQueue, InvalidCommands) {
     EXPECT_EQ(with([](auto& c) { c.rq_mask = 62; }), NUPA_E_INVALID);
     EXPECT_EQ(with([](auto& c) { c.rq_mask = 65535; }), NUPA_E_INVALID);
     EXPECT_EQ(with([](auto& c) { c.rq_mask = UINT32_MAX; }), NUPA_E_INVALID);
-    EXPECT_EQ(with([](auto& c) { c.rq_mask = 127; }), NUPA_E_INVALID);        // more than its pages hold
+    EXPECT_EQ(with([](auto& c) { c.rq_mask = 127; }), NUPA_E_INVALID);  // more than its pages hold
     EXPECT_EQ(with([](auto& c) { c.rq_log2_bytes = 5; }), NUPA_E_INVALID);
     EXPECT_EQ(with([](auto& c) { c.rq_log2_bytes = 200; }), NUPA_E_INVALID);
     EXPECT_EQ(with([](auto& c) { c.rq_sge_max = 33; }), NUPA_E_INVALID);
-    EXPECT_EQ(with([](auto& c) { c.rq_sge_max = 6; }), NUPA_E_INVALID);       // 136 bytes in 128
+    EXPECT_EQ(with([](auto& c) { c.rq_sge_max = 6; }), NUPA_E_INVALID);  // 136 bytes in 128
     EXPECT_EQ(with([](auto& c) { c.rq_pages = NUPA_RQ_PAGES_MAX + 1; }), NUPA_E_INVALID);
     EXPECT_EQ(with([](auto& c) { c.rq_pages = 0; }), NUPA_E_INVALID);
     EXPECT_EQ(with([](auto& c) { c.shadow_addr += 2; }), NUPA_E_INVALID);
     EXPECT_EQ(with([](auto& c) { c.shadow_addr = 1ull << 50; }), NUPA_E_ADDRESS);
     EXPECT_EQ(with([](auto& c) { c.rq_table_addr = 1ull << 50; }), NUPA_E_ADDRESS);
-    const std::uint64_t bad = guest.table({kPage + 8, kPage, kPage}), gone = guest.table({1ull << 50, kPage, kPage});
+    const std::uint64_t bad = guest.table({kPage + 8, kPage, kPage}),
+                        gone = guest.table({1ull << 50, kPage, kPage});
     EXPECT_EQ(with([&](auto& c) { c.rq_table_addr = bad; }), NUPA_E_INVALID);
     EXPECT_EQ(with([&](auto& c) { c.rq_table_addr = gone; }), NUPA_E_ADDRESS);
 }

@@ -18,10 +18,13 @@ struct Burst {
     std::vector<nupa::Bytes> bufs;
     nupa::Packet packet;
 
-    Burst(const TcpFrame& f, std::uint16_t mss, std::size_t piece = 32768, std::uint16_t extra_flags = 0) : bytes(f.build()) {
+    Burst(const TcpFrame& f, std::uint16_t mss, std::size_t piece = 32768,
+          std::uint16_t extra_flags = 0)
+        : bytes(f.build()) {
         bufs.push_back({bytes.data(), f.header_bytes()});
         for (std::size_t at = 0; at < f.payload.size(); at += piece)
-            bufs.push_back({bytes.data() + f.header_bytes() + at, std::min(piece, f.payload.size() - at)});
+            bufs.push_back(
+                {bytes.data() + f.header_bytes() + at, std::min(piece, f.payload.size() - at)});
         nupa_tx_ctx ctx{};
         const int tso = f.family == 4 ? NUPA_TX_F_TSO4 : NUPA_TX_F_TSO6;
         ctx.flags = static_cast<__le16>((mss ? tso | NUPA_TX_F_CSUM : 0) | extra_flags);
@@ -34,11 +37,13 @@ struct Burst {
     }
 };
 
-tcp_bth v1_option(std::uint32_t start, std::uint32_t length, std::uint8_t opcode = TCP_BTH_OP_SEND_ONLY, unsigned ext = 0) {
+tcp_bth v1_option(std::uint32_t start, std::uint32_t length,
+                  std::uint8_t opcode = TCP_BTH_OP_SEND_ONLY, unsigned ext = 0) {
     tcp_bth b{};
     b.ver = 1, b.opcode = opcode, b.msn = 9, b.start_seq = start, b.length = length;
     b.flags = TCP_BTH_F_TIMESTAMP, b.tsval = 0x11111111, b.tsecr = 0x22222222;
-    b.ext_bytes = static_cast<__u8>(ext), b.ext4 = 0x33333333, b.va = 0x4444444455555555, b.rkey = 6, b.dma_length = length;
+    b.ext_bytes = static_cast<__u8>(ext), b.ext4 = 0x33333333, b.va = 0x4444444455555555,
+    b.rkey = 6, b.dma_length = length;
     return b;
 }
 
@@ -64,8 +69,9 @@ std::vector<Cut> cut(const nupa::Packet& packet, nupa::TxRewrite rewrite = {}) {
         EXPECT_EQ(w.packet.at.seq, s.at.seq);
         EXPECT_EQ(w.packet.at.tcp_flags, s.at.tcp_flags);
         EXPECT_EQ(w.packet.at.header_bytes, s.at.header_bytes);
-        c.error = tcp_bth_find(w.packet.header.data() + w.packet.at.options_at, w.packet.at.option_bytes(),
-                               w.packet.at.seq, w.packet.payload.bytes(), &c.bth, nullptr);
+        c.error = tcp_bth_find(w.packet.header.data() + w.packet.at.options_at,
+                               w.packet.at.option_bytes(), w.packet.at.seq,
+                               w.packet.payload.bytes(), &c.bth, nullptr);
         out.push_back(std::move(c));
     }
     EXPECT_EQ(out.size(), cutter.segments());
@@ -89,10 +95,12 @@ TEST_P(CutFamilies, SequenceFlagsAndBytes) {
         const ByteVector p = payload_of(w.packet);
         EXPECT_EQ(p.size(), i == 6 ? 10001u - 6 * 1448 : 1448u);
         whole.insert(whole.end(), p.begin(), p.end());
-        const std::uint8_t expected = nupa::kTcpAck | (i == 6 ? nupa::kTcpPsh | nupa::kTcpFin : 0) | (i == 0 ? nupa::kTcpCwr : 0);
+        const std::uint8_t expected = nupa::kTcpAck | (i == 6 ? nupa::kTcpPsh | nupa::kTcpFin : 0) |
+                                      (i == 0 ? nupa::kTcpCwr : 0);
         EXPECT_EQ(w.packet.at.tcp_flags, expected) << i;
         if (f.family == 4)
-            EXPECT_EQ(nupa::get_be16(w.packet.header.data() + 18), static_cast<std::uint16_t>(0xfffe + i));
+            EXPECT_EQ(nupa::get_be16(w.packet.header.data() + 18),
+                      static_cast<std::uint16_t>(0xfffe + i));
     }
     EXPECT_EQ(whole, f.payload);
 }
@@ -131,10 +139,12 @@ TEST(Cutter, JumbogramHeaderIsRemoved) {
     ByteVector v = f.build();
     const std::uint8_t hop[8] = {6, 0, 0xc2, 4, 0, 1, 0x11, 0x90};
     v[20] = std::byte{0};  // next header: hop by hop
-    v.insert(v.begin() + 54, reinterpret_cast<const std::byte*>(hop), reinterpret_cast<const std::byte*>(hop) + 8);
+    v.insert(v.begin() + 54, reinterpret_cast<const std::byte*>(hop),
+             reinterpret_cast<const std::byte*>(hop) + 8);
     const nupa::Bytes bufs[] = {{v.data(), 82}, {v.data() + 82, v.size() - 82}};
     nupa_tx_ctx ctx{};
-    ctx.flags = NUPA_TX_F_TSO6, ctx.bufs = 2, ctx.bytes = static_cast<__le32>(v.size()), ctx.mss = 1428, ctx.header_bytes = 82;
+    ctx.flags = NUPA_TX_F_TSO6, ctx.bufs = 2, ctx.bytes = static_cast<__le32>(v.size()),
+    ctx.mss = 1428, ctx.header_bytes = 82;
     nupa::Packet p;
     ASSERT_EQ(packet_from_tx(p, ctx, bufs), nupa::TxError::kOk);
     ByteVector whole;
@@ -203,13 +213,19 @@ TEST_P(CutOpcodes, Ver0OfAWholeMessage) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, CutOpcodes,
-    testing::Values(OpcodeCase{TCP_BTH_OP_SEND_ONLY, TCP_BTH_OP_SEND_FIRST, TCP_BTH_OP_SEND_MIDDLE, TCP_BTH_OP_SEND_LAST, 0},
-                    OpcodeCase{TCP_BTH_OP_SEND_ONLY_IMM, TCP_BTH_OP_SEND_FIRST, TCP_BTH_OP_SEND_MIDDLE, TCP_BTH_OP_SEND_LAST_IMM, 4},
-                    OpcodeCase{TCP_BTH_OP_SEND_ONLY_INV, TCP_BTH_OP_SEND_FIRST, TCP_BTH_OP_SEND_MIDDLE, TCP_BTH_OP_SEND_LAST_INV, 4},
-                    OpcodeCase{TCP_BTH_OP_WRITE_ONLY, TCP_BTH_OP_WRITE_FIRST, TCP_BTH_OP_WRITE_MIDDLE, TCP_BTH_OP_WRITE_LAST, 16},
-                    OpcodeCase{TCP_BTH_OP_WRITE_ONLY_IMM, TCP_BTH_OP_WRITE_FIRST, TCP_BTH_OP_WRITE_MIDDLE, TCP_BTH_OP_WRITE_LAST_IMM, 16},
-                    OpcodeCase{TCP_BTH_OP_READ_RESPONSE_ONLY, TCP_BTH_OP_READ_RESPONSE_FIRST, TCP_BTH_OP_READ_RESPONSE_MIDDLE,
-                               TCP_BTH_OP_READ_RESPONSE_LAST, 16}));
+    testing::Values(OpcodeCase{TCP_BTH_OP_SEND_ONLY, TCP_BTH_OP_SEND_FIRST, TCP_BTH_OP_SEND_MIDDLE,
+                               TCP_BTH_OP_SEND_LAST, 0},
+                    OpcodeCase{TCP_BTH_OP_SEND_ONLY_IMM, TCP_BTH_OP_SEND_FIRST,
+                               TCP_BTH_OP_SEND_MIDDLE, TCP_BTH_OP_SEND_LAST_IMM, 4},
+                    OpcodeCase{TCP_BTH_OP_SEND_ONLY_INV, TCP_BTH_OP_SEND_FIRST,
+                               TCP_BTH_OP_SEND_MIDDLE, TCP_BTH_OP_SEND_LAST_INV, 4},
+                    OpcodeCase{TCP_BTH_OP_WRITE_ONLY, TCP_BTH_OP_WRITE_FIRST,
+                               TCP_BTH_OP_WRITE_MIDDLE, TCP_BTH_OP_WRITE_LAST, 16},
+                    OpcodeCase{TCP_BTH_OP_WRITE_ONLY_IMM, TCP_BTH_OP_WRITE_FIRST,
+                               TCP_BTH_OP_WRITE_MIDDLE, TCP_BTH_OP_WRITE_LAST_IMM, 16},
+                    OpcodeCase{TCP_BTH_OP_READ_RESPONSE_ONLY, TCP_BTH_OP_READ_RESPONSE_FIRST,
+                               TCP_BTH_OP_READ_RESPONSE_MIDDLE, TCP_BTH_OP_READ_RESPONSE_LAST,
+                               16}));
 
 TEST(Cutter, Ver0OfARetransmittedPiece) {
     TcpFrame f;
@@ -233,18 +249,18 @@ TEST(Cutter, StaysVer1) {
     TcpFrame f;
     f.payload = pattern(3000);
     f.options = bth_option(v1_option(0, 3000));
-    expect_stays_v1(f, {false, false});              // not asked for
+    expect_stays_v1(f, {false, false});  // not asked for
     f.options = bth_option(v1_option(0, (1 << 24) + 1));
-    expect_stays_v1(f);                              // offsets would not fit
+    expect_stays_v1(f);  // offsets would not fit
     tcp_bth without = v1_option(0, 3000);
     without.flags = 0;
     f.options = bth_option(without);
-    expect_stays_v1(f);                              // sizes differ
+    expect_stays_v1(f);  // sizes differ
     f.options = bth_option(v1_option(0, 3000, TCP_BTH_OP_READ_REQUEST));
-    expect_stays_v1(f);                              // no FIRST or LAST of a request
+    expect_stays_v1(f);  // no FIRST or LAST of a request
     f.payload = pattern(1);
     f.options = bth_option(v1_option(0, 0));
-    expect_stays_v1(f);                              // ver 0 can't say "no bytes"
+    expect_stays_v1(f);  // ver 0 can't say "no bytes"
 }
 
 TEST(Cutter, LongestVer0Message) {
@@ -299,7 +315,8 @@ TEST(Icrc, IgnoresWhatMayChangeOnTheWay) {
     nupa::Payload payload;
     payload.push(data);
     tcp_bth b{};
-    b.opcode = TCP_BTH_OP_SEND_LAST_IMM, b.ext_bytes = 4, b.ext4 = 5, b.mbo = 900, b.flags = TCP_BTH_F_ICRC | TCP_BTH_F_TIMESTAMP;
+    b.opcode = TCP_BTH_OP_SEND_LAST_IMM, b.ext_bytes = 4, b.ext4 = 5, b.mbo = 900,
+    b.flags = TCP_BTH_F_ICRC | TCP_BTH_F_TIMESTAMP;
     const auto of = [&](const tcp_bth& x) {
         const auto o = bth_option(x);
         return nupa::icrc(o.data(), o.size(), payload);
@@ -308,8 +325,9 @@ TEST(Icrc, IgnoresWhatMayChangeOnTheWay) {
     tcp_bth c = b;
     c.icrc = 7, c.tsval = 8, c.tsecr = 9, c.flags |= TCP_BTH_F_RTR | TCP_BTH_F_RTR_ACK;
     EXPECT_EQ(of(c), base);
-    for (auto change : {+[](tcp_bth& x) { x.mbo++; }, +[](tcp_bth& x) { x.msn++; }, +[](tcp_bth& x) { x.ext4++; },
-                        +[](tcp_bth& x) { x.segno++; }, +[](tcp_bth& x) { x.flags |= TCP_BTH_F_MORE; }}) {
+    for (auto change :
+         {+[](tcp_bth& x) { x.mbo++; }, +[](tcp_bth& x) { x.msn++; }, +[](tcp_bth& x) { x.ext4++; },
+          +[](tcp_bth& x) { x.segno++; }, +[](tcp_bth& x) { x.flags |= TCP_BTH_F_MORE; }}) {
         c = b;
         change(c);
         EXPECT_NE(of(c), base);

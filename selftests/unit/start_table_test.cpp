@@ -38,11 +38,14 @@ TEST(StartTable, TargetsAreApart) {
 TEST(StartTable, LaterMessagesReplaceEarlier) {
     StartTable t;
     for (std::uint32_t i = 0; i < 200000; i++)  // msn wraps three times
-        ASSERT_TRUE(t.agree(MsnSpace::kUntagged, static_cast<std::uint16_t>(i), 0, 0xffff0000 + i * 1000));
+        ASSERT_TRUE(
+            t.agree(MsnSpace::kUntagged, static_cast<std::uint16_t>(i), 0, 0xffff0000 + i * 1000));
     const std::uint32_t last = 199999;
-    EXPECT_TRUE(t.agree(MsnSpace::kUntagged, static_cast<std::uint16_t>(last), 0, 0xffff0000 + last * 1000));
+    EXPECT_TRUE(t.agree(MsnSpace::kUntagged, static_cast<std::uint16_t>(last), 0,
+                        0xffff0000 + last * 1000));
     const std::uint32_t old = last - nupa::kStartsMax;
-    EXPECT_FALSE(t.agree(MsnSpace::kUntagged, static_cast<std::uint16_t>(old), 0, 0xffff0000 + old * 1000));
+    EXPECT_FALSE(
+        t.agree(MsnSpace::kUntagged, static_cast<std::uint16_t>(old), 0, 0xffff0000 + old * 1000));
 }
 
 }  // namespace

@@ -112,7 +112,7 @@ TEST(Transmit, Mss) {
     t.ctx.mss = 65535 - 39;  // IP length would not fit
     EXPECT_EQ(t.go(), TxError::kMss);
     Tx many(frame(NUPA_TSO_MAX_BYTES - 54), NUPA_TX_F_TSO4);
-    many.ctx.mss = 8;        // 65530 segments
+    many.ctx.mss = 8;  // 65530 segments
     EXPECT_EQ(many.go(), TxError::kOk);
 }
 

@@ -19,7 +19,8 @@ std::uint64_t load64(const std::byte* p) noexcept {
 std::uint64_t sum_words(const std::byte* p, std::size_t n) noexcept {
     std::uint64_t a = 0, b = 0, c = 0, d = 0;
     for (; n >= 32; p += 32, n -= 32) {
-        const std::uint64_t w0 = load64(p), w1 = load64(p + 8), w2 = load64(p + 16), w3 = load64(p + 24);
+        const std::uint64_t w0 = load64(p), w1 = load64(p + 8), w2 = load64(p + 16),
+                            w3 = load64(p + 24);
         a += (w0 & 0xffffffff) + (w0 >> 32);
         b += (w1 & 0xffffffff) + (w1 >> 32);
         c += (w2 & 0xffffffff) + (w2 >> 32);
@@ -63,9 +64,13 @@ void ChecksumSum::add(std::span<const std::byte> bytes) noexcept {
     odd_ = bytes.size() & 1;
 }
 
-void ChecksumSum::add16(std::uint16_t host_order) noexcept { sum_ += __builtin_bswap16(host_order); }
+void ChecksumSum::add16(std::uint16_t host_order) noexcept {
+    sum_ += __builtin_bswap16(host_order);
+}
 
-void ChecksumSum::add32(std::uint32_t host_order) noexcept { sum_ += __builtin_bswap32(host_order); }
+void ChecksumSum::add32(std::uint32_t host_order) noexcept {
+    sum_ += __builtin_bswap32(host_order);
+}
 
 std::uint16_t ChecksumSum::folded() const noexcept { return __builtin_bswap16(fold16(sum_)); }
 
@@ -77,15 +82,19 @@ std::uint16_t ipv4_header_checksum(const std::uint8_t* ip, std::size_t header_by
     return static_cast<std::uint16_t>(~fold16(sum));
 }
 
-std::uint16_t checksum_update16(std::uint16_t check, std::uint16_t from, std::uint16_t to) noexcept {
+std::uint16_t checksum_update16(std::uint16_t check, std::uint16_t from,
+                                std::uint16_t to) noexcept {
     const std::uint64_t sum = static_cast<std::uint64_t>(static_cast<std::uint16_t>(~check)) +
                               static_cast<std::uint16_t>(~from) + to;
     return static_cast<std::uint16_t>(~fold16(sum));
 }
 
-std::uint16_t checksum_update32(std::uint16_t check, std::uint32_t from, std::uint32_t to) noexcept {
-    check = checksum_update16(check, static_cast<std::uint16_t>(from >> 16), static_cast<std::uint16_t>(to >> 16));
-    return checksum_update16(check, static_cast<std::uint16_t>(from), static_cast<std::uint16_t>(to));
+std::uint16_t checksum_update32(std::uint16_t check, std::uint32_t from,
+                                std::uint32_t to) noexcept {
+    check = checksum_update16(check, static_cast<std::uint16_t>(from >> 16),
+                              static_cast<std::uint16_t>(to >> 16));
+    return checksum_update16(check, static_cast<std::uint16_t>(from),
+                             static_cast<std::uint16_t>(to));
 }
 
 }  // namespace nupa

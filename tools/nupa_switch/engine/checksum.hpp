@@ -12,7 +12,9 @@ namespace nupa {
 class ChecksumSum {
 public:
     void add(std::span<const std::byte> bytes) noexcept;
-    void add(const std::uint8_t* p, std::size_t n) noexcept { add({reinterpret_cast<const std::byte*>(p), n}); }
+    void add(const std::uint8_t* p, std::size_t n) noexcept {
+        add({reinterpret_cast<const std::byte*>(p), n});
+    }
     void add16(std::uint16_t host_order) noexcept;  // only at an even offset
     void add32(std::uint32_t host_order) noexcept;  // only at an even offset
     // Ones-complement sum folded to 16 bits, host order, not inverted.

@@ -51,7 +51,8 @@ __attribute__((target("avx2"))) inline void store(std::byte* p, __m256i v) noexc
     in_order();
 }
 
-__attribute__((target("avx2"))) void copy_avx2(std::byte* to, const std::byte* from, std::size_t n) noexcept {
+__attribute__((target("avx2"))) void copy_avx2(std::byte* to, const std::byte* from,
+                                               std::size_t n) noexcept {
     if (n >= kStride) {
         const std::size_t head = -reinterpret_cast<std::uintptr_t>(to) & (kVector - 1);
         copy_words(to, from, head);  // to an aligned store: no vector crosses a line

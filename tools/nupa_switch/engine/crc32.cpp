@@ -63,8 +63,9 @@ __attribute__((target("pclmul,sse4.1"))) __m128i load(const std::byte* p) noexce
 }
 
 // @n >= 64 and a multiple of 16.
-__attribute__((target("pclmul,sse4.1"))) std::uint32_t crc_clmul(std::uint32_t crc, const std::byte* p,
-                                                                  std::size_t n) noexcept {
+__attribute__((target("pclmul,sse4.1"))) std::uint32_t crc_clmul(std::uint32_t crc,
+                                                                 const std::byte* p,
+                                                                 std::size_t n) noexcept {
     // x^(4*128+64), x^(4*128) and so on modulo the polynomial, reflected
     const __m128i k12 = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4);
     const __m128i k34 = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0);

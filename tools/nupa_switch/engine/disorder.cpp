@@ -62,7 +62,8 @@ bool Disorder::insert(std::uint32_t begin, std::uint32_t end) noexcept {
     if (first == last) {
         if (count_ == blocks_.size())
             return false;
-        std::move_backward(blocks_.begin() + first, blocks_.begin() + count_, blocks_.begin() + count_ + 1);
+        std::move_backward(blocks_.begin() + first, blocks_.begin() + count_,
+                           blocks_.begin() + count_ + 1);
         count_++;
     } else {
         std::move(blocks_.begin() + last, blocks_.begin() + count_, blocks_.begin() + first + 1);

@@ -14,7 +14,9 @@
 
 namespace nupa {
 
-inline bool seq_before(std::uint32_t a, std::uint32_t b) noexcept { return static_cast<std::int32_t>(a - b) < 0; }
+inline bool seq_before(std::uint32_t a, std::uint32_t b) noexcept {
+    return static_cast<std::int32_t>(a - b) < 0;
+}
 inline bool seq_after(std::uint32_t a, std::uint32_t b) noexcept { return seq_before(b, a); }
 
 class Disorder {

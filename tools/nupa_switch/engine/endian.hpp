@@ -3,11 +3,11 @@
 // reads of memory that a guest may be writing.
 #pragma once
 
+#include <tcp_qp/tcp_bth.h>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <tcp_qp/tcp_bth.h>
 
 namespace nupa {
 

@@ -24,11 +24,13 @@ constexpr std::uint8_t kOptionEnd = 0, kOptionNop = 1;
 }  // namespace
 
 bool FaultConfig::any() const noexcept {
-    return loss_ppm || duplicate_ppm || reorder_ppm || corrupt_ppm || truncate_ppm || bleach_ppm || delay_ppm;
+    return loss_ppm || duplicate_ppm || reorder_ppm || corrupt_ppm || truncate_ppm || bleach_ppm ||
+           delay_ppm;
 }
 
 bool FaultConfig::valid() const noexcept {
-    const std::array rates = {loss_ppm, duplicate_ppm, reorder_ppm, corrupt_ppm, truncate_ppm, bleach_ppm, delay_ppm};
+    const std::array rates = {loss_ppm,     duplicate_ppm, reorder_ppm, corrupt_ppm,
+                              truncate_ppm, bleach_ppm,    delay_ppm};
     return std::all_of(rates.begin(), rates.end(), [](std::uint32_t r) { return r <= kPpm; }) &&
            delay_min_ns <= delay_max_ns && (reorder_ppm == 0 || reorder_packets_max > 0);
 }
@@ -132,7 +134,8 @@ void fault_bleach(Packet& packet) noexcept {
     const std::uint32_t end = packet.at.header_bytes - packet.at.l4_at;
     std::array<std::uint8_t, 60> before;
     std::memcpy(before.data(), tcp, end);
-    for (std::uint32_t i = packet.at.options_at - packet.at.l4_at; i + 1 < end && tcp[i] != kOptionEnd;) {
+    for (std::uint32_t i = packet.at.options_at - packet.at.l4_at;
+         i + 1 < end && tcp[i] != kOptionEnd;) {
         if (tcp[i] == kOptionNop) {
             i++;
             continue;

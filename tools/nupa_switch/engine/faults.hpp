@@ -18,15 +18,16 @@ struct FaultConfig {
     std::uint32_t loss_ppm = 0;
     std::uint32_t duplicate_ppm = 0;
     std::uint32_t reorder_ppm = 0;
-    std::uint32_t reorder_packets_max = 8;  // a reordered packet waits for 1 .. this many later ones
+    std::uint32_t reorder_packets_max =
+        8;  // a reordered packet waits for 1 .. this many later ones
     std::uint32_t corrupt_ppm = 0;
     std::uint32_t truncate_ppm = 0;
-    std::uint32_t bleach_ppm = 0;           // the tcp_bth option is overwritten with NOPs
+    std::uint32_t bleach_ppm = 0;  // the tcp_bth option is overwritten with NOPs
     std::uint32_t delay_ppm = 0;
     std::uint64_t delay_min_ns = 0;
     std::uint64_t delay_max_ns = 0;
     bool any() const noexcept;
-    bool valid() const noexcept;            // each rate at most kPpm, ranges not empty
+    bool valid() const noexcept;  // each rate at most kPpm, ranges not empty
 };
 
 struct FaultDecision {
@@ -35,9 +36,9 @@ struct FaultDecision {
     bool corrupt = false;
     bool truncate = false;
     bool bleach = false;
-    std::uint32_t reorder_packets = 0;      // 0: not reordered
+    std::uint32_t reorder_packets = 0;  // 0: not reordered
     std::uint64_t delay_ns = 0;
-    std::uint64_t where = 0;                // picks the bit to flip, or where to cut
+    std::uint64_t where = 0;  // picks the bit to flip, or where to cut
     bool any() const noexcept;
 };
 
@@ -61,7 +62,16 @@ public:
     FaultDecision decide() noexcept;  // for the next packet
 
 private:
-    enum Stream : std::uint8_t { kLoss, kDuplicate, kReorder, kCorrupt, kTruncate, kBleach, kDelay, kStreams };
+    enum Stream : std::uint8_t {
+        kLoss,
+        kDuplicate,
+        kReorder,
+        kCorrupt,
+        kTruncate,
+        kBleach,
+        kDelay,
+        kStreams
+    };
     FaultConfig config_;
     std::array<Random, kStreams> random_;
     bool any_ = false;

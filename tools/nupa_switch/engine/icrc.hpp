@@ -10,6 +10,7 @@
 namespace nupa {
 
 // @option points at the kind byte of a ver 0 option of @option_bytes.
-std::uint32_t icrc(const std::uint8_t* option, std::size_t option_bytes, const Payload& payload) noexcept;
+std::uint32_t icrc(const std::uint8_t* option, std::size_t option_bytes,
+                   const Payload& payload) noexcept;
 
 }  // namespace nupa

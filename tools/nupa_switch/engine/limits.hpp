@@ -2,10 +2,10 @@
 // Every bound of the engine that is not already part of the device ABI.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <tcp_qp/nupa_hw.h>
 #include <tcp_qp/tcp_bth.h>
+#include <cstddef>
+#include <cstdint>
 
 namespace nupa {
 
@@ -13,26 +13,28 @@ inline constexpr std::size_t kHeaderMaxBytes = NUPA_TX_HEADER_MAX_BYTES;
 inline constexpr std::size_t kPayloadSpansMax = NUPA_TX_FRAGS_MAX;
 inline constexpr std::size_t kMemoryRegionsMax = 8;
 
-inline constexpr std::uint32_t kMssMinBytes = 8;        // Linux tcp_min_snd_mss (48) less the options
+inline constexpr std::uint32_t kMssMinBytes = 8;  // Linux tcp_min_snd_mss (48) less the options
 inline constexpr std::uint32_t kEthernetBytes = 14;
 inline constexpr std::uint32_t kVlanBytes = 4;
-inline constexpr std::uint32_t kFrameMaxBytes = NUPA_MTU_MAX + kEthernetBytes + kVlanBytes;  // not a burst
-inline constexpr std::uint32_t kSegmentsMax = 65535;    // of one burst; gso_segs is 16 bits
+inline constexpr std::uint32_t kFrameMaxBytes =
+    NUPA_MTU_MAX + kEthernetBytes + kVlanBytes;       // not a burst
+inline constexpr std::uint32_t kSegmentsMax = 65535;  // of one burst; gso_segs is 16 bits
 
-inline constexpr std::size_t kBlocksMax = 64;           // out-of-order blocks of one flow
-inline constexpr std::size_t kStartsMax = 64;           // messages whose start is remembered, per QP
-inline constexpr std::uint8_t kWindowScaleMax = 14;     // RFC 7323
+inline constexpr std::size_t kBlocksMax = 64;        // out-of-order blocks of one flow
+inline constexpr std::size_t kStartsMax = 64;        // messages whose start is remembered, per QP
+inline constexpr std::uint8_t kWindowScaleMax = 14;  // RFC 7323
 inline constexpr std::uint32_t kFragmentReachBytes = 65535;  // a reassembled datagram's longest
 
-inline constexpr std::uint32_t kRqMaskMax = 32767;      // msn arithmetic needs < 32768
-inline constexpr std::uint8_t kRqLog2Min = 6;           // element sizes of the rxe ABI
+inline constexpr std::uint32_t kRqMaskMax = 32767;  // msn arithmetic needs < 32768
+inline constexpr std::uint8_t kRqLog2Min = 6;       // element sizes of the rxe ABI
 inline constexpr std::uint8_t kRqLog2Max = 12;
 inline constexpr std::uint32_t kRqPageBytes = 4096;
 inline constexpr std::uint8_t kMrPageShiftMin = 12;
 inline constexpr std::uint8_t kMrPageShiftMax = 30;
 
 inline constexpr std::uint32_t kIpLengthMaxBytes = 65535;
-inline constexpr std::uint32_t kPlacedRunMaxBytes = NUPA_TSO_MAX_BYTES;  // one merged, placed packet with its header
+inline constexpr std::uint32_t kPlacedRunMaxBytes =
+    NUPA_TSO_MAX_BYTES;  // one merged, placed packet with its header
 inline constexpr std::uint32_t kDeliveredBuffersMax = NUPA_RX_BUFS_PER_PACKET_MAX;
 
 inline constexpr std::size_t kQpsMaxDefault = 131072;

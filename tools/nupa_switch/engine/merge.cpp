@@ -16,14 +16,16 @@ constexpr std::uint32_t kIpv6Bytes = 40;
 constexpr std::uint8_t kEndFlags = kTcpFin | kTcpPsh;
 constexpr std::uint8_t kNeverFlags = kTcpSyn | kTcpRst | kTcpUrg;
 
-bool same(const std::uint8_t* a, const std::uint8_t* b, std::uint32_t from, std::uint32_t to) noexcept {
+bool same(const std::uint8_t* a, const std::uint8_t* b, std::uint32_t from,
+          std::uint32_t to) noexcept {
     return std::memcmp(a + from, b + from, to - from) == 0;
 }
 
 // May @packet be part of a run at all?
 bool mergeable(const Packet& packet, const Decision& decision) noexcept {
     const Headers& at = packet.at;
-    if (!at.tcp() || packet.payload.bytes() == 0 || at.tcp_flags & kNeverFlags || !(at.tcp_flags & kTcpAck))
+    if (!at.tcp() || packet.payload.bytes() == 0 || at.tcp_flags & kNeverFlags ||
+        !(at.tcp_flags & kTcpAck))
         return false;
     if (at.ip_csum_bad || (packet.csum != Csum::kPartial && packet.csum != Csum::kGood))
         return false;
@@ -73,7 +75,9 @@ void Merger::configure(std::uint32_t buf_bytes, bool enabled) noexcept {
     enabled_ = enabled;
 }
 
-bool Merger::same_flow(const Packet& packet) const noexcept { return active_ && packet.flow() == run_.flow; }
+bool Merger::same_flow(const Packet& packet) const noexcept {
+    return active_ && packet.flow() == run_.flow;
+}
 
 void Merger::start(const Packet& packet, const Decision& decision) noexcept {
     at_ = packet.at;
@@ -90,7 +94,8 @@ void Merger::start(const Packet& packet, const Decision& decision) noexcept {
     last_flags_ = at_.tcp_flags & kEndFlags;
     last_opcode_ = decision.bth.opcode;
     active_ = true;
-    closed_ = !enabled_ || !mergeable(packet, decision) || last_flags_ || ends_message(packet, decision);
+    closed_ =
+        !enabled_ || !mergeable(packet, decision) || last_flags_ || ends_message(packet, decision);
 }
 
 std::uint32_t Merger::payload_max() const noexcept {
@@ -106,17 +111,19 @@ bool Merger::fits(const Packet& packet, const Decision& decision) const noexcept
     if (!active_ || closed_ || packet.at.seq != next_seq_ || !mergeable(packet, decision))
         return false;
     const std::uint32_t full = run_.gso_segs == 1 ? run_.payload_bytes : run_.gso_size;
-    if (bytes > full || full > UINT16_MAX || run_.gso_segs == kSegmentsMax || run_.payload_bytes + bytes > payload_max())
+    if (bytes > full || full > UINT16_MAX || run_.gso_segs == kSegmentsMax ||
+        run_.payload_bytes + bytes > payload_max())
         return false;
     return decision.placed() == first_.placed() && decision.has_qp == first_.has_qp &&
-           decision.has_bth == first_.has_bth && same_headers(packet) && same_options(packet, decision);
+           decision.has_bth == first_.has_bth && same_headers(packet) &&
+           same_options(packet, decision);
 }
 
 bool Merger::same_headers(const Packet& packet) const noexcept {
     const Headers& at = packet.at;
     if (at.header_bytes != at_.header_bytes || at.l3_at != at_.l3_at || at.l4_at != at_.l4_at ||
-        at.family != at_.family || at.ack != at_.ack || at.window != at_.window || at.tcp_flags & kTcpCwr ||
-        (at.tcp_flags ^ at_.tcp_flags) & ~(kEndFlags | kTcpCwr))
+        at.family != at_.family || at.ack != at_.ack || at.window != at_.window ||
+        at.tcp_flags & kTcpCwr || (at.tcp_flags ^ at_.tcp_flags) & ~(kEndFlags | kTcpCwr))
         return false;
     const std::uint8_t* a = run_.header.data();
     const std::uint8_t* b = packet.header.data();
@@ -134,13 +141,15 @@ bool Merger::same_options(const Packet& packet, const Decision& decision) const 
     const std::uint32_t begin = at_.options_at, end = at_.header_bytes;
     if (!first_.has_bth || first_.bth.ver == 1)
         return same(a, b, begin, end);  // ver 1 is the same on all segments of its message
-    if (decision.bth.ver != 0 || decision.bth_at != first_.bth_at || decision.bth.start_seq != first_.bth.start_seq ||
+    if (decision.bth.ver != 0 || decision.bth_at != first_.bth_at ||
+        decision.bth.start_seq != first_.bth.start_seq ||
         tcp_bth_position(decision.bth.opcode) & TCP_BTH_POS_FIRST ||
         message_class(decision.bth.opcode) != message_class(first_.bth.opcode))
         return false;
     const std::uint32_t option = first_.bth_at;
     return same(a, b, begin, option + offsetof(tcp_bth_head, opcode)) &&
-           same(a, b, option + offsetof(tcp_bth_head, msn), option + offsetof(tcp_bth_v0, mbo_seg)) &&
+           same(a, b, option + offsetof(tcp_bth_head, msn),
+                option + offsetof(tcp_bth_v0, mbo_seg)) &&
            same(a, b, option + offsetof(tcp_bth_v0, tsval), end);
 }
 
@@ -186,7 +195,8 @@ void Merger::finish_bth() noexcept {
     std::uint8_t* option = run_.header.data() + first_.bth_at;
     if (tcp_bth_position(last_opcode_) & TCP_BTH_POS_LAST)
         option[offsetof(tcp_bth_head, opcode)] =
-            tcp_bth_position(first_.bth.opcode) & TCP_BTH_POS_FIRST ? tcp_bth_only(last_opcode_) : last_opcode_;
+            tcp_bth_position(first_.bth.opcode) & TCP_BTH_POS_FIRST ? tcp_bth_only(last_opcode_)
+                                                                    : last_opcode_;
     option[offsetof(tcp_bth_head, flags)] &= static_cast<std::uint8_t>(~TCP_BTH_F_ICRC);
     std::memset(option + offsetof(tcp_bth_v0, icrc), 0, sizeof(__be32));
 }

@@ -27,7 +27,7 @@ struct Merged {
     std::uint16_t gso_segs = 1;
     std::uint32_t payload_bytes = 0;
     std::uint32_t qpn = 0;
-    FlowKey flow;                // for RSS and steering; zero when the packet has no ports
+    FlowKey flow;  // for RSS and steering; zero when the packet has no ports
 };
 
 class Merger {

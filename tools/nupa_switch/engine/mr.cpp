@@ -10,14 +10,14 @@ namespace nupa {
 
 namespace {
 
-constexpr std::uint32_t kAccessKnown =
-    NUPA_ACCESS_LOCAL_WRITE | NUPA_ACCESS_REMOTE_WRITE | NUPA_ACCESS_REMOTE_READ | NUPA_ACCESS_REMOTE_ATOMIC;
+constexpr std::uint32_t kAccessKnown = NUPA_ACCESS_LOCAL_WRITE | NUPA_ACCESS_REMOTE_WRITE |
+                                       NUPA_ACCESS_REMOTE_READ | NUPA_ACCESS_REMOTE_ATOMIC;
 
 // Every field that can be judged without looking at memory.
 bool sane(const nupa_cmd_mr& cmd) noexcept {
     if (cmd.bytes == 0 || cmd.iova + (cmd.bytes - 1) < cmd.iova || cmd.access & ~kAccessKnown ||
-        cmd.page_shift < kMrPageShiftMin || cmd.page_shift > kMrPageShiftMax || cmd.reserved[0] || cmd.reserved[1] ||
-        cmd.reserved[2])
+        cmd.page_shift < kMrPageShiftMin || cmd.page_shift > kMrPageShiftMax || cmd.reserved[0] ||
+        cmd.reserved[1] || cmd.reserved[2])
         return false;
     const std::uint64_t first = cmd.iova >> cmd.page_shift;
     const std::uint64_t last = (cmd.iova + (cmd.bytes - 1)) >> cmd.page_shift;
@@ -26,7 +26,8 @@ bool sane(const nupa_cmd_mr& cmd) noexcept {
 
 }  // namespace
 
-Reason Mr::check(std::uint32_t pd, std::uint64_t addr, std::uint64_t bytes, std::uint32_t access) const noexcept {
+Reason Mr::check(std::uint32_t pd, std::uint64_t addr, std::uint64_t bytes,
+                 std::uint32_t access) const noexcept {
     if (pd != pd_ || (access_ & access) != access)
         return Reason::kAccess;
     const std::uint64_t offset = addr - iova_;
@@ -37,25 +38,30 @@ Reason Mr::check(std::uint32_t pd, std::uint64_t addr, std::uint64_t bytes, std:
 
 std::span<std::byte> Mr::run(std::uint64_t addr, std::uint64_t bytes) const noexcept {
     const std::uint64_t page_bytes = std::uint64_t{1} << page_shift_;
+    const std::uint64_t unused = iova_ & (page_bytes - 1);  // of the first page, before the region
     std::size_t page = static_cast<std::size_t>((addr >> page_shift_) - (iova_ >> page_shift_));
-    const std::uint64_t in_page = addr & (page_bytes - 1);
-    const std::uintptr_t begin = pages_[page] + in_page;
-    std::uint64_t run = page_bytes - in_page;
-    while (run < bytes && pages_[page + 1] == pages_[page] + page_bytes) {
-        run += page_bytes;
+    const std::uint64_t in_page = (addr & (page_bytes - 1)) - (page == 0 ? unused : 0);
+    std::byte* begin = pages_[page] + in_page;
+    std::uint64_t page_end = page_bytes - (page == 0 ? unused : 0);
+    std::uint64_t run = page_end - in_page;
+    while (run < bytes && pages_[page + 1] == pages_[page] + page_end) {
         page++;
+        page_end = page_bytes;
+        run += page_bytes;
     }
-    return {reinterpret_cast<std::byte*>(begin), static_cast<std::size_t>(std::min(run, bytes))};
+    return {begin, static_cast<std::size_t>(std::min(run, bytes))};
 }
 
-nupa_admin_status MrTable::reg(const HostMemory& memory, std::uint32_t key, const nupa_cmd_mr& cmd) noexcept try {
+nupa_admin_status MrTable::reg(const HostMemory& memory, std::uint32_t key,
+                               const nupa_cmd_mr& cmd) noexcept try {
     if (!sane(cmd))
         return NUPA_E_INVALID;
     if (mrs_.contains(key))
         return NUPA_E_EXISTS;
     if (mrs_.size() >= max_)
         return NUPA_E_NOSPACE;
-    const std::byte* table = memory.at(cmd.table_addr, std::uint64_t{cmd.pages} * sizeof(std::uint64_t));
+    const std::byte* table =
+        memory.at(cmd.table_addr, std::uint64_t{cmd.pages} * sizeof(std::uint64_t));
     if (!table)
         return NUPA_E_ADDRESS;
 
@@ -75,10 +81,10 @@ nupa_admin_status MrTable::reg(const HostMemory& memory, std::uint32_t key, cons
         if (page & (page_bytes - 1))
             return NUPA_E_INVALID;
         // The unused rest of the first and last page need not be memory.
-        const std::byte* at = memory.at(page + in_page, used);
+        std::byte* at = memory.at(page + in_page, used);
         if (!at)
             return NUPA_E_ADDRESS;
-        mr->pages_.push_back(reinterpret_cast<std::uintptr_t>(at) - in_page);
+        mr->pages_.push_back(at);
         left -= used;
         in_page = 0;
     }
@@ -88,7 +94,9 @@ nupa_admin_status MrTable::reg(const HostMemory& memory, std::uint32_t key, cons
     return NUPA_E_NOSPACE;
 }
 
-nupa_admin_status MrTable::dereg(std::uint32_t key) noexcept { return mrs_.erase(key) ? NUPA_OK : NUPA_E_NOENT; }
+nupa_admin_status MrTable::dereg(std::uint32_t key) noexcept {
+    return mrs_.erase(key) ? NUPA_OK : NUPA_E_NOENT;
+}
 
 const Mr* MrTable::find(std::uint32_t key) const noexcept {
     const auto it = mrs_.find(key);

@@ -126,7 +126,7 @@ Csum Packet::verify() noexcept {
 }
 
 void Packet::write_to(std::byte* to) const noexcept {
-    std::memcpy(to, header.data(), at.header_bytes);
+    std::copy_n(reinterpret_cast<const std::byte*>(header.data()), at.header_bytes, to);
     payload.copy_to(to + at.header_bytes);
 }
 

@@ -24,7 +24,7 @@ enum class Csum : std::uint8_t {
     kPartial,  // the sender asked us to fill it: right by construction, field not filled
     kGood,     // field filled and verified
     kBad,
-    kNone,     // no L4 checksum that we understand (not TCP/UDP, fragment, UDP zero)
+    kNone,  // no L4 checksum that we understand (not TCP/UDP, fragment, UDP zero)
 };
 
 enum class ParseError : std::uint8_t {
@@ -46,23 +46,30 @@ struct Headers {
     std::uint16_t header_bytes = 0;  // payload begins there
     std::uint8_t family = 0;         // 0, 4 or 6
     L4 l4 = L4::kNone;
-    bool fragment = false;           // of an IP datagram, first or not
-    bool first_fragment = false;     // ports and seq are valid
-    bool ip_csum_bad = false;        // IPv4 header checksum
-    std::uint8_t jumbo_at = 0;       // IPv6 hop-by-hop header that holds only a jumbogram option; 0: none
-    std::uint8_t tcp_flags = 0;      // kTcp*
-    std::uint8_t ip_tos = 0;         // DS field and ECN bits
+    bool fragment = false;        // of an IP datagram, first or not
+    bool first_fragment = false;  // ports and seq are valid
+    bool ip_csum_bad = false;     // IPv4 header checksum
+    std::uint8_t jumbo_at =
+        0;  // IPv6 hop-by-hop header that holds only a jumbogram option; 0: none
+    std::uint8_t tcp_flags = 0;  // kTcp*
+    std::uint8_t ip_tos = 0;     // DS field and ECN bits
     std::uint16_t window = 0;
     std::uint32_t seq = 0;
     std::uint32_t ack = 0;
-    std::uint16_t options_at = 0;    // TCP options; they end at header_bytes
+    std::uint16_t options_at = 0;  // TCP options; they end at header_bytes
     bool tcp() const noexcept { return l4 == L4::kTcp && !fragment; }
     std::uint16_t option_bytes() const noexcept { return tcp() ? header_bytes - options_at : 0; }
 };
 
 enum : std::uint8_t {
-    kTcpFin = 0x01, kTcpSyn = 0x02, kTcpRst = 0x04, kTcpPsh = 0x08,
-    kTcpAck = 0x10, kTcpUrg = 0x20, kTcpEce = 0x40, kTcpCwr = 0x80,
+    kTcpFin = 0x01,
+    kTcpSyn = 0x02,
+    kTcpRst = 0x04,
+    kTcpPsh = 0x08,
+    kTcpAck = 0x10,
+    kTcpUrg = 0x20,
+    kTcpEce = 0x40,
+    kTcpCwr = 0x80,
 };
 
 // A short list of pieces.
@@ -88,8 +95,8 @@ struct Packet {
     std::array<std::uint8_t, kHeaderMaxBytes> header;  // [0, at.header_bytes)
     Headers at;
     Csum csum = Csum::kUnknown;
-    bool tso = false;              // to be cut by a Cutter
-    std::uint16_t mss = 0;         // payload bytes per segment, tso only
+    bool tso = false;       // to be cut by a Cutter
+    std::uint16_t mss = 0;  // payload bytes per segment, tso only
     Payload payload;
     std::unique_ptr<std::byte[]> owned;  // payload points here once own() was called; else null
 
@@ -100,9 +107,14 @@ struct Packet {
     ParseError assign(std::span<const Bytes> bufs, ParseMode mode = ParseMode::kWire) noexcept;
 
     std::uint32_t bytes() const noexcept { return at.header_bytes + payload.bytes(); }
-    std::span<const std::uint8_t> header_span() const noexcept { return {header.data(), at.header_bytes}; }
-    bool has_flow() const noexcept { return at.l4 != L4::kNone && (!at.fragment || at.first_fragment); }
-    // As the receiver of this packet sees it.  Ports are zero without has_flow(), all is zero without IP.
+    std::span<const std::uint8_t> header_span() const noexcept {
+        return {header.data(), at.header_bytes};
+    }
+    bool has_flow() const noexcept {
+        return at.l4 != L4::kNone && (!at.fragment || at.first_fragment);
+    }
+    // As the receiver of this packet sees it.  Ports are zero without has_flow(), all is zero
+    // without IP.
     FlowKey flow() const noexcept;
 
     // Copy the payload so that the packet may outlive the sender's buffers.

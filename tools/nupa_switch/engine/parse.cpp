@@ -10,11 +10,20 @@ namespace nupa {
 
 namespace {
 
-enum : std::uint16_t { kEthIpv4 = 0x0800, kEthIpv6 = 0x86dd, kEthVlan = 0x8100, kEthVlanS = 0x88a8 };
+enum : std::uint16_t {
+    kEthIpv4 = 0x0800,
+    kEthIpv6 = 0x86dd,
+    kEthVlan = 0x8100,
+    kEthVlanS = 0x88a8
+};
 enum : std::uint8_t { kProtoHopByHop = 0, kProtoTcp = 6, kProtoUdp = 17 };
 enum : std::uint32_t {
-    kIpv4MinBytes = 20, kIpv6Bytes = 40, kTcpMinBytes = 20, kUdpBytes = 8,
-    kJumboHeaderBytes = 8, kFragmentHeadBytes = 8,
+    kIpv4MinBytes = 20,
+    kIpv6Bytes = 40,
+    kTcpMinBytes = 20,
+    kUdpBytes = 8,
+    kJumboHeaderBytes = 8,
+    kFragmentHeadBytes = 8,
 };
 enum : std::uint16_t { kIpv4MoreFragments = 0x2000, kIpv4OffsetMask = 0x1fff };
 
@@ -29,7 +38,9 @@ struct Parser {
     std::uint8_t proto = 0;
     std::uint32_t l4 = 0;
 
-    bool room(std::uint32_t from, std::uint32_t bytes) const noexcept { return from + bytes <= std::min(have, end); }
+    bool room(std::uint32_t from, std::uint32_t bytes) const noexcept {
+        return from + bytes <= std::min(have, end);
+    }
 
     ParseError ethernet() noexcept {
         end = total;
@@ -116,7 +127,8 @@ struct Parser {
 
     // Ports and sequence number, nothing more: the rest may be in another fragment.
     ParseError fragment_head() noexcept {
-        if (!at.first_fragment || (proto != kProtoTcp && proto != kProtoUdp) || !room(l4, kFragmentHeadBytes))
+        if (!at.first_fragment || (proto != kProtoTcp && proto != kProtoUdp) ||
+            !room(l4, kFragmentHeadBytes))
             return ParseError::kOk;
         at.l4 = proto == kProtoTcp ? L4::kTcp : L4::kUdp;
         at.l4_at = static_cast<std::uint16_t>(l4);
@@ -155,7 +167,8 @@ struct Parser {
     }
 };
 
-std::uint32_t gather(std::span<const Bytes> bufs, std::array<std::uint8_t, kHeaderMaxBytes>& header) noexcept {
+std::uint32_t gather(std::span<const Bytes> bufs,
+                     std::array<std::uint8_t, kHeaderMaxBytes>& header) noexcept {
     std::size_t have = 0;
     for (const Bytes& b : bufs) {
         const std::size_t n = std::min(b.size(), header.size() - have);
@@ -199,10 +212,14 @@ ParseError Packet::assign(std::span<const Bytes> bufs, ParseMode mode) noexcept 
 
 const char* parse_error_name(ParseError error) noexcept {
     switch (error) {
-    case ParseError::kOk: return "ok";
-    case ParseError::kTruncated: return "truncated";
-    case ParseError::kIpHeader: return "ip_header";
-    case ParseError::kL4Header: return "l4_header";
+        case ParseError::kOk:
+            return "ok";
+        case ParseError::kTruncated:
+            return "truncated";
+        case ParseError::kIpHeader:
+            return "ip_header";
+        case ParseError::kL4Header:
+            return "l4_header";
     }
     return "unknown";
 }

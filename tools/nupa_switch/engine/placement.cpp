@@ -14,8 +14,8 @@ namespace {
 // Checked pieces of destination, in the order of the message's bytes.
 class Target {
 public:
-    Reason add(const MrTable& mrs, std::uint32_t key, std::uint32_t pd, std::uint64_t addr, std::uint64_t bytes,
-               std::uint32_t access) noexcept {
+    Reason add(const MrTable& mrs, std::uint32_t key, std::uint32_t pd, std::uint64_t addr,
+               std::uint64_t bytes, std::uint32_t access) noexcept {
         const Mr* mr = mrs.find(key);
         if (!mr)
             return Reason::kKey;
@@ -65,7 +65,8 @@ bool is_write(std::uint8_t opcode) noexcept {
 bool placeable(const tcp_bth& b) noexcept {
     if (b.ver == 1 && b.length == 0)
         return false;
-    return tcp_bth_is_send(b.opcode) || (tcp_bth_is_tagged(b.opcode) && b.ext_bytes == TCP_BTH_RETH_BYTES);
+    return tcp_bth_is_send(b.opcode) ||
+           (tcp_bth_is_tagged(b.opcode) && b.ext_bytes == TCP_BTH_RETH_BYTES);
 }
 
 // On WRITEs that may turn out to have an immediate the field holds that.
@@ -77,7 +78,12 @@ bool has_dma_length(std::uint8_t opcode) noexcept {
 class Ladder {
 public:
     Ladder(QpContext& qp, const MrTable& mrs, const Packet& packet, Decision& decision) noexcept
-        : qp_(qp), mrs_(mrs), packet_(packet), d_(decision), seq_(packet.at.seq), bytes_(packet.payload.bytes()) {}
+        : qp_(qp),
+          mrs_(mrs),
+          packet_(packet),
+          d_(decision),
+          seq_(packet.at.seq),
+          bytes_(packet.payload.bytes()) {}
 
     // After the checksum: what to do with a segment that TCP would look at.
     Reason climb() noexcept;
@@ -132,14 +138,16 @@ Reason Ladder::option() noexcept {
     const Headers& at = packet_.at;
     const std::uint8_t* options = packet_.header.data() + at.options_at;
     unsigned int found = 0;
-    const tcp_bth_error error = tcp_bth_find(options, at.option_bytes(), seq_, bytes_, &d_.bth, &found);
+    const tcp_bth_error error =
+        tcp_bth_find(options, at.option_bytes(), seq_, bytes_, &d_.bth, &found);
     if (error == TCP_BTH_E_NONE)
         return Reason::kPlain;
     if (error != TCP_BTH_OK)
         return Reason::kBthInvalid;
     d_.has_bth = true;
     d_.bth_at = static_cast<std::uint16_t>(at.options_at + found);
-    if (d_.bth.flags & TCP_BTH_F_ICRC && icrc(options + found, options[found + 1], packet_.payload) != d_.bth.icrc)
+    if (d_.bth.flags & TCP_BTH_F_ICRC &&
+        icrc(options + found, options[found + 1], packet_.payload) != d_.bth.icrc)
         return Reason::kCsum;
     return Reason::kPlaced;
 }
@@ -163,8 +171,10 @@ bool Ladder::consistent() noexcept {
         return true;
     if (tcp_bth_is_send(b.opcode))
         return qp_.starts.agree(MsnSpace::kUntagged, b.msn, 0, b.start_seq);
-    const std::uint32_t target = static_cast<std::uint32_t>(b.va) ^ static_cast<std::uint32_t>(b.va >> 32) ^ b.rkey;
-    return qp_.starts.agree(is_write(b.opcode) ? MsnSpace::kWrite : MsnSpace::kReadResponse, b.msn, target, b.start_seq);
+    const std::uint32_t target =
+        static_cast<std::uint32_t>(b.va) ^ static_cast<std::uint32_t>(b.va >> 32) ^ b.rkey;
+    return qp_.starts.agree(is_write(b.opcode) ? MsnSpace::kWrite : MsnSpace::kReadResponse, b.msn,
+                            target, b.start_seq);
 }
 
 // A SEND goes to the receive that its msn names, from offset mbo on.
@@ -185,7 +195,8 @@ Reason Ladder::untagged() noexcept {
         const std::uint64_t n = std::min<std::uint64_t>(sge.length - skip, left);
         if (sge.addr + skip < sge.addr)
             return Reason::kBounds;
-        const Reason reason = target_.add(mrs_, sge.lkey, qp_.pd(), sge.addr + skip, n, NUPA_ACCESS_LOCAL_WRITE);
+        const Reason reason =
+            target_.add(mrs_, sge.lkey, qp_.pd(), sge.addr + skip, n, NUPA_ACCESS_LOCAL_WRITE);
         if (reason != Reason::kPlaced)
             return reason;
         skip = 0;

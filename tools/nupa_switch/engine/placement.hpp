@@ -2,8 +2,8 @@
 // The decision ladder of docs/dataflow.md, "Receive, switch": place or deliver.
 #pragma once
 
-#include <cstdint>
 #include <tcp_qp/tcp_bth.h>
+#include <cstdint>
 
 #include "mr.hpp"
 #include "packet.hpp"

@@ -8,7 +8,8 @@ namespace nupa {
 PortEngine::PortEngine(const HostMemory& memory, PortStats& stats, std::uint64_t hash_seed)
     : PortEngine(memory, stats, hash_seed, Limits{}) {}
 
-PortEngine::PortEngine(const HostMemory& memory, PortStats& stats, std::uint64_t hash_seed, Limits limits)
+PortEngine::PortEngine(const HostMemory& memory, PortStats& stats, std::uint64_t hash_seed,
+                       Limits limits)
     : memory_(memory), stats_(stats), limits_(limits), mrs_(limits.mrs_max), flows_(hash_seed) {}
 
 PortEngine::~PortEngine() = default;
@@ -70,7 +71,8 @@ TxRewrite PortEngine::transmit(const Packet& packet) noexcept {
     qp->watch_tx(packet);
     const std::uint32_t bytes = packet.payload.bytes();
     if (bytes) {
-        qp->stats.add(NUPA_QP_STAT_tx_segments, packet.tso ? (bytes + packet.mss - 1) / packet.mss : 1);
+        qp->stats.add(NUPA_QP_STAT_tx_segments,
+                      packet.tso ? (bytes + packet.mss - 1) / packet.mss : 1);
         qp->stats.add(NUPA_QP_STAT_tx_bytes, bytes);
     }
     return qp->rewrite();

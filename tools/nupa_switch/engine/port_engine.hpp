@@ -2,12 +2,12 @@
 // All that the engine keeps for one port: MRs, QP contexts, flows, counters.
 #pragma once
 
+#include <tcp_qp/nupa_hw.h>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <unordered_map>
-#include <tcp_qp/nupa_hw.h>
 
 #include "flow_table.hpp"
 #include "host_memory.hpp"
@@ -36,7 +36,7 @@ public:
     nupa_admin_status qp_create(std::uint32_t qpn, const nupa_cmd_qp& cmd) noexcept;
     nupa_admin_status qp_destroy(std::uint32_t qpn) noexcept;
     const QpStats* qp_stats(std::uint32_t qpn) const noexcept;  // nullptr: no such QP
-    void reset() noexcept;                                       // all MRs and QPs are gone
+    void reset() noexcept;                                      // all MRs and QPs are gone
 
     // A packet (or burst) the host sends, before it is cut: moves the marks of
     // its QP context.  Answers what the cutter shall do; all false without a QP.

@@ -10,7 +10,8 @@ constexpr std::uint32_t kWindowMax = 65535;
 
 }  // namespace
 
-nupa_admin_status QpContext::init(const HostMemory& memory, std::uint32_t qpn, const nupa_cmd_qp& cmd) noexcept {
+nupa_admin_status QpContext::init(const HostMemory& memory, std::uint32_t qpn,
+                                  const nupa_cmd_qp& cmd) noexcept {
     flow_.raw = cmd.flow;
     if (!flow_.valid() || cmd.flags & ~kFlagsKnown || cmd.rcv_wscale > kWindowScaleMax)
         return NUPA_E_INVALID;

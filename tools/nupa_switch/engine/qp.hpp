@@ -2,8 +2,8 @@
 // The context of one QP: its flow, receive queue, and what was passed up.
 #pragma once
 
-#include <cstdint>
 #include <tcp_qp/nupa_hw.h>
+#include <cstdint>
 
 #include "disorder.hpp"
 #include "flow.hpp"
@@ -18,14 +18,16 @@ namespace nupa {
 class QpContext {
 public:
     // Checks the whole command; the context is usable on NUPA_OK only.
-    nupa_admin_status init(const HostMemory& memory, std::uint32_t qpn, const nupa_cmd_qp& cmd) noexcept;
+    nupa_admin_status init(const HostMemory& memory, std::uint32_t qpn,
+                           const nupa_cmd_qp& cmd) noexcept;
 
     std::uint32_t qpn() const noexcept { return qpn_; }
     std::uint32_t pd() const noexcept { return pd_; }
     const FlowKey& flow() const noexcept { return flow_; }
     TxRewrite rewrite() const noexcept { return rewrite_; }
 
-    // A packet that the host sends on this connection: its ACK and window move E and the right edge.
+    // A packet that the host sends on this connection: its ACK and window move E and the right
+    // edge.
     void watch_tx(const Packet& packet) noexcept;
 
     bool in_window(std::uint32_t seq, std::uint32_t bytes) const noexcept;

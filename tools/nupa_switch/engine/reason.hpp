@@ -3,8 +3,8 @@
 // ladder in order.
 #pragma once
 
-#include <cstdint>
 #include <tcp_qp/nupa_hw.h>
+#include <cstdint>
 
 namespace nupa {
 

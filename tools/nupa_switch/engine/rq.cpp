@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "rq.hpp"
 
+#include <rdma/rdma_user_rxe.h>
 #include <algorithm>
 #include <cstring>
 #include <new>
-#include <rdma/rdma_user_rxe.h>
 
 #include "endian.hpp"
 
@@ -15,15 +15,18 @@ namespace {
 constexpr std::size_t kElementsAt = offsetof(rxe_queue_buf, data);
 constexpr std::size_t kProducerAt = offsetof(rxe_queue_buf, producer_index);
 constexpr std::size_t kNumSgeAt = offsetof(rxe_recv_wqe, dma) + offsetof(rxe_dma_info, num_sge);
-// Not offsetof(rxe_dma_info, sge): the empty struct in its flexible array is a byte in C++, none in C.
+// Not offsetof(rxe_dma_info, sge): the empty struct in its flexible array is a byte in C++, none in
+// C.
 constexpr std::size_t kWqeHeadBytes = 40;
 static_assert(kElementsAt == 384 && kProducerAt == 128 && kNumSgeAt == 28);
-static_assert(offsetof(rxe_recv_wqe, dma) + offsetof(rxe_dma_info, reserved) + sizeof(__u32) == kWqeHeadBytes);
+static_assert(offsetof(rxe_recv_wqe, dma) + offsetof(rxe_dma_info, reserved) + sizeof(__u32) ==
+              kWqeHeadBytes);
 static_assert(sizeof(rxe_sge) == sizeof(RecvSge));
 
 bool sane(const nupa_cmd_qp& cmd) noexcept {
     if (cmd.rq_mask == 0 || cmd.rq_mask > kRqMaskMax || (cmd.rq_mask & (cmd.rq_mask + 1)) != 0 ||
-        cmd.rq_log2_bytes < kRqLog2Min || cmd.rq_log2_bytes > kRqLog2Max || cmd.rq_sge_max > NUPA_SGE_MAX)
+        cmd.rq_log2_bytes < kRqLog2Min || cmd.rq_log2_bytes > kRqLog2Max ||
+        cmd.rq_sge_max > NUPA_SGE_MAX)
         return false;
     const std::size_t element = std::size_t{1} << cmd.rq_log2_bytes;
     if (kWqeHeadBytes + cmd.rq_sge_max * sizeof(RecvSge) > element)
@@ -34,13 +37,15 @@ bool sane(const nupa_cmd_qp& cmd) noexcept {
 
 }  // namespace
 
-nupa_admin_status ReceiveQueue::init(const HostMemory& memory, const nupa_cmd_qp& cmd) noexcept try {
+nupa_admin_status ReceiveQueue::init(const HostMemory& memory, const nupa_cmd_qp& cmd) noexcept
+    try {
     pages_.clear();
     if (cmd.flags & NUPA_QP_F_NO_RQ)
         return NUPA_OK;
     if (!sane(cmd) || cmd.shadow_addr % alignof(nupa_qp_shadow) != 0)
         return NUPA_E_INVALID;
-    const std::byte* table = memory.at(cmd.rq_table_addr, std::uint64_t{cmd.rq_pages} * sizeof(std::uint64_t));
+    const std::byte* table =
+        memory.at(cmd.rq_table_addr, std::uint64_t{cmd.rq_pages} * sizeof(std::uint64_t));
     shadow_ = memory.at(cmd.shadow_addr, sizeof(nupa_qp_shadow));
     if (!table || !shadow_)
         return NUPA_E_ADDRESS;
@@ -75,7 +80,8 @@ bool ReceiveQueue::posted(std::uint16_t msn) const noexcept {
 }
 
 bool ReceiveQueue::read(std::uint16_t msn, RecvWqe& wqe) const noexcept {
-    const std::size_t at = kElementsAt + (static_cast<std::size_t>((base_ + msn) & mask_) << log2_bytes_);
+    const std::size_t at =
+        kElementsAt + (static_cast<std::size_t>((base_ + msn) & mask_) << log2_bytes_);
     std::uint32_t num_sge;
     copy(at + kNumSgeAt, &num_sge, sizeof num_sge);
     if (num_sge > sge_max_)

@@ -2,11 +2,11 @@
 // The application's receive queue, read in place (rxe user ABI).
 #pragma once
 
+#include <tcp_qp/nupa_hw.h>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
-#include <tcp_qp/nupa_hw.h>
 
 #include "host_memory.hpp"
 #include "limits.hpp"

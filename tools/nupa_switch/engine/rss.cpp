@@ -13,7 +13,8 @@ constexpr std::array<std::uint8_t, NUPA_RSS_KEY_BYTES> kDefaultKey = {
     0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa};
 
 // 32 bits of the key from bit @at on.
-std::uint32_t key_window(std::span<const std::uint8_t, NUPA_RSS_KEY_BYTES> key, std::size_t at) noexcept {
+std::uint32_t key_window(std::span<const std::uint8_t, NUPA_RSS_KEY_BYTES> key,
+                         std::size_t at) noexcept {
     std::uint64_t v = 0;
     for (std::size_t i = 0; i < 5; i++)
         v = v << 8 | (at / 8 + i < key.size() ? key[at / 8 + i] : 0);

@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::uint32_t kJumboHeaderBytes = 8;
 constexpr std::uint32_t kIpv6Bytes = 40;
-constexpr std::uint32_t kPatchedAt = offsetof(tcp_bth_head, flags);  // flags .. icrc is what ver 0 changes
+constexpr std::uint32_t kPatchedAt =
+    offsetof(tcp_bth_head, flags);  // flags .. icrc is what ver 0 changes
 constexpr std::uint32_t kPatchedBytes = offsetof(tcp_bth_v0, tsval) - kPatchedAt;
 constexpr std::uint16_t kTcpCheckAt = 16;
 
@@ -24,7 +25,8 @@ int position(std::uint32_t mbo, std::uint32_t bytes, std::uint32_t length) noexc
 
 }  // namespace
 
-Cutter::Cutter(const Packet& packet, TxRewrite rewrite) noexcept : packet_(packet), rewrite_(rewrite) {
+Cutter::Cutter(const Packet& packet, TxRewrite rewrite) noexcept
+    : packet_(packet), rewrite_(rewrite) {
     const std::uint32_t bytes = packet.payload.bytes();
     if (packet.tso)
         segments_ = (bytes + packet.mss - 1) / packet.mss;
@@ -32,13 +34,15 @@ Cutter::Cutter(const Packet& packet, TxRewrite rewrite) noexcept : packet_(packe
         return;
     unsigned int at = 0;
     const Headers& h = packet.at;
-    if (tcp_bth_find(packet.header.data() + h.options_at, h.option_bytes(), h.seq, bytes, &option_, &at) != TCP_BTH_OK)
+    if (tcp_bth_find(packet.header.data() + h.options_at, h.option_bytes(), h.seq, bytes, &option_,
+                     &at) != TCP_BTH_OK)
         return;
     // Same size in both layouts only with timestamps; 24 bits of offset; ver 0
     // can't say "no bytes"; a filled checksum is patched by words, so the
     // option must lie on one.
     has_v1_ = option_.ver == 1 && option_.flags & TCP_BTH_F_TIMESTAMP && option_.length != 0 &&
-              option_.length <= TCP_BTH_V0_MESSAGE_MAX_BYTES && (packet.csum == Csum::kPartial || at % 2 == 0);
+              option_.length <= TCP_BTH_V0_MESSAGE_MAX_BYTES &&
+              (packet.csum == Csum::kPartial || at % 2 == 0);
     option_at_ = static_cast<std::uint16_t>(h.options_at + at);
 }
 
@@ -122,7 +126,8 @@ void Cutter::patch_option(Packet& segment, std::uint32_t bytes) noexcept {
     // Requests have no FIRST and LAST: a part of one can only be said in ver 1.
     if (tcp_bth_position(opcode) != pos)
         return;
-    const std::uint16_t at = static_cast<std::uint16_t>(option_at_ - (packet_.at.header_bytes - segment.at.header_bytes));
+    const std::uint16_t at = static_cast<std::uint16_t>(
+        option_at_ - (packet_.at.header_bytes - segment.at.header_bytes));
     std::uint8_t* o = segment.header.data() + at;
     std::uint8_t before[kPatchedBytes];
     std::memcpy(before, o + kPatchedAt, kPatchedBytes);

@@ -36,13 +36,13 @@ private:
 
     const Packet& packet_;
     TxRewrite rewrite_;
-    bool has_v1_ = false;        // the option may become ver 0
+    bool has_v1_ = false;  // the option may become ver 0
     std::uint16_t option_at_ = 0;
-    tcp_bth option_{};           // of the burst
-    std::uint32_t offset_ = 0;   // payload bytes cut so far
+    tcp_bth option_{};          // of the burst
+    std::uint32_t offset_ = 0;  // payload bytes cut so far
     std::uint32_t index_ = 0;
     std::uint32_t segments_ = 1;
-    std::size_t piece_ = 0;      // next payload piece and how much of it is used
+    std::size_t piece_ = 0;  // next payload piece and how much of it is used
     std::size_t piece_used_ = 0;
 };
 

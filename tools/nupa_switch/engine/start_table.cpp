@@ -5,7 +5,8 @@
 
 namespace nupa {
 
-bool StartTable::agree(MsnSpace space, std::uint16_t msn, std::uint32_t target, std::uint32_t start) noexcept {
+bool StartTable::agree(MsnSpace space, std::uint16_t msn, std::uint32_t target,
+                       std::uint32_t start) noexcept {
     // Interleaved families must not evict each other at every step.
     const std::size_t spread = static_cast<std::size_t>(space) * (kStartsMax / 4);
     Entry& e = entries_[(msn + spread) % kStartsMax];

@@ -19,7 +19,8 @@ class StartTable {
 public:
     // False: @msn began elsewhere, or a later message took its place, so that nobody can tell.
     // @target: 0 when untagged, else something made of va and rkey.
-    bool agree(MsnSpace space, std::uint16_t msn, std::uint32_t target, std::uint32_t start) noexcept;
+    bool agree(MsnSpace space, std::uint16_t msn, std::uint32_t target,
+               std::uint32_t start) noexcept;
 
 private:
     struct Entry {

@@ -2,9 +2,9 @@
 // Counters in ABI order.
 #pragma once
 
+#include <tcp_qp/nupa_hw.h>
 #include <array>
 #include <cstdint>
-#include <tcp_qp/nupa_hw.h>
 
 namespace nupa {
 

@@ -10,13 +10,15 @@ namespace nupa {
 
 namespace {
 
-constexpr std::uint16_t kFlagsKnown = NUPA_TX_F_CSUM | NUPA_TX_F_TSO4 | NUPA_TX_F_TSO6 | NUPA_TX_F_ECN;
+constexpr std::uint16_t kFlagsKnown =
+    NUPA_TX_F_CSUM | NUPA_TX_F_TSO4 | NUPA_TX_F_TSO6 | NUPA_TX_F_ECN;
 constexpr std::uint16_t kFlagsTso = NUPA_TX_F_TSO4 | NUPA_TX_F_TSO6;
 
 TxError burst(Packet& out, const nupa_tx_ctx& ctx, std::span<const Bytes> bufs) noexcept {
     const std::uint8_t family = ctx.flags & NUPA_TX_F_TSO4 ? 4 : 6;
-    if (out.assign(bufs, ParseMode::kTso) != ParseError::kOk || !out.at.tcp() || out.at.family != family ||
-        out.at.header_bytes != ctx.header_bytes || out.payload.bytes() == 0)
+    if (out.assign(bufs, ParseMode::kTso) != ParseError::kOk || !out.at.tcp() ||
+        out.at.family != family || out.at.header_bytes != ctx.header_bytes ||
+        out.payload.bytes() == 0)
         return TxError::kHeader;
     const std::uint32_t ip_header = out.at.header_bytes - out.at.l3_at;
     if (ctx.mss < kMssMinBytes || ip_header + ctx.mss > kIpLengthMaxBytes ||
@@ -31,7 +33,8 @@ TxError burst(Packet& out, const nupa_tx_ctx& ctx, std::span<const Bytes> bufs) 
 }
 
 // Some other protocol's checksum, or one inside a tunnel: computed here and now.
-TxError generic_checksum(Packet& out, const nupa_tx_ctx& ctx, std::span<const Bytes> bufs) noexcept {
+TxError generic_checksum(Packet& out, const nupa_tx_ctx& ctx,
+                         std::span<const Bytes> bufs) noexcept {
     const std::size_t field = std::size_t{ctx.csum_start} + ctx.csum_offset;
     if (field + 2 > ctx.bytes)
         return TxError::kCsum;
@@ -66,7 +69,8 @@ TxError packet_from_tx(Packet& out, const nupa_tx_ctx& ctx, std::span<const Byte
     for (const Bytes& b : bufs)
         bytes += b.size();
     const bool tso = ctx.flags & kFlagsTso;
-    if (bufs.size() != ctx.bufs || bufs.size() > NUPA_TX_FRAGS_MAX || bytes != ctx.bytes || bytes < kEthernetBytes ||
+    if (bufs.size() != ctx.bufs || bufs.size() > NUPA_TX_FRAGS_MAX || bytes != ctx.bytes ||
+        bytes < kEthernetBytes ||
         bytes > (tso ? std::uint32_t{NUPA_TSO_MAX_BYTES} : kFrameMaxBytes))
         return TxError::kSize;
     if (ctx.flags & ~kFlagsKnown || (ctx.flags & kFlagsTso) == kFlagsTso)
@@ -84,14 +88,22 @@ TxError packet_from_tx(Packet& out, const nupa_tx_ctx& ctx, std::span<const Byte
 
 const char* tx_error_name(TxError error) noexcept {
     switch (error) {
-    case TxError::kOk: return "ok";
-    case TxError::kSize: return "size";
-    case TxError::kFlags: return "flags";
-    case TxError::kHeader: return "header";
-    case TxError::kMss: return "mss";
-    case TxError::kCsum: return "csum";
-    case TxError::kTcpFlags: return "tcp_flags";
-    case TxError::kNoMemory: return "no_memory";
+        case TxError::kOk:
+            return "ok";
+        case TxError::kSize:
+            return "size";
+        case TxError::kFlags:
+            return "flags";
+        case TxError::kHeader:
+            return "header";
+        case TxError::kMss:
+            return "mss";
+        case TxError::kCsum:
+            return "csum";
+        case TxError::kTcpFlags:
+            return "tcp_flags";
+        case TxError::kNoMemory:
+            return "no_memory";
     }
     return "unknown";
 }

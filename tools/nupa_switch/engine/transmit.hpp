@@ -2,8 +2,8 @@
 // From a transmit descriptor chain to a packet.
 #pragma once
 
-#include <span>
 #include <tcp_qp/nupa_hw.h>
+#include <span>
 
 #include "packet.hpp"
 
@@ -11,12 +11,12 @@ namespace nupa {
 
 enum class TxError : std::uint8_t {
     kOk,
-    kSize,     // shorter than Ethernet, or longer than the burst limit
-    kFlags,    // unknown flags, or both TSO4 and TSO6
-    kHeader,   // TSO: not TCP of that family, or header_bytes disagrees with the packet
-    kMss,      // TSO: mss out of range or too many segments
-    kCsum,     // checksum position outside the packet
-    kTcpFlags, // TSO with SYN, RST or URG
+    kSize,      // shorter than Ethernet, or longer than the burst limit
+    kFlags,     // unknown flags, or both TSO4 and TSO6
+    kHeader,    // TSO: not TCP of that family, or header_bytes disagrees with the packet
+    kMss,       // TSO: mss out of range or too many segments
+    kCsum,      // checksum position outside the packet
+    kTcpFlags,  // TSO with SYN, RST or URG
     kNoMemory,
 };
 

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the switch engine costs per segment and per byte, next to memcpy.
+#include <benchmark/benchmark.h>
+
+#include "engine/checksum.hpp"
+#include "engine/copy.hpp"
+#include "engine/crc32.hpp"
+#include "engine/endian.hpp"
+#include "engine/flow_table.hpp"
+#include "engine/merge.hpp"
+#include "engine/port_engine.hpp"
+#include "engine/segment.hpp"
+#include "engine/transmit.hpp"
+#include "frames.hpp"
+#include "guest.hpp"
+
+namespace {
+
+using namespace test;
+
+constexpr std::uint32_t kKey = 0x1100;
+constexpr std::uint32_t kRcvNxt = 1000;
+constexpr std::uint64_t kIova = 1 << 20;
+constexpr std::uint64_t kBufferBytes = 4 << 20;
+constexpr std::uint32_t kWindow = 65535u << 14;
+
+// A receiver whose posted buffer is as contiguous as @pages of 4 KiB or one large page make it.
+struct Receiver {
+    Guest guest{16 << 20, 16 << 20};
+    RecvRing ring{guest, 256, 1};
+    nupa::PortStats stats;
+    nupa::PortEngine engine{guest.memory, stats, 1};
+    std::uint32_t next = kRcvNxt;
+
+    explicit Receiver(bool scattered) {
+        nupa_cmd_mr mr{};
+        mr.iova = kIova, mr.bytes = kBufferBytes,
+        mr.access = NUPA_ACCESS_LOCAL_WRITE | NUPA_ACCESS_REMOTE_WRITE, mr.page_shift = 12;
+        std::vector<std::uint64_t> pages;
+        const std::uint64_t base = guest.alloc(kBufferBytes, 1 << 21);
+        for (std::uint64_t i = 0; i < kBufferBytes / kPage; i++)
+            pages.push_back(base + (scattered ? i ^ 1 : i) * kPage);
+        mr.pages = static_cast<std::uint32_t>(pages.size()), mr.table_addr = guest.table(pages);
+        engine.mr_reg(kKey, mr);
+        nupa_cmd_qp qp = ring.cmd;
+        qp.flow = Wire(TcpFrame{}).packet.flow().raw;
+        qp.rcv_nxt = kRcvNxt, qp.rcv_wscale = 14;
+        engine.qp_create(1, qp);
+        open();
+    }
+
+    void open() {
+        TcpFrame f;
+        f.src = 2, f.dst = 1, f.sport = 2000, f.dport = 1000, f.ack = next, f.window = 65535;
+        Wire w(f);
+        engine.transmit(w.packet);
+    }
+};
+
+TcpFrame write_frame(std::uint32_t seq, std::uint32_t bytes, std::uint32_t message) {
+    tcp_bth b{};
+    b.ver = 1, b.opcode = TCP_BTH_OP_WRITE_ONLY, b.start_seq = seq, b.length = message,
+    b.flags = TCP_BTH_F_TIMESTAMP;
+    b.ext_bytes = TCP_BTH_RETH_BYTES, b.va = kIova, b.rkey = kKey, b.dma_length = message;
+    TcpFrame f;
+    f.seq = seq, f.payload = pattern(bytes), f.options = bth_option(b), f.checksum = false;
+    return f;
+}
+
+// One WRITE message per packet, each placed at the same address: the copy and all that decides on
+// it.
+void place(benchmark::State& state, bool scattered) {
+    Receiver r(scattered);
+    const auto bytes = static_cast<std::uint32_t>(state.range(0));
+    TcpFrame f = write_frame(r.next, bytes, bytes);
+    f.length_error = bytes > 60000 ? -static_cast<int>(bytes) : 0;
+    const ByteVector frame = f.build();
+    const nupa::Bytes all{frame.data(), frame.size()};
+    nupa::Packet p;
+    p.assign({&all, 1}, nupa::ParseMode::kTso);
+    std::uint8_t* option = p.header.data() + p.at.options_at;
+    std::uint16_t msn = 0;
+    for (auto _ : state) {
+        p.csum = nupa::Csum::kPartial;
+        p.at.seq = r.next;
+        nupa::put_be16(option + 6, msn++);
+        nupa::put_be32(option + 8, r.next);
+        if (!r.engine.receive(p).placed())
+            state.SkipWithError("not placed");
+        r.next += bytes;
+        if (msn % 1024 == 0)
+            r.open();
+    }
+    state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations()) * bytes);
+}
+BENCHMARK_CAPTURE(place, contiguous, false)->RangeMultiplier(4)->Range(64, 65536);
+BENCHMARK_CAPTURE(place, scattered, true)->RangeMultiplier(4)->Range(4096, 65536);
+
+template <class Copy>
+void copies(benchmark::State& state, Copy copy) {
+    Guest guest{16 << 20, 16 << 20};
+    const auto bytes = static_cast<std::size_t>(state.range(0));
+    const ByteVector from = pattern(bytes + 94);
+    std::byte* to = guest.ptr(guest.alloc(bytes, 1 << 21), bytes);
+    for (auto _ : state) {
+        copy(to, from.data() + 94, bytes);
+        benchmark::ClobberMemory();
+    }
+    state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * bytes));
+}
+BENCHMARK_CAPTURE(copies, memcpy,
+                  [](std::byte* to, const std::byte* from, std::size_t n) {
+                      std::memcpy(to, from, n);
+                  })
+    ->RangeMultiplier(4)
+    ->Range(64, 65536);
+BENCHMARK_CAPTURE(copies, rising,
+                  [](std::byte* to, const std::byte* from, std::size_t n) {
+                      nupa::copy_rising(to, from, n);
+                  })
+    ->RangeMultiplier(4)
+    ->Range(64, 65536);
+
+// A TSO burst through the cutter alone, then through receive and merge, too.
+struct Burst {
+    ByteVector bytes;
+    nupa::Packet packet;
+    Burst(std::uint32_t payload, std::uint16_t mss) {
+        TcpFrame f = write_frame(kRcvNxt, payload, payload);
+        bytes = f.build();
+        const nupa::Bytes bufs[] = {{bytes.data(), f.header_bytes()},
+                                    {bytes.data() + f.header_bytes(), payload}};
+        nupa_tx_ctx ctx{};
+        ctx.flags = NUPA_TX_F_TSO4 | NUPA_TX_F_CSUM, ctx.bufs = 2,
+        ctx.bytes = static_cast<__le32>(bytes.size());
+        ctx.mss = mss, ctx.header_bytes = static_cast<__le16>(f.header_bytes());
+        if (packet_from_tx(packet, ctx, bufs) != nupa::TxError::kOk)
+            std::abort();
+    }
+};
+
+void cut(benchmark::State& state, nupa::TxRewrite rewrite) {
+    Burst b(64000, 1408);
+    nupa::Packet s;
+    std::int64_t segments = 0;
+    for (auto _ : state) {
+        nupa::Cutter cutter(b.packet, rewrite);
+        while (cutter.next(s)) {
+            benchmark::DoNotOptimize(s.header);
+            segments++;
+        }
+    }
+    state.SetItemsProcessed(segments);
+}
+BENCHMARK_CAPTURE(cut, as_is, {});
+BENCHMARK_CAPTURE(cut, ver0, {true, false});
+BENCHMARK_CAPTURE(cut, ver0_icrc, {true, true});
+
+void burst_to_placed(benchmark::State& state) {
+    Receiver r(false);
+    Burst b(64000, static_cast<std::uint16_t>(state.range(0)));
+    nupa::Packet s;
+    nupa::Merger merger;
+    merger.configure(4096, true);
+    std::int64_t segments = 0;
+    std::uint8_t* option = b.packet.header.data() + b.packet.at.options_at;
+    std::uint16_t msn = 0;
+    for (auto _ : state) {
+        b.packet.at.seq = r.next;
+        nupa::put_be16(option + 6, msn++);
+        nupa::put_be32(option + 8, r.next);
+        nupa::Cutter cutter(b.packet, {true, false});
+        while (cutter.next(s)) {
+            const nupa::Decision d = r.engine.receive(s);
+            if (!d.placed())
+                state.SkipWithError("not placed");
+            if (merger.active() && !merger.fits(s, d))
+                benchmark::DoNotOptimize(merger.finish());
+            if (merger.active())
+                merger.append(s, d);
+            else
+                merger.start(s, d);
+            if (merger.closed())
+                benchmark::DoNotOptimize(merger.finish());
+            segments++;
+        }
+        r.next += 64000;
+        if (msn % 256 == 0)
+            r.open();
+    }
+    state.SetItemsProcessed(segments);
+    state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations()) * 64000);
+}
+BENCHMARK(burst_to_placed)->Arg(1408)->Arg(8960);
+
+void flow_find(benchmark::State& state) {
+    const auto flows = static_cast<std::uint32_t>(state.range(0));
+    nupa::FlowTable table(1);
+    const auto key = [](std::uint32_t n) {
+        nupa::FlowKey k;
+        k.raw.family = 4;
+        std::memcpy(k.raw.saddr, &n, 4);
+        return k;
+    };
+    for (std::uint32_t i = 0; i < flows; i++)
+        table.insert(key(i), reinterpret_cast<nupa::QpContext*>(std::uintptr_t{64} * (i + 1)));
+    std::uint32_t i = 0;
+    for (auto _ : state)
+        benchmark::DoNotOptimize(table.find(key((i += 7919) % flows)));
+    state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations()));
+}
+BENCHMARK(flow_find)->RangeMultiplier(10)->Range(10, 100000);
+
+void option_parse(benchmark::State& state) {
+    const TcpFrame f = write_frame(0, 1000, 1000);
+    tcp_bth b;
+    for (auto _ : state)
+        benchmark::DoNotOptimize(tcp_bth_find(
+            f.options.data(), static_cast<unsigned>(f.options.size()), 0, 1000, &b, nullptr));
+}
+BENCHMARK(option_parse);
+
+void checksum(benchmark::State& state) {
+    const ByteVector data = pattern(static_cast<std::size_t>(state.range(0)));
+    for (auto _ : state) {
+        nupa::ChecksumSum sum;
+        sum.add(data);
+        benchmark::DoNotOptimize(sum.checksum());
+    }
+    state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * data.size()));
+}
+BENCHMARK(checksum)->Arg(1448)->Arg(65536);
+
+void crc(benchmark::State& state) {
+    const ByteVector data = pattern(static_cast<std::size_t>(state.range(0)));
+    for (auto _ : state)
+        benchmark::DoNotOptimize(nupa::crc32(0, data));
+    state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * data.size()));
+}
+BENCHMARK(crc)->Arg(1448)->Arg(65536);
+
+}  // namespace
+
+BENCHMARK_MAIN();
