@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The kernel's message log, compiled here from its own source.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <deque>
+#include <random>
+#include <vector>
+
+extern "C" {
+#include "msglog.h"
+}
+
+namespace {
+
+class Log {
+public:
+    explicit Log(std::uint32_t entries) : records_(entries) { tqp_msglog_init(&log_, records_.data(), entries); }
+
+    bool push(std::uint32_t start, std::uint32_t length, std::uint16_t msn) {
+        tqp_msg_rec* rec = tqp_msglog_next(&log_);
+        if (!rec)
+            return false;
+        *rec = {};
+        rec->start_seq = start;
+        rec->length = length;
+        rec->msn = msn;
+        tqp_msglog_commit(&log_);
+        return true;
+    }
+    const tqp_msg_rec* find(std::uint32_t seq) { return tqp_msglog_find(&log_, seq); }
+    std::uint32_t ack(std::uint32_t una) { return tqp_msglog_ack(&log_, una); }
+
+private:
+    std::vector<tqp_msg_rec> records_;
+    tqp_msglog log_{};
+};
+
+TEST(MsgLog, FindsEachByteOfEachMessage) {
+    Log log(8);
+    const std::uint32_t start = 0xfffffff0u;  // the sequence space wraps inside
+    ASSERT_TRUE(log.push(start, 10, 1));
+    ASSERT_TRUE(log.push(start + 10, 100, 2));
+    EXPECT_EQ(log.find(start - 1), nullptr);
+    for (std::uint32_t i = 0; i < 110; i++) {
+        ASSERT_NE(log.find(start + i), nullptr) << i;
+        EXPECT_EQ(log.find(start + i)->msn, i < 10 ? 1 : 2) << i;
+    }
+    EXPECT_EQ(log.find(start + 110), nullptr);
+}
+
+TEST(MsgLog, EmptyMessageOwnsOneByte) {
+    Log log(4);
+    ASSERT_TRUE(log.push(100, 0, 7));
+    ASSERT_TRUE(log.push(101, 5, 8));
+    EXPECT_EQ(log.find(100)->msn, 7);
+    EXPECT_EQ(log.find(101)->msn, 8);
+    EXPECT_EQ(log.ack(100), 0u);
+    EXPECT_EQ(log.ack(101), 1u);
+}
+
+TEST(MsgLog, FullRefusesAndAckMakesRoom) {
+    Log log(2);
+    ASSERT_TRUE(log.push(0, 4, 0));
+    ASSERT_TRUE(log.push(4, 4, 1));
+    EXPECT_FALSE(log.push(8, 4, 2));
+    EXPECT_EQ(log.ack(3), 0u);  // part of a message is not a message
+    EXPECT_EQ(log.ack(4), 1u);
+    EXPECT_EQ(log.find(3), nullptr);
+    EXPECT_TRUE(log.push(8, 4, 2));
+}
+
+// Random sends, retransmissions anywhere, and ACKs, against the obvious list.
+TEST(MsgLog, AgreesWithAList) {
+    struct Entry {
+        std::uint32_t start, length;
+        std::uint16_t msn;
+        std::uint32_t end() const { return start + tqp_msg_stream_bytes(length); }
+    };
+    for (std::uint32_t seed = 1; seed <= 200; seed++) {
+        SCOPED_TRACE(seed);
+        std::mt19937 random(seed);
+        Log log(16);
+        std::deque<Entry> list;
+        std::uint32_t next = random(), una = next;
+        std::uint16_t msn = 0;
+        for (int step = 0; step < 2000; step++) {
+            switch (random() % 3) {
+            case 0: {
+                const std::uint32_t length = random() % 4 ? random() % 5000 : 0;
+                const bool room = list.size() < 16;
+                ASSERT_EQ(log.push(next, length, msn), room);
+                if (room) {
+                    list.push_back({next, length, msn++});
+                    next = list.back().end();
+                }
+                break;
+            }
+            case 1: {
+                const std::uint32_t seq = una + random() % (next - una + 3) - 1;
+                const tqp_msg_rec* rec = log.find(seq);
+                const Entry* expect = nullptr;
+                for (const Entry& e : list)
+                    if (seq - e.start < e.end() - e.start)
+                        expect = &e;
+                ASSERT_EQ(rec != nullptr, expect != nullptr);
+                if (rec) {
+                    ASSERT_EQ(rec->msn, expect->msn);
+                }
+                break;
+            }
+            default: {
+                una += random() % (next - una + 1);
+                std::uint32_t gone = 0;
+                while (!list.empty() && static_cast<std::int32_t>(una - list.front().end()) >= 0) {
+                    list.pop_front();
+                    gone++;
+                }
+                ASSERT_EQ(log.ack(una), gone);
+            }
+            }
+        }
+    }
+}
+
+}  // namespace
