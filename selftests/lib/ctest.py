@@ -12,6 +12,7 @@ from report import Report
 
 TEST_LIMIT_S = 120
 JOBS = 2
+PASSED_LINE = re.compile(r"\s*\d+/\d+ Test +#\d+: (?P<name>.*?) \.+ +Passed +(?P<seconds>[\d.]+) sec")
 SKIPPED = ("notrun", "skipped", "disabled")
 
 
@@ -24,13 +25,26 @@ def run(report: Report, build: Path, wanted) -> None:
         log = Path(scratch) / "junit.xml"
         argv = ["ctest", "--test-dir", build, "-j", JOBS, "--timeout", TEST_LIMIT_S, "--output-junit", log]
         argv += ["--tests-from-file", _write_names(Path(scratch), names)] if _can_select_by_file() else ["-R", _any_of(names)]
-        done = subprocess.run([str(a) for a in argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        passed, output = _follow(report, argv)
         if not log.exists():
-            report.failed("ctest", done.stdout)
+            report.failed("ctest", output)
             return
         cases = xml.parse(log).getroot().iter("testcase")
         for case in cases:
-            _record(report, case)
+            if case.get("name") not in passed:
+                _record(report, case)
+
+
+def _follow(report: Report, argv: list) -> tuple[set[str], str]:
+    """Reports what passes as it passes; the rest needs the log that CTest writes at its end."""
+    passed, output = set(), []
+    with subprocess.Popen([str(a) for a in argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as child:
+        for line in child.stdout:
+            output.append(line)
+            if found := PASSED_LINE.match(line):
+                passed.add(found["name"])
+                report.passed(f"ctest/{found['name']}", float(found["seconds"]))
+    return passed, "".join(output)
 
 
 def _record(report: Report, case: xml.Element) -> None:
