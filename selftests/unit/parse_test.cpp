@@ -190,6 +190,50 @@ TEST(Parse, Fragments) {
     EXPECT_EQ(later.packet.flow().raw.family, 4);
 }
 
+// @header goes between IPv6 and TCP; its first byte is set to TCP.
+ByteVector behind(TcpFrame f, std::uint8_t type, std::vector<std::uint8_t> header) {
+    f.family = 6;
+    f.length_error = static_cast<int>(header.size());
+    ByteVector v = f.build();
+    v[20] = static_cast<std::byte>(type);
+    header[0] = 6;
+    const auto* p = reinterpret_cast<const std::byte*>(header.data());
+    v.insert(v.begin() + 54, p, p + header.size());
+    return v;
+}
+
+TEST(Parse, Ipv6Extensions) {
+    TcpFrame f;
+    f.seq = 4711, f.payload = pattern(64);
+    for (const std::uint8_t type : {0, 43, 60}) {
+        Wire w(behind(f, type, {0, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}));
+        ASSERT_EQ(w.error, ParseError::kOk);
+        EXPECT_TRUE(w.packet.at.tcp());
+        EXPECT_EQ(w.packet.at.l4_at, 70);
+        EXPECT_EQ(w.packet.at.seq, 4711u);
+        EXPECT_EQ(payload_of(w.packet), f.payload);
+        EXPECT_EQ(w.packet.verify(), Csum::kGood);
+    }
+    Wire unknown(behind(f, 51, {0, 0, 0, 0, 0, 0, 0, 0}));
+    EXPECT_FALSE(unknown.packet.has_flow());
+    Wire too_long(behind(f, 60, {0, 200, 0, 0, 0, 0, 0, 0}));
+    EXPECT_FALSE(too_long.packet.has_flow());
+}
+
+TEST(Parse, Ipv6Fragments) {
+    TcpFrame f;
+    f.seq = 4711, f.payload = pattern(64);
+    Wire first(behind(f, 44, {0, 0, 0, 1, 9, 9, 9, 9}));
+    EXPECT_TRUE(first.packet.at.first_fragment);
+    EXPECT_TRUE(first.packet.has_flow());
+    EXPECT_FALSE(first.packet.at.tcp());
+    EXPECT_EQ(first.packet.at.seq, 4711u);
+    EXPECT_EQ(first.packet.verify(), Csum::kNone);
+    Wire later(behind(f, 44, {0, 0, 0, 16, 9, 9, 9, 9}));
+    EXPECT_TRUE(later.packet.at.fragment);
+    EXPECT_FALSE(later.packet.has_flow());
+}
+
 ByteVector udp(std::uint16_t length, std::uint16_t check) {
     TcpFrame f;
     f.checksum = false;

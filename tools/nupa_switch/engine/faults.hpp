@@ -18,8 +18,7 @@ struct FaultConfig {
     std::uint32_t loss_ppm = 0;
     std::uint32_t duplicate_ppm = 0;
     std::uint32_t reorder_ppm = 0;
-    std::uint32_t reorder_packets_max =
-        8;  // a reordered packet waits for 1 .. this many later ones
+    std::uint32_t reorder_packets_max = 8;  // it waits for 1 .. this many later packets
     std::uint32_t corrupt_ppm = 0;
     std::uint32_t truncate_ppm = 0;
     std::uint32_t bleach_ppm = 0;  // the tcp_bth option is overwritten with NOPs

@@ -16,8 +16,8 @@ inline constexpr std::size_t kMemoryRegionsMax = 8;
 inline constexpr std::uint32_t kMssMinBytes = 8;  // Linux tcp_min_snd_mss (48) less the options
 inline constexpr std::uint32_t kEthernetBytes = 14;
 inline constexpr std::uint32_t kVlanBytes = 4;
-inline constexpr std::uint32_t kFrameMaxBytes =
-    NUPA_MTU_MAX + kEthernetBytes + kVlanBytes;       // not a burst
+// A frame that is not a burst.
+inline constexpr std::uint32_t kFrameMaxBytes = NUPA_MTU_MAX + kEthernetBytes + kVlanBytes;
 inline constexpr std::uint32_t kSegmentsMax = 65535;  // of one burst; gso_segs is 16 bits
 
 inline constexpr std::size_t kBlocksMax = 64;        // out-of-order blocks of one flow
@@ -33,13 +33,11 @@ inline constexpr std::uint8_t kMrPageShiftMin = 12;
 inline constexpr std::uint8_t kMrPageShiftMax = 30;
 
 inline constexpr std::uint32_t kIpLengthMaxBytes = 65535;
-inline constexpr std::uint32_t kPlacedRunMaxBytes =
-    NUPA_TSO_MAX_BYTES;  // one merged, placed packet with its header
+// One merged, placed packet with its header.
+inline constexpr std::uint32_t kPlacedRunMaxBytes = NUPA_TSO_MAX_BYTES;
 inline constexpr std::uint32_t kDeliveredBuffersMax = NUPA_RX_BUFS_PER_PACKET_MAX;
 
 inline constexpr std::size_t kQpsMaxDefault = 131072;
 inline constexpr std::size_t kMrsMaxDefault = 1 << 20;
-
-inline constexpr std::size_t kLineBytes = TCP_BTH_MSS_MULTIPLE_BYTES;
 
 }  // namespace nupa

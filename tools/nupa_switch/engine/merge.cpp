@@ -29,7 +29,8 @@ bool mergeable(const Packet& packet, const Decision& decision) noexcept {
         return false;
     if (at.ip_csum_bad || (packet.csum != Csum::kPartial && packet.csum != Csum::kGood))
         return false;
-    if (at.family == 4 && at.l4_at - at.l3_at != kIpv4PlainBytes)
+    const std::uint32_t ip_bytes = at.l4_at - at.l3_at;
+    if (ip_bytes != (at.family == 4 ? kIpv4PlainBytes : kIpv6Bytes))
         return false;
     // The host checks the ICRC of delivered segments one by one.
     return !decision.has_bth || decision.placed() || !(decision.bth.flags & TCP_BTH_F_ICRC);

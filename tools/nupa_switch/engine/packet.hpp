@@ -49,10 +49,9 @@ struct Headers {
     bool fragment = false;        // of an IP datagram, first or not
     bool first_fragment = false;  // ports and seq are valid
     bool ip_csum_bad = false;     // IPv4 header checksum
-    std::uint8_t jumbo_at =
-        0;  // IPv6 hop-by-hop header that holds only a jumbogram option; 0: none
-    std::uint8_t tcp_flags = 0;  // kTcp*
-    std::uint8_t ip_tos = 0;     // DS field and ECN bits
+    std::uint8_t jumbo_at = 0;    // IPv6 jumbogram header of a burst; 0: none
+    std::uint8_t tcp_flags = 0;   // kTcp*
+    std::uint8_t ip_tos = 0;      // DS field and ECN bits
     std::uint16_t window = 0;
     std::uint32_t seq = 0;
     std::uint32_t ack = 0;

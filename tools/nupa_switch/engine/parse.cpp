@@ -16,7 +16,14 @@ enum : std::uint16_t {
     kEthVlan = 0x8100,
     kEthVlanS = 0x88a8
 };
-enum : std::uint8_t { kProtoHopByHop = 0, kProtoTcp = 6, kProtoUdp = 17 };
+enum : std::uint8_t {
+    kProtoHopByHop = 0,
+    kProtoTcp = 6,
+    kProtoUdp = 17,
+    kProtoRouting = 43,
+    kProtoFragment = 44,
+    kProtoDestination = 60,
+};
 enum : std::uint32_t {
     kIpv4MinBytes = 20,
     kIpv6Bytes = 40,
@@ -24,8 +31,15 @@ enum : std::uint32_t {
     kUdpBytes = 8,
     kJumboHeaderBytes = 8,
     kFragmentHeadBytes = 8,
+    kExtensionMinBytes = 8,
 };
-enum : std::uint16_t { kIpv4MoreFragments = 0x2000, kIpv4OffsetMask = 0x1fff };
+enum : std::uint16_t {
+    kIpv4MoreFragments = 0x2000,
+    kIpv4OffsetMask = 0x1fff,
+    kIpv6OffsetMask = 0xfff8
+};
+
+constexpr int kIpv6ExtensionsMax = 8;
 
 // One pass over the header copy; @have bytes of it are there, of @total in the packet.
 struct Parser {
@@ -105,6 +119,30 @@ struct Parser {
             proto = h[l4];
             at.jumbo_at = static_cast<std::uint8_t>(l4);
             l4 += kJumboHeaderBytes;
+        }
+        return ipv6_extensions();
+    }
+
+    // The host's TCP looks behind these, so its segments must not escape us there.
+    ParseError ipv6_extensions() noexcept {
+        for (int i = 0; i < kIpv6ExtensionsMax && room(l4, kExtensionMinBytes); i++) {
+            if (proto == kProtoFragment) {
+                const std::uint16_t fragment = get_be16(h + l4 + 2);
+                at.fragment = true;
+                at.first_fragment = (fragment & kIpv6OffsetMask) == 0;
+                proto = h[l4];
+                l4 += kExtensionMinBytes;
+                if (!at.first_fragment)
+                    break;
+                continue;
+            }
+            if (proto != kProtoHopByHop && proto != kProtoRouting && proto != kProtoDestination)
+                break;
+            const std::uint32_t bytes = (h[l4 + 1] + 1u) * kExtensionMinBytes;
+            if (!room(l4, bytes))
+                break;
+            proto = h[l4];
+            l4 += bytes;
         }
         return transport();
     }
