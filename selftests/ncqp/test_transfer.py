@@ -15,9 +15,8 @@ class FileToFile(Case):
             with self.subTest(size=size):
                 data = noise(size, str(size))
                 self.assertTrue(self.copy(data) == data)
-                for end in ("s.json", "r.json"):
-                    self.assertEqual(self.report(end)["bytes"], size)
-                    self.assertEqual(self.report(end)["data_path"], "mapping")
+                for end, path in (("s.json", "sendfile"), ("r.json", "buffers")):
+                    self.assertEqual((self.report(end)["bytes"], self.report(end)["data_path"]), (size, path))
 
     def test_empty(self) -> None:
         self.assertEqual(self.copy(b""), b"")
@@ -26,6 +25,7 @@ class FileToFile(Case):
     def test_receiver_knows_the_size(self) -> None:
         data = noise(3 * MIB + 7)
         self.assertTrue(self.copy(data, receiver=("-n", len(data))) == data)
+        self.assertEqual(self.report("r.json")["data_path"], "mapping")
 
     def test_message_sizes(self) -> None:
         data = noise(5 * MIB + 1)
@@ -34,10 +34,11 @@ class FileToFile(Case):
                 args = ("--msg-size", size)
                 self.assertTrue(self.copy(data, receiver=args, sender=args) == data)
 
-    def test_sendfile(self) -> None:
+    def test_copying_sender(self) -> None:
         data = noise(7 * MIB + 5)
-        self.assertTrue(self.copy(data, sender=("--tcp-send", "sendfile")) == data)
-        self.assertEqual(self.report("s.json")["data_path"], "sendfile")
+        self.assertTrue(self.copy(data, sender=("--tcp-send", "copy")) == data)
+        report = self.report("s.json")
+        self.assertEqual((report["data_path"], report["copied_bytes"], report["tx_zerocopy_bytes"]), ("mapping", len(data), 0))
 
     def test_fixed_socket_buffers(self) -> None:
         data = noise(4 * MIB)

@@ -118,7 +118,7 @@ class Midway(Case):
                     s = self.connect(r.wait_listening(), "-n", 4 * MIB)
                     self.expect(s, 1, "the peer")
                 self.expect(r, 1, "No space left")
-                self.assertEqual((mount / "out").stat().st_size, 0)
+                self.assertLessEqual((mount / "out").stat().st_size, 0 if receiver else MIB)
 
     def test_file_size_limit(self) -> None:
         r, port = self.listen(stdout=self.path("out").open("wb"), preexec_fn=limit_file_size)
@@ -193,14 +193,14 @@ class Midway(Case):
 
     def test_output_truncated_under_us(self) -> None:
         target = self.path("out")
-        r, port = self.listen(stdout=target.open("wb"))
+        r, port = self.listen("-n", "16M", stdout=target.open("wb"))
         peer = self.raw_peer(port)
         peer.sendall(b"x" * MIB)
         while target.stat().st_size == 0 or target.read_bytes()[MIB - 1 : MIB] != b"x":
             self.assertIsNone(r.process.poll())
         os.truncate(target, 0)
         try:
-            for _ in range(64):
+            for _ in range(15):
                 peer.sendall(b"y" * MIB)
         except ConnectionError:
             pass
@@ -241,10 +241,10 @@ class Midway(Case):
         self.expect(s, 1, "the peer")
 
     def test_failed_pattern_leaves_the_file(self) -> None:
-        """What arrived is there to be looked at, cut to what was received."""
+        """What arrived in the mapped file is there to be looked at, cut to what was received."""
         data = bytearray(pattern(7, MIB))
         data[100] = 99
-        r, port = self.listen("-v", 7, stdout=self.path("out").open("wb"))
+        r, port = self.listen("-v", 7, "-n", MIB, stdout=self.path("out").open("wb"))
         s = self.connect(port, stdin=self.path("in", data).open("rb"))
         self.expect(r, 1, "byte 100 ")
         s.wait()

@@ -25,8 +25,6 @@ constexpr uint64_t kRingMaxBytes = 128 * kMiB;
 // A file up to the first bound is registered whole; a larger one by windows.
 constexpr uint64_t kRegisterWholeMaxBytes = kGiB;
 constexpr uint64_t kRegisterWindowBytes = 256 * kMiB;
-// How far the tcp engine grows and maps an output file of unknown size at a time.
-constexpr uint64_t kGrowWindowBytes = 16 * kMiB;  // measured best of 1 to 64 MiB
 
 constexpr int kConnectTimeoutDefault_ms = 10000;
 constexpr int kAttachTimeoutDefault_ms = 10000;

@@ -66,9 +66,9 @@ void add_engine_options(CLI::App& app, Options& o) {
     app.add_option("--msg-size", o.msg_bytes, "bytes of a message; K, M suffixes (default 1M)")
         ->transform(CLI::AsSizeValue(false))
         ->group(group);
-    app.add_option("--tcp-send", o.tcp_send, "engine tcp, files: copy (send) or sendfile")
+    app.add_option("--tcp-send", o.tcp_send, "engine tcp, from a file: sendfile, or copy (send)")
         ->transform(CLI::CheckedTransformer(kTcpSends, CLI::ignore_case))
-        ->default_str("copy")
+        ->default_str("sendfile")
         ->group(group);
     app.add_option("--sockbuf", o.sockbuf_bytes, "fixed socket buffers (default: the kernel tunes)")
         ->transform(CLI::AsSizeValue(false))

@@ -24,7 +24,7 @@ struct Options {
     double timeout_s = 0;  // 0: not given
     Engine engine = Engine::kAuto;
     std::optional<int> wire;
-    TcpSend tcp_send = TcpSend::kCopy;
+    TcpSend tcp_send = TcpSend::kSendfile;
     uint64_t msg_bytes = kMessageDefaultBytes;
     uint32_t depth = kDepthDefault;
     uint64_t sockbuf_bytes = 0;     // 0: the kernel tunes them

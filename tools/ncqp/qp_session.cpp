@@ -243,10 +243,14 @@ void QpSession::account() noexcept {
     tcp_qp_info now{};
     if (tcpqp::query(*context_, *qp_, now) != 0)
         return;
-    job_.report.placed_bytes = now.rx_placed_bytes - base_.rx_placed_bytes;
-    job_.report.copied_bytes = now.rx_copied_bytes - base_.rx_copied_bytes;
-    job_.report.delivered_bytes = now.rx_delivered_bytes - base_.rx_delivered_bytes;
     job_.report.tx_zerocopy_bytes = now.tx_zerocopy_bytes - base_.tx_zerocopy_bytes;
+    if (job_.report.role == "sender") {
+        job_.report.copied_bytes = now.tx_copied_bytes - base_.tx_copied_bytes;
+    } else {
+        job_.report.placed_bytes = now.rx_placed_bytes - base_.rx_placed_bytes;
+        job_.report.copied_bytes = now.rx_copied_bytes - base_.rx_copied_bytes;
+        job_.report.delivered_bytes = now.rx_delivered_bytes - base_.rx_delivered_bytes;
+    }
     job_.report.wire_version = now.wire_version;
     if (now.mss != 0)
         job_.report.mss = now.mss;

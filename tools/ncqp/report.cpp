@@ -56,7 +56,7 @@ std::string Report::line() const {
                     role == "sender" ? "sent" : "received", bytes, seconds, gbps(), engine);
     if (reason != "NONE")
         text += fmt::format(" ({})", reason);
-    if (role == "receiver" && placed_bytes > 0)
+    if (placed_bytes > 0)
         text += fmt::format(", {} bytes placed by the switch", placed_bytes);
     if (validated)
         text += ", pattern verified";

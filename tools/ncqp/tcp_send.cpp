@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Plain TCP at its best: one copy, from the page cache into the socket.  There
-// is no handshake, so any netcat may be the peer; the receiver says "I have
-// everything" by closing, and anything else by a reset.
+// Plain TCP at its best: from a file by sendfile(), without a copy, or by
+// send() from its mapping, one copy.  There is no handshake, so any netcat may
+// be the peer; the receiver says "I have everything" by closing, and anything
+// else by a reset.
 #include <fmt/format.h>
 #include <sys/sendfile.h>
 
@@ -64,6 +65,10 @@ private:
     Status send_file() {
         if (job_.options.tcp_send == TcpSend::kSendfile)
             return send_by_sendfile();
+        return send_mapped();
+    }
+
+    Status send_mapped() {
         if (input_.mapped().empty() && *input_.total() > 0)
             return send_stream();
         job_.report.data_path = "mapping";
@@ -88,6 +93,8 @@ private:
             const ssize_t sent = ::sendfile(fd_, input_.fd(), &at, n);
             if (sent == 0)
                 return input_.unchanged();
+            if (sent < 0 && errno == EINVAL && job_.report.bytes == 0)
+                return send_mapped();  // a file system without it
             if (Status s = account(sent); !s.ok())
                 return s;
         }
@@ -132,6 +139,7 @@ private:
     }
 
     Status send_all(std::span<const std::byte> data) noexcept {
+        job_.report.copied_bytes += data.size();
         job_.meter.begin();
         job_.report.messages++;
         while (!data.empty()) {

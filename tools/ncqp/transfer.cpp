@@ -37,7 +37,7 @@ Status prepare_output(Job& job, Output& output) {
     if (!is_tcp(job) || !job.options.bytes || !output.mappable())
         return {};
     job.meter.begin_setup();
-    Status s = output.prepare(tcp_window_bytes(job.options));
+    Status s = output.prepare(tcp_window_bytes(*job.options.bytes));
     job.meter.end_setup();
     return s;
 }

@@ -23,7 +23,7 @@ struct Job {
 Status tcp_send(Job& job, Input& input);
 Status tcp_receive(Job& job, Output& output, Verifier& verifier);
 // How much of an output file the tcp engine maps at a time.
-[[nodiscard]] uint64_t tcp_window_bytes(const Options& options) noexcept;
+[[nodiscard]] uint64_t tcp_window_bytes(uint64_t total) noexcept;
 // What can be known before there is a connection: told before a peer is kept waiting.
 Status qp_precheck(const Options& options);
 Status qp_send(Job& job, Input& input);
