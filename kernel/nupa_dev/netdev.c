@@ -7,9 +7,9 @@
 #include <net/gso.h>
 #include "nupa.h"
 
-static unsigned int nupa_gso_ipv4_max;
+static unsigned int nupa_gso_ipv4_max = NUPA_TSO_MAX_BYTES;
 module_param_named(gso_ipv4_max, nupa_gso_ipv4_max, uint, 0444);
-MODULE_PARM_DESC(gso_ipv4_max, "initial gso_ipv4_max_size in bytes (BIG TCP), for an iproute2 that cannot set it; 0: the kernel's default");
+MODULE_PARM_DESC(gso_ipv4_max, "initial gso_ipv4_max_size in bytes: BIG TCP bursts over IPv4; 0: the kernel's default of 64 KiB");
 
 /* Bring the rings to life, here and in the switch. */
 static int nupa_up(struct nupa_dev *nupa)
