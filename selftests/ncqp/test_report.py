@@ -3,7 +3,9 @@
 
 import os
 import pty
+import re
 import subprocess
+from pathlib import Path
 
 from case import MIB, Case, main, noise
 
@@ -53,6 +55,19 @@ class Json(Case):
         argv = [os.environ.get("NCQP", "ncqp").encode(), b"--engine", b"tcp", b"-s", b"\xff\xfe", b"-p", b"1", b"-n", b"1", b"--json", os.fsencode(self.dir / "f.json")]
         self.assertEqual(subprocess.run(argv, stderr=subprocess.DEVNULL).returncode, 1)
         self.check_schema(self.report("f.json"))
+
+
+class Documents(Case):
+    def test_reasons_are_those_of_the_header(self) -> None:
+        repo = Path(__file__).resolve().parents[2]
+        reasons = re.findall(r'X\((\w+), "([^"]+)"\)', (repo / "include/tcp_qp/tcp_qp.h").read_text())
+        rows = [line for line in (repo / "docs/reasons.md").read_text().splitlines() if re.match(r"\| \d", line)]
+        self.assertGreater(len(reasons), 5)
+        self.assertEqual([row.split(" | ")[:3] for row in rows], [[f"| {i}", name, text] for i, (name, text) in enumerate(reasons)])
+
+    def test_fields_are_documented(self) -> None:
+        text = (Path(__file__).resolve().parents[2] / "docs/ncqp.md").read_text()
+        self.assertEqual([name for name in FIELDS if f"`{name}`" not in text], [])
 
 
 class Talk(Case):
