@@ -62,6 +62,7 @@ install: all ## install under PREFIX (default /usr/local), modules under /lib/mo
 	@echo "install: programs and libraries under $(DESTDIR)$(PREFIX)"
 	@DESTDIR=$(DESTDIR) cmake --install $(CMAKE_DIR) --prefix $(PREFIX)
 	@$(MAKE) -C kernel modules_install $(if $(DESTDIR),INSTALL_MOD_PATH=$(DESTDIR))
+	@$(if $(DESTDIR),:,depmod $(patsubst linux-headers-%,%,$(notdir $(KDIR))))
 
 clean: ## remove everything that was built
 	@echo "clean: removing $(BUILD)"

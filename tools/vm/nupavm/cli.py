@@ -24,7 +24,7 @@ EXIT_SETUP = 6
 def main(argv: list[str]) -> int:
     args = _parser().parse_args(argv)
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: sys.exit(128 + number))
+        signal.signal(number, lambda got, _: sys.exit(128 + got))
     try:
         return _run(args)
     except KernelComplaint as problem:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from .cluster import Cluster
 
 ESCAPE = 0x1D  # Ctrl-]
-SHELL = "setsid -c bash -il </dev/hvc0 >/dev/hvc0 2>&1"
+# The host's own profile may take minutes under TCG.
+SHELL = r"PS1='\h:\w\$ ' setsid -c bash --noprofile --norc -i </dev/hvc0 >/dev/hvc0 2>&1"
 FOREVER_S = 7 * 24 * 3600
 
 
