@@ -36,7 +36,8 @@ void put32(Bytes& out, uint32_t v) {
 }
 
 void append(Bytes& out, std::span<const uint8_t> more) {
-    out.insert(out.end(), more.begin(), more.end());
+    for (uint8_t byte : more)
+        out.push_back(byte);
 }
 
 uint32_t sum16(std::span<const uint8_t> in, uint32_t sum) {
@@ -63,7 +64,7 @@ struct Segment {
 class Capture {
 public:
     explicit Capture(bool six) : six_(six) {
-        header_.insert(header_.end(), {0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0});  // little endian
+        append(header_, std::array<uint8_t, 8>{0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0});
         header_.resize(16, 0);
         put_le32(header_, 65535);
         put_le32(header_, kLinkEthernet);
@@ -268,10 +269,9 @@ void add_acks(Capture& c) {
     for (int flags : {int{TCP_BTH_F_RTR}, TCP_BTH_F_RTR | TCP_BTH_F_RTR_ACK, 0}) {
         tcp_bth b = make(1, TCP_BTH_OP_ACKNOWLEDGE, 16, static_cast<uint8_t>(flags));
         b.ext4 = tcp_bth_aeth_credits(16);
-        Bytes options = build(b);
-        // beside the stack's own timestamps, and behind them
-        const Bytes timestamps{1, 1, 8, 10, 0, 0, 3, 232, 0, 0, 7, 208};
-        options.insert(options.begin(), timestamps.begin(), timestamps.end());
+        // behind the stack's own timestamps
+        Bytes options{1, 1, 8, 10, 0, 0, 3, 232, 0, 0, 7, 208};
+        append(options, build(b));
         c.add({true, kPeerSeq, kIsn, options, 0});
     }
     c.add({true, kPeerSeq, kIsn, {}, 0});  // plain

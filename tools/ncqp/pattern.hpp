@@ -37,7 +37,7 @@ public:
     [[nodiscard]] std::optional<uint64_t> check(std::span<const std::byte> data) noexcept;
 
 private:
-    static constexpr size_t kChunkBytes = 64 * 1024;
+    static constexpr size_t kChunkBytes = size_t{64} * 1024;
     Pattern reference_;
     uint64_t offset_ = 0;
 };

@@ -53,6 +53,12 @@ const char* advice(uint32_t reason) noexcept {
     }
 }
 
+// The last reason may also be an old one: why auto took software.
+bool ends_connection(uint32_t reason) noexcept {
+    return reason == TCP_QP_REASON_OFFLOAD_GONE || reason == TCP_QP_REASON_LOCAL_ERROR ||
+           reason == TCP_QP_REASON_URGENT;
+}
+
 }  // namespace
 
 Status qp_precheck(const Options& options) {
@@ -220,9 +226,10 @@ Status QpSession::failure_of(const ibv_wc& wc) noexcept {
                     fmt::format("the peer went away in the middle of a message after {} bytes, or "
                                 "broke the tcp_bth protocol",
                                 job_.report.bytes));
-            if (info.reason == TCP_QP_REASON_OFFLOAD_GONE)
-                return Status::failure(
-                    fmt::format("the connection broke: {}", tcpqp::reason_text(info.reason)));
+            if (ends_connection(info.reason))
+                return Status::failure(fmt::format("the connection broke after {} bytes: {}",
+                                                   job_.report.bytes,
+                                                   tcpqp::reason_text(info.reason)));
             return Status::failure(fmt::format("the peer went away after {} bytes, before the end",
                                                job_.report.bytes));
         case IBV_WC_LOC_LEN_ERR:
