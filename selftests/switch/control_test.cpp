@@ -20,7 +20,9 @@ CommandResult nupactl(const DaemonProcess& daemon, std::vector<std::string> argu
     return run(arguments);
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
 
 TEST(Control, BadRequestsGetAReasonAndTheConnectionLives) {
     DaemonProcess daemon(1);
@@ -52,7 +54,8 @@ public:
     }
     ~RawControl() { ::close(fd_); }
     bool write(const std::string& text) const {
-        return ::send(fd_, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
+        return ::send(fd_, text.data(), text.size(), MSG_NOSIGNAL) ==
+               static_cast<ssize_t>(text.size());
     }
     // Everything up to @lines newlines, or what came before the end.
     std::string read(size_t lines) const {
@@ -112,7 +115,8 @@ TEST(Nupactl, ShowsPortsStatsMacsAndQps) {
 
 TEST(Nupactl, SetsShowsAndClearsFaults) {
     DaemonProcess daemon(1);
-    CommandResult set = nupactl(daemon, {"faults", "n0", "--loss", "1%", "--reorder", "0.05", "--rate-mbps", "100"});
+    CommandResult set = nupactl(
+        daemon, {"faults", "n0", "--loss", "1%", "--reorder", "0.05", "--rate-mbps", "100"});
     EXPECT_EQ(set.status, 0) << set.out;
     CommandResult show = nupactl(daemon, {"faults", "n0"});
     EXPECT_TRUE(contains(show.out, "1%")) << show.out;
@@ -124,7 +128,8 @@ TEST(Nupactl, SetsShowsAndClearsFaults) {
 }
 
 TEST(Nupactl, TellsWhenThereIsNoSwitch) {
-    CommandResult result = run({NUPACTL_PROGRAM, "--control", "/tmp/nupa_no_such_control", "ports"});
+    CommandResult result =
+        run({NUPACTL_PROGRAM, "--control", "/tmp/nupa_no_such_control", "ports"});
     EXPECT_EQ(result.status, 1);
     EXPECT_TRUE(contains(result.out, "is nupa_switch running")) << result.out;
 }
@@ -143,7 +148,8 @@ TEST(Pcap, HoldsEveryWireSegmentWithRightChecksums) {
     Bytes data = pattern(10000, 1);
     TcpFrame f = send_message(base, 0, data);
     p[0].send(0, build_tcp(f, false), offload(f, 1408));
-    for (size_t bytes = 0; bytes < data.size();) bytes += parse_tcp(p[1].receive(0).whole())->payload.size();
+    for (size_t bytes = 0; bytes < data.size();)
+        bytes += parse_tcp(p[1].receive(0).whole())->payload.size();
     ASSERT_EQ(nupactl(p.daemon, {"pcap", "n0", "off"}).status, 0);
     ASSERT_EQ(nupactl(p.daemon, {"pcap", "n1", "off"}).status, 0);
 

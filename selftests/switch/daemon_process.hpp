@@ -21,7 +21,9 @@ public:
     DaemonProcess& operator=(const DaemonProcess&) = delete;
     ~DaemonProcess();
 
-    [[nodiscard]] std::string path(const std::string& name) const { return directory_ + "/" + name; }
+    [[nodiscard]] std::string path(const std::string& name) const {
+        return directory_ + "/" + name;
+    }
     std::unique_ptr<FakePort> plug(unsigned port, uint64_t ram_bytes = 64 << 20);
     nlohmann::json control(const nlohmann::json& request);
     [[nodiscard]] double cpu_seconds() const;

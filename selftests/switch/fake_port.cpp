@@ -19,7 +19,9 @@ constexpr uint64_t kLowLimit = 0xb0000000;  // q35: from this size on ...
 constexpr uint64_t kLowBytes = 0x80000000;  // ... this much lies below 4 GiB
 constexpr uint64_t kHighBase = 1ull << 32;
 
-[[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
+[[noreturn]] void fail(const std::string& what) {
+    throw std::system_error(errno, std::generic_category(), what);
+}
 
 template <class T>
 T load(const T& field) {
@@ -44,13 +46,15 @@ int64_t receive_message(int socket, int& fd) {
     fd = -1;
     if (::recvmsg(socket, &msg, MSG_WAITALL | MSG_CMSG_CLOEXEC) != sizeof(value))
         throw std::runtime_error("the switch closed the port's socket");
-    if (cmsghdr* head = CMSG_FIRSTHDR(&msg)) std::memcpy(&fd, CMSG_DATA(head), sizeof(fd));
+    if (cmsghdr* head = CMSG_FIRSTHDR(&msg))
+        std::memcpy(&fd, CMSG_DATA(head), sizeof(fd));
     return value;
 }
 
 }  // namespace
 
-FakePort::FakePort(const std::string& socket, const std::string& ram, uint64_t ram_bytes) : ram_path_(ram) {
+FakePort::FakePort(const std::string& socket, const std::string& ram, uint64_t ram_bytes)
+    : ram_path_(ram) {
     doorbells_.fill(-1);
     interrupts_.fill(-1);
     map_ram(ram, ram_bytes);
@@ -59,18 +63,23 @@ FakePort::FakePort(const std::string& socket, const std::string& ram, uint64_t r
 
 FakePort::~FakePort() {
     disconnect();
-    if (ram_) ::munmap(ram_, ram_bytes_);
-    if (ram_fd_ >= 0) ::close(ram_fd_);
+    if (ram_)
+        ::munmap(ram_, ram_bytes_);
+    if (ram_fd_ >= 0)
+        ::close(ram_fd_);
 }
 
 void FakePort::disconnect() {
-    if (socket_ >= 0) ::close(socket_);
+    if (socket_ >= 0)
+        ::close(socket_);
     socket_ = -1;
-    if (bar2_) ::munmap(bar2_, NUPA_BAR2_BYTES);
+    if (bar2_)
+        ::munmap(bar2_, NUPA_BAR2_BYTES);
     bar2_ = nullptr;
     for (int* fd : {doorbells_.data(), interrupts_.data()})
         for (int v = 0; v < NUPA_VECTORS; v++) {
-            if (fd[v] >= 0) ::close(fd[v]);
+            if (fd[v] >= 0)
+                ::close(fd[v]);
             fd[v] = -1;
         }
 }
@@ -78,9 +87,12 @@ void FakePort::disconnect() {
 void FakePort::map_ram(const std::string& ram, uint64_t bytes) {
     ram_bytes_ = bytes;
     ram_fd_ = ::open(ram.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (ram_fd_ < 0 || ::ftruncate(ram_fd_, static_cast<off_t>(bytes)) < 0) fail(ram);
-    void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, ram_fd_, 0);
-    if (at == MAP_FAILED) fail("mmap " + ram);
+    if (ram_fd_ < 0 || ::ftruncate(ram_fd_, static_cast<off_t>(bytes)) < 0)
+        fail(ram);
+    void* at =
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, ram_fd_, 0);
+    if (at == MAP_FAILED)
+        fail("mmap " + ram);
     ram_ = static_cast<uint8_t*>(at);
 }
 
@@ -89,18 +101,24 @@ void FakePort::handshake(const std::string& path) {
     address.sun_family = AF_UNIX;
     std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
     socket_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (::connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) < 0) fail(path);
+    if (::connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) < 0)
+        fail(path);
     timeval limit{.tv_sec = kWaitMs / 1000, .tv_usec = 0};
     ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 
     int fd = -1;
-    if (receive_message(socket_, fd) != 0) throw std::runtime_error("ivshmem version");
-    if (receive_message(socket_, fd) != NUPA_PEER_HOST) throw std::runtime_error("ivshmem id");
-    if (receive_message(socket_, fd) != -1 || fd < 0) throw std::runtime_error("ivshmem memory");
-    if (::lseek(fd, 0, SEEK_END) != NUPA_BAR2_BYTES) throw std::runtime_error("BAR2 size");
+    if (receive_message(socket_, fd) != 0)
+        throw std::runtime_error("ivshmem version");
+    if (receive_message(socket_, fd) != NUPA_PEER_HOST)
+        throw std::runtime_error("ivshmem id");
+    if (receive_message(socket_, fd) != -1 || fd < 0)
+        throw std::runtime_error("ivshmem memory");
+    if (::lseek(fd, 0, SEEK_END) != NUPA_BAR2_BYTES)
+        throw std::runtime_error("BAR2 size");
     void* at = ::mmap(nullptr, NUPA_BAR2_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     ::close(fd);
-    if (at == MAP_FAILED) fail("mmap BAR2");
+    if (at == MAP_FAILED)
+        fail("mmap BAR2");
     bar2_ = static_cast<uint8_t*>(at);
     for (int& doorbell : doorbells_)
         if (receive_message(socket_, doorbell) != NUPA_PEER_SWITCH || doorbell < 0)
@@ -120,20 +138,24 @@ uint64_t FakePort::alloc(uint64_t bytes, uint64_t align) {
 
 uint8_t* FakePort::ram(uint64_t gpa) const {
     uint64_t offset = gpa;
-    if (ram_bytes_ >= kLowLimit && gpa >= kHighBase) offset = gpa - kHighBase + kLowBytes;
-    if (offset >= ram_bytes_) throw std::runtime_error("fake port: out of RAM");
+    if (ram_bytes_ >= kLowLimit && gpa >= kHighBase)
+        offset = gpa - kHighBase + kLowBytes;
+    if (offset >= ram_bytes_)
+        throw std::runtime_error("fake port: out of RAM");
     return ram_ + offset;
 }
 
 void FakePort::ring_doorbell(unsigned vector) {
     uint64_t one = 1;
-    if (::write(doorbells_[vector], &one, sizeof(one)) != sizeof(one)) fail("doorbell");
+    if (::write(doorbells_[vector], &one, sizeof(one)) != sizeof(one))
+        fail("doorbell");
 }
 
 uint64_t FakePort::take_interrupts(unsigned vector) {
     pollfd p{.fd = interrupts_[vector], .events = POLLIN, .revents = 0};
     uint64_t count = 0;
-    if (::poll(&p, 1, 0) == 1 && ::read(interrupts_[vector], &count, sizeof(count)) < 0) count = 0;
+    if (::poll(&p, 1, 0) == 1 && ::read(interrupts_[vector], &count, sizeof(count)) < 0)
+        count = 0;
     return count;
 }
 
@@ -186,14 +208,16 @@ nupa_admin_comp FakePort::admin(const nupa_admin_cmd& cmd) {
     store(ring.irq_event, old);
     store(ring.prod, admin_prod_);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    if (nupa_need_event(load(ring.db_event), admin_prod_, old)) ring_doorbell(0);
+    if (nupa_need_event(load(ring.db_event), admin_prod_, old))
+        ring_doorbell(0);
     wait_until([&] { return load(ring.cons) == admin_prod_; }, 0, "an admin completion");
     return at<nupa_admin_comp>(admin_comps_)[index];
 }
 
 nupa_admin_status FakePort::admin_status(const nupa_admin_cmd& cmd) {
     nupa_admin_comp comp = admin(cmd);
-    if (comp.op != cmd.op || comp.id != cmd.id) throw std::runtime_error("admin completion mismatch");
+    if (comp.op != cmd.op || comp.id != cmd.id)
+        throw std::runtime_error("admin completion mismatch");
     return static_cast<nupa_admin_status>(comp.status);
 }
 

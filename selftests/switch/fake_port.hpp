@@ -71,9 +71,15 @@ public:
 
     // BAR2 and doorbells, for tests that break the rules.
     nupa_regs* regs() const { return reinterpret_cast<nupa_regs*>(bar2_); }
-    nupa_admin_ctl* admin_ctl() const { return reinterpret_cast<nupa_admin_ctl*>(bar2_ + NUPA_BAR2_ADMIN_AT); }
-    nupa_ring_ctl* txq(unsigned q) const { return reinterpret_cast<nupa_ring_ctl*>(bar2_ + NUPA_BAR2_TXQ_AT) + q; }
-    nupa_rxq_ctl* rxq(unsigned q) const { return reinterpret_cast<nupa_rxq_ctl*>(bar2_ + NUPA_BAR2_RXQ_AT) + q; }
+    nupa_admin_ctl* admin_ctl() const {
+        return reinterpret_cast<nupa_admin_ctl*>(bar2_ + NUPA_BAR2_ADMIN_AT);
+    }
+    nupa_ring_ctl* txq(unsigned q) const {
+        return reinterpret_cast<nupa_ring_ctl*>(bar2_ + NUPA_BAR2_TXQ_AT) + q;
+    }
+    nupa_rxq_ctl* rxq(unsigned q) const {
+        return reinterpret_cast<nupa_rxq_ctl*>(bar2_ + NUPA_BAR2_RXQ_AT) + q;
+    }
     void ring_doorbell(unsigned vector);
     [[nodiscard]] int interrupt_fd(unsigned vector) const { return interrupts_[vector]; }
     // Interrupts taken on @vector since the last call.
@@ -96,7 +102,8 @@ public:
 
     // Data.
     void send(unsigned q, const Bytes& frame, const TxOptions& options = {});
-    void stage(unsigned q, const Bytes& frame, const TxOptions& options = {});  // send without prod and doorbell
+    void stage(unsigned q, const Bytes& frame,
+               const TxOptions& options = {});  // send without prod and doorbell
     void publish(unsigned q);
     void wait_sent(unsigned q);
     // The next packet of queue @q; throws when none comes in kWaitMs.

@@ -64,7 +64,8 @@ void FakePort::publish(unsigned q) {
     store(txq(q)->irq_event, tx.prod - 1);
     store(txq(q)->prod, tx.prod);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    if (nupa_need_event(load(txq(q)->db_event), tx.prod, tx.published)) ring_doorbell(1 + q);
+    if (nupa_need_event(load(txq(q)->db_event), tx.prod, tx.published))
+        ring_doorbell(1 + q);
     tx.published = tx.prod;
 }
 
@@ -74,12 +75,14 @@ void FakePort::send(unsigned q, const Bytes& frame, const TxOptions& options) {
 }
 
 void FakePort::wait_sent(unsigned q) {
-    wait_until([&] { return load(txq(q)->cons) == tx_[q].published; }, 1 + q, "a transmit completion");
+    wait_until([&] { return load(txq(q)->cons) == tx_[q].published; }, 1 + q,
+               "a transmit completion");
 }
 
 std::optional<RxPacket> FakePort::try_receive(unsigned q) {
     RxRing& rx = rx_[q];
-    if (load(rxq(q)->comp_prod) == rx.comp_cons) return std::nullopt;
+    if (load(rxq(q)->comp_prod) == rx.comp_cons)
+        return std::nullopt;
     uint32_t slot = rx.comp_cons % rx.comp_entries;
     RxPacket packet;
     packet.comp = at<nupa_rx_comp>(rx.comps)[slot];
@@ -92,7 +95,8 @@ std::optional<RxPacket> FakePort::try_receive(unsigned q) {
         packet.payload.insert(packet.payload.end(), ram(gpa), ram(gpa) + n);
         left -= n;
     }
-    if (left) throw std::runtime_error("fake port: completion names too few buffers");
+    if (left)
+        throw std::runtime_error("fake port: completion names too few buffers");
     rx.comp_cons++;
     refill(q, packet.comp.bufs);
     store(rxq(q)->comp_cons, rx.comp_cons);
@@ -102,7 +106,8 @@ std::optional<RxPacket> FakePort::try_receive(unsigned q) {
 RxPacket FakePort::receive(unsigned q) {
     std::optional<RxPacket> packet;
     auto look = [&] {
-        if ((packet = try_receive(q))) return true;
+        if ((packet = try_receive(q)))
+            return true;
         store(rxq(q)->irq_event, rx_[q].comp_cons);
         __atomic_thread_fence(__ATOMIC_SEQ_CST);
         return static_cast<bool>(packet = try_receive(q));

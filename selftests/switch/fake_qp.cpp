@@ -21,7 +21,8 @@ uint64_t write_table(FakePort& port, const std::vector<uint64_t>& pages) {
 
 }  // namespace
 
-FakeMr::FakeMr(FakePort& port, uint32_t key, uint64_t iova, uint64_t bytes, uint32_t pd, uint32_t access)
+FakeMr::FakeMr(FakePort& port, uint32_t key, uint64_t iova, uint64_t bytes, uint32_t pd,
+               uint32_t access)
     : port_(port), key_(key), iova_(iova), bytes_(bytes) {
     size_t count = (iova % kPageBytes + bytes + kPageBytes - 1) / kPageBytes;
     pages_.resize(count);
@@ -49,12 +50,14 @@ uint8_t* FakeMr::byte(uint64_t offset) const {
 
 Bytes FakeMr::read(uint64_t offset, size_t bytes) const {
     Bytes out(bytes);
-    for (size_t i = 0; i < bytes; i++) out[i] = *byte(offset + i);
+    for (size_t i = 0; i < bytes; i++)
+        out[i] = *byte(offset + i);
     return out;
 }
 
 void FakeMr::fill(uint8_t value) {
-    for (uint64_t i = 0; i < bytes_; i++) *byte(i) = value;
+    for (uint64_t i = 0; i < bytes_; i++)
+        *byte(i) = value;
 }
 
 void FakeMr::deregister() {
@@ -96,7 +99,8 @@ FakeQp::FakeQp(FakePort& port, const TcpFrame& incoming, const QpShape& shape)
     shadow_ = port.alloc(sizeof(nupa_qp_shadow), 64);
     port.at<rxe_queue_buf>(ring_)->producer_index = shape.rq_base;
     std::vector<uint64_t> pages;
-    for (uint64_t at = 0; at < bytes; at += kPageBytes) pages.push_back(ring_ + at);
+    for (uint64_t at = 0; at < bytes; at += kPageBytes)
+        pages.push_back(ring_ + at);
     port.alloc(kPageBytes);  // the last page is whole
     nupa_admin_cmd cmd = command(incoming, shape);
     cmd.qp.rq_pages = static_cast<uint32_t>(pages.size());
@@ -107,7 +111,8 @@ FakeQp::FakeQp(FakePort& port, const TcpFrame& incoming, const QpShape& shape)
 
 void FakeQp::post(const std::vector<std::pair<uint64_t, uint32_t>>& sges, uint32_t lkey) {
     const uint32_t mask = shape_.rq_entries - 1;
-    uint8_t* wqe = port_.ram(ring_) + sizeof(rxe_queue_buf) + (uint64_t{producer_ & mask} << kElementLog2);
+    uint8_t* wqe =
+        port_.ram(ring_) + sizeof(rxe_queue_buf) + (uint64_t{producer_ & mask} << kElementLog2);
     std::memset(wqe, 0, 1u << kElementLog2);
     auto* recv = reinterpret_cast<rxe_recv_wqe*>(wqe);
     recv->dma.num_sge = static_cast<uint32_t>(sges.size());

@@ -11,7 +11,8 @@ namespace nupa::testing {
 // Registered memory whose pages lie apart and backwards, so that a wrong page shows.
 class FakeMr {
 public:
-    FakeMr(FakePort& port, uint32_t key, uint64_t iova, uint64_t bytes, uint32_t pd, uint32_t access);
+    FakeMr(FakePort& port, uint32_t key, uint64_t iova, uint64_t bytes, uint32_t pd,
+           uint32_t access);
 
     [[nodiscard]] Bytes read(uint64_t offset, size_t bytes) const;
     void fill(uint8_t value);
@@ -47,7 +48,9 @@ public:
     void post(const std::vector<std::pair<uint64_t, uint32_t>>& sges, uint32_t lkey);
     void complete(uint32_t messages);  // as the kernel does: the shadow first
     nupa_admin_status destroy();
-    [[nodiscard]] uint64_t stat(nupa_qp_stat which) const { return port_.qp_stats(shape_.qpn)[which]; }
+    [[nodiscard]] uint64_t stat(nupa_qp_stat which) const {
+        return port_.qp_stats(shape_.qpn)[which];
+    }
     // The command, for tests that spoil it.
     [[nodiscard]] static nupa_admin_cmd command(const TcpFrame& incoming, const QpShape& shape);
 

@@ -24,7 +24,8 @@ struct Faulty : ::testing::Test {
         return s;
     }
     void set(const nlohmann::json& faults) {
-        nlohmann::json reply = p.daemon.control({{"cmd", "faults"}, {"port", "n1"}, {"clear", true}, {"set", faults}});
+        nlohmann::json reply =
+            p.daemon.control({{"cmd", "faults"}, {"port", "n1"}, {"clear", true}, {"set", faults}});
         ASSERT_TRUE(reply["ok"]) << reply;
     }
     void send_numbered(uint32_t count = kFrames) {
@@ -66,7 +67,8 @@ TEST_F(Faulty, LossIsSeededAndRepeats) {
     }
     EXPECT_EQ(runs[0], runs[1]);
     EXPECT_NE(runs[0], runs[2]);
-    EXPECT_EQ(p.stat(1, NUPA_STAT_fault_loss), 3 * kFrames - runs[0].size() - runs[1].size() - runs[2].size());
+    EXPECT_EQ(p.stat(1, NUPA_STAT_fault_loss),
+              3 * kFrames - runs[0].size() - runs[1].size() - runs[2].size());
 }
 
 TEST_F(Faulty, DuplicatesComeTwice) {
@@ -85,7 +87,8 @@ TEST_F(Faulty, ReorderedComeLaterAndAllCome) {
     std::vector<uint32_t> got = receive_numbers(kFrames);
     EXPECT_EQ(std::set<uint32_t>(got.begin(), got.end()).size(), kFrames);
     EXPECT_FALSE(std::is_sorted(got.begin(), got.end()));
-    for (uint32_t i = 0; i < got.size(); i++) EXPECT_LE(got[i] > i ? got[i] - i : i - got[i], 20u);
+    for (uint32_t i = 0; i < got.size(); i++)
+        EXPECT_LE(got[i] > i ? got[i] - i : i - got[i], 20u);
     EXPECT_GT(p.stat(1, NUPA_STAT_fault_reorder), 0u);
 }
 
@@ -101,7 +104,8 @@ TEST_F(Faulty, CorruptionIsSeenByTheChecksum) {
     f.payload = pattern(1000, 1);
     Bytes sent = build_tcp(f);
     unsigned bad = 0, seen = 0;
-    for (uint32_t i = 0; i < 50; i++) p[0].stage(0, build_tcp(f, false), offload(f));
+    for (uint32_t i = 0; i < 50; i++)
+        p[0].stage(0, build_tcp(f, false), offload(f));
     p[0].publish(0);
     p[0].wait_sent(0);
     while (auto packet = p[1].try_receive(0)) {
@@ -198,7 +202,8 @@ TEST_F(Faulty, UnpluggingDropsWhatWaits) {
 }
 
 TEST_F(Faulty, PlacementSurvivesDisorderLossAndDuplicates) {
-    // No retransmissions here: every byte that arrives must be right where it belongs or be delivered.
+    // No retransmissions here: every byte that arrives must be right where it belongs or be
+    // delivered.
     constexpr uint32_t kKey = 3;
     constexpr uint64_t kIova = 0x100000;
     constexpr uint32_t kBytes = 200000;
@@ -215,19 +220,22 @@ TEST_F(Faulty, PlacementSurvivesDisorderLossAndDuplicates) {
     TcpFrame f = send_message(base, 0, data);
     p[0].send(0, build_tcp(f, false), offload(f, 1408));
     p[0].wait_sent(0);
-    ::timespec hold{.tv_sec = 0, .tv_nsec = 50'000'000};  // longer than any reordered packet is held
+    ::timespec hold{.tv_sec = 0,
+                    .tv_nsec = 50'000'000};  // longer than any reordered packet is held
     ::nanosleep(&hold, nullptr);
     Bytes memory = mr.read(0, kBytes);
     uint64_t placed = 0;
     while (auto packet = p[1].try_receive(0)) {
         auto header = parse_tcp(packet->header);
-        if (!header) continue;
+        if (!header)
+            continue;
         const uint32_t at = header->seq - base.seq;
         if (packet->comp.flags & NUPA_RX_F_PLACED) {
             placed += packet->comp.payload_bytes;
             ASSERT_LE(at + packet->comp.payload_bytes, kBytes);
-            EXPECT_TRUE(
-                std::equal(memory.begin() + at, memory.begin() + at + packet->comp.payload_bytes, data.begin() + at));
+            EXPECT_TRUE(std::equal(memory.begin() + at,
+                                   memory.begin() + at + packet->comp.payload_bytes,
+                                   data.begin() + at));
         }
     }
     EXPECT_GT(placed, kBytes / 3);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Plain Ethernet: who gets which frame, whole and once.
-#include <fstream>
+#include <algorithm>
 
 #include "two_ports.hpp"
 
@@ -12,7 +12,8 @@ constexpr uint16_t kTestType = 0x88b5;  // IEEE 802 local experimental
 TEST(Forwarding, UnicastReachesItsPortUnchanged) {
     Ports p(3);
     for (size_t bytes : {46u, 200u, 242u, 243u, 1000u, 4096u, 8986u}) {
-        Bytes frame = build_ethernet(p[1].mac(), p[0].mac(), kTestType, pattern(bytes, static_cast<uint32_t>(bytes)));
+        Bytes frame = build_ethernet(p[1].mac(), p[0].mac(), kTestType,
+                                     pattern(bytes, static_cast<uint32_t>(bytes)));
         p[0].send(0, frame);
         EXPECT_EQ(p[1].receive(0).whole(), frame) << bytes;
         p[0].wait_sent(0);
@@ -35,7 +36,8 @@ TEST(Forwarding, BroadcastReachesAllOthers) {
     Ports p(4);
     Bytes frame = build_ethernet(kBroadcast, p[0].mac(), kTestType, pattern(500, 1));
     p[0].send(0, frame);
-    for (unsigned i = 1; i < 4; i++) EXPECT_EQ(p[i].receive(0).whole(), frame);
+    for (unsigned i = 1; i < 4; i++)
+        EXPECT_EQ(p[i].receive(0).whole(), frame);
     p[0].wait_sent(0);
     EXPECT_EQ(p.stat(0, NUPA_STAT_rx_packets), 0u);
     EXPECT_EQ(p.stat(0, NUPA_STAT_tx_flood), 1u);
@@ -113,7 +115,8 @@ TEST(Forwarding, TailDropWhenReceiveBuffersAreUsedUp) {
     QueueShape shape;
     shape.comp_entries = 64;
     Ports p(2, kModeAll, shape);
-    for (uint32_t i = 0; i < 100; i++) p[0].stage(0, build_ethernet(p[1].mac(), p[0].mac(), kTestType, pattern(60, i)));
+    for (uint32_t i = 0; i < 100; i++)
+        p[0].stage(0, build_ethernet(p[1].mac(), p[0].mac(), kTestType, pattern(60, i)));
     p[0].publish(0);
     p[0].wait_sent(0);
     EXPECT_EQ(p.stat(1, NUPA_STAT_rx_drop_no_buffer), 36u);
@@ -126,15 +129,65 @@ TEST(Forwarding, TailDropWhenReceiveBuffersAreUsedUp) {
     EXPECT_EQ(p[1].receive(0).whole(), later);
 }
 
+TEST(Forwarding, TailDropWhenFillBuffersAreUsedUp) {
+    QueueShape shape;
+    shape.fill_entries = 64;
+    Ports p(2, kModeAll, shape);
+    uint32_t number = 0;
+    // More than once: a drop must not leave the count of free buffers wrong.
+    for (uint64_t round = 1; round <= 3; round++) {
+        const uint32_t first = number;
+        for (int i = 0; i < 100; i++, number++)
+            p[0].stage(0, build_ethernet(p[1].mac(), p[0].mac(), kTestType, pattern(300, number)));
+        p[0].publish(0);
+        p[0].wait_sent(0);
+        EXPECT_EQ(p.stat(1, NUPA_STAT_rx_drop_no_buffer), 36 * round);
+        for (uint32_t i = first; i < first + 64; i++) {
+            Bytes whole = p[1].receive(0).whole();
+            ASSERT_EQ(Bytes(whole.begin() + 14, whole.end()), pattern(300, i));
+        }
+        EXPECT_FALSE(p[1].try_receive(0));
+    }
+}
+
+TEST(Forwarding, MergingStopsWhereFillBuffersEnd) {
+    QueueShape shape;
+    shape.fill_entries = 64;
+    shape.buf_bytes = 2048;
+    Ports p(2, kModeAll, shape);
+    constexpr size_t kRoom = 64 * 2048;
+    for (uint32_t round = 0; round < 3; round++) {
+        TcpFrame f = p.frame(0, 1);
+        f.seq = 1000 * round;
+        f.payload = pattern(2 * kRoom, round);
+        p[0].send(0, build_tcp(f, false), offload(f, 1448));
+        p[0].wait_sent(0);
+        size_t got = 0;
+        while (auto packet = p[1].try_receive(0)) {
+            auto part = parse_tcp(packet->whole());
+            ASSERT_TRUE(part);
+            const size_t at = part->seq - f.seq;
+            ASSERT_LE(at + part->payload.size(), f.payload.size());
+            EXPECT_TRUE(std::equal(part->payload.begin(), part->payload.end(),
+                                   f.payload.begin() + static_cast<long>(at)));
+            got += part->payload.size();
+        }
+        EXPECT_GT(got, kRoom / 2);
+        EXPECT_LE(got, kRoom);
+    }
+    EXPECT_FALSE(p[1].status() & NUPA_STATUS_FAILED);
+}
+
 TEST(Forwarding, TwentyFourPortsAllToAll) {
     constexpr unsigned kPorts = 24;
     Ports p(kPorts, kModeAll, {}, 1, 8 << 20);
     for (unsigned from = 0; from < kPorts; from++)
         for (unsigned to = 0; to < kPorts; to++)
             if (from != to)
-                p[from].stage(0,
-                              build_ethernet(p[to].mac(), p[from].mac(), kTestType, pattern(700, from * kPorts + to)));
-    for (unsigned from = 0; from < kPorts; from++) p[from].publish(0);
+                p[from].stage(0, build_ethernet(p[to].mac(), p[from].mac(), kTestType,
+                                                pattern(700, from * kPorts + to)));
+    for (unsigned from = 0; from < kPorts; from++)
+        p[from].publish(0);
     for (unsigned to = 0; to < kPorts; to++) {
         std::vector<bool> seen(kPorts);
         for (unsigned i = 1; i < kPorts; i++) {
@@ -165,9 +218,11 @@ TEST(Forwarding, IdleCostsNoCpu) {
 TEST(Forwarding, BusyQueuesNeedNoDoorbell) {
     Ports p(2);
     // Staged together, published once: one ring for the whole burst.
-    for (uint32_t i = 0; i < 50; i++) p[0].stage(0, build_ethernet(p[1].mac(), p[0].mac(), kTestType, pattern(100, i)));
+    for (uint32_t i = 0; i < 50; i++)
+        p[0].stage(0, build_ethernet(p[1].mac(), p[0].mac(), kTestType, pattern(100, i)));
     p[0].publish(0);
-    for (uint32_t i = 0; i < 50; i++) p[1].receive(0);
+    for (uint32_t i = 0; i < 50; i++)
+        p[1].receive(0);
     p[0].wait_sent(0);
     EXPECT_EQ(p.stat(0, NUPA_STAT_tx_doorbells), 1u);
     EXPECT_LE(p.stat(1, NUPA_STAT_rx_interrupts), 2u);
@@ -188,7 +243,8 @@ TEST(Forwarding, MemoryAboveFourGib) {
     a->send(0, frame);
     EXPECT_EQ(b->receive(0).whole(), frame);
     b->send(0, build_ethernet(a->mac(), b->mac(), kTestType, pattern(1000, 2)));
-    EXPECT_EQ(a->receive(0).whole(), build_ethernet(a->mac(), b->mac(), kTestType, pattern(1000, 2)));
+    EXPECT_EQ(a->receive(0).whole(),
+              build_ethernet(a->mac(), b->mac(), kTestType, pattern(1000, 2)));
 }
 
 }  // namespace

@@ -25,16 +25,21 @@ void put32(Bytes& b, uint32_t v) {
 void append(Bytes& b, const uint8_t* data, size_t n) { b.insert(b.end(), data, data + n); }
 
 uint32_t sum16(const uint8_t* p, size_t n, uint32_t sum = 0) {
-    for (size_t i = 0; i + 1 < n; i += 2) sum += static_cast<uint32_t>(p[i] << 8 | p[i + 1]);
-    if (n & 1) sum += static_cast<uint32_t>(p[n - 1] << 8);
-    while (sum >> 16) sum = (sum & 0xffff) + (sum >> 16);
+    for (size_t i = 0; i + 1 < n; i += 2)
+        sum += static_cast<uint32_t>(p[i] << 8 | p[i + 1]);
+    if (n & 1)
+        sum += static_cast<uint32_t>(p[n - 1] << 8);
+    while (sum >> 16)
+        sum = (sum & 0xffff) + (sum >> 16);
     return sum;
 }
 
 uint32_t pseudo_sum(const uint8_t* ip, bool v6, uint8_t protocol, size_t l4_bytes) {
     uint32_t sum = v6 ? sum16(ip + 8, 32) : sum16(ip + 12, 8);
-    sum += protocol + static_cast<uint32_t>(l4_bytes >> 16) + static_cast<uint32_t>(l4_bytes & 0xffff);
-    while (sum >> 16) sum = (sum & 0xffff) + (sum >> 16);
+    sum +=
+        protocol + static_cast<uint32_t>(l4_bytes >> 16) + static_cast<uint32_t>(l4_bytes & 0xffff);
+    while (sum >> 16)
+        sum = (sum & 0xffff) + (sum >> 16);
     return sum;
 }
 
@@ -104,7 +109,8 @@ Bytes build_tcp(const TcpFrame& f, bool checksum) {
     append(b, f.options.data(), f.options.size());
     append(b, f.payload.data(), f.payload.size());
     uint32_t sum = pseudo_sum(b.data() + kEthernetBytes, f.v6, kProtocolTcp, l4_bytes);
-    if (checksum) sum = ~sum16(b.data() + l4, l4_bytes, sum);
+    if (checksum)
+        sum = ~sum16(b.data() + l4, l4_bytes, sum);
     b[l4 + 16] = static_cast<uint8_t>(sum >> 8);
     b[l4 + 17] = static_cast<uint8_t>(sum);
     return b;
@@ -127,14 +133,17 @@ TxOptions offload(const TcpFrame& f, uint16_t mss) {
 
 std::optional<TcpFrame> parse_tcp(const Bytes& frame) {
     TcpFrame f;
-    if (frame.size() < kEthernetBytes + kIpv4Bytes + kTcpBytes) return std::nullopt;
+    if (frame.size() < kEthernetBytes + kIpv4Bytes + kTcpBytes)
+        return std::nullopt;
     std::memcpy(f.dst.data(), frame.data(), 6);
     std::memcpy(f.src.data(), frame.data() + 6, 6);
     uint32_t type = get16(frame.data() + 12);
     const uint8_t* ip = frame.data() + kEthernetBytes;
     f.v6 = type == 0x86dd;
-    if (!f.v6 && type != 0x0800) return std::nullopt;
-    if ((f.v6 ? ip[6] : ip[9]) != kProtocolTcp) return std::nullopt;
+    if (!f.v6 && type != 0x0800)
+        return std::nullopt;
+    if ((f.v6 ? ip[6] : ip[9]) != kProtocolTcp)
+        return std::nullopt;
     f.ecn = f.v6 ? ip[1] >> 4 & 3 : ip[1] & 3;
     f.saddr = get32(ip + (f.v6 ? 20 : 12));
     f.daddr = get32(ip + (f.v6 ? 36 : 16));
@@ -147,23 +156,29 @@ std::optional<TcpFrame> parse_tcp(const Bytes& frame) {
     size_t tcp_bytes = static_cast<size_t>(t[12] >> 4) * 4;
     f.flags = t[13];
     f.window = static_cast<uint16_t>(get16(t + 14));
-    if (tcp_bytes < kTcpBytes || l4 + tcp_bytes > frame.size()) return std::nullopt;
+    if (tcp_bytes < kTcpBytes || l4 + tcp_bytes > frame.size())
+        return std::nullopt;
     f.options.assign(t + kTcpBytes, t + tcp_bytes);
     size_t l4_bytes = f.v6 ? get16(ip + 4) : get16(ip + 2) - kIpv4Bytes;
-    if (get16(ip + (f.v6 ? 4 : 2)) == 0) l4_bytes = frame.size() - l4;
+    if (get16(ip + (f.v6 ? 4 : 2)) == 0)
+        l4_bytes = frame.size() - l4;
     size_t end = std::min(frame.size(), l4 + l4_bytes);
-    f.payload.assign(frame.begin() + static_cast<long>(l4 + tcp_bytes), frame.begin() + static_cast<long>(end));
+    f.payload.assign(frame.begin() + static_cast<long>(l4 + tcp_bytes),
+                     frame.begin() + static_cast<long>(end));
     return f;
 }
 
 bool checksums_right(const Bytes& frame) {
     const uint8_t* ip = frame.data() + kEthernetBytes;
     bool v6 = get16(frame.data() + 12) == 0x86dd;
-    if (!v6 && sum16(ip, kIpv4Bytes) != 0xffff) return false;
+    if (!v6 && sum16(ip, kIpv4Bytes) != 0xffff)
+        return false;
     size_t l4 = kEthernetBytes + (v6 ? kIpv6Bytes : kIpv4Bytes);
     size_t l4_bytes = v6 ? get16(ip + 4) : get16(ip + 2) - kIpv4Bytes;
-    if (l4 + l4_bytes > frame.size()) return false;
-    return sum16(frame.data() + l4, l4_bytes, pseudo_sum(ip, v6, v6 ? ip[6] : ip[9], l4_bytes)) == 0xffff;
+    if (l4 + l4_bytes > frame.size())
+        return false;
+    return sum16(frame.data() + l4, l4_bytes, pseudo_sum(ip, v6, v6 ? ip[6] : ip[9], l4_bytes)) ==
+           0xffff;
 }
 
 Bytes build_udp(const Mac& dst, const Mac& src, const Bytes& payload) {
@@ -177,8 +192,8 @@ Bytes build_udp(const Mac& dst, const Mac& src, const Bytes& payload) {
     put16(b, static_cast<uint32_t>(l4_bytes));
     put16(b, 0);
     append(b, payload.data(), payload.size());
-    uint32_t sum =
-        ~sum16(b.data() + l4, l4_bytes, pseudo_sum(b.data() + kEthernetBytes, false, kProtocolUdp, l4_bytes));
+    uint32_t sum = ~sum16(b.data() + l4, l4_bytes,
+                          pseudo_sum(b.data() + kEthernetBytes, false, kProtocolUdp, l4_bytes));
     b[l4 + 6] = static_cast<uint8_t>(sum >> 8);
     b[l4 + 7] = static_cast<uint8_t>(sum);
     return b;

@@ -15,7 +15,16 @@ namespace nupa::testing {
 using Mac = std::array<uint8_t, 6>;
 inline constexpr Mac kBroadcast{0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
 
-enum : uint8_t { kFin = 1, kSyn = 2, kRst = 4, kPsh = 8, kAck = 16, kUrg = 32, kEce = 64, kCwr = 128 };
+enum : uint8_t {
+    kFin = 1,
+    kSyn = 2,
+    kRst = 4,
+    kPsh = 8,
+    kAck = 16,
+    kUrg = 32,
+    kEce = 64,
+    kCwr = 128
+};
 
 struct TcpFrame {
     Mac dst{};

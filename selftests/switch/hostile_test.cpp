@@ -19,7 +19,8 @@ struct Hostile : ::testing::Test {
         return build_ethernet(p[to].mac(), p[from].mac(), kTestType, pattern(300, from));
     }
     void expect_failed(unsigned port = 0) {
-        p[port].wait_until([&] { return (p[port].status() & NUPA_STATUS_FAILED) != 0; }, 0, "failure");
+        p[port].wait_until([&] { return (p[port].status() & NUPA_STATUS_FAILED) != 0; }, 0,
+                           "failure");
         EXPECT_FALSE(p[port].status() & NUPA_STATUS_READY);
         auto stats = p.daemon.control({{"cmd", "stats"}, {"port", "n" + std::to_string(port)}});
         EXPECT_GE(stats["stats"]["n" + std::to_string(port)]["abi_errors"].get<int>(), 1);
@@ -152,7 +153,8 @@ TEST_F(Hostile, MalformedPacketsAreDroppedOneByOne) {
     giant.resize(9100);
     p[0].send(0, giant, bad[5]);
     bad.erase(bad.begin() + 5);
-    for (const TxOptions& o : bad) p[0].send(0, burst, o);
+    for (const TxOptions& o : bad)
+        p[0].send(0, burst, o);
     p[0].send(0, Bytes(13, 1));  // not even an Ethernet header
     TxOptions csum;
     csum.flags = NUPA_TX_F_CSUM;
@@ -181,7 +183,8 @@ TEST_F(Hostile, FillIndexBeyondTheRing) {
     for (uint32_t i = 0; i < 512; i++) {
         p[1].stage(0, build_ethernet(p[0].mac(), p[1].mac(), kTestType, pattern(400, i)));
         p[1].publish(0);
-        if (i % 64 == 63) p[1].wait_sent(0);
+        if (i % 64 == 63)
+            p[1].wait_sent(0);
     }
     p[1].wait_sent(0);
     __atomic_store_n(&p[0].rxq(0)->comp_cons, 512u, __ATOMIC_RELEASE);
@@ -194,7 +197,8 @@ TEST_F(Hostile, CompletionIndexAheadOfTheSwitch) {
     for (uint32_t i = 0; i < 512; i++) {
         p[1].stage(0, build_ethernet(p[0].mac(), p[1].mac(), kTestType, pattern(60, i)));
         p[1].publish(0);
-        if (i % 64 == 63) p[1].wait_sent(0);
+        if (i % 64 == 63)
+            p[1].wait_sent(0);
     }
     p[1].wait_sent(0);
     __atomic_store_n(&p[0].rxq(0)->comp_cons, 513u, __ATOMIC_RELEASE);
@@ -278,13 +282,15 @@ TEST_F(Hostile, ScribblingOverEveryRegisterHarmsNobodyElse) {
     for (uint32_t round = 0; round < 200; round++) {
         Bytes garbage = pattern(NUPA_BAR2_BYTES, round);
         std::memcpy(p[0].regs(), garbage.data(), garbage.size());
-        if (round % 2) p[0].regs()->control = NUPA_CONTROL_ENABLE;
+        if (round % 2)
+            p[0].regs()->control = NUPA_CONTROL_ENABLE;
         if (round % 4 == 3) {  // rings in real memory, so that it goes further
             p[0].admin_ctl()->ring_addr = 0;
             p[0].admin_ctl()->comp_addr = 4096;
             std::memcpy(p[0].ram(0), pattern(1 << 16, round).data(), 1 << 16);
         }
-        for (unsigned v = 0; v < NUPA_VECTORS; v++) p[0].ring_doorbell(v);
+        for (unsigned v = 0; v < NUPA_VECTORS; v++)
+            p[0].ring_doorbell(v);
         expect_bystanders_well();
     }
 }
@@ -294,7 +300,8 @@ TEST_F(Hostile, MacFloodDoesNotCrowdOutOthers) {
         Mac fake{0x02, 0xff, 0, 0, static_cast<uint8_t>(i >> 8), static_cast<uint8_t>(i)};
         p[0].send(0, build_ethernet(p[1].mac(), fake, kTestType, pattern(20, i)));
         p[1].receive(0);
-        if (i % 100 == 99) p[0].wait_sent(0);
+        if (i % 100 == 99)
+            p[0].wait_sent(0);
     }
     EXPECT_LE(p.daemon.control({{"cmd", "macs"}})["macs"].size(), 1024u + 2u);
     expect_bystanders_well();

@@ -104,7 +104,8 @@ TEST(Lifecycle, AfterUnpluggingTheNextHostFindsACleanPort) {
 
 TEST(Lifecycle, SecondClientIsTurnedAway) {
     Ports p(2);
-    EXPECT_THROW(FakePort(p.daemon.path("n1.sock"), p.daemon.path("other.ram"), 1 << 20), std::runtime_error);
+    EXPECT_THROW(FakePort(p.daemon.path("n1.sock"), p.daemon.path("other.ram"), 1 << 20),
+                 std::runtime_error);
     p[0].send(0, test_frame(p[0], p[1], 1));
     EXPECT_EQ(p[1].receive(0).whole(), test_frame(p[0], p[1], 1));
 }
@@ -169,8 +170,10 @@ TEST(Lifecycle, StaleSocketsAreReplacedLiveOnesAreNot) {
     EXPECT_TRUE(std::filesystem::exists(daemon.path("n0.sock")));
 
     daemon.stop(SIGKILL);
-    ASSERT_TRUE(std::filesystem::exists(daemon.path("n0.sock"))) << "left behind by the killed switch";
-    DaemonProcess next(0, {"--port", "name=n0,socket=" + daemon.path("n0.sock") + ",ram=" + daemon.path("n0.ram")});
+    ASSERT_TRUE(std::filesystem::exists(daemon.path("n0.sock")))
+        << "left behind by the killed switch";
+    DaemonProcess next(0, {"--port", "name=n0,socket=" + daemon.path("n0.sock") +
+                                         ",ram=" + daemon.path("n0.ram")});
     FakePort port(daemon.path("n0.sock"), daemon.path("n0.ram"), 16 << 20);
     EXPECT_EQ(port.regs()->magic, static_cast<uint32_t>(NUPA_MAGIC));
 }
@@ -186,9 +189,11 @@ TEST(Lifecycle, MistakesInTheArgumentsAreExplained) {
           Case{{"--port", "name=a,socket=/s,ram=/r,colour=red"}, "unknown key 'colour'"},
           Case{{"--port", "name=a,socket=/s,ram=/r,name=b"}, "'name' is given twice"},
           Case{{"--port", "name=a,socket=/s,ram=/r,queues=17"}, "queues must be 1 to 16"},
-          Case{{"--port", "name=a,socket=/s,ram=/r,mac=01:00:00:00:00:00"}, "not a unicast address"},
+          Case{{"--port", "name=a,socket=/s,ram=/r,mac=01:00:00:00:00:00"},
+               "not a unicast address"},
           Case{{"--port", "nonsense"}, "'nonsense' is not KEY=VALUE"},
-          Case{{"--port", "name=a,socket=/s,ram=/r", "--port", "name=a,socket=/t,ram=/u"}, "two ports are named 'a'"},
+          Case{{"--port", "name=a,socket=/s,ram=/r", "--port", "name=a,socket=/t,ram=/u"},
+               "two ports are named 'a'"},
           Case{{"--tap", "name=up,ifname=much-too-long-for-linux"}, "ifname= needs 1 to 15"}}) {
         std::vector<std::string> argv{NUPA_SWITCH_PROGRAM, "--control", "/tmp/nupa_never"};
         argv.insert(argv.end(), c.arguments.begin(), c.arguments.end());

@@ -19,7 +19,8 @@ Bytes collect(FakePort& port, size_t bytes, unsigned& packets) {
     for (packets = 0; all.size() < bytes; packets++) {
         Bytes whole = port.receive(0).whole();
         auto f = parse_tcp(whole);
-        if (!f) throw std::runtime_error("not TCP");
+        if (!f)
+            throw std::runtime_error("not TCP");
         all.insert(all.end(), f->payload.begin(), f->payload.end());
     }
     return all;
@@ -83,7 +84,8 @@ TEST_P(OffloadFamily, LargestBurst) {
     EXPECT_LT(packets, 12u) << "64 KiB and less each";
 }
 
-INSTANTIATE_TEST_SUITE_P(Ip, OffloadFamily, ::testing::Bool(), [](const auto& i) { return i.param ? "v6" : "v4"; });
+INSTANTIATE_TEST_SUITE_P(Ip, OffloadFamily, ::testing::Bool(),
+                         [](const auto& i) { return i.param ? "v6" : "v4"; });
 
 TEST(Offload, ChecksumIsFilledForOneFrame) {
     Ports p(2, 0);  // the host asked for no receive checksums: it will look itself
@@ -175,10 +177,10 @@ TEST(Offload, StrictSplitKeepsTcpPayloadOutOfTheSlot) {
 }
 
 // Microsoft's verification key and one of its published vectors.
-constexpr uint8_t kRssKey[NUPA_RSS_KEY_BYTES] = {0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67,
-                                                 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca, 0x2b, 0xcb,
-                                                 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30,
-                                                 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa};
+constexpr uint8_t kRssKey[NUPA_RSS_KEY_BYTES] = {
+    0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3,
+    0x8f, 0xb0, 0xd0, 0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3,
+    0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa};
 
 nupa_admin_cmd rss_command(FakePort& port, unsigned queues) {
     nupa_admin_cmd cmd{};
@@ -210,7 +212,8 @@ TEST(Offload, RssHashesAndSpreads) {
     }
     p[0].publish(0);
     p[0].wait_sent(0);
-    for (unsigned q = 0; q < 4; q++) EXPECT_TRUE(p[1].try_receive(q)) << "queue " << q << " got nothing of 64 flows";
+    for (unsigned q = 0; q < 4; q++)
+        EXPECT_TRUE(p[1].try_receive(q)) << "queue " << q << " got nothing of 64 flows";
 }
 
 TEST(Offload, RssTableWithUnknownQueueIsRefused) {

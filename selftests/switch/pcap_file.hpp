@@ -15,11 +15,13 @@ namespace nupa::testing {
 inline std::vector<Bytes> read_pcap(const std::string& path) {
     char error[PCAP_ERRBUF_SIZE] = "";
     pcap_t* file = pcap_open_offline(path.c_str(), error);
-    if (!file) throw std::runtime_error(error);
+    if (!file)
+        throw std::runtime_error(error);
     std::vector<Bytes> frames;
     pcap_pkthdr* head = nullptr;
     const u_char* data = nullptr;
-    while (pcap_next_ex(file, &head, &data) == 1) frames.emplace_back(data, data + head->caplen);
+    while (pcap_next_ex(file, &head, &data) == 1)
+        frames.emplace_back(data, data + head->caplen);
     pcap_close(file);
     return frames;
 }

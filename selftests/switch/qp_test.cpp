@@ -17,10 +17,14 @@ constexpr uint32_t kPd = 5;
 // Port 0 sends to a QP of port 1.
 struct QpPair {
     explicit QpPair(QpShape shape = {}, bool v6 = false)
-        : p(2), base(make_base(v6)), mr(p[1], kKey, kIova, kMrBytes, kPd, kAccess), qp(p[1], base, shape) {
+        : p(2),
+          base(make_base(v6)),
+          mr(p[1], kKey, kIova, kMrBytes, kPd, kAccess),
+          qp(p[1], base, shape) {
         mr.fill(0xee);
         TcpFrame ack = ack_of(base, base.seq);
-        p[1].send(0, build_tcp(ack, false), offload(ack));  // the window: the switch learns it from what the host sends
+        p[1].send(0, build_tcp(ack, false),
+                  offload(ack));  // the window: the switch learns it from what the host sends
         p[0].receive(0);
     }
     TcpFrame make_base(bool v6) {
@@ -69,8 +73,8 @@ TEST_P(QpFamily, SendLandsInThePostedBuffer) {
     auto header = parse_tcp(packet.header);
     ASSERT_TRUE(header);
     tcp_bth bth{};
-    ASSERT_EQ(tcp_bth_find(header->options.data(), static_cast<unsigned>(header->options.size()), header->seq,
-                           packet.comp.payload_bytes, &bth, nullptr),
+    ASSERT_EQ(tcp_bth_find(header->options.data(), static_cast<unsigned>(header->options.size()),
+                           header->seq, packet.comp.payload_bytes, &bth, nullptr),
               TCP_BTH_OK);
     EXPECT_EQ(bth.ver, 0);
     EXPECT_EQ(bth.opcode, TCP_BTH_OP_SEND_ONLY);
@@ -81,7 +85,8 @@ TEST_P(QpFamily, SendLandsInThePostedBuffer) {
     EXPECT_EQ(t.p.stat(1, NUPA_STAT_qp_delivered_segments), 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ip, QpFamily, ::testing::Bool(), [](const auto& i) { return i.param ? "v6" : "v4"; });
+INSTANTIATE_TEST_SUITE_P(Ip, QpFamily, ::testing::Bool(),
+                         [](const auto& i) { return i.param ? "v6" : "v4"; });
 
 TEST(Qp, Ver1IsPlacedAsWell) {
     QpPair t;
@@ -111,7 +116,8 @@ TEST(Qp, MessagesFollowEachOtherThroughTheRing) {
     uint32_t seq = t.base.seq;
     for (uint16_t msn = 0; msn < 50; msn++) {
         Bytes data = pattern(3000 + msn, msn);
-        t.qp.post({{kIova + 1000u * msn, 1000}, {kIova + 500000, 1}, {kIova + 600000, 100000}}, kKey);
+        t.qp.post({{kIova + 1000u * msn, 1000}, {kIova + 500000, 1}, {kIova + 600000, 100000}},
+                  kKey);
         TcpFrame f = t.base;
         f.seq = seq;
         t.send(send_message(f, msn, data));
@@ -194,10 +200,12 @@ TEST(Qp, WriteWithoutRightOrOutsideIsDelivered) {
     };
     uint32_t seq = t.base.seq;
     uint16_t msn = 0;
-    for (const Case& c :
-         {Case{kIova, kKey + 1, NUPA_STAT_deliver_access}, Case{kIova, kKey + 2, NUPA_STAT_deliver_access},
-          Case{kIova, kKey + 3, NUPA_STAT_deliver_key}, Case{kIova + kMrBytes - 999, kKey, NUPA_STAT_deliver_bounds},
-          Case{kIova - 1, kKey, NUPA_STAT_deliver_bounds}, Case{~0ull - 10, kKey, NUPA_STAT_deliver_bounds}}) {
+    for (const Case& c : {Case{kIova, kKey + 1, NUPA_STAT_deliver_access},
+                          Case{kIova, kKey + 2, NUPA_STAT_deliver_access},
+                          Case{kIova, kKey + 3, NUPA_STAT_deliver_key},
+                          Case{kIova + kMrBytes - 999, kKey, NUPA_STAT_deliver_bounds},
+                          Case{kIova - 1, kKey, NUPA_STAT_deliver_bounds},
+                          Case{~0ull - 10, kKey, NUPA_STAT_deliver_bounds}}) {
         const uint64_t before = t.p.stat(1, c.stat);
         TcpFrame f = t.base;
         f.seq = seq;

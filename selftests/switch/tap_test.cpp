@@ -59,9 +59,11 @@ public:
         Bytes buffer(128 << 10);
         for (pollfd p{.fd = fd_, .events = POLLIN, .revents = 0}; ::poll(&p, 1, kWaitMs) == 1;) {
             ssize_t n = ::recv(fd_, buffer.data(), buffer.size(), 0);
-            if (n < static_cast<ssize_t>(sizeof(VnetHeader)) + 14) continue;
+            if (n < static_cast<ssize_t>(sizeof(VnetHeader)) + 14)
+                continue;
             const uint8_t* frame = buffer.data() + sizeof(VnetHeader);
-            if (std::memcmp(frame + 6, src.data(), src.size()) != 0) continue;
+            if (std::memcmp(frame + 6, src.data(), src.size()) != 0)
+                continue;
             return {frame, static_cast<const uint8_t*>(buffer.data()) + n};
         }
         throw std::runtime_error("no frame from the tap");
@@ -74,9 +76,11 @@ private:
 
 bool tap_possible() {
     static const bool possible = [] {
-        if (::unshare(CLONE_NEWNET) < 0 && ::unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0) return false;
+        if (::unshare(CLONE_NEWNET) < 0 && ::unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0)
+            return false;
         int fd = ::open("/dev/net/tun", O_RDWR | O_CLOEXEC);
-        if (fd >= 0) ::close(fd);
+        if (fd >= 0)
+            ::close(fd);
         return fd >= 0;
     }();
     return possible;
@@ -84,7 +88,8 @@ bool tap_possible() {
 
 struct Tap : ::testing::Test {
     void SetUp() override {
-        if (!tap_possible()) GTEST_SKIP() << "no network namespace or no /dev/net/tun here";
+        if (!tap_possible())
+            GTEST_SKIP() << "no network namespace or no /dev/net/tun here";
         daemon = std::make_unique<DaemonProcess>(
             1, std::vector<std::string>{"--tap", std::string("name=up0,ifname=") + kIfname});
         port = daemon->plug(0);
@@ -99,11 +104,13 @@ struct Tap : ::testing::Test {
         f.dst = to_port ? port->mac() : kHostMac;
         return f;
     }
-    // Skips what the host's own stack says (neighbour discovery is multicast, filtered by the port).
+    // Skips what the host's own stack says (neighbour discovery is multicast, filtered by the
+    // port).
     RxPacket receive_from_host() {
         for (;;) {
             RxPacket packet = port->receive(0);
-            if (std::memcmp(packet.header.data() + 6, kHostMac.data(), 6) == 0) return packet;
+            if (std::memcmp(packet.header.data() + 6, kHostMac.data(), 6) == 0)
+                return packet;
         }
     }
     static constexpr Mac kHostMac{0x02, 0xaa, 0, 0, 0, 1};
@@ -141,7 +148,8 @@ TEST_F(Tap, HostsBurstIsCutAndMerged) {
 }
 
 TEST_F(Tap, GuestsBurstReachesTheHostAsRightSegments) {
-    host->send({}, build_ethernet(kBroadcast, kHostMac, kTestType, pattern(60, 1)));  // so that the switch knows us
+    host->send({}, build_ethernet(kBroadcast, kHostMac, kTestType,
+                                  pattern(60, 1)));  // so that the switch knows us
     receive_from_host();
     TcpFrame f = frame(false);
     f.payload = pattern(5 * kMss + 9, 1);

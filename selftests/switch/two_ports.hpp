@@ -12,13 +12,14 @@ namespace nupa::testing {
 inline constexpr uint32_t kModeAll = NUPA_RX_MODE_CSUM | NUPA_RX_MODE_GRO;
 
 struct Ports {
-    explicit Ports(unsigned count, uint32_t mode = kModeAll, const QueueShape& shape = {}, unsigned queues = 1,
-                   uint64_t ram_bytes = 64 << 20)
+    explicit Ports(unsigned count, uint32_t mode = kModeAll, const QueueShape& shape = {},
+                   unsigned queues = 1, uint64_t ram_bytes = 64 << 20)
         : daemon(count) {
         for (unsigned i = 0; i < count; i++) {
             ports.push_back(daemon.plug(i, ram_bytes));
             ports[i]->enable();
-            for (unsigned q = 0; q < queues; q++) ports[i]->create_queues(q, shape);
+            for (unsigned q = 0; q < queues; q++)
+                ports[i]->create_queues(q, shape);
             ports[i]->set_rx_mode(mode, ports[i]->mac(), 9000);
         }
     }

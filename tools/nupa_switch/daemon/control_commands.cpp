@@ -23,7 +23,8 @@ struct BadRequest : std::runtime_error {
 std::string format_endpoint(uint8_t family, const uint8_t* address, uint16_t port_be) {
     std::array<char, INET6_ADDRSTRLEN> text{};
     ::inet_ntop(family == 4 ? AF_INET : AF_INET6, address, text.data(), text.size());
-    if (family == 4) return fmt::format("{}:{}", text.data(), ntohs(port_be));
+    if (family == 4)
+        return fmt::format("{}:{}", text.data(), ntohs(port_be));
     return fmt::format("[{}]:{}", text.data(), ntohs(port_be));
 }
 
@@ -34,20 +35,25 @@ std::string format_flow(const nupa_flow& flow) {
 
 Json stats_json(const PortStats& stats) {
     Json json = Json::object();
-    for (size_t i = 0; i < NUPA_STAT_COUNT; i++) json[stat_name(i)] = stats.values[i];
+    for (size_t i = 0; i < NUPA_STAT_COUNT; i++)
+        json[stat_name(i)] = stats.values[i];
     return json;
 }
 
 Json qp_json(const VmPort& port, uint32_t qpn, const nupa_flow& flow) {
     Json json{{"port", port.name()}, {"qpn", qpn}, {"flow", format_flow(flow)}};
     if (const QpStats* stats = port.engine().qp_stats(qpn))
-        for (size_t i = 0; i < NUPA_QP_STAT_COUNT; i++) json[qp_stat_name(i)] = stats->values[i];
+        for (size_t i = 0; i < NUPA_QP_STAT_COUNT; i++)
+            json[qp_stat_name(i)] = stats->values[i];
     return json;
 }
 
 Json port_json(const Port& port) {
     const PortOptions& o = port.options();
-    Json json{{"id", port.id()}, {"name", port.name()}, {"state", port.state()}, {"link", port.link_up()}};
+    Json json{{"id", port.id()},
+              {"name", port.name()},
+              {"state", port.state()},
+              {"link", port.link_up()}};
     json["pcap"] = port.pcap ? Json(port.pcap->path()) : Json(nullptr);
     if (const auto* vm = dynamic_cast<const VmPort*>(&port)) {
         json.update({{"kind", "vm"},
@@ -69,7 +75,8 @@ std::string ControlCommands::handle(std::string_view line) {
     Json reply;
     try {
         const Json request = Json::parse(line, nullptr, false);
-        if (!request.is_object()) throw BadRequest("a request is one JSON object on one line");
+        if (!request.is_object())
+            throw BadRequest("a request is one JSON object on one line");
         reply = dispatch(request);
         reply["ok"] = true;
     } catch (const std::exception& e) {
@@ -80,40 +87,52 @@ std::string ControlCommands::handle(std::string_view line) {
 
 Json ControlCommands::dispatch(const Json& request) {
     const std::string cmd = request.value("cmd", "");
-    if (cmd == "ports") return ports();
-    if (cmd == "stats") return stats(request);
-    if (cmd == "qps") return qps(request);
-    if (cmd == "macs") return macs();
-    if (cmd == "faults") return faults(request);
-    if (cmd == "pcap") return pcap(request);
-    if (cmd == "link") return link(request);
-    throw BadRequest(fmt::format("unknown cmd '{}': ports, stats, qps, macs, faults, pcap or link", cmd));
+    if (cmd == "ports")
+        return ports();
+    if (cmd == "stats")
+        return stats(request);
+    if (cmd == "qps")
+        return qps(request);
+    if (cmd == "macs")
+        return macs();
+    if (cmd == "faults")
+        return faults(request);
+    if (cmd == "pcap")
+        return pcap(request);
+    if (cmd == "link")
+        return link(request);
+    throw BadRequest(
+        fmt::format("unknown cmd '{}': ports, stats, qps, macs, faults, pcap or link", cmd));
 }
 
 Port& ControlCommands::named_port(const Json& request) const {
     const std::string name = request.value("port", "");
     for (Port* port : fabric_.ports())
-        if (port->name() == name) return *port;
+        if (port->name() == name)
+            return *port;
     throw BadRequest(fmt::format("no port '{}': see `nupactl ports`", name));
 }
 
 // {"port": NAME}, or every port without.
 std::vector<Port*> ControlCommands::chosen_ports(const Json& request) const {
-    if (!request.contains("port")) return fabric_.ports();
+    if (!request.contains("port"))
+        return fabric_.ports();
     return {&named_port(request)};
 }
 
 // {"cmd": "ports"} -> {"ports": [{...}]}
 Json ControlCommands::ports() const {
     Json list = Json::array();
-    for (const Port* port : fabric_.ports()) list.push_back(port_json(*port));
+    for (const Port* port : fabric_.ports())
+        list.push_back(port_json(*port));
     return {{"ports", list}};
 }
 
 // {"cmd": "stats", "port"?} -> {"stats": {NAME: {COUNTER: n}}}
 Json ControlCommands::stats(const Json& request) const {
     Json all = Json::object();
-    for (const Port* port : chosen_ports(request)) all[port->name()] = stats_json(port->stats);
+    for (const Port* port : chosen_ports(request))
+        all[port->name()] = stats_json(port->stats);
     return {{"stats", all}};
 }
 
@@ -122,7 +141,8 @@ Json ControlCommands::qps(const Json& request) const {
     Json list = Json::array();
     for (const Port* port : chosen_ports(request))
         if (const auto* vm = dynamic_cast<const VmPort*>(port))
-            for (const auto& [qpn, flow] : vm->qp_flows()) list.push_back(qp_json(*vm, qpn, flow));
+            for (const auto& [qpn, flow] : vm->qp_flows())
+                list.push_back(qp_json(*vm, qpn, flow));
     return {{"qps", list}};
 }
 
@@ -131,7 +151,8 @@ Json ControlCommands::macs() const {
     Json list = Json::array();
     for (const auto& [key, port] : fabric_.macs().entries()) {
         std::array<uint8_t, 6> mac;
-        for (size_t i = 0; i < mac.size(); i++) mac[i] = static_cast<uint8_t>(key >> (40 - 8 * i));
+        for (size_t i = 0; i < mac.size(); i++)
+            mac[i] = static_cast<uint8_t>(key >> (40 - 8 * i));
         list.push_back({{"mac", format_mac(mac.data())}, {"port", fabric_.ports()[port]->name()}});
     }
     return {{"macs", list}};
@@ -140,9 +161,11 @@ Json ControlCommands::macs() const {
 // {"cmd": "faults", "port", "clear"?: true, "set"?: {...}} -> {"faults": {...}}
 Json ControlCommands::faults(const Json& request) {
     Port& port = named_port(request);
-    FaultSettings settings =
-        request.value("clear", false) ? FaultSettings{} : FaultSettings{port.faults.config(), port.link.config()};
-    if (request.contains("set")) settings.merge(request["set"]);
+    FaultSettings settings = request.value("clear", false)
+                                 ? FaultSettings{}
+                                 : FaultSettings{port.faults.config(), port.link.config()};
+    if (request.contains("set"))
+        settings.merge(request["set"]);
     if (request.contains("set") || request.contains("clear")) {
         port.faults = Faults(settings.faults);
         port.link.configure(settings.link);
@@ -153,9 +176,11 @@ Json ControlCommands::faults(const Json& request) {
 // {"cmd": "pcap", "port", "file": PATH or null} -> {"pcap": PATH or null}
 Json ControlCommands::pcap(const Json& request) {
     Port& port = named_port(request);
-    if (!request.contains("file")) throw BadRequest("pcap needs a file, or null to stop");
+    if (!request.contains("file"))
+        throw BadRequest("pcap needs a file, or null to stop");
     port.pcap.reset();
-    if (!request["file"].is_null()) port.pcap = std::make_unique<PcapWriter>(request["file"].get<std::string>());
+    if (!request["file"].is_null())
+        port.pcap = std::make_unique<PcapWriter>(request["file"].get<std::string>());
     return {{"pcap", request["file"]}};
 }
 

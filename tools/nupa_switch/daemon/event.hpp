@@ -32,7 +32,8 @@ struct EventRef {
         return static_cast<uint64_t>(kind) << 56 | static_cast<uint64_t>(port) << 32 | index;
     }
     static EventRef unpack(uint64_t bits) noexcept {
-        return {static_cast<EventKind>(bits >> 56), static_cast<uint16_t>(bits >> 32), static_cast<uint32_t>(bits)};
+        return {static_cast<EventKind>(bits >> 56), static_cast<uint16_t>(bits >> 32),
+                static_cast<uint32_t>(bits)};
     }
 };
 

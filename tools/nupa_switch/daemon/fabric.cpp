@@ -22,7 +22,8 @@ void Fabric::attach(Port& port) {
 // Null: everybody but the sender.
 Port* Fabric::destination(const Packet& packet) const noexcept {
     const uint8_t* dst = packet.header.data();
-    if (is_multicast(dst)) return nullptr;
+    if (is_multicast(dst))
+        return nullptr;
     const int port = macs_.find(dst);
     return port == MacTable::kUnknown ? nullptr : ports_[static_cast<size_t>(port)];
 }
@@ -39,12 +40,14 @@ void Fabric::forward(Port& from, const Packet& packet, TxRewrite rewrite) noexce
         return;
     }
     from.stats.add(NUPA_STAT_tx_packets);
-    if (!to) from.stats.add(NUPA_STAT_tx_flood);
+    if (!to)
+        from.stats.add(NUPA_STAT_tx_flood);
     Cutter cutter(packet, rewrite);
     while (cutter.next(segment_)) {
         from.stats.add(NUPA_STAT_tx_segments);
         from.stats.add(NUPA_STAT_tx_bytes, segment_.bytes());
-        if (from.pcap) capture(from, segment_);
+        if (from.pcap)
+            capture(from, segment_);
         send(from, to, segment_);
     }
 }
@@ -58,7 +61,8 @@ void Fabric::send(const Port& from, Port* to, Packet& segment) noexcept {
 
 void Fabric::flood(const Port& from, const Packet& segment) noexcept {
     for (Port* to : ports_) {
-        if (to == &from || !to->link_up()) continue;
+        if (to == &from || !to->link_up())
+            continue;
         if (packet_copy(copy_, segment))
             egress(*to, copy_);
         else
@@ -67,7 +71,8 @@ void Fabric::flood(const Port& from, const Packet& segment) noexcept {
 }
 
 void Fabric::egress(Port& to, Packet& segment) noexcept {
-    if (!to.link_up()) return;
+    if (!to.link_up())
+        return;
     if (to.link.limited() || to.faults.config().any())
         impair(to, segment);
     else
@@ -81,10 +86,14 @@ void Fabric::impair(Port& to, Packet& segment) noexcept {
         return;
     }
     bool kept = true;
-    if (fault.bleach) fault_bleach(segment);
-    if (fault.truncate) kept = kept && fault_truncate(segment, fault.where);
-    if (fault.corrupt) kept = kept && fault_corrupt(segment, fault.where);
-    if (fault.bleach || fault.truncate || fault.corrupt) to.stats.add(NUPA_STAT_fault_corrupt);
+    if (fault.bleach)
+        fault_bleach(segment);
+    if (fault.truncate)
+        kept = kept && fault_truncate(segment, fault.where);
+    if (fault.corrupt)
+        kept = kept && fault_corrupt(segment, fault.where);
+    if (fault.bleach || fault.truncate || fault.corrupt)
+        to.stats.add(NUPA_STAT_fault_corrupt);
     if (!kept) {
         to.stats.add(NUPA_STAT_queue_drop);
         return;
@@ -96,7 +105,8 @@ void Fabric::impair(Port& to, Packet& segment) noexcept {
         schedule(to, duplicate_, FaultDecision{});
     }
     held_.passed(to.id());
-    while (auto overtaken = held_.take_overtaken()) hand_over(*ports_[overtaken->port], overtaken->segment);
+    while (auto overtaken = held_.take_overtaken())
+        hand_over(*ports_[overtaken->port], overtaken->segment);
 }
 
 void Fabric::schedule(Port& to, Packet& segment, const FaultDecision& fault) noexcept {
@@ -106,7 +116,8 @@ void Fabric::schedule(Port& to, Packet& segment, const FaultDecision& fault) noe
         to.stats.add(NUPA_STAT_queue_drop);
         return;
     }
-    if (verdict.mark && segment.mark_ce()) to.stats.add(NUPA_STAT_ecn_marked);
+    if (verdict.mark && segment.mark_ce())
+        to.stats.add(NUPA_STAT_ecn_marked);
     const uint64_t due = verdict.depart_ns + fault.delay_ns;
     if (due <= now && !fault.reorder_packets) {
         hand_over(to, segment);
@@ -122,13 +133,17 @@ void Fabric::schedule(Port& to, Packet& segment, const FaultDecision& fault) noe
         to.stats.add(NUPA_STAT_queue_drop);
         return;
     }
-    if (fault.reorder_packets) to.stats.add(NUPA_STAT_fault_reorder);
-    if (fault.delay_ns) to.stats.add(NUPA_STAT_fault_delay);
+    if (fault.reorder_packets)
+        to.stats.add(NUPA_STAT_fault_reorder);
+    if (fault.delay_ns)
+        to.stats.add(NUPA_STAT_fault_delay);
 }
 
 void Fabric::hand_over(Port& to, Packet& segment) noexcept {
-    if (!to.link_up()) return;
-    if (to.pcap) capture(to, segment);
+    if (!to.link_up())
+        return;
+    if (to.pcap)
+        capture(to, segment);
     if (!to.dirty_) {
         to.dirty_ = true;
         dirty_.push_back(&to);
@@ -149,7 +164,8 @@ bool Fabric::release_due() noexcept {
     unsigned released = 0;
     for (; released < kHeldPerTurn; released++) {
         auto held = held_.take_due(now);
-        if (!held) break;
+        if (!held)
+            break;
         hand_over(*ports_[held->port], held->segment);
     }
     flush();
@@ -163,19 +179,24 @@ void Fabric::unplugged(const Port& port) noexcept {
 
 void Fabric::settle(bool idle) noexcept {
     held_.arm();
-    if (!idle) return;
+    if (!idle)
+        return;
     for (Port* port : ports_)
-        if (port->pcap) port->pcap->flush();
+        if (port->pcap)
+            port->pcap->flush();
 }
 
 // What is on the wire has true checksums; the segment in flight may still lack them.
 void Fabric::capture(Port& port, const Packet& segment) noexcept {
-    if (!packet_copy(captured_, segment)) return;
+    if (!packet_copy(captured_, segment))
+        return;
     captured_.fill_checksums();
     const uint32_t bytes = captured_.bytes();
-    if (bytes > capture_bytes_.size()) return;
+    if (bytes > capture_bytes_.size())
+        return;
     captured_.write_to(capture_bytes_.data());
-    port.pcap->write(unix_time_ns(), {reinterpret_cast<const uint8_t*>(capture_bytes_.data()), bytes});
+    port.pcap->write(unix_time_ns(),
+                     {reinterpret_cast<const uint8_t*>(capture_bytes_.data()), bytes});
 }
 
 }  // namespace nupa::daemon

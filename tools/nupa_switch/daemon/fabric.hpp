@@ -5,10 +5,10 @@
 #include <memory>
 #include <vector>
 
+#include "engine/segment.hpp"
 #include "hold_queue.hpp"
 #include "mac_table.hpp"
 #include "port.hpp"
-#include "engine/segment.hpp"
 
 namespace nupa::daemon {
 

@@ -23,7 +23,8 @@ public:
     explicit Fd(int fd) noexcept : fd_(fd) {}
     Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
     Fd& operator=(Fd&& other) noexcept {
-        if (this != &other) reset(std::exchange(other.fd_, -1));
+        if (this != &other)
+            reset(std::exchange(other.fd_, -1));
         return *this;
     }
     Fd(const Fd&) = delete;
@@ -35,7 +36,8 @@ public:
     [[nodiscard]] int release() noexcept { return std::exchange(fd_, -1); }
 
     void reset(int fd = -1) noexcept {
-        if (fd_ >= 0) ::close(fd_);
+        if (fd_ >= 0)
+            ::close(fd_);
         fd_ = fd;
     }
 
@@ -49,7 +51,8 @@ public:
     // Maps @bytes of @fd shared and writable; throws std::system_error naming @what.
     Mapping(int fd, size_t bytes, const std::string& what) : bytes_(bytes) {
         base_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        if (base_ == MAP_FAILED) throw_errno("mmap " + what);
+        if (base_ == MAP_FAILED)
+            throw_errno("mmap " + what);
     }
     Mapping(Mapping&& other) noexcept
         : base_(std::exchange(other.base_, MAP_FAILED)), bytes_(std::exchange(other.bytes_, 0)) {}
@@ -61,7 +64,8 @@ public:
     Mapping(const Mapping&) = delete;
     Mapping& operator=(const Mapping&) = delete;
     ~Mapping() {
-        if (base_ != MAP_FAILED) ::munmap(base_, bytes_);
+        if (base_ != MAP_FAILED)
+            ::munmap(base_, bytes_);
     }
 
     [[nodiscard]] std::byte* data() const noexcept { return static_cast<std::byte*>(base_); }

@@ -9,7 +9,8 @@ namespace nupa::daemon {
 GuestRam::GuestRam(const std::string& path) {
     Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
     struct stat st {};
-    if (!fd || ::fstat(fd.get(), &st) < 0) throw_errno("guest memory " + path);
+    if (!fd || ::fstat(fd.get(), &st) < 0)
+        throw_errno("guest memory " + path);
     if (st.st_size <= 0) {
         errno = EINVAL;
         throw_errno("guest memory " + path + " is empty");

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "fd.hpp"
 #include "engine/host_memory.hpp"
+#include "fd.hpp"
 
 namespace nupa::daemon {
 

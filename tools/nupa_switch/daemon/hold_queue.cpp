@@ -11,16 +11,21 @@
 namespace nupa::daemon {
 namespace {
 
-size_t cost(const Packet& segment) noexcept { return sizeof(HoldQueue::Held) + segment.payload.bytes(); }
+size_t cost(const Packet& segment) noexcept {
+    return sizeof(HoldQueue::Held) + segment.payload.bytes();
+}
 
 }  // namespace
 
 HoldQueue::HoldQueue() : timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
-    if (!timer_) throw_errno("timerfd_create");
+    if (!timer_)
+        throw_errno("timerfd_create");
     overtaken_.reserve(kOvertakenMax);
 }
 
-bool HoldQueue::fits(const Packet& segment) const noexcept { return bytes_ + cost(segment) <= kHeldMaxBytes; }
+bool HoldQueue::fits(const Packet& segment) const noexcept {
+    return bytes_ + cost(segment) <= kHeldMaxBytes;
+}
 
 HoldQueue::Map::iterator HoldQueue::insert(uint64_t due_ns, uint16_t port, Packet&& segment) {
     auto it = held_.emplace(due_ns, Held{port, std::move(segment)});
@@ -29,7 +34,8 @@ HoldQueue::Map::iterator HoldQueue::insert(uint64_t due_ns, uint16_t port, Packe
 }
 
 bool HoldQueue::hold_until(uint64_t due_ns, uint16_t port, Packet&& segment) noexcept {
-    if (!fits(segment)) return false;
+    if (!fits(segment))
+        return false;
     try {
         insert(due_ns, port, std::move(segment));
     } catch (const std::bad_alloc&) {
@@ -38,8 +44,10 @@ bool HoldQueue::hold_until(uint64_t due_ns, uint16_t port, Packet&& segment) noe
     return true;
 }
 
-bool HoldQueue::hold_behind(uint32_t packets, uint64_t now_ns, uint16_t port, Packet&& segment) noexcept {
-    if (!fits(segment) || overtaken_.size() >= kOvertakenMax) return false;
+bool HoldQueue::hold_behind(uint32_t packets, uint64_t now_ns, uint16_t port,
+                            Packet&& segment) noexcept {
+    if (!fits(segment) || overtaken_.size() >= kOvertakenMax)
+        return false;
     try {
         overtaken_.push_back({insert(now_ns + kOvertakeMaxNs, port, std::move(segment)), packets});
     } catch (const std::bad_alloc&) {
@@ -50,7 +58,8 @@ bool HoldQueue::hold_behind(uint32_t packets, uint64_t now_ns, uint16_t port, Pa
 
 void HoldQueue::passed(uint16_t port) noexcept {
     for (Overtaken& o : overtaken_)
-        if (o.at->second.port == port && o.left) o.left--;
+        if (o.at->second.port == port && o.left)
+            o.left--;
 }
 
 HoldQueue::Held HoldQueue::extract(Map::iterator at) noexcept {
@@ -63,25 +72,29 @@ HoldQueue::Held HoldQueue::extract(Map::iterator at) noexcept {
 
 std::optional<HoldQueue::Held> HoldQueue::take_overtaken() noexcept {
     for (const Overtaken& o : overtaken_)
-        if (!o.left) return extract(o.at);
+        if (!o.left)
+            return extract(o.at);
     return std::nullopt;
 }
 
 std::optional<HoldQueue::Held> HoldQueue::take_due(uint64_t now_ns) noexcept {
-    if (held_.empty() || held_.begin()->first > now_ns) return std::nullopt;
+    if (held_.empty() || held_.begin()->first > now_ns)
+        return std::nullopt;
     return extract(held_.begin());
 }
 
 void HoldQueue::drop_port(uint16_t port) noexcept {
     for (auto it = held_.begin(); it != held_.end();) {
         auto at = it++;
-        if (at->second.port == port) extract(at);
+        if (at->second.port == port)
+            extract(at);
     }
 }
 
 void HoldQueue::arm() noexcept {
     const uint64_t want = held_.empty() ? 0 : std::max<uint64_t>(held_.begin()->first, 1);
-    if (want == armed_ns_) return;
+    if (want == armed_ns_)
+        return;
     itimerspec when{};
     when.it_value.tv_sec = static_cast<time_t>(want / kNsPerSecond);
     when.it_value.tv_nsec = static_cast<long>(want % kNsPerSecond);

@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "fd.hpp"
 #include "engine/packet.hpp"
+#include "fd.hpp"
 
 namespace nupa::daemon {
 

@@ -32,21 +32,26 @@ void send_message(int socket, int64_t value, int fd = -1) {
         head->cmsg_len = CMSG_LEN(sizeof(int));
         std::memcpy(CMSG_DATA(head), &fd, sizeof(fd));
     }
-    if (::sendmsg(socket, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof(value)) throw_errno("ivshmem handshake");
+    if (::sendmsg(socket, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof(value))
+        throw_errno("ivshmem handshake");
 }
 
 Fd make_eventfd() {
     Fd fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!fd) throw_errno("eventfd");
+    if (!fd)
+        throw_errno("eventfd");
     return fd;
 }
 
 // Sealed: a client that shrank it would fault the switch at its next register access.
 Fd make_bar2() {
     Fd fd(::memfd_create("nupa-bar2", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    if (!fd) throw_errno("memfd_create");
-    if (::ftruncate(fd.get(), NUPA_BAR2_BYTES) < 0) throw_errno("ftruncate BAR2");
-    if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) throw_errno("seal BAR2");
+    if (!fd)
+        throw_errno("memfd_create");
+    if (::ftruncate(fd.get(), NUPA_BAR2_BYTES) < 0)
+        throw_errno("ftruncate BAR2");
+    if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+        throw_errno("seal BAR2");
     return fd;
 }
 
@@ -55,7 +60,8 @@ sockaddr_un make_address(const std::string& path) {
     address.sun_family = AF_UNIX;
     if (path.empty() || path.size() >= sizeof(address.sun_path)) {
         errno = ENAMETOOLONG;
-        throw_errno("socket path '" + path + "' (at most " + std::to_string(sizeof(address.sun_path) - 1) + " bytes)");
+        throw_errno("socket path '" + path + "' (at most " +
+                    std::to_string(sizeof(address.sun_path) - 1) + " bytes)");
     }
     std::memcpy(address.sun_path, path.data(), path.size());
     return address;
@@ -63,9 +69,11 @@ sockaddr_un make_address(const std::string& path) {
 
 bool is_stale(const std::string& path, const sockaddr_un& address) {
     struct stat st {};
-    if (::lstat(path.c_str(), &st) < 0 || !S_ISSOCK(st.st_mode)) return false;
+    if (::lstat(path.c_str(), &st) < 0 || !S_ISSOCK(st.st_mode))
+        return false;
     Fd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    return ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) < 0 &&
+    return ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) <
+               0 &&
            errno == ECONNREFUSED;
 }
 
@@ -73,35 +81,48 @@ bool is_stale(const std::string& path, const sockaddr_un& address) {
 
 UnixListener::UnixListener(std::string path) : path_(std::move(path)) {
     sockaddr_un address = make_address(path_);
-    if (is_stale(path_, address)) ::unlink(path_.c_str());
+    if (is_stale(path_, address))
+        ::unlink(path_.c_str());
     fd_ = Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!fd_) throw_errno("socket");
+    if (!fd_)
+        throw_errno("socket");
     if (::bind(fd_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) < 0) {
         fd_.reset();
-        throw_errno("listen at " + path_ +
-                    (errno == EADDRINUSE ? " (another program listens there, or it is not a socket)" : ""));
+        throw_errno(
+            "listen at " + path_ +
+            (errno == EADDRINUSE ? " (another program listens there, or it is not a socket)" : ""));
     }
-    if (::listen(fd_.get(), kBacklog) < 0) throw_errno("listen at " + path_);
+    if (::listen(fd_.get(), kBacklog) < 0)
+        throw_errno("listen at " + path_);
 }
 
 UnixListener::~UnixListener() {
-    if (fd_) ::unlink(path_.c_str());
+    if (fd_)
+        ::unlink(path_.c_str());
 }
 
-Fd UnixListener::accept() noexcept { return Fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)); }
+Fd UnixListener::accept() noexcept {
+    return Fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+}
 
 IvshmemClient::IvshmemClient(Fd socket)
-    : socket_(std::move(socket)), memory_(make_bar2()), bar2_(memory_.get(), NUPA_BAR2_BYTES, "BAR2") {
-    for (Fd& fd : doorbells_) fd = make_eventfd();
-    for (Fd& fd : interrupts_) fd = make_eventfd();
+    : socket_(std::move(socket)),
+      memory_(make_bar2()),
+      bar2_(memory_.get(), NUPA_BAR2_BYTES, "BAR2") {
+    for (Fd& fd : doorbells_)
+        fd = make_eventfd();
+    for (Fd& fd : interrupts_)
+        fd = make_eventfd();
 }
 
 void IvshmemClient::handshake() {
     send_message(socket_.get(), kIvshmemVersion);
     send_message(socket_.get(), NUPA_PEER_HOST);
     send_message(socket_.get(), kIvshmemSharedMemory, memory_.get());
-    for (const Fd& fd : doorbells_) send_message(socket_.get(), NUPA_PEER_SWITCH, fd.get());
-    for (const Fd& fd : interrupts_) send_message(socket_.get(), NUPA_PEER_HOST, fd.get());
+    for (const Fd& fd : doorbells_)
+        send_message(socket_.get(), NUPA_PEER_SWITCH, fd.get());
+    for (const Fd& fd : interrupts_)
+        send_message(socket_.get(), NUPA_PEER_HOST, fd.get());
 }
 
 void IvshmemClient::interrupt(unsigned vector) noexcept {

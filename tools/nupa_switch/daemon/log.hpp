@@ -13,7 +13,8 @@ template <class... Args>
 void log_line(fmt::format_string<Args...> format, Args&&... args) noexcept {
     std::array<char, 512> line;
     try {
-        const auto out = fmt::format_to_n(line.data(), line.size() - 1, format, std::forward<Args>(args)...);
+        const auto out =
+            fmt::format_to_n(line.data(), line.size() - 1, format, std::forward<Args>(args)...);
         *out.out = '\n';
         [[maybe_unused]] ssize_t n =
             ::write(STDERR_FILENO, line.data(), static_cast<size_t>(out.out - line.data()) + 1);

@@ -7,15 +7,18 @@ namespace nupa::daemon {
 
 void MacTable::learn(const uint8_t* mac, uint16_t port) noexcept {
     const uint64_t key = mac_key(mac);
-    if (key == last_key_ && port == last_port_) return;
-    if (is_multicast(mac) || key == 0) return;
+    if (key == last_key_ && port == last_port_)
+        return;
+    if (is_multicast(mac) || key == 0)
+        return;
     try {
         auto it = ports_.find(key);
         if (it != ports_.end() && it->second == port) {
             last_key_ = key, last_port_ = port;
             return;
         }
-        if (counts_[port] >= kMacsPerPortMax || (it == ports_.end() && ports_.size() >= kMacsMax)) return;
+        if (counts_[port] >= kMacsPerPortMax || (it == ports_.end() && ports_.size() >= kMacsMax))
+            return;
         if (it != ports_.end()) {
             counts_[it->second]--;
             it->second = port;

@@ -14,7 +14,8 @@ inline constexpr size_t kMacsPerPortMax = 1024;  // one port can't crowd out the
 // An address as a number; bit 40 is the multicast bit.
 inline uint64_t mac_key(const uint8_t* mac) noexcept {
     uint64_t key = 0;
-    for (int i = 0; i < 6; i++) key = key << 8 | mac[i];
+    for (int i = 0; i < 6; i++)
+        key = key << 8 | mac[i];
     return key;
 }
 inline constexpr uint64_t kBroadcastKey = 0xffffffffffff;
@@ -28,7 +29,9 @@ public:
     void learn(const uint8_t* mac, uint16_t port) noexcept;
     [[nodiscard]] int find(const uint8_t* mac) const noexcept;
     void forget_port(uint16_t port) noexcept;
-    [[nodiscard]] const std::unordered_map<uint64_t, uint16_t>& entries() const noexcept { return ports_; }
+    [[nodiscard]] const std::unordered_map<uint64_t, uint16_t>& entries() const noexcept {
+        return ports_;
+    }
 
 private:
     std::unordered_map<uint64_t, uint16_t> ports_;

@@ -19,20 +19,25 @@ constexpr rlim_t kDescriptorsElse = 32 + kControlClientsMax;
 void raise_descriptor_limit(size_t ports) {
     const rlim_t need = ports * kDescriptorsPerPort + kDescriptorsElse;
     rlimit limit{};
-    if (::getrlimit(RLIMIT_NOFILE, &limit) < 0) throw_errno("getrlimit");
+    if (::getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        throw_errno("getrlimit");
     if (limit.rlim_max < need)
-        throw OptionError(fmt::format("{} ports need {} open files and the hard limit is {}: raise it (ulimit -Hn)",
-                                      ports, need, limit.rlim_max));
+        throw OptionError(fmt::format(
+            "{} ports need {} open files and the hard limit is {}: raise it (ulimit -Hn)", ports,
+            need, limit.rlim_max));
     limit.rlim_cur = limit.rlim_max;
-    if (::setrlimit(RLIMIT_NOFILE, &limit) < 0) throw_errno("setrlimit");
+    if (::setrlimit(RLIMIT_NOFILE, &limit) < 0)
+        throw_errno("setrlimit");
 }
 
 void tell_ready(int fd) {
     constexpr std::string_view kReady = "nupa_switch: ready\n";
     log_line("{}", kReady.substr(0, kReady.size() - 1));
-    if (fd < 0) return;
+    if (fd < 0)
+        return;
     Fd owned(fd);
-    if (::write(fd, kReady.data(), kReady.size()) < 0) throw_errno("--ready-fd " + std::to_string(fd));
+    if (::write(fd, kReady.data(), kReady.size()) < 0)
+        throw_errno("--ready-fd " + std::to_string(fd));
 }
 
 }  // namespace
@@ -40,7 +45,8 @@ void tell_ready(int fd) {
 int main(int argc, char** argv) {
     int exit_code = 0;
     const auto options = parse_options(argc, argv, exit_code);
-    if (!options) return exit_code;
+    if (!options)
+        return exit_code;
     try {
         std::signal(SIGPIPE, SIG_IGN);
         raise_descriptor_limit(options->ports.size());

@@ -14,7 +14,8 @@
 namespace nupa::daemon {
 namespace {
 
-constexpr const char* kPortForm = "name=NAME,socket=PATH,ram=PATH[,mac=XX:XX:XX:XX:XX:XX][,queues=N]";
+constexpr const char* kPortForm =
+    "name=NAME,socket=PATH,ram=PATH[,mac=XX:XX:XX:XX:XX:XX][,queues=N]";
 constexpr const char* kTapForm = "name=NAME,ifname=IFNAME";
 
 using Fields = std::map<std::string, std::string>;
@@ -28,7 +29,8 @@ Fields split_fields(const std::string& text, const std::string& option) {
         if (equals == std::string::npos || equals == 0)
             throw OptionError(fmt::format("{} '{}': '{}' is not KEY=VALUE", option, text, field));
         if (!fields.emplace(field.substr(0, equals), field.substr(equals + 1)).second)
-            throw OptionError(fmt::format("{} '{}': '{}' is given twice", option, text, field.substr(0, equals)));
+            throw OptionError(
+                fmt::format("{} '{}': '{}' is given twice", option, text, field.substr(0, equals)));
         at = comma + 1;
     }
     return fields;
@@ -36,24 +38,28 @@ Fields split_fields(const std::string& text, const std::string& option) {
 
 std::string take(Fields& fields, const std::string& key) {
     auto it = fields.find(key);
-    if (it == fields.end()) return {};
+    if (it == fields.end())
+        return {};
     std::string value = std::move(it->second);
     fields.erase(it);
     return value;
 }
 
 bool is_name(const std::string& name) {
-    if (name.empty() || name.size() > kNameMaxBytes) return false;
-    return name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") ==
+    if (name.empty() || name.size() > kNameMaxBytes)
+        return false;
+    return name.find_first_not_of(
+               "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") ==
            std::string::npos;
 }
 
 unsigned parse_queues(const std::string& text, const std::string& whole) {
     unsigned value = 0;
     auto [end, err] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (err != std::errc{} || end != text.data() + text.size() || value < 1 || value > NUPA_QUEUE_PAIRS_MAX)
-        throw OptionError(
-            fmt::format("--port '{}': queues must be 1 to {}", whole, static_cast<int>(NUPA_QUEUE_PAIRS_MAX)));
+    if (err != std::errc{} || end != text.data() + text.size() || value < 1 ||
+        value > NUPA_QUEUE_PAIRS_MAX)
+        throw OptionError(fmt::format("--port '{}': queues must be 1 to {}", whole,
+                                      static_cast<int>(NUPA_QUEUE_PAIRS_MAX)));
     return value;
 }
 
@@ -61,21 +67,25 @@ void take_vm_fields(PortOptions& port, Fields& fields, const std::string& text) 
     port.socket = take(fields, "socket");
     port.ram = take(fields, "ram");
     if (port.socket.empty() || port.ram.empty())
-        throw OptionError(fmt::format("--port '{}': socket= and ram= are both needed: {}", text, kPortForm));
+        throw OptionError(
+            fmt::format("--port '{}': socket= and ram= are both needed: {}", text, kPortForm));
     if (std::string mac = take(fields, "mac"); !mac.empty()) {
         auto parsed = parse_mac(mac);
         if (!parsed || (*parsed)[0] & 1)
             throw OptionError(
-                fmt::format("--port '{}': mac '{}' is not a unicast address like 02:00:00:00:00:01", text, mac));
+                fmt::format("--port '{}': mac '{}' is not a unicast address like 02:00:00:00:00:01",
+                            text, mac));
         port.mac = *parsed;
     }
-    if (std::string queues = take(fields, "queues"); !queues.empty()) port.queue_pairs = parse_queues(queues, text);
+    if (std::string queues = take(fields, "queues"); !queues.empty())
+        port.queue_pairs = parse_queues(queues, text);
 }
 
 void take_tap_fields(PortOptions& port, Fields& fields, const std::string& text) {
     port.ifname = take(fields, "ifname");
     if (port.ifname.empty() || port.ifname.size() >= IFNAMSIZ)
-        throw OptionError(fmt::format("--tap '{}': ifname= needs 1 to {} bytes: {}", text, IFNAMSIZ - 1, kTapForm));
+        throw OptionError(fmt::format("--tap '{}': ifname= needs 1 to {} bytes: {}", text,
+                                      IFNAMSIZ - 1, kTapForm));
 }
 
 void check_unique(const std::vector<PortOptions>& ports) {
@@ -96,17 +106,20 @@ void check_unique(const std::vector<PortOptions>& ports) {
 
 std::optional<MacAddress> parse_mac(const std::string& text) {
     MacAddress mac{};
-    if (text.size() != 17) return std::nullopt;
+    if (text.size() != 17)
+        return std::nullopt;
     for (size_t i = 0; i < mac.size(); i++) {
         const char* at = text.data() + i * 3;
         auto [end, err] = std::from_chars(at, at + 2, mac[i], 16);
-        if (err != std::errc{} || end != at + 2 || (i < 5 && at[2] != ':')) return std::nullopt;
+        if (err != std::errc{} || end != at + 2 || (i < 5 && at[2] != ':'))
+            return std::nullopt;
     }
     return mac;
 }
 
 std::string format_mac(const uint8_t* mac) {
-    return fmt::format("{:02x}:{:02x}:{:02x}:{:02x}:{:02x}:{:02x}", mac[0], mac[1], mac[2], mac[3], mac[4], mac[5]);
+    return fmt::format("{:02x}:{:02x}:{:02x}:{:02x}:{:02x}:{:02x}", mac[0], mac[1], mac[2], mac[3],
+                       mac[4], mac[5]);
 }
 
 PortOptions parse_port(PortOptions::Kind kind, const std::string& text) {
@@ -117,15 +130,16 @@ PortOptions parse_port(PortOptions::Kind kind, const std::string& text) {
     port.kind = kind;
     port.name = take(fields, "name");
     if (!is_name(port.name))
-        throw OptionError(fmt::format("{} '{}': name= needs 1 to {} letters, digits, '_', '.' or '-': {}", option, text,
-                                      kNameMaxBytes, vm ? kPortForm : kTapForm));
+        throw OptionError(
+            fmt::format("{} '{}': name= needs 1 to {} letters, digits, '_', '.' or '-': {}", option,
+                        text, kNameMaxBytes, vm ? kPortForm : kTapForm));
     if (vm)
         take_vm_fields(port, fields, text);
     else
         take_tap_fields(port, fields, text);
     if (!fields.empty())
-        throw OptionError(fmt::format("{} '{}': unknown key '{}'; the form is {}", option, text, fields.begin()->first,
-                                      vm ? kPortForm : kTapForm));
+        throw OptionError(fmt::format("{} '{}': unknown key '{}'; the form is {}", option, text,
+                                      fields.begin()->first, vm ? kPortForm : kTapForm));
     return port;
 }
 
@@ -141,9 +155,12 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
         ->check(CLI::NonNegativeNumber);
     try {
         app.parse(argc, argv);
-        for (const std::string& text : ports) options.ports.push_back(parse_port(PortOptions::Kind::kVm, text));
-        for (const std::string& text : taps) options.ports.push_back(parse_port(PortOptions::Kind::kTap, text));
-        if (options.ports.empty()) throw OptionError("no port: give --port or --tap at least once");
+        for (const std::string& text : ports)
+            options.ports.push_back(parse_port(PortOptions::Kind::kVm, text));
+        for (const std::string& text : taps)
+            options.ports.push_back(parse_port(PortOptions::Kind::kTap, text));
+        if (options.ports.empty())
+            throw OptionError("no port: give --port or --tap at least once");
         if (options.ports.size() > kPortsMax)
             throw OptionError(fmt::format("{} ports, at most {}", options.ports.size(), kPortsMax));
         check_unique(options.ports);

@@ -6,11 +6,11 @@
 #include <string>
 
 #include "engine/faults.hpp"
+#include "engine/packet.hpp"
+#include "engine/stats.hpp"
 #include "link_model.hpp"
 #include "options.hpp"
-#include "engine/packet.hpp"
 #include "pcap_writer.hpp"
-#include "engine/stats.hpp"
 
 namespace nupa::daemon {
 

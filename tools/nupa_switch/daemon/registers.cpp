@@ -7,8 +7,8 @@
 
 namespace nupa::daemon {
 
-void Registers::initialise(const PortOptions& options, uint16_t port_id, uint32_t qps_max, uint32_t mrs_max,
-                           uint32_t status) noexcept {
+void Registers::initialise(const PortOptions& options, uint16_t port_id, uint32_t qps_max,
+                           uint32_t mrs_max, uint32_t status) noexcept {
     nupa_regs& r = regs();
     r.abi_major = NUPA_ABI_MAJOR;
     r.abi_minor = NUPA_ABI_MINOR;
@@ -31,7 +31,9 @@ ControlRequest Registers::control() const noexcept {
     return {generation, (load_acquire(regs().control) & NUPA_CONTROL_ENABLE) != 0};
 }
 
-void Registers::acknowledge(uint32_t generation) noexcept { store_release(regs().reset_ack, generation); }
+void Registers::acknowledge(uint32_t generation) noexcept {
+    store_release(regs().reset_ack, generation);
+}
 
 void Registers::set_status(uint32_t status) noexcept {
     store_release(regs().status, status);

@@ -10,9 +10,9 @@
 namespace nupa::daemon {
 
 inline constexpr uint32_t kLinkMbps = 400'000;
-inline constexpr uint32_t kFeatures = NUPA_FEAT_CSUM | NUPA_FEAT_TSO4 | NUPA_FEAT_TSO6 | NUPA_FEAT_GRO_HW |
-                                      NUPA_FEAT_RSS | NUPA_FEAT_STEER | NUPA_FEAT_HDR_SPLIT | NUPA_FEAT_QP |
-                                      NUPA_FEAT_BTH_V0 | NUPA_FEAT_BIG_TCP;
+inline constexpr uint32_t kFeatures =
+    NUPA_FEAT_CSUM | NUPA_FEAT_TSO4 | NUPA_FEAT_TSO6 | NUPA_FEAT_GRO_HW | NUPA_FEAT_RSS |
+    NUPA_FEAT_STEER | NUPA_FEAT_HDR_SPLIT | NUPA_FEAT_QP | NUPA_FEAT_BTH_V0 | NUPA_FEAT_BIG_TCP;
 
 struct ControlRequest {
     uint32_t generation;
@@ -25,15 +25,21 @@ public:
     explicit Registers(std::byte* bar2) noexcept : bar2_(bar2) {}
 
     // Everything the host may read before it enables the port.
-    void initialise(const PortOptions& options, uint16_t port_id, uint32_t qps_max, uint32_t mrs_max,
-                    uint32_t status) noexcept;
+    void initialise(const PortOptions& options, uint16_t port_id, uint32_t qps_max,
+                    uint32_t mrs_max, uint32_t status) noexcept;
     [[nodiscard]] ControlRequest control() const noexcept;
     void acknowledge(uint32_t generation) noexcept;
     void set_status(uint32_t status) noexcept;  // also advances event_seq
 
-    [[nodiscard]] nupa_admin_ctl& admin() const noexcept { return *at<nupa_admin_ctl>(NUPA_BAR2_ADMIN_AT); }
-    [[nodiscard]] nupa_ring_ctl& txq(unsigned q) const noexcept { return at<nupa_ring_ctl>(NUPA_BAR2_TXQ_AT)[q]; }
-    [[nodiscard]] nupa_rxq_ctl& rxq(unsigned q) const noexcept { return at<nupa_rxq_ctl>(NUPA_BAR2_RXQ_AT)[q]; }
+    [[nodiscard]] nupa_admin_ctl& admin() const noexcept {
+        return *at<nupa_admin_ctl>(NUPA_BAR2_ADMIN_AT);
+    }
+    [[nodiscard]] nupa_ring_ctl& txq(unsigned q) const noexcept {
+        return at<nupa_ring_ctl>(NUPA_BAR2_TXQ_AT)[q];
+    }
+    [[nodiscard]] nupa_rxq_ctl& rxq(unsigned q) const noexcept {
+        return at<nupa_rxq_ctl>(NUPA_BAR2_RXQ_AT)[q];
+    }
 
 private:
     template <class T>

@@ -27,7 +27,8 @@ nupa_admin_status RxQueue::check(const HostMemory& memory, const nupa_cmd_queue&
     return NUPA_OK;
 }
 
-RxQueue::RxQueue(const HostMemory& memory, nupa_rxq_ctl& ctl, const nupa_cmd_queue& cmd, PortStats& stats)
+RxQueue::RxQueue(const HostMemory& memory, nupa_rxq_ctl& ctl, const nupa_cmd_queue& cmd,
+                 PortStats& stats)
     : memory_(memory),
       ctl_(&ctl),
       stats_(stats),
@@ -57,14 +58,17 @@ void RxQueue::set_mode(uint32_t mode) noexcept {
     checksums_ = mode & NUPA_RX_MODE_CSUM;
     // A merged packet has no valid checksum, so merging needs a host that asks for none.
     const bool merge = checksums_ && mode & NUPA_RX_MODE_GRO;
-    for (Run& run : runs_) run.merger.configure(buf_bytes_, merge);
+    for (Run& run : runs_)
+        run.merger.configure(buf_bytes_, merge);
 }
 
 RxQueue::Run* RxQueue::find(const Packet& packet) noexcept {
     for (size_t i = 0; i < open_count_; i++) {
         Run& run = runs_[open_[i]];
-        if (!run.merger.same_flow(packet)) continue;
-        std::rotate(open_.begin(), open_.begin() + static_cast<long>(i), open_.begin() + static_cast<long>(i) + 1);
+        if (!run.merger.same_flow(packet))
+            continue;
+        std::rotate(open_.begin(), open_.begin() + static_cast<long>(i),
+                    open_.begin() + static_cast<long>(i) + 1);
         return &run;
     }
     return nullptr;
@@ -72,7 +76,8 @@ RxQueue::Run* RxQueue::find(const Packet& packet) noexcept {
 
 // The run longest without a segment makes place for a new one.
 RxQueue::Run* RxQueue::open() noexcept {
-    if (open_count_ == kRunsMax && finish(runs_[open_[kRunsMax - 1]]) != Result::kTaken) return nullptr;
+    if (open_count_ == kRunsMax && finish(runs_[open_[kRunsMax - 1]]) != Result::kTaken)
+        return nullptr;
     std::rotate(open_.begin(), open_.begin() + static_cast<long>(open_count_),
                 open_.begin() + static_cast<long>(open_count_) + 1);
     open_count_++;
@@ -80,44 +85,58 @@ RxQueue::Run* RxQueue::open() noexcept {
 }
 
 // Every open run owns one completion already.
-bool RxQueue::completion_free() const noexcept { return comp_prod_ - comp_cons_seen_ + open_count_ < comp_entries_; }
+bool RxQueue::completion_free() const noexcept {
+    return comp_prod_ - comp_cons_seen_ + open_count_ < comp_entries_;
+}
 
 RxQueue::Result RxQueue::room_for(const Packet& packet) noexcept {
-    if (completion_free()) return Result::kTaken;
+    if (completion_free())
+        return Result::kTaken;
     comp_cons_seen_ = load_acquire(ctl_->comp_cons);
-    if (comp_prod_ - comp_cons_seen_ > comp_entries_) return broken("receive completion index beyond the ring");
+    if (comp_prod_ - comp_cons_seen_ > comp_entries_)
+        return broken("receive completion index beyond the ring");
     return completion_free() || find(packet) ? Result::kTaken : Result::kNoBuffer;
 }
 
 uint32_t RxQueue::bufs_for(const Run& run, uint32_t payload_bytes, bool single) const noexcept {
-    if (!payload_bytes || run.placed) return 0;
-    if (single && !run.strict && run.first.at.header_bytes + payload_bytes <= NUPA_RX_SLOT_BYTES) return 0;
+    if (!payload_bytes || run.placed)
+        return 0;
+    if (single && !run.strict && run.first.at.header_bytes + payload_bytes <= NUPA_RX_SLOT_BYTES)
+        return 0;
     return (payload_bytes + buf_bytes_ - 1) / buf_bytes_;
 }
 
 RxQueue::Result RxQueue::reserve(uint32_t bufs) noexcept {
     if (fill_seen_ - fill_cons_ < fills_reserved_ + bufs) {
         fill_seen_ = load_acquire(ctl_->fill_prod);
-        if (fill_seen_ - fill_cons_ > fill_entries_) return broken("fill producer index beyond the ring");
-        if (fill_seen_ - fill_cons_ < fills_reserved_ + bufs) return Result::kNoBuffer;
+        if (fill_seen_ - fill_cons_ > fill_entries_)
+            return broken("fill producer index beyond the ring");
+        if (fill_seen_ - fill_cons_ < fills_reserved_ + bufs)
+            return Result::kNoBuffer;
     }
     fills_reserved_ += bufs;
     return Result::kTaken;
 }
 
-RxQueue::Result RxQueue::add(Packet& packet, const Decision& decision, const QueueChoice& choice) noexcept {
+RxQueue::Result RxQueue::add(Packet& packet, const Decision& decision,
+                             const QueueChoice& choice) noexcept {
     Run* run = find(packet);
-    if (run && (!run->merger.fits(packet, decision) || run->more.size() + kPayloadSpansMax > kRunPiecesMax)) {
-        if (Result done = finish(*run); done != Result::kTaken) return done;
+    if (run && (!run->merger.fits(packet, decision) ||
+                run->more.size() + kPayloadSpansMax > kRunPiecesMax)) {
+        if (Result done = finish(*run); done != Result::kTaken)
+            return done;
         run = nullptr;
     }
-    if (run) return append(*run, packet, decision);
-    if (!completion_free()) return Result::kNoBuffer;
+    if (run)
+        return append(*run, packet, decision);
+    if (!completion_free())
+        return Result::kNoBuffer;
     run = open();
     return run ? start(*run, packet, decision, choice) : Result::kBroken;
 }
 
-RxQueue::Result RxQueue::start(Run& run, Packet& packet, const Decision& decision, const QueueChoice& choice) noexcept {
+RxQueue::Result RxQueue::start(Run& run, Packet& packet, const Decision& decision,
+                               const QueueChoice& choice) noexcept {
     run.choice = choice;
     run.placed = decision.placed();
     run.strict = strict_split_ && packet.at.l4 == L4::kTcp;
@@ -136,14 +155,17 @@ RxQueue::Result RxQueue::start(Run& run, Packet& packet, const Decision& decisio
 RxQueue::Result RxQueue::append(Run& run, Packet& packet, const Decision& decision) noexcept {
     const uint32_t bufs = bufs_for(run, run.merger.payload_bytes() + packet.payload.bytes(), false);
     const uint32_t more = bufs - run.reserved_bufs;
-    if (Result room = reserve(more); room != Result::kTaken) return room;
+    if (Result room = reserve(more); room != Result::kTaken)
+        return room;
     run.reserved_bufs = bufs;
     run.merger.append(packet, decision);
     stats_.add(NUPA_STAT_rx_merged);
     if (!run.placed) {
         // Room for both was reserved when the queue was made.
-        for (const Bytes& piece : packet.payload.pieces()) run.more.push_back(piece);
-        if (packet.owned) run.owned.push_back(std::move(packet.owned));
+        for (const Bytes& piece : packet.payload.pieces())
+            run.more.push_back(piece);
+        if (packet.owned)
+            run.owned.push_back(std::move(packet.owned));
     }
     return run.merger.closed() ? finish(run) : Result::kTaken;
 }
@@ -166,7 +188,8 @@ RxQueue::Result RxQueue::finish(Run& run) noexcept {
     const bool single = merged.gso_segs <= 1;
     const uint32_t bufs = bufs_for(run, merged.payload_bytes, single);
     std::byte* slot = slots_ + (comp_prod_ & (comp_entries_ - 1)) * size_t{NUPA_RX_SLOT_BYTES};
-    if (single) run.first.fill_checksums();  // a merged one has no valid checksum, by the ABI
+    if (single)
+        run.first.fill_checksums();  // a merged one has no valid checksum, by the ABI
     std::memcpy(slot, single ? run.first.header.data() : merged.header.data(), merged.header_bytes);
     uint32_t slot_payload = 0;
     Result result = Result::kTaken;
@@ -176,16 +199,20 @@ RxQueue::Result RxQueue::finish(Run& run) noexcept {
     } else if (!run.placed) {
         result = write_payload(run);
     }
-    if (result == Result::kTaken) write_completion(run, merged, slot_payload, static_cast<uint16_t>(bufs));
+    if (result == Result::kTaken)
+        write_completion(run, merged, slot_payload, static_cast<uint16_t>(bufs));
     close(run);
     return result;
 }
 
-void RxQueue::write_completion(const Run& run, const Merged& merged, uint32_t slot_payload, uint16_t bufs) noexcept {
+void RxQueue::write_completion(const Run& run, const Merged& merged, uint32_t slot_payload,
+                               uint16_t bufs) noexcept {
     nupa_rx_comp comp{};
     comp.flags = merged.flags;
-    if (!checksums_) comp.flags &= static_cast<uint16_t>(~kChecksumFlags);
-    if (run.choice.hash_l4) comp.flags |= NUPA_RX_F_HASH_L4;
+    if (!checksums_)
+        comp.flags &= static_cast<uint16_t>(~kChecksumFlags);
+    if (run.choice.hash_l4)
+        comp.flags |= NUPA_RX_F_HASH_L4;
     comp.bufs = bufs;
     comp.header_bytes = static_cast<uint16_t>(merged.header_bytes + slot_payload);
     comp.gso_size = merged.gso_size;
@@ -211,7 +238,8 @@ public:
     bool write(Bytes piece, NextBuffer&& next) noexcept {
         while (!piece.empty()) {
             if (!left_) {
-                if (!(to_ = next())) return false;
+                if (!(to_ = next()))
+                    return false;
                 left_ = buf_bytes_;
             }
             const size_t n = std::min<size_t>(piece.size(), left_);
@@ -232,7 +260,8 @@ private:
 }  // namespace
 
 std::byte* RxQueue::next_buffer() noexcept {
-    const auto fill = copy_once<nupa_rx_fill>(fills_ + (fill_cons_ & (fill_entries_ - 1)) * sizeof(nupa_rx_fill));
+    const auto fill =
+        copy_once<nupa_rx_fill>(fills_ + (fill_cons_ & (fill_entries_ - 1)) * sizeof(nupa_rx_fill));
     fill_cons_++;
     return memory_.at(fill.addr, buf_bytes_);
 }
@@ -241,21 +270,25 @@ RxQueue::Result RxQueue::write_payload(const Run& run) noexcept {
     Scatter scatter(buf_bytes_);
     auto next = [this]() noexcept { return next_buffer(); };
     for (const Bytes& piece : run.first.payload.pieces())
-        if (!scatter.write(piece, next)) return broken("fill buffer outside host memory");
+        if (!scatter.write(piece, next))
+            return broken("fill buffer outside host memory");
     for (const Bytes& piece : run.more)
-        if (!scatter.write(piece, next)) return broken("fill buffer outside host memory");
+        if (!scatter.write(piece, next))
+            return broken("fill buffer outside host memory");
     return Result::kTaken;
 }
 
 RxQueue::Result RxQueue::flush() noexcept {
     while (open_count_)
-        if (Result done = finish(runs_[open_[open_count_ - 1]]); done != Result::kTaken) return done;
+        if (Result done = finish(runs_[open_[open_count_ - 1]]); done != Result::kTaken)
+            return done;
     return Result::kTaken;
 }
 
 bool RxQueue::publish() noexcept {
     const uint32_t old = published_;
-    if (old == comp_prod_) return false;
+    if (old == comp_prod_)
+        return false;
     published_ = comp_prod_;
     store_release(ctl_->fill_cons, fill_cons_);
     store_release(ctl_->comp_prod, comp_prod_);

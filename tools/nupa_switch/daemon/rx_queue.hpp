@@ -27,7 +27,8 @@ public:
 
     static nupa_admin_status check(const HostMemory& memory, const nupa_cmd_queue& cmd) noexcept;
     // @cmd passed check().  May throw std::bad_alloc.
-    RxQueue(const HostMemory& memory, nupa_rxq_ctl& ctl, const nupa_cmd_queue& cmd, PortStats& stats);
+    RxQueue(const HostMemory& memory, nupa_rxq_ctl& ctl, const nupa_cmd_queue& cmd,
+            PortStats& stats);
 
     // NUPA_RX_MODE_*; only between flush() and add().
     void set_mode(uint32_t mode) noexcept;
@@ -57,13 +58,16 @@ private:
     Run* find(const Packet& packet) noexcept;
     Run* open() noexcept;
     Result finish(Run& run) noexcept;
-    Result start(Run& run, Packet& packet, const Decision& decision, const QueueChoice& choice) noexcept;
+    Result start(Run& run, Packet& packet, const Decision& decision,
+                 const QueueChoice& choice) noexcept;
     Result append(Run& run, Packet& packet, const Decision& decision) noexcept;
     void close(Run& run) noexcept;
     Result write_payload(const Run& run) noexcept;
     std::byte* next_buffer() noexcept;
-    void write_completion(const Run& run, const Merged& merged, uint32_t slot_payload, uint16_t bufs) noexcept;
-    [[nodiscard]] uint32_t bufs_for(const Run& run, uint32_t payload_bytes, bool single) const noexcept;
+    void write_completion(const Run& run, const Merged& merged, uint32_t slot_payload,
+                          uint16_t bufs) noexcept;
+    [[nodiscard]] uint32_t bufs_for(const Run& run, uint32_t payload_bytes,
+                                    bool single) const noexcept;
     Result reserve(uint32_t bufs) noexcept;
     Result broken(const char* reason) noexcept;
 
@@ -87,8 +91,9 @@ private:
     uint32_t published_ = 0;
     const char* reason_ = "";
 
-    std::vector<Run> runs_;                 // kRunsMax of them
-    std::array<uint8_t, kRunsMax> open_{};  // indices into runs_: open ones first, latest used in front
+    std::vector<Run> runs_;  // kRunsMax of them
+    std::array<uint8_t, kRunsMax>
+        open_{};  // indices into runs_: open ones first, latest used in front
     size_t open_count_ = 0;
 };
 

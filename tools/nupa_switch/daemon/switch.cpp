@@ -12,19 +12,22 @@ namespace {
 
 uint64_t random_seed() {
     uint64_t seed = 0;
-    if (::getrandom(&seed, sizeof(seed), 0) != sizeof(seed)) throw_errno("getrandom");
+    if (::getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
+        throw_errno("getrandom");
     return seed;
 }
 
 }  // namespace
 
 Switch::Switch(const Options& options)
-    : commands_(fabric_),
-      control_(epoll_, options.control, [this](std::string_view line) { return commands_.handle(line); }) {
+    : commands_(fabric_), control_(epoll_, options.control, [this](std::string_view line) {
+          return commands_.handle(line);
+      }) {
     block_signals();
     epoll_.add(fabric_.timer_fd(), {EventKind::kTimer});
     uint16_t id = 0;
-    for (const PortOptions& port : options.ports) add_port(port, id++, random_seed());
+    for (const PortOptions& port : options.ports)
+        add_port(port, id++, random_seed());
 }
 
 void Switch::block_signals() {
@@ -32,9 +35,11 @@ void Switch::block_signals() {
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
-    if (::sigprocmask(SIG_BLOCK, &set, nullptr) < 0) throw_errno("sigprocmask");
+    if (::sigprocmask(SIG_BLOCK, &set, nullptr) < 0)
+        throw_errno("sigprocmask");
     signals_ = Fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-    if (!signals_) throw_errno("signalfd");
+    if (!signals_)
+        throw_errno("signalfd");
     epoll_.add(signals_.get(), {EventKind::kSignal});
 }
 
@@ -87,15 +92,18 @@ void Switch::dispatch(const Event& event) {
 bool Switch::deferred() noexcept {
     bool more = false;
     for (VmPort* port : vm_ports_)
-        if (port && port->busy()) more = port->work() || more;
-    if (timer_due_) more = (timer_due_ = fabric_.release_due()) || more;
+        if (port && port->busy())
+            more = port->work() || more;
+    if (timer_due_)
+        more = (timer_due_ = fabric_.release_due()) || more;
     return more;
 }
 
 void Switch::run() {
     bool more = false;
     while (!stopping_) {
-        for (const Event& event : epoll_.wait(!more)) dispatch(event);
+        for (const Event& event : epoll_.wait(!more))
+            dispatch(event);
         more = deferred();
         fabric_.settle(!more);
     }

@@ -20,9 +20,11 @@ nupa_tx_ctx context_of(const VnetHeader& head, std::span<const uint8_t> frame) n
         ctx.csum_offset = head.csum_offset;
     }
     const uint8_t gso = head.gso_type & static_cast<uint8_t>(~VnetHeader::kGsoEcn);
-    if (gso == VnetHeader::kGsoNone) return ctx;
+    if (gso == VnetHeader::kGsoNone)
+        return ctx;
     ctx.flags |= gso == VnetHeader::kGsoTcp4 ? NUPA_TX_F_TSO4 : NUPA_TX_F_TSO6;
-    if (head.gso_type & VnetHeader::kGsoEcn) ctx.flags |= NUPA_TX_F_ECN;
+    if (head.gso_type & VnetHeader::kGsoEcn)
+        ctx.flags |= NUPA_TX_F_ECN;
     ctx.mss = head.gso_size;
     const size_t offset_at = head.csum_start + kTcpDataOffsetAt;
     if (offset_at < frame.size())
@@ -43,7 +45,8 @@ TapPort::TapPort(Epoll& epoll, Fabric& fabric, const PortOptions& options, uint1
 bool TapPort::read_frame(std::span<uint8_t> buffer) noexcept {
     VnetHeader head{};
     const size_t bytes = device_.read(head, buffer);
-    if (!bytes) return false;
+    if (!bytes)
+        return false;
     const std::span<const uint8_t> frame = buffer.first(bytes);
     const Bytes whole = std::as_bytes(frame);
     if (packet_from_tx(packet_, context_of(head, frame), {&whole, 1}) != TxError::kOk) {
@@ -51,13 +54,16 @@ bool TapPort::read_frame(std::span<uint8_t> buffer) noexcept {
         return true;
     }
     fabric_.forward(*this, packet_, TxRewrite{});
-    if (packet_.owned) fabric_.flush();  // the next packet frees these bytes
+    if (packet_.owned)
+        fabric_.flush();  // the next packet frees these bytes
     return true;
 }
 
 void TapPort::read_frames() noexcept {
     for (size_t i = 0; i < kTapFramesPerTurn; i++)
-        if (!read_frame({buffers_.data() + i * TapDevice::kFrameMaxBytes, TapDevice::kFrameMaxBytes})) break;
+        if (!read_frame(
+                {buffers_.data() + i * TapDevice::kFrameMaxBytes, TapDevice::kFrameMaxBytes}))
+            break;
     fabric_.flush();
 }
 

@@ -16,10 +16,13 @@ class ConsumedRing {
 public:
     ConsumedRing(nupa_ring_ctl& ctl, uint32_t entries) noexcept;
 
-    // Entries the host has produced and we have not taken.  More than the ring holds: the host lies.
+    // Entries the host has produced and we have not taken.  More than the ring holds: the host
+    // lies.
     [[nodiscard]] uint32_t pending() noexcept;
     [[nodiscard]] bool broken() const noexcept { return produced_ - taken_ > entries_; }
-    [[nodiscard]] uint32_t index(uint32_t ahead) const noexcept { return (taken_ + ahead) & (entries_ - 1); }
+    [[nodiscard]] uint32_t index(uint32_t ahead) const noexcept {
+        return (taken_ + ahead) & (entries_ - 1);
+    }
     void take(uint32_t count) noexcept { taken_ += count; }
     // Gives everything taken back to the host; true when it wants an interrupt.
     bool publish() noexcept;
@@ -45,7 +48,9 @@ public:
     // Copies the next packet's descriptors; context() and buffers() are theirs until the next call.
     Next next() noexcept;
     [[nodiscard]] const nupa_tx_ctx& context() const noexcept { return context_; }
-    [[nodiscard]] std::span<const Bytes> buffers() const noexcept { return {buffers_.data(), context_.bufs}; }
+    [[nodiscard]] std::span<const Bytes> buffers() const noexcept {
+        return {buffers_.data(), context_.bufs};
+    }
     [[nodiscard]] const char* reason() const noexcept { return reason_; }  // after kBroken
     ConsumedRing& ring() noexcept { return ring_; }
 

@@ -10,7 +10,8 @@
 
 namespace nupa::daemon {
 
-VmPort::VmPort(Epoll& epoll, Fabric& fabric, const PortOptions& options, uint16_t id, uint64_t hash_seed)
+VmPort::VmPort(Epoll& epoll, Fabric& fabric, const PortOptions& options, uint16_t id,
+               uint64_t hash_seed)
     : Port(options, id),
       epoll_(epoll),
       fabric_(fabric),
@@ -18,21 +19,24 @@ VmPort::VmPort(Epoll& epoll, Fabric& fabric, const PortOptions& options, uint16_
       engine_(memory_, stats, hash_seed),
       steering_(hash_seed) {
     if (mac_key(options_.mac.data()) == 0)
-        options_.mac = {0x02, 'N', 'U', 'P', static_cast<uint8_t>(id >> 8), static_cast<uint8_t>(id)};
+        options_.mac = {
+            0x02, 'N', 'U', 'P', static_cast<uint8_t>(id >> 8), static_cast<uint8_t>(id)};
     epoll_.add(listener_.fd(), {EventKind::kVmListen, id});
 }
 
 VmPort::~VmPort() = default;
 
 const char* VmPort::state() const noexcept {
-    if (!client_) return "unplugged";
+    if (!client_)
+        return "unplugged";
     return failed_ ? "failed" : running_ ? "running" : "plugged";
 }
 
 void VmPort::accept_client() {
     while (Fd socket = listener_.accept()) {
         // The old client's end and the new one's start may be told in any order.
-        if (client_) client_event();
+        if (client_)
+            client_event();
         if (client_) {
             log_line("nupa_switch: {}: a second client was turned away", name());
             continue;
@@ -61,33 +65,40 @@ void VmPort::plug(Fd socket) {
 }
 
 void VmPort::client_event() noexcept {
-    if (!client_) return;
+    if (!client_)
+        return;
     char byte = 0;
     const ssize_t n = ::recv(client_->socket(), &byte, 1, MSG_DONTWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
     unplug(n > 0 ? "the client spoke, which ivshmem clients never do" : "unplugged");
 }
 
 void VmPort::unplug(const char* why) noexcept {
-    if (!client_) return;
+    if (!client_)
+        return;
     reset();
     fabric_.unplugged(*this);
     // Copies of these descriptors live on in the client: closing ours would not end their events.
     epoll_.remove(client_->socket());
-    for (unsigned v = 0; v < NUPA_VECTORS; v++) epoll_.remove(client_->doorbell(v));
+    for (unsigned v = 0; v < NUPA_VECTORS; v++)
+        epoll_.remove(client_->doorbell(v));
     client_.reset();
     memory_.clear();
     ram_ = GuestRam();
     pending_ = 0;
     failed_ = false;
-    if (why) log_line("nupa_switch: {}: {}", name(), why);
+    if (why)
+        log_line("nupa_switch: {}: {}", name(), why);
 }
 
 // Every queue, MR and QP is gone when this returns.
 void VmPort::reset() noexcept {
     running_ = false;
-    for (auto& tx : tx_) tx.reset();
-    for (auto& rx : rx_) rx.reset();
+    for (auto& tx : tx_)
+        tx.reset();
+    for (auto& rx : rx_)
+        rx.reset();
     admin_ring_.reset();
     engine_.reset();
     qp_flows_.clear();
@@ -99,11 +110,13 @@ void VmPort::reset() noexcept {
 
 void VmPort::control() noexcept {
     const ControlRequest request = registers_.control();
-    if (request.generation == control_gen_) return;
+    if (request.generation == control_gen_)
+        return;
     control_gen_ = request.generation;
     reset();
     failed_ = false;
-    if (request.enable) enable();
+    if (request.enable)
+        enable();
     // The acknowledgement is the last thing to change before the interrupt.
     registers_.set_status(status_bits());
     registers_.acknowledge(request.generation);
@@ -135,7 +148,8 @@ void VmPort::enable() noexcept {
 
 // The host broke the ABI: it is stopped, everybody else goes on.
 void VmPort::fail(const char* reason) noexcept {
-    if (failure_logs_++ < kFailureLogsMax) log_line("nupa_switch: {}: stopped: {}", name(), reason);
+    if (failure_logs_++ < kFailureLogsMax)
+        log_line("nupa_switch: {}: stopped: {}", name(), reason);
     stats.add(NUPA_STAT_abi_errors);
     reset();
     failed_ = true;
@@ -144,20 +158,25 @@ void VmPort::fail(const char* reason) noexcept {
 
 uint32_t VmPort::status_bits() const noexcept {
     uint32_t bits = 0;
-    if (running_) bits |= NUPA_STATUS_READY;
-    if (link_up_) bits |= NUPA_STATUS_LINK_UP;
-    if (failed_) bits |= NUPA_STATUS_FAILED;
+    if (running_)
+        bits |= NUPA_STATUS_READY;
+    if (link_up_)
+        bits |= NUPA_STATUS_LINK_UP;
+    if (failed_)
+        bits |= NUPA_STATUS_FAILED;
     return bits;
 }
 
 void VmPort::show_status() noexcept {
-    if (!client_) return;
+    if (!client_)
+        return;
     registers_.set_status(status_bits());
     interrupt(0);
 }
 
 void VmPort::set_link(bool up) noexcept {
-    if (up == link_up_) return;
+    if (up == link_up_)
+        return;
     link_up_ = up;
     show_status();
 }
@@ -165,15 +184,19 @@ void VmPort::set_link(bool up) noexcept {
 void VmPort::interrupt(unsigned vector) noexcept { client_->interrupt(vector); }
 
 bool VmPort::work() noexcept {
-    if (!client_) pending_ = 0;
+    if (!client_)
+        pending_ = 0;
     if (pending_ & 1) {
         pending_ &= ~1u;
         control();
-        if (running_) admin();
+        if (running_)
+            admin();
     }
     for (unsigned q = 0; q < NUPA_QUEUE_PAIRS_MAX && running_; q++)
-        if (pending_ & 2u << q) burst(q);
-    if (!running_) pending_ &= 1;
+        if (pending_ & 2u << q)
+            burst(q);
+    if (!running_)
+        pending_ &= 1;
     return pending_ != 0;
 }
 

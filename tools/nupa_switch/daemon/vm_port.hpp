@@ -11,11 +11,11 @@
 #include <memory>
 #include <optional>
 
+#include "engine/port_engine.hpp"
 #include "event.hpp"
 #include "fabric.hpp"
 #include "guest_ram.hpp"
 #include "ivshmem.hpp"
-#include "engine/port_engine.hpp"
 #include "registers.hpp"
 #include "rx_queue.hpp"
 #include "steering.hpp"
@@ -26,11 +26,13 @@ namespace nupa::daemon {
 // One turn of one transmit queue: whichever comes first ends it.
 inline constexpr unsigned kTxBurstPackets = 64;
 inline constexpr uint32_t kTxBurstBytes = 512 << 10;
-inline constexpr unsigned kFailureLogsMax = 8;  // of one client; a hostile guest must not fill the log
+inline constexpr unsigned kFailureLogsMax =
+    8;  // of one client; a hostile guest must not fill the log
 
 class VmPort final : public Port {
 public:
-    VmPort(Epoll& epoll, Fabric& fabric, const PortOptions& options, uint16_t id, uint64_t hash_seed);
+    VmPort(Epoll& epoll, Fabric& fabric, const PortOptions& options, uint16_t id,
+           uint64_t hash_seed);
     ~VmPort() override;
 
     // Events.
@@ -50,7 +52,9 @@ public:
     [[nodiscard]] const char* state() const noexcept override;
 
     [[nodiscard]] const PortEngine& engine() const noexcept { return engine_; }
-    [[nodiscard]] const std::map<uint32_t, nupa_flow>& qp_flows() const noexcept { return qp_flows_; }
+    [[nodiscard]] const std::map<uint32_t, nupa_flow>& qp_flows() const noexcept {
+        return qp_flows_;
+    }
 
 private:
     struct Outcome {

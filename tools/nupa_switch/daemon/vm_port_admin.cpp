@@ -10,7 +10,8 @@
 namespace nupa::daemon {
 namespace {
 
-constexpr uint32_t kRxModesAll = NUPA_RX_MODE_PROMISC | NUPA_RX_MODE_ALLMULTI | NUPA_RX_MODE_GRO | NUPA_RX_MODE_CSUM;
+constexpr uint32_t kRxModesAll =
+    NUPA_RX_MODE_PROMISC | NUPA_RX_MODE_ALLMULTI | NUPA_RX_MODE_GRO | NUPA_RX_MODE_CSUM;
 
 }  // namespace
 
@@ -25,17 +26,22 @@ void VmPort::admin() noexcept {
         const size_t index = ring.index(0);
         const auto cmd = copy_once<nupa_admin_cmd>(admin_cmds_ + index * sizeof(nupa_admin_cmd));
         const Outcome outcome = execute(cmd);
-        const nupa_admin_comp comp{
-            .status = static_cast<uint16_t>(outcome.status), .op = cmd.op, .id = cmd.id, .value = outcome.value};
+        const nupa_admin_comp comp{.status = static_cast<uint16_t>(outcome.status),
+                                   .op = cmd.op,
+                                   .id = cmd.id,
+                                   .value = outcome.value};
         std::memcpy(admin_comps_ + index * sizeof(comp), &comp, sizeof(comp));
         ring.take(1);
     }
-    if (ring.publish()) interrupt(0);
-    if (ring.rearm()) schedule(0);
+    if (ring.publish())
+        interrupt(0);
+    if (ring.rearm())
+        schedule(0);
 }
 
 VmPort::Outcome VmPort::execute(const nupa_admin_cmd& cmd) noexcept {
-    if (cmd.reserved) return {NUPA_E_INVALID};
+    if (cmd.reserved)
+        return {NUPA_E_INVALID};
     switch (cmd.op) {
         case NUPA_ADMIN_NOP:
             return {NUPA_OK};
@@ -67,7 +73,8 @@ VmPort::Outcome VmPort::execute(const nupa_admin_cmd& cmd) noexcept {
             return {destroy_qp(cmd.id)};
         case NUPA_ADMIN_QP_STATS: {
             const QpStats* qp = engine_.qp_stats(cmd.id);
-            return qp ? write_stats(cmd.stats, qp->values.data(), NUPA_QP_STAT_COUNT) : Outcome{NUPA_E_NOENT};
+            return qp ? write_stats(cmd.stats, qp->values.data(), NUPA_QP_STAT_COUNT)
+                      : Outcome{NUPA_E_NOENT};
         }
         default:
             return {NUPA_E_OPCODE};
@@ -75,24 +82,31 @@ VmPort::Outcome VmPort::execute(const nupa_admin_cmd& cmd) noexcept {
 }
 
 nupa_admin_status VmPort::create_txq(uint32_t queue, const nupa_cmd_queue& cmd) noexcept {
-    if (queue >= options_.queue_pairs) return NUPA_E_INVALID;
-    if (tx_[queue]) return NUPA_E_EXISTS;
-    if (nupa_admin_status status = TxQueue::check(memory_, cmd); status != NUPA_OK) return status;
+    if (queue >= options_.queue_pairs)
+        return NUPA_E_INVALID;
+    if (tx_[queue])
+        return NUPA_E_EXISTS;
+    if (nupa_admin_status status = TxQueue::check(memory_, cmd); status != NUPA_OK)
+        return status;
     tx_[queue].emplace(memory_, registers_.txq(queue), cmd);
     schedule(1 + queue);  // its host may have produced before it existed
     return NUPA_OK;
 }
 
 nupa_admin_status VmPort::destroy_txq(uint32_t queue) noexcept {
-    if (queue >= options_.queue_pairs || !tx_[queue]) return NUPA_E_NOENT;
+    if (queue >= options_.queue_pairs || !tx_[queue])
+        return NUPA_E_NOENT;
     tx_[queue].reset();
     return NUPA_OK;
 }
 
 nupa_admin_status VmPort::create_rxq(uint32_t queue, const nupa_cmd_queue& cmd) noexcept {
-    if (queue >= options_.queue_pairs) return NUPA_E_INVALID;
-    if (rx_[queue]) return NUPA_E_EXISTS;
-    if (nupa_admin_status status = RxQueue::check(memory_, cmd); status != NUPA_OK) return status;
+    if (queue >= options_.queue_pairs)
+        return NUPA_E_INVALID;
+    if (rx_[queue])
+        return NUPA_E_EXISTS;
+    if (nupa_admin_status status = RxQueue::check(memory_, cmd); status != NUPA_OK)
+        return status;
     try {
         rx_[queue] = std::make_unique<RxQueue>(memory_, registers_.rxq(queue), cmd, stats);
     } catch (const std::bad_alloc&) {
@@ -104,27 +118,31 @@ nupa_admin_status VmPort::create_rxq(uint32_t queue, const nupa_cmd_queue& cmd) 
 
 // Nothing of it is in flight: runs never outlive a turn's flush().
 nupa_admin_status VmPort::destroy_rxq(uint32_t queue) noexcept {
-    if (queue >= options_.queue_pairs || !rx_[queue]) return NUPA_E_NOENT;
+    if (queue >= options_.queue_pairs || !rx_[queue])
+        return NUPA_E_NOENT;
     rx_[queue].reset();
     return NUPA_OK;
 }
 
 nupa_admin_status VmPort::set_rx_mode(const nupa_cmd_rx_mode& cmd) noexcept {
-    if (cmd.reserved || cmd.flags & ~kRxModesAll || cmd.mtu < NUPA_MTU_MIN || cmd.mtu > NUPA_MTU_MAX ||
-        is_multicast(cmd.mac) || mac_key(cmd.mac) == 0)
+    if (cmd.reserved || cmd.flags & ~kRxModesAll || cmd.mtu < NUPA_MTU_MIN ||
+        cmd.mtu > NUPA_MTU_MAX || is_multicast(cmd.mac) || mac_key(cmd.mac) == 0)
         return NUPA_E_INVALID;
     rx_mode_ = cmd;
     for (auto& rx : rx_)
-        if (rx) rx->set_mode(cmd.flags);
+        if (rx)
+            rx->set_mode(cmd.flags);
     fabric_.macs().learn(cmd.mac, id());  // so that the first packet to it need not be flooded
     return NUPA_OK;
 }
 
 nupa_admin_status VmPort::set_rss(const nupa_cmd_rss& cmd) noexcept {
     const std::byte* at = memory_.at(cmd.table_addr, NUPA_RSS_TABLE_ENTRIES);
-    if (!at) return NUPA_E_ADDRESS;
+    if (!at)
+        return NUPA_E_ADDRESS;
     const auto table = copy_once<std::array<uint8_t, NUPA_RSS_TABLE_ENTRIES>>(at);
-    if (std::any_of(table.begin(), table.end(), [this](uint8_t q) { return q >= options_.queue_pairs; }))
+    if (std::any_of(table.begin(), table.end(),
+                    [this](uint8_t q) { return q >= options_.queue_pairs; }))
         return NUPA_E_INVALID;
     steering_.rss().set_key(cmd.key);
     steering_.rss().set_table(table);
@@ -133,7 +151,8 @@ nupa_admin_status VmPort::set_rss(const nupa_cmd_rss& cmd) noexcept {
 
 nupa_admin_status VmPort::create_qp(uint32_t qpn, const nupa_cmd_qp& cmd) noexcept {
     const nupa_admin_status status = engine_.qp_create(qpn, cmd);
-    if (status != NUPA_OK) return status;
+    if (status != NUPA_OK)
+        return status;
     try {
         qp_flows_[qpn] = cmd.flow;
     } catch (const std::bad_alloc&) {
@@ -145,14 +164,18 @@ nupa_admin_status VmPort::create_qp(uint32_t qpn, const nupa_cmd_qp& cmd) noexce
 
 nupa_admin_status VmPort::destroy_qp(uint32_t qpn) noexcept {
     const nupa_admin_status status = engine_.qp_destroy(qpn);
-    if (status == NUPA_OK) qp_flows_.erase(qpn);
+    if (status == NUPA_OK)
+        qp_flows_.erase(qpn);
     return status;
 }
 
-VmPort::Outcome VmPort::write_stats(const nupa_cmd_stats& cmd, const uint64_t* values, uint32_t count) noexcept {
-    if (cmd.reserved || !cmd.count || cmd.count > count) return {NUPA_E_INVALID};
+VmPort::Outcome VmPort::write_stats(const nupa_cmd_stats& cmd, const uint64_t* values,
+                                    uint32_t count) noexcept {
+    if (cmd.reserved || !cmd.count || cmd.count > count)
+        return {NUPA_E_INVALID};
     std::byte* at = memory_.at(cmd.addr, uint64_t{cmd.count} * sizeof(uint64_t));
-    if (!at) return {NUPA_E_ADDRESS};
+    if (!at)
+        return {NUPA_E_ADDRESS};
     std::memcpy(at, values, cmd.count * sizeof(uint64_t));
     return {NUPA_OK, cmd.count};
 }

@@ -17,9 +17,12 @@ void VmPort::burst(unsigned queue) noexcept {
         pending_ &= ~(2u << queue);
         return;
     }
-    if (tx->ring().publish()) interrupt(1 + queue);
-    if (!more) more = tx->ring().rearm();
-    if (!more) pending_ &= ~(2u << queue);
+    if (tx->ring().publish())
+        interrupt(1 + queue);
+    if (!more)
+        more = tx->ring().rearm();
+    if (!more)
+        pending_ &= ~(2u << queue);
 }
 
 // True when the budget ended before the ring did.
@@ -27,7 +30,8 @@ bool VmPort::transmit(TxQueue& tx) noexcept {
     uint32_t bytes = 0;
     for (unsigned packets = 0; packets < kTxBurstPackets && bytes < kTxBurstBytes; packets++) {
         const TxQueue::Next next = tx.next();
-        if (next == TxQueue::Next::kEmpty) return false;
+        if (next == TxQueue::Next::kEmpty)
+            return false;
         if (next == TxQueue::Next::kBroken) {
             fabric_.flush();
             fail(tx.reason());
@@ -40,16 +44,20 @@ bool VmPort::transmit(TxQueue& tx) noexcept {
             continue;
         }
         fabric_.forward(*this, packet_, engine_.transmit(packet_));
-        if (packet_.owned) fabric_.flush();  // the next packet frees these bytes
+        if (packet_.owned)
+            fabric_.flush();  // the next packet frees these bytes
     }
     return true;
 }
 
 bool VmPort::accepts(const Packet& segment) noexcept {
     const uint8_t* dst = segment.header.data();
-    if (segment.bytes() > rx_mode_.mtu + kEthernetBytes + kVlanBytes) return false;
-    if (rx_mode_.flags & NUPA_RX_MODE_PROMISC) return true;
-    if (!is_multicast(dst)) return !std::memcmp(dst, rx_mode_.mac, sizeof(rx_mode_.mac));
+    if (segment.bytes() > rx_mode_.mtu + kEthernetBytes + kVlanBytes)
+        return false;
+    if (rx_mode_.flags & NUPA_RX_MODE_PROMISC)
+        return true;
+    if (!is_multicast(dst))
+        return !std::memcmp(dst, rx_mode_.mac, sizeof(rx_mode_.mac));
     return rx_mode_.flags & NUPA_RX_MODE_ALLMULTI || mac_key(dst) == kBroadcastKey;
 }
 
@@ -74,18 +82,22 @@ void VmPort::deliver(Packet& segment) noexcept {
         const Decision decision = engine_.receive(segment);
         result = rx->add(segment, decision, choice);
     }
-    if (result == RxQueue::Result::kNoBuffer) stats.add(NUPA_STAT_rx_drop_no_buffer);
-    if (result == RxQueue::Result::kBroken) fail(rx->reason());
+    if (result == RxQueue::Result::kNoBuffer)
+        stats.add(NUPA_STAT_rx_drop_no_buffer);
+    if (result == RxQueue::Result::kBroken)
+        fail(rx->reason());
 }
 
 void VmPort::flush() noexcept {
     for (unsigned q = 0; q < NUPA_QUEUE_PAIRS_MAX && running_; q++) {
-        if (!rx_[q]) continue;
+        if (!rx_[q])
+            continue;
         if (rx_[q]->flush() == RxQueue::Result::kBroken) {
             fail(rx_[q]->reason());
             return;
         }
-        if (!rx_[q]->publish()) continue;
+        if (!rx_[q]->publish())
+            continue;
         stats.add(NUPA_STAT_rx_interrupts);
         interrupt(1 + q);
     }

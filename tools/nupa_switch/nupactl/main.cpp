@@ -24,7 +24,8 @@ double parse_rate(const std::string& text) {
         used = 0;
     }
     const bool percent = used && used + 1 == text.size() && text[used] == '%';
-    if (percent) value /= 100;
+    if (percent)
+        value /= 100;
     if (!used || (used != text.size() && !percent) || !(value >= 0 && value <= 1))
         throw CLI::ValidationError("rate", "'" + text + "' is not a rate like 1% or 0.01");
     return value;
@@ -61,31 +62,40 @@ private:
     }
     Json request(const char* cmd) const {
         Json r{{"cmd", cmd}};
-        if (!port_.empty()) r["port"] = port_;
+        if (!port_.empty())
+            r["port"] = port_;
         return r;
     }
 
     void add_looking() {
-        add("ports", "all ports")->callback([this] { command_ = {request("ports"), nupa::ctl::render_ports}; });
+        add("ports", "all ports")->callback([this] {
+            command_ = {request("ports"), nupa::ctl::render_ports};
+        });
         CLI::App* stats = add("stats", "counters that moved, of one port or all");
         add_port_option(stats, false);
         stats->add_flag("--all", all_, "zero counters too");
         stats->callback([this] {
-            command_ = {request("stats"), [this](const Json& j) { return nupa::ctl::render_stats(j, all_); }};
+            command_ = {request("stats"),
+                        [this](const Json& j) { return nupa::ctl::render_stats(j, all_); }};
         });
         CLI::App* qps = add("qps", "QP contexts, of one port or all");
         add_port_option(qps, false);
         qps->callback([this] { command_ = {request("qps"), nupa::ctl::render_qps}; });
-        add("macs", "learnt addresses")->callback([this] { command_ = {request("macs"), nupa::ctl::render_macs}; });
+        add("macs", "learnt addresses")->callback([this] {
+            command_ = {request("macs"), nupa::ctl::render_macs};
+        });
     }
 
     void add_faults() {
         CLI::App* faults = add("faults", "show or set what impairs the way towards a port");
         add_port_option(faults, true);
-        faults->add_option("action", clear_, "'clear' takes every fault away first")->check(CLI::IsMember({"clear"}));
-        for (const char* rate : {"loss", "duplicate", "reorder", "corrupt", "truncate", "bleach", "delay"})
+        faults->add_option("action", clear_, "'clear' takes every fault away first")
+            ->check(CLI::IsMember({"clear"}));
+        for (const char* rate :
+             {"loss", "duplicate", "reorder", "corrupt", "truncate", "bleach", "delay"})
             faults->add_option_function<std::string>(
-                std::string("--") + rate, [this, rate](const std::string& text) { set_[rate] = parse_rate(text); },
+                std::string("--") + rate,
+                [this, rate](const std::string& text) { set_[rate] = parse_rate(text); },
                 "share of segments, 1% or 0.01");
         struct Number {
             const char* option;
@@ -106,8 +116,10 @@ private:
                 n.option, [this, n](uint64_t value) { set_[n.key] = value; }, n.help);
         faults->callback([this] {
             Json r = request("faults");
-            if (!clear_.empty()) r["clear"] = true;
-            if (!set_.empty()) r["set"] = set_;
+            if (!clear_.empty())
+                r["clear"] = true;
+            if (!set_.empty())
+                r["set"] = set_;
             command_ = {r, nupa::ctl::render_faults};
         });
     }
@@ -123,17 +135,21 @@ private:
             r["file"] = off ? Json(nullptr) : Json(std::filesystem::absolute(file_).string());
             command_ = {r, [off](const Json& j) {
                             return off ? std::string("capture stopped\n")
-                                       : fmt::format("capturing to {}\n", j.at("pcap").get<std::string>());
+                                       : fmt::format("capturing to {}\n",
+                                                     j.at("pcap").get<std::string>());
                         }};
         });
         CLI::App* link = add("link", "take a port's link up or down");
         add_port_option(link, true);
-        link->add_option("state", file_, "up or down")->required()->check(CLI::IsMember({"up", "down"}));
+        link->add_option("state", file_, "up or down")
+            ->required()
+            ->check(CLI::IsMember({"up", "down"}));
         link->callback([this] {
             Json r = request("link");
             r["up"] = file_ == "up";
             command_ = {r, [this](const Json& j) {
-                            return fmt::format("{} link {}\n", port_, j.at("link").get<bool>() ? "up" : "down");
+                            return fmt::format("{} link {}\n", port_,
+                                               j.at("link").get<bool>() ? "up" : "down");
                         }};
         });
     }
@@ -156,7 +172,8 @@ int main(int argc, char** argv) {
     CLI11_PARSE(arguments.app(), argc, argv);
     try {
         const Json reply = nupa::ctl::request(arguments.control(), arguments.command().request);
-        fmt::print("{}", arguments.json() ? reply.dump(2) + "\n" : arguments.command().render(reply));
+        fmt::print("{}",
+                   arguments.json() ? reply.dump(2) + "\n" : arguments.command().render(reply));
         return 0;
     } catch (const std::exception& e) {
         fmt::print(stderr, "nupactl: {}\n", e.what());

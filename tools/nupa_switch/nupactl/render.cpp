@@ -11,8 +11,10 @@ namespace {
 using Rows = std::vector<std::vector<std::string>>;
 
 std::string text(const Json& value) {
-    if (value.is_string()) return value.get<std::string>();
-    if (value.is_null()) return "-";
+    if (value.is_string())
+        return value.get<std::string>();
+    if (value.is_null())
+        return "-";
     return value.dump();
 }
 
@@ -24,12 +26,14 @@ std::string render_table(const Rows& rows) {
     std::vector<size_t> widths;
     for (const auto& row : rows) {
         widths.resize(std::max(widths.size(), row.size()));
-        for (size_t i = 0; i < row.size(); i++) widths[i] = std::max(widths[i], row[i].size());
+        for (size_t i = 0; i < row.size(); i++)
+            widths[i] = std::max(widths[i], row[i].size());
     }
     std::string out;
     for (const auto& row : rows) {
         std::string line;
-        for (size_t i = 0; i < row.size(); i++) line += fmt::format("{:<{}}  ", row[i], widths[i]);
+        for (size_t i = 0; i < row.size(); i++)
+            line += fmt::format("{:<{}}  ", row[i], widths[i]);
         line.erase(line.find_last_not_of(' ') + 1);
         out += line + "\n";
     }
@@ -40,10 +44,12 @@ std::string render_ports(const Json& reply) {
     Rows rows{{"PORT", "KIND", "STATE", "LINK", "MAC", "QPS", "MRS", "AT"}};
     for (const Json& port : reply.at("ports")) {
         const bool vm = port.at("kind") == "vm";
-        rows.push_back({text(port["name"]), text(port["kind"]), text(port["state"]), port["link"] ? "up" : "down",
-                        vm ? text(port["mac"]) : "-", vm ? text(port["qps"]) : "-", vm ? text(port["mrs"]) : "-",
+        rows.push_back({text(port["name"]), text(port["kind"]), text(port["state"]),
+                        port["link"] ? "up" : "down", vm ? text(port["mac"]) : "-",
+                        vm ? text(port["qps"]) : "-", vm ? text(port["mrs"]) : "-",
                         vm ? text(port["socket"]) : text(port["ifname"])});
-        if (!port["pcap"].is_null()) rows.back().push_back("pcap " + text(port["pcap"]));
+        if (!port["pcap"].is_null())
+            rows.back().push_back("pcap " + text(port["pcap"]));
     }
     return render_table(rows);
 }
@@ -53,7 +59,8 @@ std::string render_stats(const Json& reply, bool all) {
     for (const auto& [port, counters] : reply.at("stats").items()) {
         Rows rows;
         for (const auto& [name, value] : counters.items())
-            if (all || value != 0) rows.push_back({"  " + name, text(value)});
+            if (all || value != 0)
+                rows.push_back({"  " + name, text(value)});
         out += port + "\n" + (rows.empty() ? "  nothing counted yet\n" : render_table(rows));
     }
     return out;
@@ -72,7 +79,8 @@ std::string render_qps(const Json& reply) {
 
 std::string render_macs(const Json& reply) {
     Rows rows;
-    for (const Json& entry : reply.at("macs")) rows.push_back({text(entry["mac"]), text(entry["port"])});
+    for (const Json& entry : reply.at("macs"))
+        rows.push_back({text(entry["mac"]), text(entry["port"])});
     std::sort(rows.begin(), rows.end());
     rows.insert(rows.begin(), {"MAC", "PORT"});
     return render_table(rows);
@@ -81,17 +89,23 @@ std::string render_macs(const Json& reply) {
 std::string render_faults(const Json& reply) {
     const Json& f = reply.at("faults");
     Rows rows;
-    for (const char* rate : {"loss", "duplicate", "reorder", "corrupt", "truncate", "bleach", "delay"})
-        if (f.at(rate) != 0) rows.push_back({rate, percent(f[rate])});
-    if (f.at("reorder") != 0) rows.push_back({"reorder packets", "1-" + text(f["reorder_packets"])});
+    for (const char* rate :
+         {"loss", "duplicate", "reorder", "corrupt", "truncate", "bleach", "delay"})
+        if (f.at(rate) != 0)
+            rows.push_back({rate, percent(f[rate])});
+    if (f.at("reorder") != 0)
+        rows.push_back({"reorder packets", "1-" + text(f["reorder_packets"])});
     if (f.at("delay") != 0)
-        rows.push_back({"delay", fmt::format("{}-{} us", text(f["delay_min_us"]), text(f["delay_max_us"]))});
+        rows.push_back(
+            {"delay", fmt::format("{}-{} us", text(f["delay_min_us"]), text(f["delay_max_us"]))});
     if (f.at("rate_mbps") != 0) {
         rows.push_back({"rate", text(f["rate_mbps"]) + " Mbit/s"});
         rows.push_back({"queue", text(f["queue_bytes"]) + " bytes"});
-        if (f.at("ecn_bytes") != 0) rows.push_back({"ecn mark above", text(f["ecn_bytes"]) + " bytes"});
+        if (f.at("ecn_bytes") != 0)
+            rows.push_back({"ecn mark above", text(f["ecn_bytes"]) + " bytes"});
     }
-    if (rows.empty()) return "no faults\n";
+    if (rows.empty())
+        return "no faults\n";
     rows.push_back({"seed", text(f["seed"])});
     return render_table(rows);
 }
