@@ -42,7 +42,7 @@ class Outcome:
             "cpu_s_tx": self.tx.get("cpu_s", 0), "cpu_s_rx": self.rx.get("cpu_s", 0),
             "placed_bytes": self.rx.get("placed_bytes", 0), "copied_bytes": self.rx.get("copied_bytes", 0),
             "tx_copied_bytes": self.tx.get("copied_bytes", 0), "segments": self.tx.get("segments", 0),
-            "retrans": self.tx.get("retrans", 0), "mss": self.tx.get("mss", 0), "sha256_ok": self.sha256_ok, "problem": self.problem,
+            "setup_s": self.rx.get("setup_s", 0), "setup_cpu_s": self.rx.get("setup_cpu_s", 0), "retrans": self.tx.get("retrans", 0), "mss": self.tx.get("mss", 0), "sha256_ok": self.sha256_ok, "problem": self.problem,
         }  # fmt: skip
 
 
@@ -58,7 +58,9 @@ def transfer(cluster: Cluster, engine: str, payload: Payload, scratch: Path) -> 
     name, options = ENGINES[engine]
     common = f"{NCQP} -q --timeout 20 -p {port} -s {receiver.ip4} --engine {name} {options} --json /results/ncqp.{engine}.json"
     look = _look(port, f"/results/ss.{engine}")
-    rx = receiver.start(f"rm -f {COPY}; {common} -l >{COPY} & pid=$!; nupa-ctl get sending.{engine} >/dev/null; {look}; wait $pid", TRANSFER_S)
+    # A QP's receiver learns the size from the sender and has its pages ready; plain TCP is told it, so that it may have them too.
+    size = f"-n {payload.bytes}" if name == "tcp" else ""
+    rx = receiver.start(f"rm -f {COPY}; {common} -l {size} >{COPY} & pid=$!; nupa-ctl get sending.{engine} >/dev/null; {look}; wait $pid", TRANSFER_S)
     listening = receiver.run(f"until ss -Hltn 'sport = :{port}' | grep -q .; do sleep 0.1; done", LISTEN_S)
     if not listening.ok:
         rx.kill()
