@@ -51,22 +51,23 @@ def load_source(node: Node) -> None:
     node.run(f"dd if=/dev/vda of={SOURCE} bs=1M iflag=direct status=none", check=True)
 
 
-def transfer(cluster: Cluster, engine: str, payload: Payload, scratch: Path) -> Outcome:
+def transfer(cluster: Cluster, engine: str, payload: Payload, scratch: Path, look: bool = False) -> Outcome:
+    """@look: let ss look at the connection meanwhile, which costs as much as a good part of the transfer: never when measuring."""
     receiver, sender = cluster.node[:2]
     port = FIRST_PORT + list(ENGINES).index(engine)
     out = Outcome(engine)
     name, options = ENGINES[engine]
     common = f"{NCQP} -q --timeout 20 -p {port} -s {receiver.ip4} --engine {name} {options} --json /results/ncqp.{engine}.json"
-    look = _look(port, f"/results/ss.{engine}")
+    watch = _look(port, f"/results/ss.{engine}") if look else "true"
     # A QP's receiver learns the size from the sender and has its pages ready; plain TCP is told it, so that it may have them too.
     size = f"-n {payload.bytes}" if name == "tcp" else ""
-    rx = receiver.start(f"rm -f {COPY}; {common} -l {size} >{COPY} & pid=$!; nupa-ctl get sending.{engine} >/dev/null; {look}; wait $pid", TRANSFER_S)
+    rx = receiver.start(f"rm -f {COPY}; {common} -l {size} >{COPY} & pid=$!; nupa-ctl get sending.{engine}.{look} >/dev/null; {watch}; wait $pid", TRANSFER_S)
     listening = receiver.run(f"until ss -Hltn 'sport = :{port}' | grep -q .; do sleep 0.1; done", LISTEN_S)
     if not listening.ok:
         rx.kill()
         out.problem = f"the receiver does not listen: {rx.wait().stderr.strip()[-500:]}"
         return out
-    tx = sender.start(f"nupa-ctl post sending.{engine} yes; {common} <{SOURCE} & pid=$!; {look}; wait $pid", TRANSFER_S)
+    tx = sender.start(f"nupa-ctl post sending.{engine}.{look} yes; {common} <{SOURCE} & pid=$!; {watch}; wait $pid", TRANSFER_S)
     ends = {"sender": (sender, tx.wait()), "receiver": (receiver, rx.wait())}
     for role, (node, result) in ends.items():
         report = node.results / f"ncqp.{engine}.json"
