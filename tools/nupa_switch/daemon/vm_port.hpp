@@ -89,6 +89,7 @@ private:
     nupa_admin_status destroy_rxq(uint32_t queue) noexcept;
     nupa_admin_status set_rx_mode(const nupa_cmd_rx_mode& cmd) noexcept;
     nupa_admin_status set_rss(const nupa_cmd_rss& cmd) noexcept;
+    nupa_admin_status register_mr(uint32_t key, const nupa_cmd_mr& cmd) noexcept;
     nupa_admin_status create_qp(uint32_t qpn, const nupa_cmd_qp& cmd) noexcept;
     nupa_admin_status destroy_qp(uint32_t qpn) noexcept;
     Outcome write_stats(const nupa_cmd_stats& cmd, const uint64_t* values, uint32_t count) noexcept;

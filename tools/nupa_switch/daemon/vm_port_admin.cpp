@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // VmPort: the admin ring.  Each command has taken full effect before its completion is visible.
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -12,6 +14,13 @@ namespace {
 
 constexpr uint32_t kRxModesAll =
     NUPA_RX_MODE_PROMISC | NUPA_RX_MODE_ALLMULTI | NUPA_RX_MODE_GRO | NUPA_RX_MODE_CSUM;
+
+// Page table entries for a run of guest memory in one go.  Left to page faults, the first
+// transfer into a new MR would cost more than its copy; failing only means that.
+void populate(std::byte* at, size_t bytes) noexcept {
+    if (bytes)
+        ::madvise(at, bytes, MADV_POPULATE_WRITE);
+}
 
 }  // namespace
 
@@ -64,7 +73,7 @@ VmPort::Outcome VmPort::execute(const nupa_admin_cmd& cmd) noexcept {
         case NUPA_ADMIN_STATS:
             return write_stats(cmd.stats, stats.values.data(), NUPA_STAT_COUNT);
         case NUPA_ADMIN_MR_REG:
-            return {engine_.mr_reg(cmd.id, cmd.mr)};
+            return {register_mr(cmd.id, cmd.mr)};
         case NUPA_ADMIN_MR_DEREG:
             return {engine_.mr_dereg(cmd.id)};
         case NUPA_ADMIN_QP_CREATE:
@@ -147,6 +156,29 @@ nupa_admin_status VmPort::set_rss(const nupa_cmd_rss& cmd) noexcept {
     steering_.rss().set_key(cmd.key);
     steering_.rss().set_table(table);
     return NUPA_OK;
+}
+
+// Registering is what pins and maps memory for a device, so it is the time to map it here, too.
+nupa_admin_status VmPort::register_mr(uint32_t key, const nupa_cmd_mr& cmd) noexcept {
+    const nupa_admin_status status = engine_.mr_reg(key, cmd);
+    const std::byte* table = memory_.at(cmd.table_addr, uint64_t{cmd.pages} * sizeof(uint64_t));
+    if (status != NUPA_OK || !table)
+        return status;
+    const uint64_t page_bytes = uint64_t{1} << cmd.page_shift;
+    std::byte* run = nullptr;
+    size_t run_bytes = 0;
+    for (uint32_t i = 0; i < cmd.pages; i++) {
+        std::byte* page = memory_.at(copy_once<uint64_t>(table + i * sizeof(uint64_t)), page_bytes);
+        if (page && page == run + run_bytes) {
+            run_bytes += page_bytes;
+            continue;
+        }
+        populate(run, run_bytes);
+        run = page;
+        run_bytes = page ? page_bytes : 0;
+    }
+    populate(run, run_bytes);
+    return status;
 }
 
 nupa_admin_status VmPort::create_qp(uint32_t qpn, const nupa_cmd_qp& cmd) noexcept {

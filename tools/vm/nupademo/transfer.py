@@ -15,8 +15,8 @@ NCQP = os.environ.get("NUPA_NCQP", "$BUILD/cmake/tools/ncqp/ncqp")  # a path in 
 ENGINES = {
     "tcp": ("tcp", "--tcp-send copy"),
     "tcp-sendfile": ("tcp", "--tcp-send sendfile"),
-    "software": ("software", ""),
-    "offload": ("offload", ""),
+    "software": ("software", "--depth 64"),
+    "offload": ("offload", "--depth 64"),
 }
 FIRST_PORT = 5001
 TRANSFER_S = 60
