@@ -258,13 +258,18 @@ static void tqp_send_single_segments(struct sock *sk)
 	release_sock(sk);
 }
 
+static void tqp_use_software(struct tqp_conn *conn, const struct tcp_qp_attach_req *req)
+{
+	conn->engine = TCP_QP_ENGINE_SOFTWARE;
+	conn->host_version = req->flags & TCP_QP_ATTACH_F_WIRE_V0 ? 0 : 1;
+	conn->wire_version = conn->host_version;
+}
+
 static int tqp_choose_engine(struct tqp_conn *conn, const struct tcp_qp_attach_req *req)
 {
 	int err = 0;
 
-	conn->engine = TCP_QP_ENGINE_SOFTWARE;
-	conn->host_version = req->flags & TCP_QP_ATTACH_F_WIRE_V0 ? 0 : 1;
-	conn->wire_version = conn->host_version;
+	tqp_use_software(conn, req);
 	if (req->engine == TCP_QP_ENGINE_SOFTWARE)
 		return 0;
 
@@ -282,8 +287,7 @@ static int tqp_choose_engine(struct tqp_conn *conn, const struct tcp_qp_attach_r
 		}
 		conn->reason = TCP_QP_REASON_OFFLOAD_REFUSED;
 		tqp_count(conn->dev, TQP_C_offload_refused, 1);
-		conn->host_version = req->flags & TCP_QP_ATTACH_F_WIRE_V0 ? 0 : 1;
-		conn->wire_version = conn->host_version;
+		tqp_use_software(conn, req);
 	}
 	return req->engine == TCP_QP_ENGINE_OFFLOAD ? -EOPNOTSUPP : 0;
 }
@@ -389,13 +393,21 @@ detach:
 	return err;
 }
 
-void tqp_conn_doorbell(struct tqp_qp *qp)
+/* The conn with a reference of the caller's own, or NULL. */
+static struct tqp_conn *tqp_qp_conn_get(struct tqp_qp *qp)
 {
 	struct tqp_conn *conn;
 
 	spin_lock_bh(&qp->lock);
 	conn = qp->conn ? tqp_conn_get(qp->conn) : NULL;
 	spin_unlock_bh(&qp->lock);
+	return conn;
+}
+
+void tqp_conn_doorbell(struct tqp_qp *qp)
+{
+	struct tqp_conn *conn = tqp_qp_conn_get(qp);
+
 	if (!conn)
 		return;
 	lock_sock(conn->sk);
@@ -519,12 +531,9 @@ void tqp_conn_fail_work(struct work_struct *work)
 
 void tqp_conn_info(struct tqp_qp *qp, struct tcp_qp_info *info)
 {
-	struct tqp_conn *conn;
+	struct tqp_conn *conn = tqp_qp_conn_get(qp);
 
 	memset(info, 0, sizeof(*info));
-	spin_lock_bh(&qp->lock);
-	conn = qp->conn ? tqp_conn_get(qp->conn) : NULL;
-	spin_unlock_bh(&qp->lock);
 	if (!conn)
 		return;
 	lock_sock(conn->sk);

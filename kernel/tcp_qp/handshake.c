@@ -46,6 +46,7 @@ static void tqp_rtr_step(struct tqp_conn *conn)
 		return;
 	}
 	tqp_tx_run(conn);
+	tqp_count(conn->dev, TQP_C_rtr_received, READ_ONCE(conn->rtr_owed));
 	tqp_send_ack(conn);
 	tqp_count(conn->dev, TQP_C_rtr_sent, 1);
 	if (READ_ONCE(conn->rtr_acked))

@@ -78,6 +78,17 @@ static void tqp_bth_of(const struct tqp_conn *conn, const struct tqp_msg_rec *re
 			(bth->mbo + payload == rec->length ? TCP_BTH_POS_LAST : 0));
 }
 
+/* The device may be gone once the QP is: its counters end with it. */
+static void tqp_count_segment(struct tqp_conn *conn, bool sack_stripped)
+{
+	conn->info.tx_segments++;
+	conn->info.tx_sack_stripped += sack_stripped;
+	if (!conn->qp)
+		return;
+	tqp_count(conn->dev, TQP_C_tx_segments, 1);
+	tqp_count(conn->dev, TQP_C_tx_sack_stripped, sack_stripped);
+}
+
 static int tqp_xmit_data(struct tqp_conn *conn, struct sock *sk, struct sk_buff *skb, u32 payload)
 {
 	struct tcphdr *th = tcp_hdr(skb);
@@ -90,11 +101,7 @@ static int tqp_xmit_data(struct tqp_conn *conn, struct sock *sk, struct sk_buff 
 	tqp_bth_of(conn, rec, seq, payload, &bth);
 	if (tqp_stack_timestamps(th, &bth.tsval, &bth.tsecr))
 		bth.flags |= TCP_BTH_F_TIMESTAMP;
-	conn->info.tx_segments++;
-	if (conn->qp)
-		tqp_count(conn->dev, TQP_C_tx_segments, 1);
-	if (old > (bth.flags & TCP_BTH_F_TIMESTAMP ? TCPOLEN_TSTAMP_ALIGNED : 0))
-		conn->info.tx_sack_stripped++;
+	tqp_count_segment(conn, old > (bth.flags & TCP_BTH_F_TIMESTAMP ? TCPOLEN_TSTAMP_ALIGNED : 0));
 	th = tqp_resize_options(skb, old, tcp_bth_opt_bytes(&bth));
 	if (!th)
 		return -ENOMEM;
