@@ -15,7 +15,9 @@ namespace {
 
 class Log {
 public:
-    explicit Log(std::uint32_t entries) : records_(entries) { tqp_msglog_init(&log_, records_.data(), entries); }
+    explicit Log(std::uint32_t entries) : records_(entries) {
+        tqp_msglog_init(&log_, records_.data(), entries);
+    }
 
     bool push(std::uint32_t start, std::uint32_t length, std::uint16_t msn) {
         tqp_msg_rec* rec = tqp_msglog_next(&log_);
@@ -86,38 +88,39 @@ TEST(MsgLog, AgreesWithAList) {
         std::uint16_t msn = 0;
         for (int step = 0; step < 2000; step++) {
             switch (random() % 3) {
-            case 0: {
-                const std::uint32_t length = random() % 4 ? random() % 5000 : 0;
-                const bool room = list.size() < 16;
-                ASSERT_EQ(log.push(next, length, msn), room);
-                if (room) {
-                    list.push_back({next, length, msn++});
-                    next = list.back().end();
+                case 0: {
+                    const std::uint32_t length = random() % 4 ? random() % 5000 : 0;
+                    const bool room = list.size() < 16;
+                    ASSERT_EQ(log.push(next, length, msn), room);
+                    if (room) {
+                        list.push_back({next, length, msn++});
+                        next = list.back().end();
+                    }
+                    break;
                 }
-                break;
-            }
-            case 1: {
-                const std::uint32_t seq = una + random() % (next - una + 3) - 1;
-                const tqp_msg_rec* rec = log.find(seq);
-                const Entry* expect = nullptr;
-                for (const Entry& e : list)
-                    if (seq - e.start < e.end() - e.start)
-                        expect = &e;
-                ASSERT_EQ(rec != nullptr, expect != nullptr);
-                if (rec) {
-                    ASSERT_EQ(rec->msn, expect->msn);
+                case 1: {
+                    const std::uint32_t seq = una + random() % (next - una + 3) - 1;
+                    const tqp_msg_rec* rec = log.find(seq);
+                    const Entry* expect = nullptr;
+                    for (const Entry& e : list)
+                        if (seq - e.start < e.end() - e.start)
+                            expect = &e;
+                    ASSERT_EQ(rec != nullptr, expect != nullptr);
+                    if (rec) {
+                        ASSERT_EQ(rec->msn, expect->msn);
+                    }
+                    break;
                 }
-                break;
-            }
-            default: {
-                una += random() % (next - una + 1);
-                std::uint32_t gone = 0;
-                while (!list.empty() && static_cast<std::int32_t>(una - list.front().end()) >= 0) {
-                    list.pop_front();
-                    gone++;
+                default: {
+                    una += random() % (next - una + 1);
+                    std::uint32_t gone = 0;
+                    while (!list.empty() &&
+                           static_cast<std::int32_t>(una - list.front().end()) >= 0) {
+                        list.pop_front();
+                        gone++;
+                    }
+                    ASSERT_EQ(log.ack(una), gone);
                 }
-                ASSERT_EQ(log.ack(una), gone);
-            }
             }
         }
     }
