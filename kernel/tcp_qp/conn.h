@@ -21,6 +21,8 @@
 #include <net/tcp.h>
 #include <net/mptcp.h>
 #include "msglog.h"
+#include "msgwire.h"
+#include "rxmsg.h"
 #include "tqp.h"
 
 enum {
@@ -37,30 +39,12 @@ enum {
 };
 
 /*
- * What a data skb says of itself, carried from the LOCAL_IN hook to the
- * receive loop as an skb extension.  It overlays struct mptcp_ext: the id is
- * MPTCP's, whose sockets we refuse, because TCP keeps skbs with different
- * MPTCP extensions apart everywhere it would merge them.  Equal for all
- * segments of a message that may merge.
+ * The LOCAL_IN hook leaves its mapping as an skb extension for the receive
+ * loop.  It overlays struct mptcp_ext: the id is MPTCP's, whose sockets we
+ * refuse, because TCP keeps skbs with different MPTCP extensions apart
+ * everywhere it would merge them.
  */
-struct tqp_skb_map {
-	u32 start_seq;
-	u32 length;		/* valid if TQP_MAP_LENGTH_KNOWN */
-	u32 ext4;
-	u16 msn;
-	u8 opcode;		/* ONLY variant if the length is known */
-	u8 flags;		/* TQP_MAP_* */
-	u32 magic;
-	u8 reserved[12];
-};
 static_assert(sizeof(struct tqp_skb_map) <= sizeof(struct mptcp_ext));
-static_assert(sizeof(struct tqp_skb_map) == 32);
-
-enum {
-	TQP_MAP_MAGIC = 0x71707463,
-	TQP_MAP_LENGTH_KNOWN = 1 << 0,
-	TQP_MAP_EXT4 = 1 << 1,
-};
 
 enum tqp_conn_state {
 	TQP_CONN_HANDSHAKE,
@@ -98,16 +82,9 @@ struct tqp_tx_cur {
 
 /* The message being received, and its receive WQE.  Under the sk lock. */
 struct tqp_rx_cur {
-	bool active;
+	struct tqp_rx_msg msg;
 	bool have_wqe;
-	bool length_known;
-	u8 opcode;
 	u8 nr_sge;
-	u16 msn;
-	u32 start_seq;
-	u32 length;
-	u32 done;			/* bytes taken so far */
-	u32 ext4;
 	u64 wr_id;
 	u64 room;			/* of all SGEs */
 	struct ib_sge sges[TQP_SGE_MAX];

@@ -16,28 +16,6 @@
 #include <net/ipv6.h>
 #include "conn.h"
 
-/* Is the option on a data segment one a receive loop can use? */
-static void tqp_map_fill(struct tqp_skb_map *map, const struct tcp_bth *bth, u32 payload)
-{
-	int pos = tcp_bth_position(bth->opcode);
-
-	memset(map, 0, sizeof(struct mptcp_ext));
-	map->magic = TQP_MAP_MAGIC;
-	map->start_seq = bth->start_seq;
-	map->msn = bth->msn;
-	if (bth->ext_bytes == TCP_BTH_EXT4_BYTES) {
-		map->flags |= TQP_MAP_EXT4;
-		map->ext4 = bth->ext4;
-	}
-	if (bth->ver == 1 || pos & TCP_BTH_POS_LAST) {
-		map->flags |= TQP_MAP_LENGTH_KNOWN;
-		map->length = bth->ver == 1 ? bth->length : bth->mbo + payload;
-		map->opcode = tcp_bth_only(bth->opcode);
-	} else {
-		map->opcode = TCP_BTH_OP_SEND_MIDDLE;	/* equal for FIRST and MIDDLE: they may merge */
-	}
-}
-
 /*
  * Put a timestamp option where tcp_bth was, the rest NOPs.  The checksum is
  * adjusted by the difference, so it is exactly as right or wrong as before.
@@ -144,6 +122,7 @@ static unsigned int tqp_in(struct sk_buff *skb, const struct nf_hook_state *stat
 	map = skb_ext_add(skb, SKB_EXT_MPTCP);
 	if (!map)
 		return NF_DROP;		/* without it the bytes would be lost to the QP: TCP resends */
+	memset(map, 0, sizeof(struct mptcp_ext));
 	tqp_map_fill(map, &bth, payload);
 	if (bth.flags & TCP_BTH_F_TIMESTAMP) {
 		if (skb_ensure_writable(skb, ihl + thl))

@@ -53,14 +53,14 @@ static void tqp_rx_complete(struct tqp_conn *conn, enum ib_wc_status status)
 		.wr_id = rx->wr_id,
 		.status = status,
 		.opcode = IB_WC_RECV,
-		.byte_len = rx->done,
+		.byte_len = rx->msg.done,
 		.qp_num = qp->qpn,
 		.src_qp = qp->qpn,
 		.port_num = 1,
 	};
 
-	if (rx->opcode == TCP_BTH_OP_SEND_ONLY_IMM) {
-		wc.ex.imm_data = htonl(rx->ext4);
+	if (rx->msg.opcode == TCP_BTH_OP_SEND_ONLY_IMM) {
+		wc.ex.imm_data = htonl(rx->msg.ext4);
 		wc.wc_flags = IB_WC_WITH_IMM;
 	}
 	conn->rx_msn++;
@@ -72,7 +72,7 @@ static void tqp_rx_complete(struct tqp_conn *conn, enum ib_wc_status status)
 	/* every SEND counts as solicited: the wire has no bit for it */
 	tqp_cq_post(qp->rcq, &wc, true);
 	conn->info.rx_messages++;
-	rx->active = false;
+	rx->msg.active = false;
 	rx->have_wqe = false;
 }
 
@@ -88,45 +88,14 @@ static void tqp_rx_fail(struct tqp_conn *conn, enum ib_wc_status status)
 
 static bool tqp_rx_begin(struct tqp_conn *conn, const struct tqp_skb_map *map, u32 seq)
 {
-	struct tqp_rx_cur *rx = &conn->rx;
-
-	if (!map || map->start_seq != seq || map->msn != conn->rx_msn) {
+	if (!tqp_rx_msg_begin(&conn->rx.msg, map, seq, conn->rx_msn)) {
 		tqp_protocol_error(conn);
 		return false;
 	}
 	conn->rx_started = true;
 	WRITE_ONCE(conn->rtr_acked, true);	/* the peer sends, so it saw our rtr */
 	WRITE_ONCE(conn->rtr_seen, true);
-	rx->active = true;
-	rx->length_known = false;
-	rx->start_seq = seq;
-	rx->msn = map->msn;
-	rx->done = 0;
 	return true;
-}
-
-/* What this skb adds to our knowledge of the message; no mapping: none (TCP collapsed it). */
-static bool tqp_rx_learn(struct tqp_conn *conn, const struct tqp_skb_map *map)
-{
-	struct tqp_rx_cur *rx = &conn->rx;
-
-	if (!map)
-		return true;
-	if (map->start_seq != rx->start_seq || map->msn != rx->msn)
-		return false;
-	if (!(map->flags & TQP_MAP_LENGTH_KNOWN))
-		return true;
-	if (rx->length_known && rx->length != map->length)
-		return false;
-	if (map->opcode != TCP_BTH_OP_SEND_ONLY && map->opcode != TCP_BTH_OP_SEND_ONLY_IMM)
-		return false;
-	if ((map->opcode == TCP_BTH_OP_SEND_ONLY_IMM) != !!(map->flags & TQP_MAP_EXT4))
-		return false;
-	rx->length_known = true;
-	rx->length = map->length;
-	rx->opcode = map->opcode;
-	rx->ext4 = map->ext4;
-	return rx->done <= tqp_msg_stream_bytes(rx->length);
 }
 
 static void tqp_rx_account(struct tqp_conn *conn, u32 bytes, bool placed)
@@ -140,18 +109,18 @@ static void tqp_rx_account(struct tqp_conn *conn, u32 bytes, bool placed)
 	tqp_count(conn->dev, placed ? TQP_C_rx_placed_bytes : TQP_C_rx_copied_bytes, bytes);
 }
 
-/* @bytes of @skb at @off belong to the message at rx->done.  False: stop. */
+/* @bytes of @skb at @off belong to the message at rx->msg.done.  False: stop. */
 static bool tqp_rx_bytes(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 bytes)
 {
 	struct tqp_rx_cur *rx = &conn->rx;
 	enum ib_wc_status status = IB_WC_SUCCESS;
 
-	if (rx->length_known && !rx->length)
+	if (tqp_rx_msg_empty(&rx->msg))
 		return true;	/* the one stream byte of an empty message */
-	if ((u64)rx->done + bytes > rx->room)
+	if ((u64)rx->msg.done + bytes > rx->room)
 		status = IB_WC_LOC_LEN_ERR;
 	else if (!skb->decrypted)
-		status = tqp_place_copy(conn, skb, off, rx->done, bytes);
+		status = tqp_place_copy(conn, skb, off, rx->msg.done, bytes);
 	if (status) {
 		tqp_rx_fail(conn, status);
 		return false;
@@ -175,15 +144,15 @@ static void tqp_rx_stall(struct tqp_conn *conn)
 /* One skb's worth, or up to the message's end.  Bytes consumed; 0: stop. */
 static u32 tqp_rx_step(struct tqp_conn *conn, struct sk_buff *skb, u32 off)
 {
-	struct tqp_rx_cur *rx = &conn->rx;
+	struct tqp_rx_msg *msg = &conn->rx.msg;
 	const struct tqp_skb_map *map = tqp_skb_map(skb);
-	u32 bytes = skb->len - off, end;
+	u32 bytes;
 
-	if (!rx->active && !map && !conn->rx_started)
+	if (!msg->active && !map && !conn->rx_started)
 		return 0;	/* plain bytes: recv() takes them */
-	if (!rx->active && !tqp_rx_begin(conn, map, tcp_sk(conn->sk)->copied_seq))
+	if (!msg->active && !tqp_rx_begin(conn, map, tcp_sk(conn->sk)->copied_seq))
 		return 0;
-	if (!tqp_rx_learn(conn, map)) {
+	if (!tqp_rx_msg_learn(msg, map)) {
 		tqp_protocol_error(conn);
 		return 0;
 	}
@@ -192,17 +161,12 @@ static u32 tqp_rx_step(struct tqp_conn *conn, struct sk_buff *skb, u32 off)
 		return 0;
 	}
 	conn->rx_stalled = false;
-	end = tqp_msg_stream_bytes(rx->length);
-	if (rx->length_known)
-		bytes = min(bytes, end - rx->done);
+	bytes = tqp_rx_msg_share(msg, skb->len - off);
 	if (!tqp_rx_bytes(conn, skb, off, bytes))
 		return 0;
-	rx->done += bytes;
-	if (rx->length_known && rx->done == end) {
-		if (!rx->length)
-			rx->done = 0;
+	if (tqp_rx_msg_take(msg, bytes)) {
 		tqp_count(conn->dev, TQP_C_rx_messages, 1);
-		trace_tqp_rx_message(conn->qpn, rx->msn, rx->opcode, rx->start_seq, rx->done);
+		trace_tqp_rx_message(conn->qpn, msg->msn, msg->opcode, msg->start_seq, msg->done);
 		tqp_rx_complete(conn, IB_WC_SUCCESS);
 	}
 	return bytes;
@@ -271,8 +235,8 @@ void tqp_rx_run(struct tqp_conn *conn)
 		return;
 	if (conn->rx_eof || tqp_rx_drained(sk)) {
 		tqp_count(conn->dev, TQP_C_peer_closes, 1);
-		tqp_conn_fail(conn, conn->rx.active && conn->rx.done ? TCP_QP_REASON_PROTOCOL :
-								       TCP_QP_REASON_PEER_CLOSED);
+		tqp_conn_fail(conn, conn->rx.msg.active && conn->rx.msg.done ?
+				    TCP_QP_REASON_PROTOCOL : TCP_QP_REASON_PEER_CLOSED);
 	}
 }
 

@@ -55,29 +55,6 @@ static u8 tqp_rtr_flags(const struct tqp_conn *conn)
 	return flags;
 }
 
-static void tqp_bth_of(const struct tqp_conn *conn, const struct tqp_msg_rec *rec, u32 seq,
-		       u32 payload, struct tcp_bth *bth)
-{
-	*bth = (struct tcp_bth) {
-		.ver = rec->length ? conn->host_version : 1,	/* ver 0 can't say "zero bytes" */
-		.opcode = rec->opcode,
-		.ext_bytes = rec->ext_bytes,
-		.msn = rec->msn,
-		.start_seq = rec->start_seq,
-		.length = rec->length,
-		.mbo = seq - rec->start_seq,
-		.ext4 = rec->ext4,
-		.va = rec->va,
-		.rkey = rec->rkey,
-		.dma_length = rec->dma_length,
-		.flags = tqp_rtr_flags(conn),
-	};
-	if (bth->ver == 0)
-		bth->opcode = tcp_bth_variant(rec->opcode,
-			(bth->mbo == 0 ? TCP_BTH_POS_FIRST : 0) |
-			(bth->mbo + payload == rec->length ? TCP_BTH_POS_LAST : 0));
-}
-
 /* The device may be gone once the QP is: its counters end with it. */
 static void tqp_count_segment(struct tqp_conn *conn, bool sack_stripped)
 {
@@ -98,7 +75,7 @@ static int tqp_xmit_data(struct tqp_conn *conn, struct sock *sk, struct sk_buff 
 
 	if (!rec)
 		return 0;	/* sent before the first message */
-	tqp_bth_of(conn, rec, seq, payload, &bth);
+	tqp_bth_of(&bth, rec, conn->host_version, tqp_rtr_flags(conn), seq, payload);
 	if (tqp_stack_timestamps(th, &bth.tsval, &bth.tsecr))
 		bth.flags |= TCP_BTH_F_TIMESTAMP;
 	tqp_count_segment(conn, old > (bth.flags & TCP_BTH_F_TIMESTAMP ? TCPOLEN_TSTAMP_ALIGNED : 0));

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * A message on the wire: from its record in the log to the option of one
+ * segment, and from a received option to what the receive loop must know.
+ *
+ * Pure, like msglog.h: the kernel, the unit tests and the simulator compile
+ * the same source.
+ */
+#ifndef TQP_MSGWIRE_H
+#define TQP_MSGWIRE_H
+
+#include <tcp_qp/tcp_bth.h>
+#include "msglog.h"
+
+/*
+ * What a data skb says of itself.  Equal for all segments of a message that
+ * may merge: TCP compares it byte by byte.
+ */
+struct tqp_skb_map {
+	__u32 start_seq;
+	__u32 length;		/* valid if TQP_MAP_LENGTH_KNOWN */
+	__u32 ext4;
+	__u16 msn;
+	__u8 opcode;		/* ONLY variant if the length is known */
+	__u8 flags;		/* TQP_MAP_* */
+	__u32 magic;
+	__u8 reserved[12];
+};
+TCP_QP_STATIC_ASSERT(sizeof(struct tqp_skb_map) == 32, "tqp_skb_map");
+
+enum {
+	TQP_MAP_MAGIC = 0x71707463,
+	TQP_MAP_LENGTH_KNOWN = 1 << 0,
+	TQP_MAP_EXT4 = 1 << 1,
+};
+
+/*
+ * The option for @payload bytes at @seq of @rec's message, in layout @version
+ * where that can say it.  Without timestamps; @flags: TCP_BTH_F_RTR and such.
+ */
+void tqp_bth_of(struct tcp_bth *bth, const struct tqp_msg_rec *rec, __u8 version, __u8 flags,
+		__u32 seq, __u32 payload);
+
+/* @bth came with @payload (not zero) bytes of data. */
+void tqp_map_fill(struct tqp_skb_map *map, const struct tcp_bth *bth, __u32 payload);
+
+#endif
