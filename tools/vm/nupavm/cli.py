@@ -23,6 +23,9 @@ EXIT_SETUP = 6
 
 def main(argv: list[str]) -> int:
     args = _parser().parse_args(argv)
+    for name, value in (("NUPA_KERNEL", args.kernel), ("NUPA_MODULES", args.modules)):
+        if value:
+            os.environ[name] = str(Path(value).resolve())
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda got, _: sys.exit(128 + got))
     try:
@@ -128,6 +131,8 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--icount", action="store_true", help="guest time counts instructions: noise-free measures of CPU cost")
     p.add_argument("--time", type=float, default=180, metavar="S", help="time limit of the whole run (default 180)")
     p.add_argument("--results", metavar="DIR", help="where results go (default build/vm/run-*; build/vm/last points there)")
+    p.add_argument("--kernel", metavar="IMAGE", help="bzImage to boot (default: Debian's newest 6.12)")
+    p.add_argument("--modules", metavar="DIR", help="our modules built for it (default build/kernel)")
     p.add_argument("--append", default="", help="more kernel command line")
     p.add_argument("--switch-args", default="", help="more arguments for nupa_switch, one string")
     p.add_argument("--qemu-args", default="", help="more arguments for QEMU, one string")

@@ -15,7 +15,7 @@ from .initramfs import initramfs
 from .kernel import bootable
 from .modules import unpacked
 from .node import CommandFailed, Job, Node, NodeDead, Result
-from .paths import REPO, SetupError, VM_BUILD, kernel_image
+from .paths import REPO, SetupError, VM_BUILD, kernel_image, module_dir, slowness
 from .process import Children
 from .tsc import host_tsc_khz
 
@@ -60,7 +60,8 @@ class Cluster:
         self.image = kernel_image()
         self.accel = "tcg" if icount else accel.pick(self.image, wanted_accel, self.say)
         self.results = Path(results) if results else _new_results(name)
-        self.deadline = time.monotonic() + time_limit_s
+        self.slowness = slowness()
+        self.deadline = time.monotonic() + time_limit_s * self.slowness
         self.run_dir = SHM / f"nupa-vm.{os.getpid()}.{id(self):x}"
         self.children = Children()
         self.switch: switch.Switch | None = None
@@ -109,10 +110,10 @@ class Cluster:
         for node, machine in zip(self.node, machines):
             with (node.results / "qemu.log").open("wb") as log:
                 node.process = self.children.start(qemu.command(machine), stdout=log, stderr=subprocess.STDOUT)
-        self.wait(lambda: len(self.hub.ready) == len(self.node), BOOT_S, "boot")
+        self.wait(lambda: len(self.hub.ready) == len(self.node), BOOT_S * self.slowness, "boot")
         booted = time.monotonic()
         for index in self.disks:
-            self.node[index].run("modprobe virtio_blk", check=True)
+            self.node[index].run("[ -d /sys/module/virtio_blk ] || modprobe virtio_blk", check=True)
         if self.setup != "none":
             self.run_all(f"sh $REPO/tools/vm/guest/setup {self.setup}", check=True)
         self.say(f"booted in {booted - began:.1f} s, set up in {time.monotonic() - booted:.1f} s")
@@ -124,7 +125,7 @@ class Cluster:
         for node in self.node:
             if node.process and node.process.poll() is None:
                 self.hub.send(node.index, "off")
-        limit = time.monotonic() + BYE_S
+        limit = time.monotonic() + BYE_S * self.slowness
         for node in self.node:
             try:
                 if node.process:
@@ -141,6 +142,22 @@ class Cluster:
         shutil.rmtree(self.run_dir, ignore_errors=True)
 
     # Use
+
+    def monitor_socket(self, index: int) -> Path:
+        """QEMU's own control socket (QMP) of a node."""
+        return self.run_dir / f"qmp{index}"
+
+    def stop_switch(self) -> None:
+        """Kills the switch: to the guests, the fabric is gone without a word."""
+        self.children.stop(self.switch.process, grace_s=0)
+        self.switch = None
+
+    def start_switch(self) -> None:
+        """A new switch on the same sockets and memory; no guest is on it yet (Monitor.plug_port() does that)."""
+        ports = [(self.run_dir / f"port{n.index}", self.run_dir / f"ram{n.index}") for n in self.node]
+        for socket, _ in ports:
+            socket.unlink(missing_ok=True)
+        self.switch = switch.start(self.children, self.run_dir, self.results, ports, self.switch_args)
 
     def run_all(self, command: str, limit_s: float | None = None, check: bool = False) -> list[Result]:
         """The same command on all nodes at once; every result, in the nodes' order."""
@@ -185,6 +202,7 @@ class Cluster:
         return qemu.Machine(
             name=node.name, image=bootable(self.image), initrd=initramfs(self.image), accel=self.accel, mem_mb=self.mem_mb, cpus=self.cpus,
             ram_file=ram, console=node.results / "console", control_socket=self.run_dir / f"ctl{node.index}",
+            monitor_socket=self.monitor_socket(node.index),
             results=node.results, topology=self.topology, icount=self.icount, append=self.append, extra=self.qemu_args,
             disks=self.disks.get(node.index, []), tsc_khz=self.tsc_khz,
             port_socket=self.run_dir / f"port{node.index}" if self.with_switch else None,
@@ -197,7 +215,7 @@ class Cluster:
             "NODE": node.index, "NODES": len(self.node), "IP4": node.ip4, "IP6": node.ip6, "REPO": REPO, "BUILD": REPO / "build",
             "PEERS": " ".join(p.ip4 for p in peers), "PEERS6": " ".join(p.ip6 for p in peers), "PEER": peers[0].ip4 if peers else "",
             "PEER6": peers[0].ip6 if peers else "", "FABRIC": "yes" if self.with_switch else "no", "MTU": self.mtu or "",
-            "RESULTS": "/results", "MODULES": unpacked(self.image), "TOPOLOGY": self.topology,
+            "RESULTS": "/results", "MODULES": unpacked(self.image), "KO": module_dir(), "TOPOLOGY": self.topology,
         }  # fmt: skip
         return "".join(f"{key}='{value}'\n" for key, value in words.items())
 

@@ -74,7 +74,7 @@ class Node:
     def start(self, command: str, limit_s: float | None = None, name: str = "") -> Job:
         """Starts a shell command in the guest, in the repository's root, and returns at once."""
         ident = f"{next(self._numbers):03d}{'.' + name if name else ''}"
-        limit = self.cluster.job_limit_s if limit_s is None else limit_s
+        limit = (self.cluster.job_limit_s if limit_s is None else limit_s) * self.cluster.slowness
         jobs = self.results / "jobs"
         for kind in ("out", "err"):
             (jobs / f"{ident}.{kind}").touch()

@@ -2,6 +2,7 @@
 """Where things are on the host."""
 
 import os
+import struct
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[3]
@@ -12,6 +13,9 @@ SWITCH_CANDIDATES = (
     BUILD / "cmake/tools/nupa_switch/daemon/nupa_switch",
     BUILD / "cmake/tools/nupa_switch/nupa_switch",
 )
+
+KERNEL_HEAD_BYTES = 64 << 10
+KERNEL_VERSION = 0x20E
 
 
 class SetupError(Exception):
@@ -30,7 +34,21 @@ def kernel_image() -> Path:
 
 
 def kernel_release(image: Path) -> str:
-    return image.name.removeprefix("vmlinuz-")
+    """What `uname -r` will say, from the boot header (Documentation/arch/x86/boot.rst, kernel_version)."""
+    with image.open("rb") as file:
+        head = file.read(KERNEL_HEAD_BYTES)
+    (at,) = struct.unpack_from("<H", head, KERNEL_VERSION)
+    return head[at + 0x200 :].split(b"\0")[0].split()[0].decode()
+
+
+def module_dir() -> Path:
+    """Where our own modules are, built for that kernel; NUPA_MODULES names another place."""
+    return Path(os.environ.get("NUPA_MODULES", BUILD / "kernel"))
+
+
+def slowness() -> float:
+    """How much longer everything may take than on Debian's kernel: NUPA_SLOWNESS."""
+    return float(os.environ.get("NUPA_SLOWNESS", 1))
 
 
 def switch_binary() -> Path:

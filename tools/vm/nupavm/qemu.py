@@ -15,6 +15,7 @@ CMDLINE = (
     "tsc=reliable no_timer_check nokaslr rcupdate.rcu_expedited=1 net.ifnames=0 audit=0 apparmor=0 cryptomgr.notests=1 mitigations=off "
     "transparent_hugepage=madvise rdinit=/init"
 )
+CXL_BUS = "ds1"
 CXL_SWITCH = (
     "-device", "pxb-cxl,bus_nr=12,bus=pcie.0,id=cxl.1",
     "-device", "cxl-rp,port=0,bus=cxl.1,id=rp0,chassis=0,slot=2",
@@ -45,6 +46,7 @@ class Machine:
     ram_file: Path
     console: Path
     control_socket: Path
+    monitor_socket: Path
     results: Path
     topology: str = "cxl"
     port_socket: Path | None = None  # the switch's, None without a switch
@@ -86,6 +88,7 @@ def _boot(m: Machine) -> list[str]:
 def _channels(m: Machine) -> list[str]:
     args = ["-serial", f"file:{m.console}", "-device", "virtio-serial-pci,id=ser"]
     args += ["-chardev", f"socket,id=ctl,path={m.control_socket}", "-device", "virtserialport,chardev=ctl,name=nupa.ctl"]
+    args += ["-qmp", f"unix:{m.monitor_socket},server=on,wait=off"]
     if m.shell_socket:
         args += ["-chardev", f"socket,id=shell,path={m.shell_socket},server=on,wait=off", "-device", "virtconsole,chardev=shell"]
     return args
@@ -103,9 +106,9 @@ def _fabric(m: Machine) -> list[str]:
     if not m.port_socket:
         return []
     args = ["-chardev", f"socket,path={m.port_socket},id=port"]
-    device = f"ivshmem-doorbell,vectors={NUPA_VECTORS},chardev=port"
+    device = f"ivshmem-doorbell,id=nupa,vectors={NUPA_VECTORS},chardev=port"
     if m.topology == "cxl":
-        return [*args, *CXL_SWITCH, "-device", f"{device},bus=ds1"]
+        return [*args, *CXL_SWITCH, "-device", f"{device},bus={CXL_BUS}"]
     return [*args, "-device", device]
 
 
