@@ -17,7 +17,7 @@ export KDIR ?= $(shell ls -d /usr/src/linux-headers-6.12.*-amd64 2>/dev/null | s
 DEPS_LIST := tools/deps/debian-12
 DEPS_STAMP := $(BUILD)/.deps
 
-.PHONY: all deps user kernel demo check bench lint soak install clean vm help
+.PHONY: all deps user kernel debug-kernel check-debug demo check bench lint soak install clean vm help
 .DEFAULT_GOAL := all
 MAKEFLAGS += --no-print-directory
 
@@ -42,6 +42,13 @@ kernel: deps
 
 check: all ## run every test; the last line counts them, build/results/check.json has each
 	@selftests/run $(if $(CHECK),--only "$(CHECK)")
+
+debug-kernel: deps ## a kernel with KASAN, lockdep, kmemleak ... and our modules for it (build/debug-kernel)
+	@tools/deps/install tools/deps/debug-kernel
+	@tools/debug-kernel/build $(JOBS)
+
+check-debug: user debug-kernel ## the VM tests on the debug kernel; build/results/check-debug.json has each
+	@selftests/run --debug-kernel $(if $(CHECK),--only "$(CHECK)")
 
 demo: all ## two machines, one file, three engines: a table of what it cost
 	@tools/vm/demo
@@ -69,4 +76,4 @@ clean: ## remove everything that was built
 	@rm -rf $(BUILD)
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
