@@ -3,6 +3,7 @@
 
 from collections.abc import Callable
 
+import rest
 from report import Report
 from vmtest import Cluster
 
@@ -31,9 +32,17 @@ QUIET = (
     "[    0.1] nupa_dev 0000:0f:00.0: debug features on",
 )
 
+AT_REST = "0: tcpqp0: qp 0 cq 0 pd 0 mr 0 cm_id 0 ctx 0 srq 0\nmodule tcp_qp 0\nmodule nupa_dev 0\nbytes 10 4 6"
+LEFT = (
+    "0: tcpqp0: qp 0 cq 1 pd 0 mr 0 cm_id 0 ctx 0 srq 0",
+    "module tcp_qp 1",
+    "bytes 10 4 5",
+    "left: link tcpqp0/1 lqpn 2 type RC state RTS pid 9 comm ncqp",
+)
+
 
 def run(report: Report, wanted: Callable[[str], bool]) -> None:
-    for test in (splat_lines, warning_is_a_failure, panic_is_a_failure, silence_is_a_failure):
+    for test in (splat_lines, left_overs, warning_is_a_failure, panic_is_a_failure, silence_is_a_failure):
         name = f"harness/{test.__name__}"
         if wanted(name):
             problem = test()
@@ -47,6 +56,11 @@ def splat_lines() -> str:
     missed = [line for line in TROUBLE if not splats(line)]
     false = [line for line in QUIET if splats(line)]
     return "\n".join([*(f"missed: {line}" for line in missed), *(f"false alarm: {line}" for line in false)])
+
+
+def left_overs() -> str:
+    missed = [line for line in LEFT if not rest.complaints("node0", line)]
+    return "\n".join([*(f"missed: {line}" for line in missed), *rest.complaints("node0", AT_REST)])
 
 
 def warning_is_a_failure() -> str:

@@ -15,11 +15,16 @@ from pathlib import Path
 REPO = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO / "tools/vm"))
 
-from nupavm import Cluster, Job, Node, Result  # noqa: E402
+from nupavm import Cluster, Job, Monitor, Node, Result  # noqa: E402
+from nupavm.paths import module_dir  # noqa: E402
 
 
 NCQP = os.environ.get("NUPA_NCQP", "$BUILD/cmake/tools/ncqp/ncqp")
 CONTROL_REPLY_S = 10
+
+
+def on_debug_kernel() -> bool:
+    return "NUPA_DEBUG_KERNEL" in os.environ
 
 
 class Failed(Exception):
@@ -43,10 +48,13 @@ class Needs:
     topology: str = "cxl"
     setup: str = "auto"
     append: str = ""
+    debug: bool = False  # fault injection and the like
 
     def missing(self) -> str:
         """Why the test can't run here, or nothing."""
-        kernel = REPO / "build/kernel"
+        kernel = module_dir()
+        if self.debug and not on_debug_kernel():
+            return "needs the debug kernel: make check-debug"
         for name in self.modules:
             if not (kernel / name / f"{name}.ko").is_file():
                 return f"{name}.ko is not built"
@@ -122,6 +130,9 @@ class Guests:
 
     def switch_stats(self, node: int) -> dict[str, int]:
         return self.switch("stats", port=f"n{node}")["stats"][f"n{node}"]
+
+    def monitor(self, node: int) -> Monitor:
+        return Monitor(self.cluster.monitor_socket(node))
 
     def kernel_log(self, node: int) -> str:
         return self.run(node, "dmesg")
