@@ -55,7 +55,7 @@ def test_transfer_after_reload(t: Guests) -> None:
 
 def test_everything_unloads(t: Guests) -> None:
     for node in (0, 1):
-        t.run(node, "rdma link delete tcpqp0; rmmod nupa_dev; modprobe -r rdma_ucm; rmmod tcp_qp")
+        t.run(node, "rdma link delete tcpqp0; rmmod nupa_dev; modprobe -qr rdma_ucm; rmmod tcp_qp")
         t.run(node, SETUP)
     t.run(0, "ping -q -c 3 -i 0.1 $PEER")
     ncqp(t, "software", "-v 251 -n 2M", "-v 251 -n 2M")

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Queue pairs end in every way there is while messages run; every work request completes, on both sides."""
+
+from pairs import Pair
+from vmtest import Guests, Needs
+
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_end",), setup="full")
+ENGINES = ("software", "offload")
+USER_TIMEOUT = "--user-timeout-ms 3000"
+FLUSHED = "Work Request Flushed Error"
+
+
+def _ends(t: Guests, how: str, ender: int, engine: str, common: str = "") -> None:
+    options = ["--how wait", "--how wait"]
+    options[ender] = f"--how {how}"
+    reports = Pair(t, "qp_end", *options, f"--engine {engine} {common}").done()
+    what = f"{engine}, node{ender} ends by {how}"
+    _flushed(t, reports[1 - ender], what)
+    _adds_up(t, reports[ender], what)  # all that it had posted may just have completed
+
+
+def _flushed(t: Guests, report: dict, what: str) -> None:
+    t.check(report["errors"].get(FLUSHED, 0) > 0, f"{what}: nothing was flushed: {report}")
+    _adds_up(t, report, what)
+
+
+def _adds_up(t: Guests, report: dict, what: str) -> None:
+    t.equal(report["unfinished"], 0, f"{what}: work requests without completion")
+    t.equal(report["placed"] + report["copied"], report["delivered"], f"{what}: placed + copied")
+
+
+def test_close(t: Guests) -> None:
+    for engine in ENGINES:
+        for ender in (0, 1):
+            _ends(t, "close", ender, engine)
+
+
+def test_reset(t: Guests) -> None:
+    for engine in ENGINES:
+        _ends(t, "reset", 0, engine)
+
+
+def test_fin_amid_a_message(t: Guests) -> None:
+    for engine in ENGINES:
+        _ends(t, "fin", 1, engine, "--bytes 3000000 --depth 2 --after 3")
+
+
+def test_program_exits(t: Guests) -> None:
+    for engine in ENGINES:
+        pair = Pair(t, "qp_end", "--how abandon", "--how wait", f"--engine {engine}")
+        _flushed(t, pair.survivor(1), engine)
+
+
+def test_kill_9(t: Guests) -> None:
+    for victim in (0, 1):
+        pair = Pair(t, "qp_end", common="--engine offload")
+        pair.wait_moving(victim)
+        t.run(victim, "pkill -9 -x qp_end")
+        _flushed(t, pair.survivor(1 - victim), f"node{1 - victim}")
+
+
+def test_peer_vanishes(t: Guests) -> None:
+    for engine in ENGINES:
+        pair = Pair(t, "qp_end", common=f"--engine {engine} {USER_TIMEOUT}")
+        pair.wait_moving()
+        t.switch("link", port="n0", up=False)
+        try:
+            for report in pair.done():
+                _flushed(t, report, engine)
+        finally:
+            t.switch("link", port="n0", up=True)
+
+
+def test_link_comes_back(t: Guests) -> None:
+    for toggle in ("link", "interface"):
+        pair = Pair(t, "qp_end", "--how wait", "--how close --after 1500", "--engine offload")
+        pair.wait_moving()
+        if toggle == "link":
+            t.switch("link", port="n0", up=False)
+            t.run(0, "until [ $(cat /sys/class/net/nupa0/carrier) = 0 ]; do sleep 0.05; done; sleep 0.5")
+            t.switch("link", port="n0", up=True)
+        else:
+            t.run(0, "ip link set nupa0 down; sleep 0.5; ip link set nupa0 up; ip -6 address replace $IP6/64 dev nupa0 nodad")
+        reports = pair.done()
+        t.check(reports[1]["received"] >= 1500, f"{toggle}: traffic did not go on: {reports}")
+
+
+def test_rdma_link_deleted(t: Guests) -> None:
+    pair = Pair(t, "qp_end", common=f"--engine offload {USER_TIMEOUT}")
+    pair.wait_moving()
+    t.run(0, "rdma link delete tcpqp0")
+    pair.survivor(1)
+    t.run(0, "rdma link add tcpqp0 type tcp_qp netdev nupa0; sh $REPO/tools/vm/guest/mkdev")

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How a busy queue pair ends.  Messages run both ways; then one side ends it in
+// the way asked for, and each side waits until every work request it posted has
+// completed.  Prints one JSON object; exit 0 if all did in time and every byte
+// that arrived was right.
+//
+//   qp_end --listen PORT | --connect ADDR --port PORT  [--how close ...]
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <map>
+
+#include "flood.hpp"
+#include "tcp.hpp"
+#include "verbs/device.hpp"
+
+namespace {
+
+using namespace nupa::programs;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kStepMs = 100;
+
+struct Options {
+    std::string connect;
+    uint16_t port = 0;
+    std::string interface = "nupa0";
+    std::string how = "wait";
+    std::string engine = "auto";
+    uint64_t after = 50;        // messages received, then the end
+    uint32_t limit_ms = 20000;  // for the end to come, and for all to complete
+    uint32_t user_timeout_ms = 0;
+    FloodOptions flood;
+};
+
+// What the side that ends does.  "wait": the other one does it.
+const std::map<std::string, std::function<void(Flood&)>> kEnds{
+    {"wait", nullptr},
+    {"close", [](Flood& f) { f.close_socket(); }},
+    {"reset", [](Flood& f) { f.reset_connection(); }},
+    {"fin", [](Flood& f) { f.shut_down_sending(); }},
+    {"abandon", [](Flood&) { _exit(0); }},
+};
+
+tcpqp::Fd make_socket(const Options& o) {
+    tcpqp::Fd fd =
+        o.connect.empty() ? accept_from(listen_on(o.port, 1)) : connect_to(o.connect, o.port);
+    if (o.user_timeout_ms)
+        setsockopt(fd.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &o.user_timeout_ms,
+                   sizeof o.user_timeout_ms);
+    return fd;
+}
+
+// Runs until this side ends it or the other has; false if neither happens in time.
+bool run(Flood& flood, const Options& o) {
+    const auto& end = kEnds.at(o.how);
+    uint64_t last = 0;
+    auto moved = Clock::now();
+    while (flood.step(kStepMs)) {
+        const uint64_t now = flood.sent() + flood.received();
+        if (now != last) {
+            last = now;
+            moved = Clock::now();
+        } else if (Clock::now() - moved > std::chrono::milliseconds(o.limit_ms)) {
+            return false;
+        }
+        if (end && flood.received() >= o.after) {
+            flood.post();  // there is something to complete
+            end(flood);
+            return true;
+        }
+    }
+    return true;
+}
+
+int all(Options& o) {
+    o.flood.engine = o.engine == "offload"    ? TCP_QP_ENGINE_OFFLOAD
+                     : o.engine == "software" ? TCP_QP_ENGINE_SOFTWARE
+                                              : TCP_QP_ENGINE_AUTO;
+    auto context = tcpqp::open_device(o.interface);
+    Flood flood(*context, make_socket(o), o.flood);
+    std::fprintf(stderr, "qp_end: attached\n");
+    const bool ended = run(flood, o);
+    const size_t unfinished = flood.drain(static_cast<int>(o.limit_ms));
+    std::printf("%s\n", flood.json().c_str());
+    if (!ended)
+        std::fprintf(stderr, "qp_end: FAILED: silence: no end in %u ms\n", o.limit_ms);
+    else if (unfinished)
+        std::fprintf(stderr, "qp_end: FAILED: %zu work requests never completed\n", unfinished);
+    return ended && !unfinished ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    Options o;
+    CLI::App app{"End a busy queue pair and account for every work request"};
+    app.add_option("--connect", o.connect, "numeric address; without: listen");
+    app.add_option("--port", o.port)->required();
+    app.add_option("--interface", o.interface);
+    app.add_option("--how", o.how, "wait, close, reset, fin or abandon")
+        ->check(CLI::IsMember(kEnds));
+    app.add_option("--engine", o.engine);
+    app.add_option("--after", o.after, "messages received before the end");
+    app.add_option("--limit-ms", o.limit_ms);
+    app.add_option("--user-timeout-ms", o.user_timeout_ms, "TCP_USER_TIMEOUT of the socket");
+    app.add_option("--bytes", o.flood.bytes);
+    app.add_option("--depth", o.flood.depth);
+    CLI11_PARSE(app, argc, argv);
+    try {
+        return all(o);
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "qp_end: FAILED: %s\n", e.what());
+        return 1;
+    }
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Taking memory back while it is in use.  In each round messages run to the
+// other side at full speed; at a random moment one side takes its memory region
+// or its queue pair back and, the moment the call returns, writes over the
+// memory.  The receiver's bytes must stay as written from then on.  What the
+// sender overwrites must never arrive: a message that completes at the receiver
+// has the old bytes, whatever the wire still carries.
+//
+//   qp_revoke --listen|--connect ADDR --port PORT [--revoke memory|qp]
+//
+// The listening side receives, the other one sends.
+#include <poll.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <random>
+
+#include "flood.hpp"
+#include "tcp.hpp"
+#include "verbs/device.hpp"
+
+namespace {
+
+using namespace nupa::programs;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr int kStepMs = 2;
+constexpr int kEndMs = 30000;  // for the other side to notice
+constexpr uint8_t kMark = 0x5a;
+
+struct Options {
+    std::string connect;
+    uint16_t port = 0;
+    std::string interface = "nupa0";
+    std::string revoke = "none";
+    std::string engine = "auto";
+    uint32_t rounds = 20;
+    uint32_t seed = 1;
+    uint32_t moment_ms = 60;  // at most this long after the first message
+    uint32_t watch_ms = 40;
+    FloodOptions flood;
+};
+
+// Something wrote to memory after it was taken back.
+size_t changed(std::span<const uint8_t> memory) {
+    return static_cast<size_t>(
+        std::find_if(memory.begin(), memory.end(), [](uint8_t b) { return b != kMark; }) -
+        memory.begin());
+}
+
+void watch(std::span<const uint8_t> memory, uint32_t ms) {
+    const auto end = Clock::now() + milliseconds(ms);
+    do {
+        if (const size_t at = changed(memory); at != memory.size())
+            throw WrongData("byte " + std::to_string(at) + " was written after it was taken back");
+        poll(nullptr, 0, kStepMs);
+    } while (Clock::now() < end);
+}
+
+void step_for(Flood& flood, uint32_t ms) {
+    const auto end = Clock::now() + milliseconds(ms);
+    while (Clock::now() < end && flood.step(kStepMs)) {
+    }
+}
+
+bool moving(const Flood& flood) { return flood.sent() + flood.received() > 0; }
+
+// Until the other side ended it; throws on silence.
+void run_to_the_end(Flood& flood) {
+    const auto limit = Clock::now() + milliseconds(kEndMs);
+    while (flood.step(kStepMs))
+        if (Clock::now() > limit)
+            throw std::runtime_error("silence: the other side took its memory back, no error here");
+    if (const size_t left = flood.drain(kEndMs))
+        throw std::runtime_error(std::to_string(left) + " work requests never completed");
+}
+
+void one_round(const tcpqp::Context& context, tcpqp::Fd socket, const Options& o, uint32_t round) {
+    FloodOptions f = o.flood;
+    f.key = o.seed * 1000 + round;
+    Flood flood(context, std::move(socket), f);
+    if (o.revoke == "none")
+        return run_to_the_end(flood);
+    while (!moving(flood) && flood.step(kStepMs)) {
+    }
+    std::minstd_rand dice(f.key);
+    step_for(flood, dice() % o.moment_ms);
+    const auto memory = o.revoke == "memory" ? flood.revoke_memory() : flood.destroy_queue_pair();
+    std::fill(memory.begin(), memory.end(), kMark);
+    watch(memory, o.watch_ms);
+    if (o.revoke == "memory")
+        flood.close_socket();
+    watch(memory, o.watch_ms);
+}
+
+void all(Options& o) {
+    o.flood.engine = o.engine == "offload"    ? TCP_QP_ENGINE_OFFLOAD
+                     : o.engine == "software" ? TCP_QP_ENGINE_SOFTWARE
+                                              : TCP_QP_ENGINE_AUTO;
+    o.flood.sends = !o.connect.empty();
+    o.flood.receives = o.connect.empty();
+    auto context = tcpqp::open_device(o.interface);
+    tcpqp::Fd listener = o.connect.empty() ? listen_on(o.port, 1) : tcpqp::Fd();
+    for (uint32_t round = 0; round < o.rounds; round++) {
+        tcpqp::Fd socket = listener ? accept_from(listener) : connect_to(o.connect, o.port);
+        try {
+            one_round(*context, std::move(socket), o, round);
+        } catch (const std::exception& e) {
+            throw std::runtime_error("round " + std::to_string(round) + ": " + e.what());
+        }
+    }
+    std::printf("{\"rounds\": %u}\n", o.rounds);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    Options o;
+    CLI::App app{"Take memory or a queue pair back while messages run"};
+    app.add_option("--connect", o.connect, "numeric address; without: listen and receive");
+    app.add_option("--port", o.port)->required();
+    app.add_option("--interface", o.interface);
+    app.add_option("--revoke", o.revoke)->check(CLI::IsMember({"none", "memory", "qp"}));
+    app.add_option("--engine", o.engine);
+    app.add_option("--rounds", o.rounds);
+    app.add_option("--seed", o.seed);
+    app.add_option("--moment-ms", o.moment_ms, "the latest moment")->check(CLI::PositiveNumber);
+    app.add_option("--bytes", o.flood.bytes);
+    app.add_option("--depth", o.flood.depth);
+    CLI11_PARSE(app, argc, argv);
+    try {
+        all(o);
+        return 0;
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "qp_revoke: FAILED: %s\n", e.what());
+        return 1;
+    }
+}
