@@ -119,7 +119,7 @@ TEST(Crc32, Continues) {
 
 // Microsoft's verification suite for RSS: IPv4 and IPv6 with and without ports.
 TEST(Rss, VerificationSuite) {
-    const nupa::Rss rss;
+    const nupa::Rss& rss = nupa::Rss::standard();
     nupa::FlowKey v4;
     v4.raw.family = 4;
     const auto set4 = [](std::uint8_t(&a)[16], std::uint32_t ip) { tcp_bth_put32(a, ip); };
@@ -141,7 +141,7 @@ TEST(Rss, VerificationSuite) {
 }
 
 TEST(Rss, TablePicksTheQueue) {
-    nupa::Rss rss;
+    nupa::Rss rss = nupa::Rss::standard();
     std::array<std::uint8_t, NUPA_RSS_TABLE_ENTRIES> table;
     for (std::size_t i = 0; i < table.size(); i++)
         table[i] = static_cast<std::uint8_t>(i % 5);

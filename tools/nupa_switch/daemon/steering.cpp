@@ -61,7 +61,7 @@ void Steering::reset() {
     rules_.clear();
     exact_.clear();
     wildcard_rules_ = 0;
-    rss_ = Rss();
+    rss_ = Rss::standard();
 }
 
 std::optional<unsigned> Steering::match(const FlowKey& flow) const noexcept {

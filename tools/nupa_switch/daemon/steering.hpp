@@ -42,7 +42,7 @@ private:
     };
     [[nodiscard]] std::optional<unsigned> match(const FlowKey& flow) const noexcept;
 
-    Rss rss_;
+    Rss rss_ = Rss::standard();
     std::map<uint32_t, Rule> rules_;                         // by number: the lowest wins
     std::unordered_map<FlowKey, uint32_t, FlowHash> exact_;  // rule number
     size_t wildcard_rules_ = 0;

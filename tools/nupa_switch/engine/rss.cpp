@@ -2,6 +2,7 @@
 #include "rss.hpp"
 
 #include <algorithm>
+#include <bit>
 
 namespace nupa {
 
@@ -23,17 +24,29 @@ std::uint32_t key_window(std::span<const std::uint8_t, NUPA_RSS_KEY_BYTES> key,
 
 }  // namespace
 
-Rss::Rss() { set_key(kDefaultKey); }
-
 void Rss::set_key(std::span<const std::uint8_t, NUPA_RSS_KEY_BYTES> key) noexcept {
-    for (std::size_t position = 0; position < kInputMaxBytes; position++)
-        for (unsigned value = 0; value < 256; value++) {
-            std::uint32_t h = 0;
-            for (unsigned bit = 0; bit < 8; bit++)
-                if (value & (0x80u >> bit))
-                    h ^= key_window(key, position * 8 + bit);
-            by_byte_[position][value] = h;
-        }
+    // The hash is linear: a value's is that of its lowest bit and that of the rest.
+    for (std::size_t position = 0; position < kInputMaxBytes; position++) {
+        std::array<std::uint32_t, 256>& hashes = by_byte_[position];
+        std::array<std::uint32_t, 8> windows;
+        for (std::size_t bit = 0; bit < windows.size(); bit++)
+            windows[bit] = key_window(key, position * 8 + 7 - bit);
+        for (unsigned value = 1; value < hashes.size(); value++)
+            hashes[value] = hashes[value & (value - 1)] ^
+                            windows[static_cast<std::size_t>(std::countr_zero(value))];
+    }
+}
+
+Rss Rss::with_default_key() noexcept {
+    Rss rss;
+    rss.set_key(kDefaultKey);
+    return rss;
+}
+
+// Made once: a port takes a copy at each of its resets.
+const Rss& Rss::standard() noexcept {
+    static const Rss rss = with_default_key();
+    return rss;
 }
 
 void Rss::set_table(std::span<const std::uint8_t, NUPA_RSS_TABLE_ENTRIES> table) noexcept {

@@ -13,7 +13,8 @@ namespace nupa {
 
 class Rss {
 public:
-    Rss();  // Microsoft's verification key, table all zero
+    // Microsoft's verification key, table all zero.
+    static const Rss& standard() noexcept;
     void set_key(std::span<const std::uint8_t, NUPA_RSS_KEY_BYTES> key) noexcept;
     void set_table(std::span<const std::uint8_t, NUPA_RSS_TABLE_ENTRIES> table) noexcept;
 
@@ -24,6 +25,9 @@ public:
     }
 
 private:
+    Rss() = default;
+    static Rss with_default_key() noexcept;
+
     static constexpr std::size_t kInputMaxBytes = 36;  // two IPv6 addresses and two ports
     std::array<std::array<std::uint32_t, 256>, kInputMaxBytes>
         by_byte_{};  // hash of a byte at a position

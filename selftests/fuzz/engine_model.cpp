@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "engine_model.hpp"
+
+#include "engine/packet.hpp"
+
+namespace fuzz {
+
+Memory::Memory() {
+    for (const auto& [addr, pages] :
+         {std::pair{std::uint64_t{0}, kLowPages}, {kHighAt, kHighPages}}) {
+        const std::uint64_t bytes = pages * kPageBytes;
+        auto make = [bytes] {
+            auto* p = static_cast<std::uint8_t*>(std::aligned_alloc(kPageBytes, bytes));
+            return std::unique_ptr<std::uint8_t[], decltype(&std::free)>(p, &std::free);
+        };
+        regions_.push_back({addr, bytes, make(), make()});
+        require(host_.add(addr, {reinterpret_cast<std::byte*>(regions_.back().real.get()), bytes}),
+                "guest memory");
+    }
+    reset();
+}
+
+void Memory::reset() {
+    for (Region& r : regions_) {
+        std::memset(r.real.get(), 0, r.bytes);
+        std::memset(r.mirror.get(), 0, r.bytes);
+    }
+}
+
+void Memory::write(std::uint64_t addr, std::span<const std::uint8_t> bytes) {
+    for (Region& r : regions_) {
+        if (bytes.empty() || addr < r.addr || addr - r.addr >= r.bytes)
+            continue;
+        const std::size_t n = std::min<std::size_t>(bytes.size(), r.bytes - (addr - r.addr));
+        std::memcpy(r.real.get() + (addr - r.addr), bytes.data(), n);
+        std::memcpy(r.mirror.get() + (addr - r.addr), bytes.data(), n);
+    }
+}
+
+std::uint8_t* Memory::mirror(std::uint64_t addr) {
+    for (Region& r : regions_)
+        if (addr >= r.addr && addr - r.addr < r.bytes)
+            return r.mirror.get() + (addr - r.addr);
+    return nullptr;
+}
+
+void Memory::check() const {
+    for (const Region& r : regions_)
+        require(std::memcmp(r.real.get(), r.mirror.get(), r.bytes) == 0,
+                "guest memory is what the rules allow");
+}
+
+std::uint64_t ModelMr::at(std::uint64_t addr) const {
+    const std::uint64_t page = (addr >> cmd.page_shift) - (cmd.iova >> cmd.page_shift);
+    return pages.at(page) + (addr & ((std::uint64_t{1} << cmd.page_shift) - 1));
+}
+
+void Model::registered(std::uint32_t key, const nupa_cmd_mr& cmd) {
+    ModelMr mr{cmd, {}};
+    for (std::uint64_t i = 0; i < cmd.pages; i++)
+        mr.pages.push_back(memory_.read<std::uint64_t>(cmd.table_addr + 8 * i));
+    require(mrs.emplace(key, mr).second, "a key is registered once");
+    require(memory_.mirror(mr.at(cmd.iova)) && memory_.mirror(mr.at(cmd.iova + cmd.bytes - 1)),
+            "a region lies in guest memory");
+}
+
+void Model::created(std::uint32_t qpn, unsigned flow, const nupa_cmd_qp& cmd) {
+    ModelQp qp{};
+    qp.cmd = cmd;
+    qp.flow = flow;
+    for (std::uint64_t i = 0; i < cmd.rq_pages && !(cmd.flags & NUPA_QP_F_NO_RQ); i++)
+        qp.rq_pages.push_back(memory_.read<std::uint64_t>(cmd.rq_table_addr + 8 * i));
+    require(qps.emplace(qpn, qp).second, "a QP number is used once");
+}
+
+ModelQp* Model::find(unsigned flow) {
+    const nupa_flow wanted = flow_of(flow);
+    for (auto& [qpn, qp] : qps)
+        if (std::memcmp(&qp.cmd.flow, &wanted, sizeof wanted) == 0)
+            return &qp;
+    return nullptr;
+}
+
+void Model::host_sent(ModelQp& qp, const Frame& f) {
+    if ((f.flags & 0x16) != 0x10 || f.fragment)  // an ACK without SYN and RST
+        return;
+    const std::uint64_t ack = qp.relative(f.ack);
+    if (ack > 4 * std::uint64_t{kReach})
+        qp.anywhere = true;
+    qp.acked = std::max(qp.acked, ack);
+    qp.edge = std::max(qp.edge, ack + (std::uint64_t{f.window} << qp.cmd.rcv_wscale));
+}
+
+void Model::sequence(ModelQp& qp, std::uint32_t seq, std::uint32_t bytes) {
+    const std::uint64_t begin = qp.relative(seq), end = begin + bytes;
+    require(begin >= qp.acked, "nothing below what the host acknowledged is placed");
+    require(begin >= kReach, "nothing before rcv_nxt is placed");
+    require(end <= qp.edge, "nothing beyond the window is placed");
+    const auto after = qp.placed.lower_bound(begin);
+    require(after == qp.placed.end() || after->first >= end, "placed once");
+    require(after == qp.placed.begin() || std::prev(after)->second <= begin, "placed once");
+    qp.placed[begin] = end;
+}
+
+void Model::received(ModelQp& qp, const nupa::Packet& packet, const nupa::Decision& d) {
+    const std::uint32_t seq = packet.at.seq, bytes = packet.payload.bytes();
+    const std::uint64_t begin = qp.relative(seq);
+    if (begin > 4 * std::uint64_t{kReach})
+        qp.anywhere = true;
+    if (d.placed()) {
+        require(bytes > 0 && !packet.at.fragment && packet.at.tcp(), "a whole data segment");
+        require(!(packet.at.tcp_flags & 0x27), "no SYN, FIN, RST or URG");
+        require(!packet.at.ip_csum_bad && packet.csum != nupa::Csum::kBad &&
+                    packet.csum != nupa::Csum::kUnknown && packet.csum != nupa::Csum::kNone,
+                "verified first");
+        tcp_bth b;
+        require(tcp_bth_find(packet.header.data() + packet.at.options_at, packet.at.option_bytes(),
+                             seq, bytes, &b, nullptr) == TCP_BTH_OK,
+                "its option parses");
+        std::vector<std::uint8_t> payload(bytes);
+        packet.payload.copy_to(reinterpret_cast<std::byte*>(payload.data()));
+        if (!qp.anywhere)
+            sequence(qp, seq, bytes);
+        if (tcp_bth_is_send(b.opcode))
+            untagged(qp, b, payload);
+        else
+            tagged(qp, b, payload);
+    }
+    if (begin + bytes <= 4 * std::uint64_t{kReach})
+        qp.edge = std::max(qp.edge, begin + bytes);
+}
+
+std::uint32_t Model::ring32(const ModelQp& qp, std::uint64_t offset) {
+    std::uint32_t v = 0;
+    for (std::uint64_t i = 0; i < 4; i++) {
+        const std::uint64_t at = offset + i;
+        const std::uint8_t* p = memory_.mirror(qp.rq_pages.at(at / kPageBytes) + at % kPageBytes);
+        require(p, "the ring lies in guest memory");
+        v |= std::uint32_t{*p} << (8 * i);
+    }
+    return v;
+}
+
+void Model::untagged(const ModelQp& qp, const tcp_bth& b,
+                     const std::vector<std::uint8_t>& payload) {
+    const nupa_cmd_qp& c = qp.cmd;
+    require(!(c.flags & NUPA_QP_F_NO_RQ), "there is a receive queue");
+    const auto completed = memory_.read<std::uint32_t>(c.shadow_addr);
+    const std::uint32_t posted = (ring32(qp, 128) - c.rq_base - completed) & c.rq_mask;
+    require(std::uint16_t(b.msn - completed) < posted, "a receive is posted for the msn");
+    const std::uint64_t wqe =
+        384 + (std::uint64_t{(c.rq_base + b.msn) & c.rq_mask} << c.rq_log2_bytes);
+    const std::uint32_t sges = ring32(qp, wqe + 28);
+    require(sges <= c.rq_sge_max, "the SGE count is in range");
+    // Every piece before the first write: the ring itself may be the target.
+    struct Sge {
+        std::uint64_t addr;
+        std::uint32_t length, key;
+    };
+    std::vector<Sge> list;
+    for (std::uint64_t i = 0; i < sges; i++) {
+        const std::uint64_t at = wqe + 40 + 16 * i;
+        list.push_back({ring32(qp, at) | std::uint64_t{ring32(qp, at + 4)} << 32,
+                        ring32(qp, at + 8), ring32(qp, at + 12)});
+    }
+    std::uint64_t skip = b.mbo;
+    std::span<const std::uint8_t> left = payload;
+    for (const Sge& s : list) {
+        if (left.empty())
+            break;
+        if (skip >= s.length) {
+            skip -= s.length;
+            continue;
+        }
+        const std::size_t n = std::min<std::uint64_t>(s.length - skip, left.size());
+        write(qp, s.key, NUPA_ACCESS_LOCAL_WRITE, s.addr + skip, left.first(n));
+        left = left.subspan(n), skip = 0;
+    }
+    require(left.empty(), "never beyond the posted buffer");
+}
+
+void Model::tagged(const ModelQp& qp, const tcp_bth& b, const std::vector<std::uint8_t>& payload) {
+    require(tcp_bth_is_tagged(b.opcode) && b.ext_bytes == TCP_BTH_RETH_BYTES, "it has a target");
+    write(qp, b.rkey, NUPA_ACCESS_REMOTE_WRITE, b.va + b.mbo, payload);
+}
+
+void Model::write(const ModelQp& qp, std::uint32_t key, std::uint32_t access, std::uint64_t addr,
+                  std::span<const std::uint8_t> bytes) {
+    const auto it = mrs.find(key);
+    require(it != mrs.end(), "the key is registered");
+    const ModelMr& mr = it->second;
+    require(mr.cmd.pd == qp.cmd.pd, "the PD is the QP's");
+    require((mr.cmd.access & access) == access, "the access is allowed");
+    require(addr >= mr.cmd.iova && addr - mr.cmd.iova < mr.cmd.bytes &&
+                bytes.size() <= mr.cmd.bytes - (addr - mr.cmd.iova),
+            "inside its region");
+    for (std::size_t i = 0; i < bytes.size(); i++) {
+        std::uint8_t* to = memory_.mirror(mr.at(addr + i));
+        require(to, "inside guest memory");
+        *to = bytes[i];
+    }
+}
+
+}  // namespace fuzz

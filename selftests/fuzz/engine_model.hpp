@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the placement engine may write, said once more and in another way: a
+// mirror of guest memory that changes only as the rules allow.
+#pragma once
+
+#include <tcp_qp/nupa_hw.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "engine/host_memory.hpp"
+#include "engine/placement.hpp"
+#include "frame.hpp"
+
+namespace fuzz {
+
+inline constexpr std::uint64_t kPageBytes = 4096;
+inline constexpr std::uint64_t kLowPages = 16, kHighPages = 4;  // two regions, as q35 has
+inline constexpr std::uint64_t kHighAt = std::uint64_t{1} << 32;
+inline constexpr std::uint32_t kReach = 1u << 25;  // sequence numbers chosen around a flow's start
+
+// Guest memory twice: the engine writes one, the model the other.
+class Memory {
+public:
+    Memory();
+    const nupa::HostMemory& host() const { return host_; }
+    void reset();
+    // Both copies.  Ignored outside.
+    void write(std::uint64_t addr, std::span<const std::uint8_t> bytes);
+    template <class T>
+    void put(std::uint64_t addr, T v) {
+        write(addr, {reinterpret_cast<const std::uint8_t*>(&v), sizeof v});
+    }
+    // The mirror's byte; null outside guest memory.
+    std::uint8_t* mirror(std::uint64_t addr);
+    template <class T>
+    T read(std::uint64_t addr) {
+        T v{};
+        for (std::size_t i = 0; i < sizeof v; i++) {
+            const std::uint8_t* p = mirror(addr + i);
+            require(p, "the engine read outside guest memory");
+            reinterpret_cast<std::uint8_t*>(&v)[i] = *p;
+        }
+        return v;
+    }
+    void check() const;  // equal?
+
+private:
+    struct Region {
+        std::uint64_t addr, bytes;
+        std::unique_ptr<std::uint8_t[], decltype(&std::free)> real, mirror;
+    };
+    std::vector<Region> regions_;
+    nupa::HostMemory host_;
+};
+
+struct ModelMr {
+    nupa_cmd_mr cmd;
+    std::vector<std::uint64_t> pages;
+    // Guest address of byte @addr of the region.
+    std::uint64_t at(std::uint64_t addr) const;
+};
+
+struct ModelQp {
+    nupa_cmd_qp cmd;
+    unsigned flow = 0;
+    std::vector<std::uint64_t> rq_pages;
+    // Sequence numbers relative to rcv_nxt - kReach; no bounds are checked once
+    // a sequence number from anywhere was used, since then they may wrap.
+    bool anywhere = false;
+    std::uint64_t acked = kReach;                   // by the host
+    std::uint64_t edge = kReach;                    // right edge, or beyond by what was passed up
+    std::map<std::uint64_t, std::uint64_t> placed;  // begin to end
+
+    std::uint64_t relative(std::uint32_t seq) const { return seq - cmd.rcv_nxt + kReach; }
+};
+
+class Model {
+public:
+    explicit Model(Memory& memory) : memory_(memory) {}
+    void reset() { mrs.clear(), qps.clear(); }
+
+    void registered(std::uint32_t key, const nupa_cmd_mr& cmd);
+    void created(std::uint32_t qpn, unsigned flow, const nupa_cmd_qp& cmd);
+    ModelQp* find(unsigned flow);
+    // The host sent this: moves what may still be placed.
+    void host_sent(ModelQp& qp, const Frame& f);
+    // The engine's answer for @f, whose payload is @payload; writes the mirror.
+    void received(ModelQp& qp, const nupa::Packet& packet, const nupa::Decision& d);
+
+    std::map<std::uint32_t, ModelMr> mrs;
+    std::map<std::uint32_t, ModelQp> qps;
+
+private:
+    using Pieces = std::vector<std::pair<std::uint64_t, std::uint64_t>>;  // MR address, bytes
+    void untagged(const ModelQp& qp, const tcp_bth& b, const std::vector<std::uint8_t>& payload);
+    void tagged(const ModelQp& qp, const tcp_bth& b, const std::vector<std::uint8_t>& payload);
+    void write(const ModelQp& qp, std::uint32_t key, std::uint32_t access, std::uint64_t addr,
+               std::span<const std::uint8_t> bytes);
+    void sequence(ModelQp& qp, std::uint32_t seq, std::uint32_t bytes);
+    std::uint32_t ring32(const ModelQp& qp, std::uint64_t offset);
+
+    Memory& memory_;
+};
+
+}  // namespace fuzz

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "honest_host.hpp"
+
+#include <algorithm>
+
+namespace fuzz {
+
+namespace {
+
+constexpr std::uint32_t kEntries = NUPA_RING_ENTRIES_MIN, kBufBytes = NUPA_RX_BUF_MIN_BYTES;
+constexpr std::uint32_t kPd = 1, kRqMask = 15, kRqLog2 = 7;
+
+// Pages.  Those between are never given to anybody.
+enum : std::uint64_t {
+    kAdminRing = 0 * kPage,
+    kAdminComps = 2 * kPage,
+    kFills = 4 * kPage,
+    kComps = 5 * kPage,
+    kSlots = 6 * kPage,
+    kTables = 10 * kPage,
+    kShadow = 11 * kPage,
+    kRq = 12 * kPage,
+    kFillBuffers = 16 * kPage,
+    kPosted = 50 * kPage,    // of the MR for receives: two pages that receives name,
+    kUnposted = 52 * kPage,  // and two that none does
+    kRemote = 54 * kPage,    // an MR for WRITE, half a page of it
+    kOtherPd = 56 * kPage,
+    kTxRing = 57 * kPage,
+    kTxBuffer = 58 * kPage,
+};
+constexpr std::uint32_t kReceiveKey = 5, kRemoteKey = 6, kOtherPdKey = 7;
+constexpr std::uint64_t kTxBufferBytes = 3 * kPage;
+
+struct Range {
+    std::uint64_t from, to;
+};
+// What the switch may write.
+constexpr Range kGiven[] = {
+    {kAdminComps, kAdminComps + NUPA_ADMIN_ENTRIES * sizeof(nupa_admin_comp)},
+    {kComps, kComps + kEntries * sizeof(nupa_rx_comp)},
+    {kSlots, kSlots + kEntries* std::uint64_t{NUPA_RX_SLOT_BYTES}},
+    {kFillBuffers, kFillBuffers + kEntries* std::uint64_t{kBufBytes}},
+    {kPosted, kUnposted},
+    {kRemote, kRemote + kPage / 2},
+};
+
+nupa_cmd_mr region(std::uint64_t table, std::uint64_t iova, std::uint64_t bytes, std::uint32_t pd,
+                   std::uint32_t access) {
+    nupa_cmd_mr cmd{};
+    cmd.iova = iova, cmd.bytes = bytes, cmd.table_addr = table;
+    cmd.pages = static_cast<std::uint32_t>((bytes + kPage - 1) / kPage);
+    cmd.pd = pd, cmd.access = access, cmd.page_shift = 12;
+    return cmd;
+}
+
+}  // namespace
+
+HonestHost::HonestHost(nupa::daemon::Epoll& epoll, nupa::daemon::Fabric& fabric)
+    : client(epoll, fabric, "honest", 1, 1), expected_(kRamBytes) {}
+
+void HonestHost::command(nupa_admin_op op, std::uint32_t id, const void* body, std::size_t bytes) {
+    nupa_admin_cmd cmd{};
+    cmd.op = static_cast<__le16>(op), cmd.id = id;
+    std::memcpy(cmd.bytes, body, bytes);
+    require(client.command(cmd).status == NUPA_OK, "an honest command is obeyed");
+}
+
+void HonestHost::restart(std::uint8_t rx_mode) {
+    client.restart(kAdminRing, kAdminComps);
+    std::fill(expected_.begin(), expected_.end(), std::byte{});
+    sent_ = consumed_ = buffers_used_ = posted_ = 0;
+    for (std::uint64_t i = 0; i < kEntries; i++)
+        put<std::uint64_t>(kFills + 8 * i, kFillBuffers + i * kBufBytes);
+    std::uint64_t table = kTables;
+    for (const std::uint64_t page :
+         {kPosted + 0 * kPage, kPosted + kPage, kUnposted + 0 * kPage, kUnposted + kPage,
+          kRemote + 0 * kPage, kOtherPd + 0 * kPage, kRq + 0 * kPage}) {
+        put<std::uint64_t>(table, page);
+        table += 8;
+    }
+    nupa_cmd_queue tx{};
+    tx.ring_addr = kTxRing, tx.entries = kEntries;
+    command(NUPA_ADMIN_TXQ_CREATE, 0, &tx, sizeof tx);
+    nupa_cmd_queue rx{};
+    rx.ring_addr = kFills, rx.comp_addr = kComps, rx.slot_addr = kSlots;
+    rx.entries = rx.comp_entries = kEntries, rx.buf_bytes = kBufBytes;
+    rx.flags = rx_mode & 0x80 ? NUPA_RXQ_F_STRICT_SPLIT : 0;
+    command(NUPA_ADMIN_RXQ_CREATE, 0, &rx, sizeof rx);
+    client.rx(0).fill_prod = filled_ = kEntries;
+    nupa_cmd_rx_mode mode{};
+    mode.flags = rx_mode & 15, mode.mtu = NUPA_MTU_MAX;
+    std::copy(kMac.begin(), kMac.end(), mode.mac);
+    command(NUPA_ADMIN_RX_MODE, 0, &mode, sizeof mode);
+    nupa_cmd_mr mr = region(kTables, 0, 4 * kPage, kPd, NUPA_ACCESS_LOCAL_WRITE);
+    command(NUPA_ADMIN_MR_REG, kReceiveKey, &mr, sizeof mr);
+    mr = region(kTables + 32, 0x60000, kPage / 2, kPd,
+                NUPA_ACCESS_LOCAL_WRITE | NUPA_ACCESS_REMOTE_WRITE);
+    command(NUPA_ADMIN_MR_REG, kRemoteKey, &mr, sizeof mr);
+    mr = region(kTables + 40, 0x70000, kPage, kPd + 1,
+                NUPA_ACCESS_LOCAL_WRITE | NUPA_ACCESS_REMOTE_WRITE);
+    command(NUPA_ADMIN_MR_REG, kOtherPdKey, &mr, sizeof mr);
+    for (unsigned flow = 0; flow < 2; flow++) {
+        nupa_cmd_qp qp{};
+        qp.flow = flow_of(flow), qp.pd = kPd, qp.rcv_nxt = kRcvNxt, qp.rcv_wscale = 4;
+        qp.flags = NUPA_QP_F_TX_V0;
+        qp.rq_log2_bytes = kRqLog2, qp.rq_sge_max = 2, qp.rq_mask = kRqMask;
+        qp.rq_pages = 1, qp.rq_table_addr = kTables + 48, qp.shadow_addr = kShadow;
+        command(NUPA_ADMIN_QP_CREATE, flow, &qp, sizeof qp);
+    }
+    // The admin ring is read, not written.
+    std::memcpy(expected_.data() + kAdminRing, client.ram.at(kAdminRing), 2 * kPage);
+}
+
+void HonestHost::post_receive(std::uint16_t bytes) {
+    const std::uint64_t wqe = kRq + 384 + (std::uint64_t{posted_ & kRqMask} << kRqLog2);
+    const std::uint32_t first = bytes % (2 * kPage), second = (bytes >> 3) % 512;
+    put<std::uint32_t>(wqe + 28, 2);
+    put<std::uint64_t>(wqe + 40, 0), put<std::uint32_t>(wqe + 48, first);
+    put<std::uint32_t>(wqe + 52, kReceiveKey);
+    put<std::uint64_t>(wqe + 56, kPage + second), put<std::uint32_t>(wqe + 64, kPage - second);
+    put<std::uint32_t>(wqe + 68, kReceiveKey);
+    // The oldest counts as completed when there is no room for more.
+    if (++posted_ >= kRqMask)
+        put<std::uint32_t>(kShadow, posted_ - kRqMask + 1);
+    put<std::uint32_t>(kRq + 128, posted_ & kRqMask);
+}
+
+void HonestHost::send(const Frame& frame) {
+    const std::vector<std::uint8_t> bytes = frame.build();
+    if (bytes.size() > kTxBufferBytes)
+        return;
+    std::memcpy(client.ram.at(kTxBuffer), bytes.data(), bytes.size());
+    std::memcpy(expected_.data() + kTxBuffer, bytes.data(), bytes.size());
+    nupa_tx_entry ctx{}, buf{};
+    ctx.ctx.bufs = 1, ctx.ctx.bytes = static_cast<__le32>(bytes.size());
+    ctx.ctx.flags = NUPA_TX_F_CSUM;
+    ctx.ctx.csum_start = static_cast<__le16>(frame.l4_at()), ctx.ctx.csum_offset = 16;
+    buf.buf.addr = kTxBuffer, buf.buf.bytes = ctx.ctx.bytes;
+    for (const nupa_tx_entry& e : {ctx, buf})
+        put(kTxRing + (sent_++ % kEntries) * sizeof e, e);
+    client.tx(0).prod = sent_;
+    client.port.doorbell(1);
+    for (unsigned i = 0; i < kTurnsMax && client.port.work(); i++) {
+    }
+    require(client.tx(0).cons == sent_, "what was sent was taken");
+}
+
+void HonestHost::consume() {
+    nupa_rxq_ctl& ctl = client.rx(0);
+    const std::uint32_t produced = ctl.comp_prod;
+    require(produced - consumed_ <= kEntries, "no more completions than entries");
+    while (consumed_ != produced) {
+        nupa_rx_comp c;
+        const std::uint64_t i = consumed_++ % kEntries;
+        std::memcpy(&c, client.ram.at(kComps + i * sizeof c), sizeof c);
+        completion(c, reinterpret_cast<const std::uint8_t*>(
+                          client.ram.at(kSlots + i * NUPA_RX_SLOT_BYTES)));
+        buffers_used_ += c.bufs;
+    }
+    require(ctl.fill_cons == buffers_used_,
+            "the buffers completions name were taken, and no others");
+    filled_ = buffers_used_ + kEntries;
+    ctl.fill_prod = filled_, ctl.comp_cons = consumed_;
+}
+
+void HonestHost::completion(const nupa_rx_comp& c, const std::uint8_t* header) {
+    const bool placed = c.flags & NUPA_RX_F_PLACED;
+    require(c.header_bytes >= 14 && c.header_bytes <= NUPA_RX_SLOT_BYTES,
+            "the header fits its slot");
+    require(c.bufs <= NUPA_RX_BUFS_PER_PACKET_MAX, "bounded buffers");
+    require(c.bufs == (placed ? 0 : (c.payload_bytes + kBufBytes - 1) / kBufBytes),
+            "buffers for the payload");
+    require(!placed || (c.flags & NUPA_RX_F_QP && c.payload_bytes), "placed by a QP");
+    require(c.gso_segs >= 1 && c.reserved == 0 && c.reserved64 == 0, "fields");
+    require((c.gso_size != 0) == (c.gso_segs > 1), "merged or not");
+    if (c.gso_size)
+        require(c.payload_bytes > c.gso_size * std::uint64_t{c.gso_segs - 1u} &&
+                    c.payload_bytes <= c.gso_size * std::uint64_t{c.gso_segs},
+                "as many segments as the bytes need");
+    if (c.flags & (NUPA_RX_F_TCP4 | NUPA_RX_F_TCP6))
+        require(header[12] == (c.flags & NUPA_RX_F_TCP4 ? 8 : 0x86) || header[12] == 0x81 ||
+                    header[12] == 0x88,
+                "of the family it says");
+}
+
+void HonestHost::check() const {
+    require(
+        client.regs().status & NUPA_STATUS_READY && !(client.regs().status & NUPA_STATUS_FAILED),
+        "an honest host goes on");
+    std::uint64_t at = 0;
+    for (const Range& given : kGiven) {
+        require(std::memcmp(client.ram.at(at), expected_.data() + at, given.from - at) == 0,
+                "memory that was not given away does not change");
+        at = given.to;
+    }
+    require(std::memcmp(client.ram.at(at), expected_.data() + at, kRamBytes - at) == 0,
+            "memory that was not given away does not change");
+}
+
+}  // namespace fuzz

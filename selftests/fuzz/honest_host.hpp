@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A well-behaved host on the switch: what it did not give away never changes,
+// and every completion it gets is one its driver could use.
+#pragma once
+
+#include <vector>
+
+#include "frame.hpp"
+#include "port_client.hpp"
+
+namespace fuzz {
+
+class HonestHost {
+public:
+    HonestHost(nupa::daemon::Epoll& epoll, nupa::daemon::Fabric& fabric);
+    static constexpr Mac kMac{2, 0, 0, 0, 0, 2};
+    static constexpr std::uint32_t kRcvNxt = 1000;
+
+    void restart(std::uint8_t rx_mode);
+    void send(const Frame& frame);
+    void post_receive(std::uint16_t bytes);
+    // Takes what arrived, as a driver does, and gives the buffers back.
+    void consume();
+    void check() const;
+
+    PortClient client;
+
+private:
+    template <class T>
+    void put(std::uint64_t addr, const T& v) {
+        std::memcpy(client.ram.at(addr), &v, sizeof v);
+        std::memcpy(expected_.data() + addr, &v, sizeof v);
+    }
+    void command(nupa_admin_op op, std::uint32_t id, const void* body, std::size_t bytes);
+    void completion(const nupa_rx_comp& c, const std::uint8_t* header);
+
+    std::vector<std::byte> expected_;
+    std::uint32_t sent_ = 0, consumed_ = 0, filled_ = 0, buffers_used_ = 0;
+    std::uint32_t posted_ = 0;
+};
+
+}  // namespace fuzz
