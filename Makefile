@@ -9,6 +9,9 @@ CMAKE_ARGS ?=
 # `make check CHECK="vm/ping"` runs what matches.
 CHECK ?=
 VM ?=
+# `make sim SEED=77` plays one schedule and prints its last events.
+SEEDS ?= 2000
+SEED ?=
 
 BUILD := build
 CMAKE_DIR := $(BUILD)/cmake
@@ -17,7 +20,7 @@ export KDIR ?= $(shell ls -d /usr/src/linux-headers-6.12.*-amd64 2>/dev/null | s
 DEPS_LIST := tools/deps/debian-12
 DEPS_STAMP := $(BUILD)/.deps
 
-.PHONY: all deps user kernel debug-kernel check-debug demo check bench lint soak install clean vm help
+.PHONY: all deps user kernel debug-kernel check-debug demo check bench lint sim soak install clean vm help
 .DEFAULT_GOAL := all
 MAKEFLAGS += --no-print-directory
 
@@ -55,6 +58,11 @@ demo: all ## two machines, one file, three engines: a table of what it cost
 
 bench: all ## run the benchmarks; results in build/results
 	@selftests/bench
+
+sim: deps ## play SEEDS (default 2000) simulated schedules, or replay one: SEED=77
+	@test -f $(CMAKE_DIR)/build.ninja || cmake -S . -B $(CMAKE_DIR) -G Ninja $(CMAKE_ARGS)
+	@ninja -C $(CMAKE_DIR) -j $(JOBS) --quiet nupa_sim
+	@$(CMAKE_DIR)/selftests/sim/nupa_sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 soak: all ## traffic with faults for hours (SOAK_MINUTES, default 60)
 	@selftests/soak --minutes $(or $(SOAK_MINUTES),60)

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// One end of a connection: application, tcp_qp and TCP.
+//
+// What the kernel decides is decided by its own source (msglog.c, msgwire.c,
+// rxmsg.c); what surrounds it (sockets, skbs, timers) is modelled here.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "host.hpp"
+#include "qp_receiver.hpp"
+#include "sender.hpp"
+#include "settings.hpp"
+#include "tcp_receiver.hpp"
+
+namespace sim {
+
+class World;
+
+class End {
+public:
+    End(World& world, Host& host, const ConnectionSettings& connection, std::uint32_t number,
+        int side, std::vector<std::uint32_t> lengths);
+
+    void tick();
+    void arrive(Received&& r);
+    // Right, or a violation: the engine has written @writes for this segment.
+    void judge_placed(const Truth& truth, const std::vector<Write>& writes);
+
+    void count_late(const Truth& truth);
+
+    // TCP output, for Sender.  @rec: the message's record, or nullptr for plain bytes.
+    void send_data(std::uint32_t at, std::span<const std::byte> bytes, const tqp_msg_rec* rec);
+    void send_probe(std::uint32_t una);
+
+    // The connection is broken; contexts and buffers go a moment later.  @why: see excused().
+    void fail(Counter why);
+    void reset_by_peer();
+
+    // Everything of the plan arrived and was acknowledged, or nobody may ask that of it.
+    bool finished() const;
+    void log_state();
+    bool dead() const noexcept { return dead_; }
+    bool strange() const;  // its own side or the fabric breaks the rules
+    void check_epilogue();
+
+    Dice& dice() noexcept;
+    World& world() noexcept { return world_; }
+    Host& host() noexcept { return host_; }
+    End& peer();
+    const EndSettings& settings() const noexcept { return connection_.end[side_]; }
+    const ConnectionSettings& connection() const noexcept { return connection_; }
+    std::uint32_t number() const noexcept { return number_; }
+    int side() const noexcept { return side_; }
+    int family() const noexcept { return connection_.family; }
+    const nupa::FlowKey& flow() const noexcept { return flow_; }
+    std::uint32_t buffers() const noexcept;  // of each direction
+    Sender& sender() noexcept { return sender_; }
+    TcpReceiver& tcp() noexcept { return tcp_; }
+    bool attached() const noexcept { return attached_; }
+    bool has_context() const noexcept { return context_; }
+    void destroy_context();
+    void recreate_context();
+
+private:
+    friend class QpReceiver;
+    nupa_admin_status create_context(std::uint32_t rcv_nxt);
+    bool spoiled() const;  // nobody may ask that its messages arrive
+    void attach();
+    void begin_epilogue();  // the last part of the traffic, without faults
+    void handshake();
+    void teardown();
+    void hint(const tcp_bth& bth);
+    void take_data(Received&& r, const tcp_bth* bth);
+    void read_plain();
+    void send_ack();
+    void judge_target(const Truth& truth, std::size_t index, const std::vector<Write>& writes);
+    void judge_loosely(const Truth& truth, const std::vector<Write>& writes);
+    std::size_t expected() const;  // messages to receive
+    void transmit(const TcpFields& tcp, std::span<const std::byte> payload, Truth&& truth);
+    TcpFields fields(std::uint32_t at);
+    std::uint8_t rtr_flags() const noexcept;
+
+    World& world_;
+    Host& host_;
+    const ConnectionSettings& connection_;
+    std::uint32_t number_;
+    int side_;
+    nupa::FlowKey flow_;
+    Sender sender_;
+    std::optional<std::uint32_t> snapshot_;  // rcv_nxt as read at attach
+    bool attached_ = false, context_ = false, recreated_ = false;
+    bool rtr_seen_ = false, rtr_acked_ = false, rtr_owed_ = false;
+    bool dead_ = false, gone_ = false;
+    bool rules_broken_ = false;  // it accepted a segment whose option no peer ever wrote
+    bool bleached_ = false;      // .. without an option that the peer wrote
+    bool ack_owed_ = false;
+    std::uint64_t rtr_at_ = 0, gone_at_ = 0;
+    TcpReceiver tcp_;
+    QpReceiver qp_;
+};
+
+}  // namespace sim

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "host.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "end.hpp"
+#include "world.hpp"
+
+namespace sim {
+
+namespace {
+
+constexpr std::uint64_t kHashSeed = 7;
+constexpr std::uint32_t kMergerBufBytes = 2048;
+
+}  // namespace
+
+bool Region::allows(std::uint32_t of_pd, std::uint64_t addr, std::uint64_t n) const noexcept {
+    return live && pd == of_pd && access & NUPA_ACCESS_LOCAL_WRITE && addr >= iova &&
+           addr - iova <= bytes && n <= bytes - (addr - iova);
+}
+
+void Region::runs(std::uint64_t addr, std::uint64_t n,
+                  const std::function<void(std::uint64_t, std::uint64_t)>& each) const {
+    while (n) {
+        const std::uint64_t in_page = addr % kPageBytes;
+        const std::uint64_t step = std::min(n, kPageBytes - in_page);
+        each(pages[addr / kPageBytes - iova / kPageBytes] + in_page, step);
+        addr += step, n -= step;
+    }
+}
+
+Host::Host(World& world, std::uint32_t id, std::size_t bytes)
+    : ram(bytes), engine(ram.memory(), stats, kHashSeed), world_(world), id_(id) {
+    merger_.configure(kMergerBufBytes, world.dice.percent(80));
+    add_region(kForeignKey, kForeignPd, NUPA_ACCESS_LOCAL_WRITE, kPageBytes);
+    add_region(kReadOnlyKey, 1, NUPA_ACCESS_REMOTE_READ, kPageBytes);
+}
+
+std::size_t Host::add_region(std::uint32_t key, std::uint32_t pd, std::uint32_t access,
+                             std::uint64_t bytes) {
+    Region r;
+    r.key = key, r.pd = pd, r.access = access, r.bytes = bytes, r.live = true;
+    r.iova = 0x7f0000000000 + std::uint64_t{key} * (1 << 24) + world_.dice.below(kPageBytes);
+    const std::uint64_t pages = (r.iova + bytes - 1) / kPageBytes - r.iova / kPageBytes + 1;
+    const std::uint64_t first = ram.alloc(pages * kPageBytes, kPageBytes);
+    for (std::uint64_t i = 0; i < pages; i++)
+        r.pages.push_back(first + i * kPageBytes);
+    for (std::size_t i = r.pages.size(); i > 1; i--)
+        std::swap(r.pages[i - 1], r.pages[world_.dice.below(static_cast<std::uint32_t>(i))]);
+    const std::uint64_t table = ram.alloc(pages * sizeof(std::uint64_t), sizeof(std::uint64_t));
+    for (std::uint64_t i = 0; i < pages; i++)
+        ram.put(table + i * sizeof(std::uint64_t), r.pages[i]);
+    nupa_cmd_mr cmd{};
+    cmd.iova = r.iova, cmd.bytes = bytes, cmd.table_addr = table;
+    cmd.pages = static_cast<std::uint32_t>(pages);
+    cmd.pd = pd, cmd.access = access, cmd.page_shift = 12;
+    if (engine.mr_reg(key, cmd) != NUPA_OK)
+        throw std::logic_error("mr_reg");
+    regions_.push_back(std::move(r));
+    return regions_.size() - 1;
+}
+
+const Region* Host::find(std::uint32_t key) const noexcept {
+    const auto it = std::find_if(regions_.begin(), regions_.end(),
+                                 [&](const Region& r) { return r.key == key && r.live; });
+    return it == regions_.end() ? nullptr : &*it;
+}
+
+void Host::deregister(std::uint32_t key) {
+    for (Region& r : regions_)
+        if (r.key == key)
+            r.live = false;
+    if (engine.mr_dereg(key) != NUPA_OK)
+        throw std::logic_error("mr_dereg");
+}
+
+// Page by page: neighbours in memory need not be neighbours in a region.
+bool Host::writable(std::uint64_t addr, std::uint64_t bytes, std::uint32_t pd) const {
+    while (bytes) {
+        const std::uint64_t n = std::min(bytes, kPageBytes - addr % kPageBytes);
+        if (!page_writable(addr, n, pd))
+            return false;
+        addr += n, bytes -= n;
+    }
+    return true;
+}
+
+bool Host::page_writable(std::uint64_t addr, std::uint64_t bytes, std::uint32_t pd) const {
+    for (const Region& r : regions_) {
+        if (!r.live || r.pd != pd || !(r.access & NUPA_ACCESS_LOCAL_WRITE))
+            continue;
+        bool inside = false;
+        r.runs(r.iova, r.bytes, [&](std::uint64_t at, std::uint64_t n) {
+            inside |= addr >= at && addr - at <= n && bytes <= n - (addr - at);
+        });
+        if (inside)
+            return true;
+    }
+    return false;
+}
+
+void Host::check_memory() {
+    unchecked_ = false;
+    if (const auto addr = ram.stray())
+        world_.violation("host {} byte at {} changed that nobody may write now", {id_, *addr});
+}
+
+void Host::receive(nupa::Packet& packet, const Truth& truth) {
+    nupa::Decision decision;
+    bool wild = false;
+    {
+        Observer observer(ram, writes_);
+        decision = engine.receive(packet);
+        wild = observer.wild();
+    }
+    End& end = world_.end(truth.connection, truth.to);
+    world_.coverage.reasons[static_cast<std::size_t>(decision.reason)]++;
+    if (truth.len)
+        world_.log.add(world_.now(), "host {} end {}.{} segment {} + {} msn {}",
+                       {id_, truth.connection, static_cast<std::uint64_t>(truth.to), truth.at,
+                        truth.len, decision.has_bth ? decision.bth.msn : 0u},
+                       nupa::reason_name(decision.reason));
+    if (wild)
+        world_.violation("host {} written outside its memory", {id_});
+    if (!decision.placed() && !writes_.empty())
+        world_.violation("host {} segment at {} written, but not called placed", {id_, truth.at});
+    if (decision.placed())
+        end.judge_placed(truth, writes_);
+    if (truth.len)
+        check_memory();
+    else
+        unchecked_ = true;
+    if (truth.late)
+        end.count_late(truth);
+    if (packet.has_flow() && packet.flow() == end.flow())
+        merge(packet, decision, truth);
+}
+
+void Host::merge(nupa::Packet& packet, const nupa::Decision& decision, const Truth& truth) {
+    if (merger_.active() && !merger_.fits(packet, decision))
+        flush();
+    if (merger_.active()) {
+        merger_.append(packet, decision);
+        run_truth_.len += truth.len;
+        run_truth_.tampered |= truth.tampered;
+        run_truth_.bleached |= truth.bleached;
+        world_.coverage.add(k_merged);
+    } else {
+        merger_.start(packet, decision);
+        run_truth_ = truth;
+        run_bad_ = packet.csum == nupa::Csum::kBad || packet.at.ip_csum_bad || !packet.at.tcp();
+        run_placed_ = decision.placed();
+        run_data_.clear();
+    }
+    if (!decision.placed()) {
+        const std::size_t had = run_data_.size();
+        run_data_.resize(had + packet.payload.bytes());
+        packet.payload.copy_to(run_data_.data() + had);
+    }
+    if (merger_.closed())
+        flush();
+}
+
+void Host::flush() {
+    if (!merger_.active())
+        return;
+    const nupa::Merged& merged = merger_.finish();
+    if (run_bad_)
+        return;
+    End& end = world_.end(run_truth_.connection, run_truth_.to);
+    Received r;
+    r.truth = run_truth_;
+    r.tcp = read_frame({merged.header.data(), merged.header_bytes}, end.family());
+    r.bytes = merged.payload_bytes;
+    r.placed = run_placed_;
+    r.data = std::move(run_data_);
+    run_data_.clear();
+    end.arrive(std::move(r));
+}
+
+}  // namespace sim

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// One host: memory, its port's engine and merger, memory regions.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "engine/merge.hpp"
+#include "engine/port_engine.hpp"
+#include "frame.hpp"
+#include "observer.hpp"
+#include "ram.hpp"
+
+namespace sim {
+
+class World;
+
+// What a segment in flight really is, whatever its bytes say.
+struct Truth {
+    std::uint32_t connection = 0;
+    int to = 0;                     // the end it goes to
+    std::uint32_t at = 0, len = 0;  // stream offset and bytes
+    bool tampered = false;          // its option was changed on the way, checksum kept right
+    bool bleached = false;          // its option was removed
+    bool late = false;
+    std::vector<std::pair<std::uint32_t, std::uint32_t>>
+        sack;  // stream offsets of the other direction
+};
+
+// A memory region, as the kernel and the engine know it.
+struct Region {
+    std::uint32_t key = 0, pd = 0, access = 0;
+    std::uint64_t iova = 0, bytes = 0;
+    std::vector<std::uint64_t> pages;
+    bool live = false;
+    bool allows(std::uint32_t of_pd, std::uint64_t addr, std::uint64_t n) const noexcept;
+    // [addr, addr + n), inside the region, as runs of host memory in order.
+    void runs(std::uint64_t addr, std::uint64_t n,
+              const std::function<void(std::uint64_t, std::uint64_t)>& each) const;
+};
+
+// What the driver gives to TCP.
+struct Received {
+    Truth truth;
+    TcpFields tcp;
+    std::uint32_t bytes = 0;
+    bool placed = false;
+    std::vector<std::byte> data;  // unless placed
+};
+
+class Host {
+public:
+    static constexpr std::uint32_t kForeignPd = 99, kForeignKey = 0xf00, kReadOnlyKey = 0xf01,
+                                   kNoKey = 0xdead;
+
+    Host(World& world, std::uint32_t id, std::size_t bytes);
+
+    // Registers @bytes of scattered pages at an odd address; with the engine, too.
+    std::size_t add_region(std::uint32_t key, std::uint32_t pd, std::uint32_t access,
+                           std::uint64_t bytes);
+    const Region& region(std::size_t index) const noexcept { return regions_[index]; }
+    const Region* find(std::uint32_t key) const noexcept;
+    void deregister(std::uint32_t key);
+    // Does [addr, addr + bytes) of host memory belong to @pd's own writable regions?
+    bool writable(std::uint64_t addr, std::uint64_t bytes, std::uint32_t pd) const;
+
+    // From the fabric.
+    void receive(nupa::Packet& packet, const Truth& truth);
+    void flush();  // the merger's open run goes up
+    void check_memory();
+    // A segment without payload arrived since: looked at by the next one with, or by the next tick.
+    bool unchecked() const noexcept { return unchecked_; }
+
+    std::uint32_t id() const noexcept { return id_; }
+
+    Ram ram;
+    nupa::PortStats stats;
+    nupa::PortEngine engine;
+
+private:
+    bool page_writable(std::uint64_t addr, std::uint64_t bytes, std::uint32_t pd) const;
+    void merge(nupa::Packet& packet, const nupa::Decision& decision, const Truth& truth);
+
+    World& world_;
+    std::uint32_t id_;
+    std::vector<Region> regions_;
+    std::vector<Write> writes_;
+    nupa::Merger merger_;
+    Truth run_truth_;
+    bool run_bad_ = false;  // a checksum is wrong: TCP will drop it
+    bool run_placed_ = false;
+    bool unchecked_ = false;
+    std::vector<std::byte> run_data_;
+};
+
+}  // namespace sim
