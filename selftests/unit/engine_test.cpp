@@ -20,6 +20,21 @@ TEST(PortEngine, QpCommands) {
     EXPECT_EQ(h.engine.qp_create(kQpn + 1, h.qp_cmd()), NUPA_OK);
 }
 
+// A flipped bit makes any packet look like a fragment; IP drops what its checksum finds.
+TEST(PortEngine, DamagedFragmentStopsNothing) {
+    Host h;
+    h.ack(kRcvNxt);
+    h.ring.post({{kIova, 100, kKey}});
+    const TcpFrame f = send_segment(kRcvNxt, 0, pattern(100), 0, TCP_BTH_OP_SEND_ONLY);
+    ByteVector damaged = f.build();
+    damaged[f.l3() + 6] ^= std::byte{0x20};
+    Wire w(damaged);
+    EXPECT_TRUE(w.packet.at.fragment);
+    EXPECT_FALSE(w.packet.has_flow());
+    EXPECT_EQ(h.engine.receive(w.packet).reason, Reason::kNoQp);
+    EXPECT_TRUE(h.rx(f).placed());
+}
+
 TEST(PortEngine, InvalidQps) {
     Host h;
     ASSERT_EQ(h.engine.qp_destroy(kQpn), NUPA_OK);

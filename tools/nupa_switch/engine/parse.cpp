@@ -93,7 +93,8 @@ struct Parser {
         at.family = 4;
         at.ip_tos = ip[1];
         at.fragment = fragment & (kIpv4MoreFragments | kIpv4OffsetMask);
-        at.first_fragment = at.fragment && !(fragment & kIpv4OffsetMask);
+        // IP drops what its checksum finds: nothing will be made of that fragment.
+        at.first_fragment = at.fragment && !(fragment & kIpv4OffsetMask) && !at.ip_csum_bad;
         proto = ip[9];
         l4 = l3 + ihl;
         return transport();
