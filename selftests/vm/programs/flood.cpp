@@ -69,7 +69,7 @@ void Flood::post() {
         const uint32_t index = free_receives_.front();
         const tcpqp::Work receive = work(index, kReceive, 0);
         if (int error = qp_->post_receives({&receive, 1}))
-            tcpqp::throw_errno("post a receive", error);
+            return post_failed("post a receive", error);
         free_receives_.pop_front();
         receives_.push_back(index);
     }
@@ -81,12 +81,19 @@ void Flood::post() {
         const tcpqp::Work send = work(index, 0, number);
         // an error state shows as flushed completions, not here
         if (int error = qp_->post_sends({&send, 1}); error && error != EINVAL)
-            tcpqp::throw_errno("post a send", error);
+            return post_failed("post a send", error);
         free_sends_.pop_front();
         sends_.push_back(index);
         posted_++;
     }
     (void)qp_->ring_doorbell();
+}
+
+// EIO is the uverbs core's word for a device that is gone.
+void Flood::post_failed(const char* what, int error) {
+    if (error != EIO)
+        tcpqp::throw_errno(what, error);
+    device_gone_ = true;
 }
 
 bool Flood::poll_completions() {
@@ -143,15 +150,17 @@ void Flood::received(const ibv_wc& wc, uint32_t index) {
 bool Flood::step(int ms) {
     if (errors_.empty())
         post();
-    if (!cq_.arm())
-        tcpqp::throw_errno("arm the completion queue");
+    if (!device_gone_ && !cq_.arm())
+        post_failed("arm the completion queue", errno);
+    if (device_gone_)
+        return false;
     if (!poll_completions()) {
         pollfd ready{cq_.fd(), POLLIN, 0};
         poll(&ready, 1, ms);
         cq_.consume_events();
         poll_completions();
     }
-    return errors_.empty();
+    return errors_.empty() && !device_gone_;
 }
 
 size_t Flood::drain(int ms) {
@@ -159,14 +168,14 @@ size_t Flood::drain(int ms) {
     const auto deadline = Clock::now() + std::chrono::milliseconds(ms);
     constexpr int kLookMs = 20;
     poll_completions();
-    while (!(sends_.empty() && receives_.empty()) && Clock::now() < deadline) {
+    while (!device_gone_ && !(sends_.empty() && receives_.empty()) && Clock::now() < deadline) {
         (void)cq_.arm();
         pollfd ready{cq_.fd(), POLLIN, 0};
         poll(&ready, 1, kLookMs);
         cq_.consume_events();
         poll_completions();
     }
-    return sends_.size() + receives_.size();
+    return device_gone_ ? 0 : sends_.size() + receives_.size();
 }
 
 std::span<uint8_t> Flood::revoke_memory() noexcept {
@@ -208,7 +217,9 @@ std::string Flood::json() const {
            tcpqp::reason_name(i.reason) +
            "\", \"delivered\": " + std::to_string(i.rx_delivered_bytes) +
            ", \"placed\": " + std::to_string(i.rx_placed_bytes) +
-           ", \"copied\": " + std::to_string(i.rx_copied_bytes) + ", \"errors\": {" + errors + "}}";
+           ", \"copied\": " + std::to_string(i.rx_copied_bytes) +
+           ", \"device_gone\": " + (device_gone_ ? "true" : "false") + ", \"errors\": {" + errors +
+           "}}";
 }
 
 }  // namespace nupa::programs

@@ -62,6 +62,8 @@ public:
 
     [[nodiscard]] uint64_t sent() const noexcept { return sent_; }
     [[nodiscard]] uint64_t received() const noexcept { return received_; }
+    // The RDMA device was removed: every call fails, completions no longer come.
+    [[nodiscard]] bool device_gone() const noexcept { return device_gone_; }
     [[nodiscard]] tcpqp::Fd& socket() noexcept { return socket_; }
     // Counters of the queue pair; zeros after it is destroyed.
     [[nodiscard]] tcp_qp_info info() const noexcept;
@@ -73,6 +75,7 @@ private:
     void attach();
     bool poll_completions();
     void completion(const ibv_wc& wc);
+    void post_failed(const char* what, int error);
     void received(const ibv_wc& wc, uint32_t slot);
     [[nodiscard]] std::span<uint8_t> slot(uint32_t index) const noexcept;
     [[nodiscard]] tcpqp::Work work(uint32_t index, uint64_t flags, uint32_t imm) const noexcept;
@@ -88,6 +91,7 @@ private:
     std::deque<uint32_t> free_sends_, free_receives_, sends_, receives_;  // slots
     uint64_t posted_ = 0, sent_ = 0, received_ = 0;
     std::map<ibv_wc_status, uint64_t> errors_;
+    bool device_gone_ = false;
     tcpqp::Attached attached_;
 };
 

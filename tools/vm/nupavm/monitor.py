@@ -6,7 +6,7 @@ import json
 import socket
 from pathlib import Path
 
-from .qemu import CXL_BUS, NUPA_VECTORS
+from .qemu import PORT_BUS, NUPA_VECTORS
 
 REPLY_S = 20.0
 
@@ -59,5 +59,5 @@ class Monitor:
         chardev, device = f"port-{number}", f"nupa-{number}"
         address = {"type": "unix", "data": {"path": str(port_socket)}}
         self.command("chardev-add", id=chardev, backend={"type": "socket", "data": {"addr": address, "server": False}})
-        self.command("device_add", driver="ivshmem-doorbell", id=device, vectors=NUPA_VECTORS, chardev=chardev, bus=CXL_BUS)
+        self.command("device_add", driver="ivshmem-doorbell", id=device, vectors=NUPA_VECTORS, chardev=chardev, bus=PORT_BUS)
         return device

@@ -9,13 +9,13 @@ from .paths import GUEST
 NUPA_VECTORS = 17  # include/tcp_qp/nupa_hw.h
 MEM_MAX_MB = 2560  # RAM stays below the PCI hole, so a guest address is an offset in the RAM file
 DISKS_MAX = 8
-TOPOLOGIES = ("cxl", "plain")
+TOPOLOGIES = ("cxl", "slot", "plain")  # below a CXL switch; in a root port, which can be unplugged; on the root bus
 CMDLINE = (
     "console=ttyS0 quiet loglevel=4 log_buf_len=4M panic=-1 oops=panic panic_on_warn=1 clearcpuid=erms,fsrm "
     "tsc=reliable no_timer_check nokaslr rcupdate.rcu_expedited=1 net.ifnames=0 audit=0 apparmor=0 cryptomgr.notests=1 mitigations=off "
     "transparent_hugepage=madvise rdinit=/init"
 )
-CXL_BUS = "ds1"
+PORT_BUS = "ds1"
 CXL_SWITCH = (
     "-device", "pxb-cxl,bus_nr=12,bus=pcie.0,id=cxl.1",
     "-device", "cxl-rp,port=0,bus=cxl.1,id=rp0,chassis=0,slot=2",
@@ -108,7 +108,9 @@ def _fabric(m: Machine) -> list[str]:
     args = ["-chardev", f"socket,path={m.port_socket},id=port"]
     device = f"ivshmem-doorbell,id=nupa,vectors={NUPA_VECTORS},chardev=port"
     if m.topology == "cxl":
-        return [*args, *CXL_SWITCH, "-device", f"{device},bus={CXL_BUS}"]
+        return [*args, *CXL_SWITCH, "-device", f"{device},bus={PORT_BUS}"]
+    if m.topology == "slot":
+        return [*args, "-device", f"pcie-root-port,id={PORT_BUS},chassis=0,slot=5", "-device", f"{device},bus={PORT_BUS}"]
     return [*args, "-device", device]
 
 

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The device goes away under load: driver, port, PCI function or the whole switch; and works again when it is back.
+
+QEMU 7.2 crashes when an ivshmem device is unplugged while its server lives: it frees the vectors before it stops to watch their eventfds.
+So the slot is emptied only after the switch is dead.
+"""
+
+import os
+import time
+from pathlib import Path
+
+from pairs import Pair
+from traffic import ncqp
+from vmtest import Failed, Guests, Needs
+
+# A boot of its own: these guests end up with other devices than they began with.
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_end", "tools/ncqp/ncqp"), setup="full", topology="slot")
+SETUP = "sh $REPO/tools/vm/guest/setup full"
+GONE = "[ ! -e /sys/class/net/nupa0 ]"
+NUPA = "for d in /sys/bus/pci/drivers/nupa_dev/0*; do echo 1 >$d/remove; done"
+STATUS_AT, STATUS_FAILED, MAC_AT, TXQ_PROD_AT, POKES_MAX = 12, 4, 16, 0x1000, 2000  # include/tcp_qp/nupa_hw.h
+USER_TIMEOUT = "--user-timeout-ms 4000"
+
+
+def _busy(t: Guests) -> Pair:
+    pair = Pair(t, "qp_end", common=f"--engine offload {USER_TIMEOUT}", limit_s=90)
+    pair.wait_moving()
+    return pair
+
+
+def _all_end(t: Guests, pair: Pair, what: str) -> None:
+    """Both programs were told: by errors for all they had posted, or that the device is gone (EIO)."""
+    for node, report in enumerate(pair.done()):
+        if report["device_gone"]:
+            t.equal(node, 0, f"{what}: node whose device is gone")
+            continue
+        t.equal(report["unfinished"], 0, f"{what}, node{node}: work requests without completion")
+        t.check(sum(report["errors"].values()) > 0, f"{what}, node{node}: no error: {report}")
+
+
+def _registers(t: Guests, node: int) -> int:
+    """A descriptor of the port's shared registers, taken from the switch; found by its MAC address."""
+    mac = bytes.fromhex(t.run(node, "cat /sys/class/net/nupa0/address").strip().replace(":", ""))
+    for fd in Path(f"/proc/{t.cluster.switch.process.pid}/fd").iterdir():
+        if "nupa-bar2" in os.readlink(fd):
+            opened = os.open(fd, os.O_RDWR)
+            if os.pread(opened, len(mac), MAC_AT) == mac:
+                return opened
+            os.close(opened)
+    raise Failed(f"node{node}: no registers with MAC {mac.hex()}")
+
+
+def _poke(t: Guests, node: int, at: int, value: bytes) -> None:
+    """Writes to a port's registers until the switch refuses it: the driver writes there too."""
+    registers = _registers(t, node)
+    try:
+        for _ in range(POKES_MAX):
+            os.pwrite(registers, value, at)
+            if os.pread(registers, 1, STATUS_AT)[0] & STATUS_FAILED:
+                return
+            time.sleep(0.001)
+    finally:
+        os.close(registers)
+    raise Failed("the switch did not mind a wild index")
+
+
+def _works(t: Guests) -> None:
+    t.run(1, "ping -q -c 3 -i 0.1 $PEER")
+    _, rx = ncqp(t, "offload", "-v 251 -n 4M", "-v 251 -n 4M")
+    t.check(rx["placed_bytes"] > 3 << 20, f"placed {rx['placed_bytes']}")
+
+
+def test_module_removed(t: Guests) -> None:
+    pair = _busy(t)
+    t.run(0, "rmmod nupa_dev")
+    _all_end(t, pair, "rmmod nupa_dev")
+    t.run(0, SETUP)
+    _works(t)
+
+
+def test_tcp_qp_is_held_by_its_sockets(t: Guests) -> None:
+    pair = _busy(t)
+    t.fails(0, "rmmod tcp_qp")
+    t.run(0, "rdma link delete tcpqp0")
+    _all_end(t, pair, "rdma link delete")
+    t.run(0, "until rmmod tcp_qp 2>/dev/null; do sleep 0.2; done; rmmod nupa_dev")
+    t.run(0, SETUP)
+    _works(t)
+
+
+def test_port_refuses_its_driver(t: Guests) -> None:
+    """What a driver writes wrong fails the port; it is reset, and the QPs on it end."""
+    pair = _busy(t)
+    _poke(t, 0, TXQ_PROD_AT, b"\xff\xff\xff\x7f")
+    _all_end(t, pair, "port failure")
+    t.run(0, "until dmesg | grep -q 'port was reset and works again'; do sleep 0.2; done", 30)
+    t.run(0, "until rdma link add tcpqp0 type tcp_qp netdev nupa0 2>/dev/null; do sleep 0.2; done; sh $REPO/tools/vm/guest/mkdev")
+    _works(t)
+
+
+def test_removed_by_sysfs(t: Guests) -> None:
+    pair = _busy(t)
+    t.run(0, NUPA)
+    _all_end(t, pair, "sysfs remove")
+    t.run(0, f"{GONE} && echo 1 >/sys/bus/pci/rescan; {SETUP}")
+    _works(t)
+
+
+def _plug(t: Guests, node: int) -> None:
+    with t.monitor(node) as monitor:
+        monitor.plug_port(t.cluster.run_dir / f"port{node}")
+    t.run(node, f"until [ -e /sys/bus/pci/drivers/nupa_dev/0* ]; do sleep 0.2; done; {SETUP}", 40)
+
+
+def test_switch_dies(t: Guests) -> None:
+    """The fabric falls silent: errors on both sides in bounded time, no splat; new devices on a new switch work."""
+    pair = _busy(t)
+    t.cluster.stop_switch()
+    _all_end(t, pair, "switch killed")
+    for node in (0, 1):
+        with t.monitor(node) as monitor:
+            device = next(d["qdev_id"] for b in monitor.command("query-pci") for d in _devices(b) if d["qdev_id"].startswith("nupa"))
+            monitor.unplug(device)
+            monitor.wait_event("DEVICE_DELETED")
+    t.cluster.start_switch()
+    for node in (0, 1):
+        _plug(t, node)
+    _works(t)
+
+
+def _devices(bus: dict) -> list[dict]:
+    """All PCI devices below a bus of query-pci."""
+    below = [d for device in bus["devices"] for d in _devices(device.get("pci_bridge", {"devices": []}))]
+    return [*bus["devices"], *below]
