@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a path may do to packets, and what TCP does about it: the grid that congestion tests walk."""
+
+import contextlib
+import itertools
+from collections.abc import Iterator
+
+from pairs import fabric
+from vmtest import Guests
+
+CONTROLS = ("cubic", "bbr", "dctcp")
+FAMILIES = ("", "-6")
+ENGINES = ("offload", "software")
+# name: faults of both ports
+FAULTS = {
+    "loss": {"loss": 0.01},
+    "reorder": {"reorder": 0.03, "reorder_packets": 6},
+    "duplicate": {"duplicate": 0.03},
+    "corrupt": {"corrupt": 0.01},
+    "delay": {"delay": 1.0, "delay_min_us": 500, "delay_max_us": 3000},
+    "bleach": {"bleach": 0.001},
+    "queue": {"rate_mbps": 200, "queue_bytes": 100_000, "ecn_bytes": 30_000},
+}
+# What the switch counts when it does it; of bleached options there is no count.
+COUNTERS = {"loss": "fault_loss", "reorder": "fault_reorder", "duplicate": "fault_duplicate", "corrupt": "fault_corrupt",
+            "delay": "fault_delay", "queue": "ecn_marked"}  # fmt: skip
+
+Case = tuple[str, str, str, str]  # control, family, fault, engine
+
+
+def every_case() -> list[Case]:
+    return list(itertools.product(CONTROLS, FAMILIES, FAULTS, ENGINES))
+
+
+def covering_cases() -> list[Case]:
+    """Every control with every fault; each family and engine with every control and every fault."""
+    return [
+        (control, FAMILIES[(c + f) % 2], fault, ENGINES[(c + f // 2) % 2])
+        for c, control in enumerate(CONTROLS)
+        for f, fault in enumerate(FAULTS)
+    ]
+
+
+@contextlib.contextmanager
+def control(t: Guests, name: str) -> Iterator[None]:
+    """New connections of both nodes use this congestion control, with ECN."""
+    setup = f"[ {name} = cubic ] || modprobe -q tcp_{name} || true; sysctl -qw net.ipv4.tcp_ecn=1 net.ipv4.tcp_congestion_control={name}"
+    t.cluster.run_all(setup, check=True)
+    try:
+        yield
+    finally:
+        t.cluster.run_all("sysctl -qw net.ipv4.tcp_ecn=2 net.ipv4.tcp_congestion_control=cubic", check=True)
+
+
+def counted(t: Guests, fault: str) -> int:
+    return sum(t.switch_stats(node)[COUNTERS[fault]] for node in (0, 1)) if fault in COUNTERS else 0
+
+
+__all__ = ["CONTROLS", "Case", "FAULTS", "control", "counted", "covering_cases", "every_case", "fabric"]
