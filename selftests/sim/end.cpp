@@ -103,6 +103,7 @@ nupa_admin_status End::create_context(std::uint32_t rcv_nxt) {
     cmd.rcv_nxt = rcv_nxt;
     cmd.rcv_wscale = settings().wscale;
     context_ = true;
+    proven_ = false;
     return host_.engine.qp_create(qpn_of(number_, side_), cmd);
 }
 
@@ -148,10 +149,8 @@ void End::fail(Counter why) {
                    counter_name(why));
     world_.coverage.add(why);
     const bool excused =
-        why == k_protocol_errors
-            ? world_.faults().bleach || world_.faults().replay || world_.faults().mangle
-            : strange();
-    if (!excused && !settings().hostile && !peer().settings().hostile)
+        rules_broken_ || settings().hostile || (why == k_protocol_errors ? bleached_ : strange());
+    if (!excused)
         world_.violation("end {}.{} failed, and nothing but TCP's troubles happened to it",
                          {number_, static_cast<std::uint64_t>(side_)});
     world_.coverage.add(k_failed_connections);
@@ -409,6 +408,15 @@ void End::read_plain() {
 
 // ---- the engine's writes ----
 
+// Only a segment where TCP waits for one, or message 0, which names its own
+// start, proves that a context has missed nothing that it might place.
+void End::segment_seen(const Truth& truth) {
+    const Stream& in = peer().sender_.stream;
+    const std::size_t index = in.message_at(truth.at);
+    proven_ |= truth.len && (truth.at <= tcp_.next() ||
+                             (index < in.messages.size() && in.messages[index].msn == 0));
+}
+
 // A late duplicate of a message that is done: its buffer may be posted again.
 void End::count_late(const Truth& truth) {
     const Stream& in = peer().sender_.stream;
@@ -436,6 +444,9 @@ void End::judge_placed(const Truth& truth, const std::vector<Write>& writes) {
     if (index == in.messages.size() || !in.messages[index].length)
         world_.violation("end {}.{} bytes at {} of no message were placed",
                          {number_, side, truth.at});
+    if (!proven_)
+        world_.violation("end {}.{} message {}: placed by a context that may have missed bytes",
+                         {number_, side, index});
     if (!qp_.open(index))
         world_.violation("end {}.{} message {}: written without a receive, or after its end",
                          {number_, side, index});

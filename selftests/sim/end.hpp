@@ -30,6 +30,8 @@ public:
     // Right, or a violation: the engine has written @writes for this segment.
     void judge_placed(const Truth& truth, const std::vector<Write>& writes);
 
+    // The engine is about to see this segment; it was a late duplicate.
+    void segment_seen(const Truth& truth);
     void count_late(const Truth& truth);
 
     // TCP output, for Sender.  @rec: the message's record, or nullptr for plain bytes.
@@ -92,7 +94,7 @@ private:
     nupa::FlowKey flow_;
     Sender sender_;
     std::optional<std::uint32_t> snapshot_;  // rcv_nxt as read at attach
-    bool attached_ = false, context_ = false, recreated_ = false;
+    bool attached_ = false, context_ = false, recreated_ = false, proven_ = false;
     bool rtr_seen_ = false, rtr_acked_ = false, rtr_owed_ = false;
     bool dead_ = false, gone_ = false;
     bool rules_broken_ = false;  // it accepted a segment whose option no peer ever wrote

@@ -35,7 +35,6 @@ Host::Host(World& world, std::uint32_t id, std::size_t bytes)
     : ram(bytes), engine(ram.memory(), stats, kHashSeed), world_(world), id_(id) {
     merger_.configure(kMergerBufBytes, world.dice.percent(80));
     add_region(kForeignKey, kForeignPd, NUPA_ACCESS_LOCAL_WRITE, kPageBytes);
-    add_region(kReadOnlyKey, 1, NUPA_ACCESS_REMOTE_READ, kPageBytes);
 }
 
 std::size_t Host::add_region(std::uint32_t key, std::uint32_t pd, std::uint32_t access,
@@ -110,12 +109,13 @@ void Host::check_memory() {
 void Host::receive(nupa::Packet& packet, const Truth& truth) {
     nupa::Decision decision;
     bool wild = false;
+    End& end = world_.end(truth.connection, truth.to);
+    end.segment_seen(truth);
     {
         Observer observer(ram, writes_);
         decision = engine.receive(packet);
         wild = observer.wild();
     }
-    End& end = world_.end(truth.connection, truth.to);
     world_.coverage.reasons[static_cast<std::size_t>(decision.reason)]++;
     if (truth.len)
         world_.log.add(world_.now(), "host {} end {}.{} segment {} + {} msn {}",

@@ -51,8 +51,7 @@ struct Received {
 
 class Host {
 public:
-    static constexpr std::uint32_t kForeignPd = 99, kForeignKey = 0xf00, kReadOnlyKey = 0xf01,
-                                   kNoKey = 0xdead;
+    static constexpr std::uint32_t kForeignPd = 99, kForeignKey = 0xf00, kNoKey = 0xdead;
 
     Host(World& world, std::uint32_t id, std::size_t bytes);
 

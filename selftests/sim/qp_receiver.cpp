@@ -12,7 +12,8 @@ namespace sim {
 
 namespace {
 
-constexpr std::uint32_t kRegions = 2;  // of one QP's receive buffers
+constexpr std::uint32_t kRegions = 2;          // of one QP's receive buffers
+constexpr std::uint32_t kReadOnly = kRegions;  // one more, where nothing may be received
 constexpr std::uint32_t kPlaceSlackBytes = 64;
 constexpr std::uint32_t kPostsPerTurn = 4;
 
@@ -39,6 +40,7 @@ QpReceiver::QpReceiver(End& end)
         for (std::uint32_t p = 0; p < each; p++)
             places_.push_back({r, host_.region(r).iova + std::uint64_t{p} * bytes, bytes, false});
     }
+    host_.add_region(key_of(end, kReadOnly), pd(), NUPA_ACCESS_REMOTE_READ, kPageBytes);
 }
 
 std::uint32_t QpReceiver::pd() const noexcept {
@@ -106,9 +108,9 @@ void QpReceiver::post() {
     }
     r.sges = cut(*free, room);
     if (length && !end_.world().quiet() && dice.per_mille(s.bad_key)) {
-        constexpr std::uint32_t kBad[] = {Host::kForeignKey, Host::kReadOnlyKey, Host::kNoKey};
+        const std::uint32_t keys[] = {Host::kForeignKey, key_of(end_, kReadOnly), Host::kNoKey};
         nupa::RecvSge& sge = r.sges[dice.below(static_cast<std::uint32_t>(r.sges.size()))];
-        sge.lkey = kBad[dice.below(3)];
+        sge.lkey = keys[dice.below(3)];
         if (const Region* region = host_.find(sge.lkey))
             sge.addr = region->iova;
         if (dice.percent(25))
@@ -357,8 +359,8 @@ void QpReceiver::check_message(std::size_t index) {
         world.violation("end {}.{} completes message {} that was never sent or has no receive",
                         {end_.number(), side, index});
     const Message& m = stream.messages[index];
-    if (msg_.msn != m.msn || msg_.length != m.length || msg_.opcode != m.opcode ||
-        (m.opcode == TCP_BTH_OP_SEND_ONLY_IMM && msg_.ext4 != m.imm))
+    if (msg_.msn != m.msn || msg_.length != m.length || msg_.done != m.length ||
+        msg_.opcode != m.opcode || (m.opcode == TCP_BTH_OP_SEND_ONLY_IMM && msg_.ext4 != m.imm))
         world.violation("end {}.{} message {} completes with a wrong length, opcode or immediate",
                         {end_.number(), side, index});
     if (m.length == 0)
