@@ -122,8 +122,9 @@ void End::recreate_context() {
     recreated_ = true;
     world_.coverage.add(k_recreated);
     Stream& in = peer().sender().stream;
-    in.clear(0, in.end(), kBytePlaced);  // once per context
-    ack_owed_ = true;                    // the context learns the window from our own ACKs
+    in.clear(0, in.end(), kBytePlaced | kByteHonest);  // once per context
+    rtr_acked_ = false;                                // it learns the window from our own ACKs
+    rtr_at_ = world_.now() + dice().below(kRtrEveryUs);
     world_.log.add(world_.now(), "end {}.{} has a new context at {}",
                    {number_, static_cast<std::uint64_t>(side_), tcp_.next()});
     if (create_context(in.seq(tcp_.next())) != NUPA_OK)
@@ -314,6 +315,10 @@ void End::transmit(const TcpFields& tcp, std::span<const std::byte> payload, Tru
 void End::arrive(Received&& r) {
     if (dead_)
         return;
+    if (r.tcp.flags & nupa::kTcpSyn) {
+        ack_owed_ = true;  // a challenge ACK, nothing else
+        return;
+    }
     if (r.bytes && !world_.quiet() && dice().per_mille(world_.faults().refuse)) {
         world_.coverage.add(k_refused);  // no memory for it, after the switch has seen it
         return;
@@ -424,7 +429,7 @@ void End::count_late(const Truth& truth) {
         world_.coverage.add(k_late_on_completed);
 }
 
-void End::judge_placed(const Truth& truth, const std::vector<Write>& writes) {
+void End::judge_placed(const Truth& truth, const tcp_bth& bth, const std::vector<Write>& writes) {
     const std::uint64_t side = static_cast<std::uint64_t>(side_);
     Stream& in = peer().sender_.stream;
     std::uint64_t bytes = 0;
@@ -437,7 +442,7 @@ void End::judge_placed(const Truth& truth, const std::vector<Write>& writes) {
         world_.violation("end {}.{} segment at {} was placed after the QP was destroyed",
                          {number_, side, truth.at});
     if (settings().hostile || truth.tampered) {
-        judge_loosely(truth, writes);
+        judge_loosely(truth, bth, writes);
         return;
     }
     const std::size_t index = in.message_at(truth.at);
@@ -457,7 +462,7 @@ void End::judge_placed(const Truth& truth, const std::vector<Write>& writes) {
         world_.violation("end {}.{} bytes at {} + {} were placed although TCP has them",
                          {number_, side, truth.at, truth.len});
     judge_target(truth, index, writes);
-    in.mark(truth.at, truth.len, kBytePlaced | kByteWritten);
+    in.mark(truth.at, truth.len, kBytePlaced | kByteHonest | kByteWritten);
 }
 
 // The right bytes, to the right place, low to high.
@@ -488,10 +493,23 @@ void End::judge_target(const Truth& truth, std::size_t index, const std::vector<
     }
 }
 
+// A message whose start is known from a segment that nobody changed has no other.
+void End::judge_start(const Truth& truth, const tcp_bth& bth) {
+    const Stream& in = peer().sender_.stream;
+    for (const Message& m : in.messages)
+        if (m.msn == bth.msn && in.any(m.at, m.length, kByteHonest) &&
+            bth.start_seq != in.seq(m.at))
+            world_.violation(
+                "end {}.{} segment at {} names another start of msn {}, and was placed",
+                {number_, static_cast<std::uint64_t>(side_), truth.at, bth.msn});
+}
+
 // A hostile application may send its own process's bytes anywhere in its own
 // memory; a changed option may do so among this QP's open receives.
-void End::judge_loosely(const Truth& truth, const std::vector<Write>& writes) {
+void End::judge_loosely(const Truth& truth, const tcp_bth& bth, const std::vector<Write>& writes) {
     const std::uint64_t side = static_cast<std::uint64_t>(side_);
+    if (!settings().hostile)
+        judge_start(truth, bth);
     for (const Write& w : writes) {
         const std::uint64_t addr = host_.ram.addr_of(w.to);
         const bool allowed = settings().hostile ? host_.writable(addr, w.bytes, qp_.pd())

@@ -28,7 +28,7 @@ public:
     void tick();
     void arrive(Received&& r);
     // Right, or a violation: the engine has written @writes for this segment.
-    void judge_placed(const Truth& truth, const std::vector<Write>& writes);
+    void judge_placed(const Truth& truth, const tcp_bth& bth, const std::vector<Write>& writes);
 
     // The engine is about to see this segment; it was a late duplicate.
     void segment_seen(const Truth& truth);
@@ -80,7 +80,8 @@ private:
     void read_plain();
     void send_ack();
     void judge_target(const Truth& truth, std::size_t index, const std::vector<Write>& writes);
-    void judge_loosely(const Truth& truth, const std::vector<Write>& writes);
+    void judge_loosely(const Truth& truth, const tcp_bth& bth, const std::vector<Write>& writes);
+    void judge_start(const Truth& truth, const tcp_bth& bth);
     std::size_t expected() const;  // messages to receive
     void transmit(const TcpFields& tcp, std::span<const std::byte> payload, Truth&& truth);
     TcpFields fields(std::uint32_t at);

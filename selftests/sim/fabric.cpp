@@ -71,12 +71,31 @@ void Fabric::send(nupa::Packet& segment, const Truth& truth) {
             std::move(twin),
             f.delay_us + dice.below(static_cast<std::uint32_t>(late ? f.late_us : f.reorder_us)));
     }
+    if (dice.per_mille(f.forge))
+        forge(*flight);
     std::uint64_t delay = f.delay_us + dice.below(static_cast<std::uint32_t>(f.jitter_us) + 1);
     if (dice.per_mille(f.reorder)) {
         delay += dice.below(static_cast<std::uint32_t>(f.reorder_us));
         world_.coverage.add(k_reordered);
     }
     launch(std::move(flight), delay);
+}
+
+// A blind attacker: the same segment with SYN, right in every other way.
+void Fabric::forge(const Flight& flight) {
+    if (!flight.truth.len || !flight.packet.at.tcp())
+        return;
+    std::unique_ptr<Flight> twin = fresh();
+    nupa::Packet& p = twin->packet;
+    if (!nupa::packet_copy(p, flight.packet))
+        throw std::bad_alloc();
+    twin->truth = flight.truth;
+    p.at.tcp_flags |= nupa::kTcpSyn;
+    p.header[p.at.l4_at + 13u] = p.at.tcp_flags;
+    p.csum = nupa::Csum::kPartial;
+    world_.coverage.add(k_forged);
+    launch(std::move(twin),
+           world_.dice.below(static_cast<std::uint32_t>(world_.faults().reorder_us)));
 }
 
 // A middlebox that keeps checksums right: removes the option, puts an earlier

@@ -35,6 +35,7 @@ private:
     std::unique_ptr<Flight> fresh();
     bool tamper(Flight& flight);
     void replay(Flight& flight, std::uint8_t* option, std::uint8_t bytes);
+    void forge(const Flight& flight);
     bool damage(Flight& flight);
     void launch(std::unique_ptr<Flight> flight, std::uint64_t delay_us);
 

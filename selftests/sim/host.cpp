@@ -127,7 +127,7 @@ void Host::receive(nupa::Packet& packet, const Truth& truth) {
     if (!decision.placed() && !writes_.empty())
         world_.violation("host {} segment at {} written, but not called placed", {id_, truth.at});
     if (decision.placed())
-        end.judge_placed(truth, writes_);
+        end.judge_placed(truth, decision.bth, writes_);
     if (truth.len)
         check_memory();
     else

@@ -223,7 +223,7 @@ void Sender::tick() {
     World& world = end_.world();
     if (una_ < highest_ && world.now() >= rto_at_)
         timeout();
-    if (una_ == highest_ && next_ < stream.end() && next_ >= right_edge_)
+    if ((una_ == highest_ || una_ >= right_edge_) && next_ < stream.end() && next_ >= right_edge_)
         persist();
     const std::uint32_t limit = std::min(highest_, right_edge_);
     if (una_ < limit && !world.quiet() && world.dice.per_mille(world.faults().spurious)) {
@@ -231,7 +231,20 @@ void Sender::tick() {
         const std::uint32_t at = una_ + world.dice.below(limit - una_);
         emit(at, piece(at, limit));
     }
+    overrun();
     send();
+}
+
+// A peer that does not care what window it was given.
+void Sender::overrun() {
+    World& world = end_.world();
+    if (world.quiet() || right_edge_ >= stream.end() ||
+        !world.dice.per_mille(world.faults().overrun))
+        return;
+    world.coverage.add(k_overruns);
+    const std::uint32_t n = piece(right_edge_, stream.end());
+    emit(right_edge_, n);
+    highest_ = std::max(highest_, right_edge_ + n);
 }
 
 }  // namespace sim

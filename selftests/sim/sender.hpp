@@ -52,6 +52,7 @@ private:
     void repair();
     void timeout();
     void persist();
+    void overrun();
     const std::byte* bytes_at(std::uint32_t at) const;
 
     End& end_;

@@ -80,12 +80,14 @@ FaultSettings draw_faults(Dice& dice, bool disorder) {
     f.bleach = some(10, 10);
     f.replay = some(10, 20);
     f.mangle = some(8, 20);
+    f.forge = some(20, 10);
     f.materialise = some(60, 1000);
     f.link_down = some(15, 5);
     f.refuse = some(40, 150);
     f.renege = some(30, 60);
     f.collapse = some(40, 100);
     f.spurious = some(50, 200);
+    f.overrun = some(20, 100);
     f.delay_us = dice.range(1, 300);
     f.jitter_us = some(60, 300);
     f.reorder_us = dice.range(20, 3000);

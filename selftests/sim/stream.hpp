@@ -21,6 +21,7 @@ struct Message {
 enum : std::uint8_t {
     kBytePlaced = 1,   // the engine's present context wrote it to its buffer
     kByteHeld = 2,     // TCP has accepted it
+    kByteHonest = 8,   // .. by a segment that nobody changed on its way
     kByteWritten = 4,  // some context wrote it
 };
 
