@@ -418,6 +418,7 @@ void End::read_plain() {
 void End::segment_seen(const Truth& truth) {
     const Stream& in = peer().sender_.stream;
     const std::size_t index = in.message_at(truth.at);
+    proven_ |= truth.tampered;  // it may claim to be message 0
     proven_ |= truth.len && (truth.at <= tcp_.next() ||
                              (index < in.messages.size() && in.messages[index].msn == 0));
 }
