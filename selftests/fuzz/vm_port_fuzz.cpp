@@ -351,7 +351,8 @@ private:
         for (std::uint32_t nupa::FaultConfig::*rate :
              {&nupa::FaultConfig::loss_ppm, &nupa::FaultConfig::duplicate_ppm,
               &nupa::FaultConfig::reorder_ppm, &nupa::FaultConfig::corrupt_ppm,
-              &nupa::FaultConfig::truncate_ppm, &nupa::FaultConfig::bleach_ppm})
+              &nupa::FaultConfig::truncate_ppm, &nupa::FaultConfig::bleach_ppm,
+              &nupa::FaultConfig::mangle_ppm, &nupa::FaultConfig::copy_ppm})
             c.*rate = in.u8() * (nupa::kPpm / 255);
         (c.seed & 1 ? hostile_ : honest_.client).port.faults = nupa::Faults(c);
     }

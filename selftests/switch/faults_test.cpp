@@ -243,5 +243,46 @@ TEST_F(Faulty, PlacementSurvivesDisorderLossAndDuplicates) {
     EXPECT_EQ(placed, qp.stat(NUPA_QP_STAT_placed_bytes));
 }
 
+TEST_F(Faulty, FirstMatchingFlowRuleDecides) {
+    const auto rule = [&](nlohmann::json flow, double loss) {
+        return p.daemon.control({{"cmd", "faults"},
+                                 {"port", "n1"},
+                                 {"flow", std::move(flow)},
+                                 {"set", {{"loss", loss}}}});
+    };
+    ASSERT_TRUE(rule({{"sport", 1000}, {"src", "10.0.0.1"}}, 0)["ok"]);  // spared
+    ASSERT_TRUE(rule({{"dport", 2000}}, 1)["ok"]);
+    EXPECT_FALSE(rule({{"sport", 70000}}, 1)["ok"]);
+    EXPECT_FALSE(rule({{"src", "10.0.0.1"}, {"dst", "fd00::1"}}, 1)["ok"]);
+    EXPECT_FALSE(p.daemon.control({{"cmd", "faults"},
+                                   {"port", "n1"},
+                                   {"flow", {{"dport", 1}}},
+                                   {"set", {{"rate_mbps", 5}}}})["ok"]);
+    const auto send = [&](uint16_t sport, uint16_t dport) {
+        TcpFrame f;
+        f.dst = p[1].mac(), f.src = p[0].mac(), f.sport = sport, f.dport = dport;
+        f.payload = pattern(10, sport);
+        p[0].send(0, build_tcp(f, false), offload(f));
+    };
+    send(1001, 2000);  // lost by the second rule
+    send(1000, 2000);
+    send(1001, 2001);  // no rule
+    p[0].wait_sent(0);
+    std::vector<uint16_t> dports;
+    for (int i = 0; i < 2; i++)
+        dports.push_back(parse_tcp(p[1].receive(0).whole())->dport);
+    EXPECT_EQ(dports, (std::vector<uint16_t>{2000, 2001}));
+    EXPECT_FALSE(p[1].try_receive(0));
+    nlohmann::json reply = p.daemon.control({{"cmd", "faults"}, {"port", "n1"}});
+    EXPECT_EQ(reply["flows"].size(), 2u);
+    EXPECT_EQ(reply["flows"][0]["flow"]["src"], "10.0.0.1");
+    p.daemon.control(
+        {{"cmd", "faults"}, {"port", "n1"}, {"flow", {{"dport", 2000}}}, {"clear", true}});
+    send(1001, 2000);
+    EXPECT_EQ(parse_tcp(p[1].receive(0).whole())->sport, 1001);
+    reply = p.daemon.control({{"cmd", "faults"}, {"port", "n1"}, {"clear", true}});
+    EXPECT_TRUE(reply["flows"].empty());
+}
+
 }  // namespace
 }  // namespace nupa::testing

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "engine/faults.hpp"
+#include "engine/flow_match.hpp"
 #include "host.hpp"
 
 namespace {
@@ -17,14 +18,15 @@ FaultConfig everything(std::uint64_t seed) {
     FaultConfig c;
     c.seed = seed;
     c.loss_ppm = c.duplicate_ppm = c.reorder_ppm = c.corrupt_ppm = c.truncate_ppm = c.bleach_ppm =
-        c.delay_ppm = 100000;
+        c.mangle_ppm = c.copy_ppm = c.delay_ppm = 100000;
     c.delay_min_ns = 1000, c.delay_max_ns = 5000;
     return c;
 }
 
 bool equal(const FaultDecision& a, const FaultDecision& b) {
     return a.lose == b.lose && a.duplicate == b.duplicate && a.corrupt == b.corrupt &&
-           a.truncate == b.truncate && a.bleach == b.bleach &&
+           a.truncate == b.truncate && a.bleach == b.bleach && a.mangle == b.mangle &&
+           a.copy == b.copy && a.mangle_where == b.mangle_where &&
            a.reorder_packets == b.reorder_packets && a.delay_ns == b.delay_ns && a.where == b.where;
 }
 
@@ -172,6 +174,67 @@ TEST(FaultBleach, OtherOptionsStay) {
     Wire w(f);
     nupa::fault_bleach(w.packet);
     EXPECT_EQ(bytes_of(w.packet), f.build());
+}
+
+// The option says something else, and TCP's own check does not see it.
+TEST(FaultMangle, OneByteOfTheOptionChecksumRight) {
+    for (const bool partial : {false, true})
+        for (std::uint64_t where = 0; where < 200; where++) {
+            TcpFrame f = send_segment(kRcvNxt, 0, pattern(77));
+            const ByteVector before = f.build();
+            Wire w(f);
+            if (partial)
+                w.packet.csum = nupa::Csum::kPartial;
+            ASSERT_TRUE(nupa::fault_mangle(w.packet, where | where << 32));
+            w.packet.fill_checksums();
+            const ByteVector after = bytes_of(w.packet);
+            unsigned changed = 0;
+            for (std::size_t i = 14 + 20 + 20; i < before.size(); i++)
+                changed += after[i] != before[i];
+            EXPECT_EQ(changed, 1u);
+            EXPECT_EQ(after[14 + 20 + 20], std::byte{TCP_BTH_KIND});
+            EXPECT_EQ(Wire(after).packet.verify(), nupa::Csum::kGood);
+        }
+    Wire plain(TcpFrame{});
+    EXPECT_FALSE(nupa::fault_mangle(plain.packet, 5));
+}
+
+TEST(FaultCopy, AnEarlierOptionOfTheSameFlow) {
+    nupa::OptionMemory memory;
+    Wire first(send_segment(kRcvNxt, 0, pattern(100))),
+        second(send_segment(kRcvNxt, 100, pattern(50)));
+    TcpFrame other_flow = send_segment(kRcvNxt, 300, pattern(50));
+    other_flow.sport++;
+    Wire other(other_flow);
+    EXPECT_FALSE(memory.pass(first.packet, true));  // none before it
+    EXPECT_FALSE(memory.pass(other.packet, true));  // of its flow
+    ASSERT_TRUE(memory.pass(second.packet, true));
+    EXPECT_EQ(std::memcmp(first.packet.header.data() + 54, second.packet.header.data() + 54, 24),
+              0);
+    EXPECT_EQ(Wire(bytes_of(second.packet)).packet.verify(), nupa::Csum::kGood);
+    Wire third(send_segment(kRcvNxt, 150, pattern(50)));
+    ASSERT_TRUE(memory.pass(third.packet, true));  // what was sent is remembered, not what left
+    tcp_bth b;
+    ASSERT_EQ(tcp_bth_parse(third.packet.header.data() + 54, 24, 0, 0, &b), TCP_BTH_OK);
+    EXPECT_EQ(b.mbo, 100u);
+}
+
+TEST(FlowMatch, EachFieldAlone) {
+    const nupa::FlowKey flow =
+        Wire(send_segment(0, 0, pattern(1))).packet.flow();  // 10.0.0.1:1000 -> .2:2000
+    nupa::FlowMatch m;
+    EXPECT_TRUE(m.matches(flow));
+    EXPECT_FALSE(m.matches(nupa::FlowKey{}));  // not IP
+    m.sport = 1000;
+    EXPECT_TRUE(m.matches(flow));
+    m.dport = 1000;
+    EXPECT_FALSE(m.matches(flow));
+    m = {};
+    m.family = 4, m.daddr = nupa::FlowMatch::Address{10, 0, 0, 2};
+    EXPECT_TRUE(m.matches(flow));
+    EXPECT_FALSE(m.matches(flow.reversed()));
+    m.family = 6;
+    EXPECT_FALSE(m.matches(flow));
 }
 
 }  // namespace

@@ -48,4 +48,24 @@ TEST(StartTable, LaterMessagesReplaceEarlier) {
         t.agree(MsnSpace::kUntagged, static_cast<std::uint16_t>(old), 0, 0xffff0000 + old * 1000));
 }
 
+// What a middlebox that rewrites options might say: an older message, now.
+TEST(StartTable, OlderNumberAtALaterPlaceIsRefused) {
+    StartTable t;
+    const std::uint16_t old = 0xfff0;
+    EXPECT_TRUE(t.agree(MsnSpace::kUntagged, old, 0, 1000));
+    EXPECT_TRUE(t.agree(MsnSpace::kUntagged, std::uint16_t(old + nupa::kStartsMax), 0, 65000));  // took its place
+    EXPECT_FALSE(t.agree(MsnSpace::kUntagged, old, 0, 66000));
+    EXPECT_TRUE(t.agree(MsnSpace::kUntagged, std::uint16_t(old + nupa::kStartsMax), 0, 65000));
+    EXPECT_FALSE(t.agree(MsnSpace::kUntagged, std::uint16_t(old + 2 * nupa::kStartsMax), 0, 64000));
+}
+
+TEST(StartTable, TaggedMessagesDoNotDisplaceUntagged) {
+    StartTable t;
+    EXPECT_TRUE(t.agree(MsnSpace::kUntagged, 7, 0, 1000));
+    for (std::uint16_t msn = 0; msn < 4 * nupa::kStartsMax; msn++)
+        t.agree(MsnSpace::kWrite, msn, msn, 2000u + msn);
+    EXPECT_FALSE(t.agree(MsnSpace::kUntagged, 7, 0, 9000));
+    EXPECT_TRUE(t.agree(MsnSpace::kUntagged, 7, 0, 1000));
+}
+
 }  // namespace

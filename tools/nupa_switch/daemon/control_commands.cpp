@@ -5,9 +5,11 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "fault_settings.hpp"
+#include "flow_match_json.hpp"
 #include "vm_port.hpp"
 
 namespace nupa::daemon {
@@ -158,19 +160,62 @@ Json ControlCommands::macs() const {
     return {{"macs", list}};
 }
 
-// {"cmd": "faults", "port", "clear"?: true, "set"?: {...}} -> {"faults": {...}}
+// {"cmd": "faults", "port", "flow"?: {...}, "clear"?: true, "set"?: {...}}
+//   -> {"faults": {...}, "flows": [{"flow": {...}, "faults": {...}}]}
+// With a flow: of that rule alone.  Rules are tried in the order in which they were made; a flow
+// that none matches has the port's own faults.  clear without a flow takes the rules away, too.
 Json ControlCommands::faults(const Json& request) {
     Port& port = named_port(request);
-    FaultSettings settings = request.value("clear", false)
-                                 ? FaultSettings{}
-                                 : FaultSettings{port.faults.config(), port.link.config()};
+    if (request.contains("flow"))
+        change_flow_faults(port, request);
+    else
+        change_port_faults(port, request);
+    Json flows = Json::array();
+    for (const Port::FlowFaults& rule : port.flow_faults)
+        flows.push_back({{"flow", flow_match_json(rule.match)},
+                         {"faults", FaultSettings{rule.faults.config(), {}}.to_json()}});
+    return {{"faults", FaultSettings{port.faults.config(), port.link.config()}.to_json()},
+            {"flows", flows}};
+}
+
+void ControlCommands::change_port_faults(Port& port, const Json& request) {
+    const bool clear = request.value("clear", false);
+    FaultSettings settings =
+        clear ? FaultSettings{} : FaultSettings{port.faults.config(), port.link.config()};
     if (request.contains("set"))
         settings.merge(request["set"]);
-    if (request.contains("set") || request.contains("clear")) {
-        port.faults = Faults(settings.faults);
-        port.link.configure(settings.link);
+    if (clear)
+        port.flow_faults.clear();
+    if (!clear && !request.contains("set"))
+        return;
+    port.faults = Faults(settings.faults);
+    port.link.configure(settings.link);
+    port.options_seen = OptionMemory();
+}
+
+void ControlCommands::change_flow_faults(Port& port, const Json& request) {
+    const FlowMatch match = parse_flow_match(request["flow"]);
+    auto& rules = port.flow_faults;
+    auto rule = std::find_if(rules.begin(), rules.end(),
+                             [&](const Port::FlowFaults& r) { return r.match == match; });
+    const bool clear = request.value("clear", false);
+    FaultSettings settings;
+    if (!clear && rule != rules.end())
+        settings.faults = rule->faults.config();
+    if (request.contains("set"))
+        settings.merge(request["set"]);
+    if (!(settings.link == LinkConfig{}))
+        throw BadRequest("rate_mbps, queue_bytes and ecn_bytes are the port's, not a flow's");
+    if (!request.contains("set")) {
+        if (clear && rule != rules.end())
+            rules.erase(rule);
+        return;
     }
-    return {{"faults", settings.to_json()}};
+    if (rule == rules.end() && rules.size() >= kFlowFaultsMax)
+        throw BadRequest(fmt::format("a port has at most {} flow rules", kFlowFaultsMax));
+    if (rule == rules.end())
+        rule = rules.insert(rules.end(), {match, {}});
+    rule->faults = Faults(settings.faults);
 }
 
 // {"cmd": "pcap", "port", "file": PATH or null} -> {"pcap": PATH or null}

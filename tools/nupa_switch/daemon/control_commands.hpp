@@ -27,6 +27,8 @@ private:
     Json qps(const Json& request) const;
     Json macs() const;
     Json faults(const Json& request);
+    void change_port_faults(Port& port, const Json& request);
+    void change_flow_faults(Port& port, const Json& request);
     Json pcap(const Json& request);
     Json link(const Json& request);
 

@@ -73,26 +73,30 @@ void Fabric::flood(const Port& from, const Packet& segment) noexcept {
 void Fabric::egress(Port& to, Packet& segment) noexcept {
     if (!to.link_up())
         return;
-    if (to.link.limited() || to.faults.config().any())
+    if (to.impaired())
         impair(to, segment);
     else
         hand_over(to, segment);
 }
 
 void Fabric::impair(Port& to, Packet& segment) noexcept {
-    const FaultDecision fault = to.faults.decide();
+    Faults& faults = to.faults_of(segment);
+    const FaultDecision fault = faults.decide();
     if (fault.lose) {
         to.stats.add(NUPA_STAT_fault_loss);
         return;
     }
     bool kept = true;
+    bool changed = faults.config().copy_ppm && to.options_seen.pass(segment, fault.copy);
+    if (fault.mangle)
+        changed = fault_mangle(segment, fault.mangle_where) || changed;
     if (fault.bleach)
-        fault_bleach(segment);
+        changed = fault_bleach(segment) || changed;
     if (fault.truncate)
         kept = kept && fault_truncate(segment, fault.where);
     if (fault.corrupt)
         kept = kept && fault_corrupt(segment, fault.where);
-    if (fault.bleach || fault.truncate || fault.corrupt)
+    if (changed || fault.truncate || fault.corrupt)
         to.stats.add(NUPA_STAT_fault_corrupt);
     if (!kept) {
         to.stats.add(NUPA_STAT_queue_drop);

@@ -24,6 +24,8 @@ constexpr std::array kRates{
     RateField{"corrupt", &FaultConfig::corrupt_ppm},
     RateField{"truncate", &FaultConfig::truncate_ppm},
     RateField{"bleach", &FaultConfig::bleach_ppm},
+    RateField{"mangle", &FaultConfig::mangle_ppm},
+    RateField{"copy", &FaultConfig::copy_ppm},
     RateField{"delay", &FaultConfig::delay_ppm},
 };
 

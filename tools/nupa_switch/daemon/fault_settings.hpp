@@ -10,7 +10,7 @@
 namespace nupa::daemon {
 
 // Rates are probabilities from 0 to 1, to a millionth:
-//   loss duplicate reorder corrupt truncate bleach delay
+//   loss duplicate reorder corrupt truncate bleach mangle copy delay
 // and numbers:
 //   seed reorder_packets delay_min_us delay_max_us rate_mbps queue_bytes ecn_bytes
 struct FaultSettings {

@@ -14,6 +14,7 @@ struct LinkConfig {
     uint32_t rate_mbps = 0;  // 0: no limit, nothing queues
     uint32_t queue_bytes = kQueueDefaultBytes;
     uint32_t ecn_bytes = 0;  // mark above this much queue; 0: never
+    bool operator==(const LinkConfig&) const = default;
 };
 
 struct LinkVerdict {

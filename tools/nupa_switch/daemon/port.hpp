@@ -4,8 +4,10 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/faults.hpp"
+#include "engine/flow_match.hpp"
 #include "engine/packet.hpp"
 #include "engine/stats.hpp"
 #include "link_model.hpp"
@@ -13,6 +15,8 @@
 #include "pcap_writer.hpp"
 
 namespace nupa::daemon {
+
+inline constexpr size_t kFlowFaultsMax = 64;  // rules of a port; each is tried for each segment
 
 class Port {
 public:
@@ -35,8 +39,26 @@ public:
     [[nodiscard]] bool link_up() const noexcept { return link_up_; }
 
     PortStats stats;
-    // Towards the port.
+    // Towards the port: the first rule that matches, or the port's own.
+    struct FlowFaults {
+        FlowMatch match;
+        Faults faults;
+    };
+    Faults& faults_of(const Packet& segment) noexcept {
+        if (flow_faults.empty())
+            return faults;
+        const FlowKey flow = segment.flow();
+        for (FlowFaults& rule : flow_faults)
+            if (rule.match.matches(flow))
+                return rule.faults;
+        return faults;
+    }
+    [[nodiscard]] bool impaired() const noexcept {
+        return link.limited() || faults.config().any() || !flow_faults.empty();
+    }
     Faults faults;
+    std::vector<FlowFaults> flow_faults;
+    OptionMemory options_seen;
     LinkModel link;
     std::unique_ptr<PcapWriter> pcap;
 

@@ -20,23 +20,25 @@ std::uint64_t splitmix64(std::uint64_t& state) noexcept {
 }
 
 constexpr std::uint8_t kOptionEnd = 0, kOptionNop = 1;
+constexpr std::uint32_t kTcpCheckAt = 16;
 
 }  // namespace
 
 bool FaultConfig::any() const noexcept {
     return loss_ppm || duplicate_ppm || reorder_ppm || corrupt_ppm || truncate_ppm || bleach_ppm ||
-           delay_ppm;
+           mangle_ppm || copy_ppm || delay_ppm;
 }
 
 bool FaultConfig::valid() const noexcept {
-    const std::array rates = {loss_ppm,     duplicate_ppm, reorder_ppm, corrupt_ppm,
-                              truncate_ppm, bleach_ppm,    delay_ppm};
+    const std::array rates = {loss_ppm,   duplicate_ppm, reorder_ppm, corrupt_ppm, truncate_ppm,
+                              bleach_ppm, mangle_ppm,    copy_ppm,    delay_ppm};
     return std::all_of(rates.begin(), rates.end(), [](std::uint32_t r) { return r <= kPpm; }) &&
            delay_min_ns <= delay_max_ns && (reorder_ppm == 0 || reorder_packets_max > 0);
 }
 
 bool FaultDecision::any() const noexcept {
-    return lose || duplicate || corrupt || truncate || bleach || reorder_packets || delay_ns;
+    return lose || duplicate || corrupt || truncate || bleach || mangle || copy ||
+           reorder_packets || delay_ns;
 }
 
 Random::Random(std::uint64_t seed) noexcept {
@@ -90,6 +92,11 @@ FaultDecision Faults::decide() noexcept {
         const std::uint64_t range = config_.delay_max_ns - config_.delay_min_ns;
         d.delay_ns = config_.delay_min_ns + (range == UINT64_MAX ? extra : extra % (range + 1));
     }
+    if (draw(kMangle, config_.mangle_ppm, extra)) {
+        d.mangle = true;
+        d.mangle_where = extra;
+    }
+    d.copy = draw(kCopy, config_.copy_ppm, extra);
     return d;
 }
 
@@ -127,32 +134,99 @@ bool fault_truncate(Packet& packet, std::uint64_t where) noexcept {
     });
 }
 
-void fault_bleach(Packet& packet) noexcept {
-    if (!packet.at.tcp())
-        return;
-    std::uint8_t* tcp = packet.header.data() + packet.at.l4_at;
-    const std::uint32_t end = packet.at.header_bytes - packet.at.l4_at;
-    std::array<std::uint8_t, 60> before;
-    std::memcpy(before.data(), tcp, end);
-    for (std::uint32_t i = packet.at.options_at - packet.at.l4_at;
-         i + 1 < end && tcp[i] != kOptionEnd;) {
-        if (tcp[i] == kOptionNop) {
-            i++;
-            continue;
-        }
-        const std::uint32_t length = tcp[i + 1];
-        if (length < 2 || length > end - i)
-            break;
-        if (tcp[i] == TCP_BTH_KIND)
-            std::memset(tcp + i, kOptionNop, length);
-        i += length;
-    }
+namespace {
+
+// TCP's options after @change(options, bytes), with a checksum that is as right as before.
+template <class Change>
+void edit_options(Packet& packet, Change change) noexcept {
+    std::uint8_t* options = packet.header.data() + packet.at.options_at;
+    const std::uint32_t bytes = packet.at.option_bytes();
+    std::array<std::uint8_t, TCP_BTH_OPT_MAX_BYTES> before;
+    std::memcpy(before.data(), options, bytes);
+    change(options, bytes);
     if (packet.csum == Csum::kPartial)
         return;
-    std::uint16_t check = get_be16(tcp + 16);
-    for (std::uint32_t i = packet.at.options_at - packet.at.l4_at; i < end; i += 2)
-        check = checksum_update16(check, get_be16(before.data() + i), get_be16(tcp + i));
-    put_be16(tcp + 16, check);
+    std::uint8_t* field = packet.header.data() + packet.at.l4_at + kTcpCheckAt;
+    std::uint16_t check = get_be16(field);
+    for (std::uint32_t i = 0; i < bytes; i += 2)
+        check = checksum_update16(check, get_be16(before.data() + i), get_be16(options + i));
+    put_be16(field, check);
+}
+
+// The tcp_bth option of a data segment, whatever it says; its bytes, or none.
+std::span<const std::uint8_t> option_of(const Packet& packet, std::uint32_t& at) noexcept {
+    if (!packet.at.tcp() || packet.payload.bytes() == 0)
+        return {};
+    const std::uint8_t* options = packet.header.data() + packet.at.options_at;
+    tcp_bth b;
+    unsigned int found = 0;
+    if (tcp_bth_find(options, packet.at.option_bytes(), packet.at.seq, packet.payload.bytes(), &b,
+                     &found) != TCP_BTH_OK)
+        return {};
+    at = found;
+    return {options + found, options[found + 1]};
+}
+
+}  // namespace
+
+bool fault_bleach(Packet& packet) noexcept {
+    bool changed = false;
+    if (!packet.at.tcp())
+        return changed;
+    edit_options(packet, [&changed](std::uint8_t* options, std::uint32_t bytes) {
+        for (std::uint32_t i = 0; i + 1 < bytes && options[i] != kOptionEnd;) {
+            if (options[i] == kOptionNop) {
+                i++;
+                continue;
+            }
+            const std::uint32_t length = options[i + 1];
+            if (length < 2 || length > bytes - i)
+                break;
+            if (options[i] == TCP_BTH_KIND) {
+                std::memset(options + i, kOptionNop, length);
+                changed = true;
+            }
+            i += length;
+        }
+    });
+    return changed;
+}
+
+bool fault_mangle(Packet& packet, std::uint64_t where) noexcept {
+    std::uint32_t at = 0;
+    const auto option = option_of(packet, at);
+    if (option.empty())
+        return false;
+    // Kind, length and experiment stay, so that it is still read as ours.
+    const auto byte = at + TCP_BTH_HEAD_BYTES +
+                      static_cast<std::uint32_t>(where % (option.size() - TCP_BTH_HEAD_BYTES));
+    const auto change = static_cast<std::uint8_t>(1 + (where >> 32) % 255);
+    edit_options(packet, [&](std::uint8_t* options, std::uint32_t) { options[byte] ^= change; });
+    return true;
+}
+
+std::size_t OptionMemory::place_of(const FlowKey& flow) noexcept {
+    return flow.hash(0) % kFlowsMax;
+}
+
+bool OptionMemory::pass(Packet& packet, bool copy) noexcept {
+    std::uint32_t at = 0;
+    const auto option = option_of(packet, at);
+    if (option.empty())
+        return false;
+    const FlowKey flow = packet.flow();
+    Entry& e = entries_[place_of(flow)];
+    const Entry last = e;
+    e.flow = flow;
+    e.bytes = static_cast<std::uint8_t>(option.size());
+    std::memcpy(e.option.data(), option.data(), option.size());
+    if (!copy || last.bytes != e.bytes || !(last.flow == flow) ||
+        std::memcmp(last.option.data(), e.option.data(), e.bytes) == 0)
+        return false;
+    edit_options(packet, [&](std::uint8_t* options, std::uint32_t) {
+        std::memcpy(options + at, last.option.data(), last.bytes);
+    });
+    return true;
 }
 
 bool packet_copy(Packet& to, const Packet& from) noexcept {

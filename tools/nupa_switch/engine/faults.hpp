@@ -22,6 +22,8 @@ struct FaultConfig {
     std::uint32_t corrupt_ppm = 0;
     std::uint32_t truncate_ppm = 0;
     std::uint32_t bleach_ppm = 0;  // the tcp_bth option is overwritten with NOPs
+    std::uint32_t mangle_ppm = 0;  // a byte of the option changes, the checksum is repaired
+    std::uint32_t copy_ppm = 0;    // the option of the flow's last data segment takes its place
     std::uint32_t delay_ppm = 0;
     std::uint64_t delay_min_ns = 0;
     std::uint64_t delay_max_ns = 0;
@@ -35,9 +37,12 @@ struct FaultDecision {
     bool corrupt = false;
     bool truncate = false;
     bool bleach = false;
+    bool mangle = false;
+    bool copy = false;
     std::uint32_t reorder_packets = 0;  // 0: not reordered
     std::uint64_t delay_ns = 0;
     std::uint64_t where = 0;  // picks the bit to flip, or where to cut
+    std::uint64_t mangle_where = 0;
     bool any() const noexcept;
 };
 
@@ -69,6 +74,8 @@ private:
         kTruncate,
         kBleach,
         kDelay,
+        kMangle,
+        kCopy,
         kStreams
     };
     FaultConfig config_;
@@ -81,7 +88,30 @@ private:
 bool fault_corrupt(Packet& packet, std::uint64_t where) noexcept;
 bool fault_truncate(Packet& packet, std::uint64_t where) noexcept;
 // Overwrites every option of kind 253 with NOPs and keeps the checksum right.
-void fault_bleach(Packet& packet) noexcept;
+// False: there was none.
+bool fault_bleach(Packet& packet) noexcept;
+// What middleboxes do that rewrite or split segments: the option says something
+// else and TCP's checksum is right.  False: there was nothing to change.
+bool fault_mangle(Packet& packet, std::uint64_t where) noexcept;
+
+// The last tcp_bth option of each of some flows.
+class OptionMemory {
+public:
+    // Remembers @packet's option; with @copy it leaves with the one remembered before,
+    // if that is as long and another.  True: the packet changed.
+    bool pass(Packet& packet, bool copy) noexcept;
+
+private:
+    static constexpr std::size_t kFlowsMax = 64;  // of the same place the latest stays
+    struct Entry {
+        FlowKey flow;
+        std::uint8_t bytes = 0;  // 0: free
+        std::array<std::uint8_t, TCP_BTH_OPT_MAX_BYTES> option{};
+    };
+    static std::size_t place_of(const FlowKey& flow) noexcept;
+    std::array<Entry, kFlowsMax> entries_{};
+};
+
 // A copy with its own payload.  False: no memory.
 bool packet_copy(Packet& to, const Packet& from) noexcept;
 

@@ -19,10 +19,18 @@ class StartTable {
 public:
     // False: @msn began elsewhere, or a later message took its place, so that nobody can tell.
     // @target: 0 when untagged, else something made of va and rkey.
+    // Untagged messages begin in the order of their numbers, and one that claims an
+    // older number at a later place is refused: it would write into a receive whose
+    // own bytes may have come, and which completes before the host sees the lie.
     bool agree(MsnSpace space, std::uint16_t msn, std::uint32_t target,
                std::uint32_t start) noexcept;
 
 private:
+    struct Untagged {
+        std::uint32_t start;
+        std::uint16_t msn;
+        bool used;
+    };
     struct Entry {
         std::uint32_t start;
         std::uint32_t target;
@@ -30,6 +38,9 @@ private:
         MsnSpace space;
         bool used;
     };
+    bool agree_untagged(std::uint16_t msn, std::uint32_t start) noexcept;
+
+    std::array<Untagged, kStartsMax> untagged_{};  // tagged ones must not displace these
     std::array<Entry, kStartsMax> entries_{};
 };
 

@@ -91,8 +91,8 @@ private:
         add_port_option(faults, true);
         faults->add_option("action", clear_, "'clear' takes every fault away first")
             ->check(CLI::IsMember({"clear"}));
-        for (const char* rate :
-             {"loss", "duplicate", "reorder", "corrupt", "truncate", "bleach", "delay"})
+        for (const char* rate : {"loss", "duplicate", "reorder", "corrupt", "truncate", "bleach",
+                                 "mangle", "copy", "delay"})
             faults->add_option_function<std::string>(
                 std::string("--") + rate,
                 [this, rate](const std::string& text) { set_[rate] = parse_rate(text); },
@@ -114,8 +114,20 @@ private:
         for (const Number& n : kNumbers)
             faults->add_option_function<uint64_t>(
                 n.option, [this, n](uint64_t value) { set_[n.key] = value; }, n.help);
+        for (const char* address : {"src", "dst"})
+            faults->add_option_function<std::string>(
+                std::string("--") + address,
+                [this, address](const std::string& text) { flow_[address] = text; },
+                "only flows with this address");
+        for (const char* number : {"sport", "dport"})
+            faults->add_option_function<uint16_t>(
+                std::string("--") + number,
+                [this, number](uint16_t value) { flow_[number] = value; },
+                "only flows with this port");
         faults->callback([this] {
             Json r = request("faults");
+            if (!flow_.empty())
+                r["flow"] = flow_;
             if (!clear_.empty())
                 r["clear"] = true;
             if (!set_.empty())
@@ -162,6 +174,7 @@ private:
     bool json_ = false;
     bool all_ = false;
     Json set_ = Json::object();
+    Json flow_ = Json::object();
     Command command_;
 };
 

@@ -86,11 +86,11 @@ std::string render_macs(const Json& reply) {
     return render_table(rows);
 }
 
-std::string render_faults(const Json& reply) {
-    const Json& f = reply.at("faults");
-    Rows rows;
-    for (const char* rate :
-         {"loss", "duplicate", "reorder", "corrupt", "truncate", "bleach", "delay"})
+namespace {
+
+void add_fault_rows(Rows& rows, const Json& f) {
+    for (const char* rate : {"loss", "duplicate", "reorder", "corrupt", "truncate", "bleach",
+                             "mangle", "copy", "delay"})
         if (f.at(rate) != 0)
             rows.push_back({rate, percent(f[rate])});
     if (f.at("reorder") != 0)
@@ -104,10 +104,29 @@ std::string render_faults(const Json& reply) {
         if (f.at("ecn_bytes") != 0)
             rows.push_back({"ecn mark above", text(f["ecn_bytes"]) + " bytes"});
     }
-    if (rows.empty())
-        return "no faults\n";
-    rows.push_back({"seed", text(f["seed"])});
-    return render_table(rows);
+    if (!rows.empty())
+        rows.push_back({"seed", text(f["seed"])});
+}
+
+std::string flow_text(const Json& flow) {
+    std::string out = "flow";
+    for (const auto& [field, value] : flow.items())
+        out += " " + field + " " + text(value);
+    return out + ":\n";
+}
+
+}  // namespace
+
+std::string render_faults(const Json& reply) {
+    Rows rows;
+    add_fault_rows(rows, reply.at("faults"));
+    std::string out = rows.empty() ? "no faults\n" : render_table(rows);
+    for (const Json& rule : reply.at("flows")) {
+        rows.clear();
+        add_fault_rows(rows, rule.at("faults"));
+        out += flow_text(rule.at("flow")) + (rows.empty() ? "no faults\n" : render_table(rows));
+    }
+    return out;
 }
 
 }  // namespace nupa::ctl
