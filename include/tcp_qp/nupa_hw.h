@@ -372,6 +372,8 @@ enum {
 	NUPA_QP_F_TX_V0 = 1 << 0,	/* rewrite this flow's ver 1 options to ver 0 as segments are cut */
 	NUPA_QP_F_NO_RQ = 1 << 1,	/* no receive queue to read (SRQ): untagged messages are delivered */
 	NUPA_QP_F_ICRC = 1 << 2,	/* write ICRC on ver 0 */
+	NUPA_QP_F_REMOTE_WRITE = 1 << 3,	/* the QP takes WRITEs: else they are delivered, for the host to refuse */
+	NUPA_QP_F_SHADOW = 1 << 4,	/* the shadow's consumed and reads are kept */
 };
 
 struct nupa_cmd_qp {
@@ -389,11 +391,31 @@ struct nupa_cmd_qp {
 	__le64 shadow_addr;		/* struct nupa_qp_shadow */
 };
 
+/*
+ * A READ that waits for its response, at msn mod NUPA_READS_MAX.  Responses are
+ * placed only where it says, so a sink needs no right of remote access.
+ */
+struct nupa_qp_read {
+	__le64 va;
+	__le32 key;
+	__le32 length;
+	__le32 valid;			/* NUPA_READ_VALID | msn, written after the rest; 0: none */
+	__le32 reserved[3];
+};
+enum {
+	NUPA_READS_MAX = 32,
+	NUPA_READ_VALID = 1 << 16,
+};
+
 /* Host memory the switch reads, one per QP, written by the kernel alone. */
 struct nupa_qp_shadow {
 	__le32 completed;		/* untagged messages completed; advanced before their CQE is visible */
-	__le32 reserved[3];
+	__le32 consumed;		/* sequence number before which all delivered payload was copied */
+	__le32 reserved[2];
+	struct nupa_qp_read reads[NUPA_READS_MAX];
 };
+NUPA_STATIC_ASSERT(sizeof(struct nupa_qp_read) == 32, "nupa_qp_read");
+NUPA_STATIC_ASSERT(sizeof(struct nupa_qp_shadow) == 1040, "nupa_qp_shadow");
 
 struct nupa_admin_cmd {
 	__le16 op;			/* enum nupa_admin_op */
@@ -434,7 +456,8 @@ NUPA_STATIC_ASSERT(sizeof(struct nupa_admin_comp) == 16, "nupa_admin_comp");
 	X(deliver_disorder) X(deliver_unsynced) X(deliver_inconsistent) X(deliver_no_receive) \
 	X(deliver_key) X(deliver_bounds) X(deliver_access) X(deliver_opcode) X(deliver_csum) \
 	X(fault_loss) X(fault_reorder) X(fault_duplicate) X(fault_corrupt) X(fault_delay) \
-	X(queue_drop) X(ecn_marked) X(abi_errors)
+	X(queue_drop) X(ecn_marked) X(abi_errors) \
+	X(deliver_order)
 
 #define NUPA_STAT_ENUM(name) NUPA_STAT_##name,
 enum nupa_stat { NUPA_STATS(NUPA_STAT_ENUM) NUPA_STAT_COUNT };

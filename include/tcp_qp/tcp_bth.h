@@ -20,6 +20,15 @@
  * A message of length zero takes one byte of the stream, which belongs to no
  * one; it is always sent as ver 1, since ver 0 cannot tell it from one byte.
  *
+ * RETH: the last word is the DMA length, which is the message's; only an
+ * opcode *_WITH_IMM has the immediate there.  In ver 0 these are the last
+ * segment's opcodes alone, in ver 1, which says the length itself, the whole
+ * message's: so a receiver knows from any segment how far a WRITE reaches.
+ *
+ * Requests (READ_REQUEST, CMP_SWAP, FETCH_ADD), ATOMIC_ACKNOWLEDGE and
+ * TERMINATE carry operands as the payload of a message of their own; layouts
+ * are below.  A response bears its request's msn.
+ *
  * Sources: RFC 4727 and RFC 6994 (experimental options), RFC 7323 (timestamps),
  * IBTA vol. 1 chapter 9 (opcodes, RETH, AETH, ICRC).
  */
@@ -70,7 +79,7 @@ enum {
 	TCP_BTH_F_RTR = 0x10,		/* my QP is ready to receive */
 	TCP_BTH_F_RTR_ACK = 0x20,	/* I saw yours */
 	TCP_BTH_F_ICRC = 0x40,
-	TCP_BTH_F_RESERVED = 0x80,	/* sent as zero, refused when not */
+	TCP_BTH_F_SOLICITED = 0x80,	/* IBTA's SE bit: wake a consumer that waits for solicited completions */
 };
 
 /* IBTA RC opcodes, vol. 1 table 35, without the transport bits */
@@ -163,7 +172,7 @@ enum tcp_bth_error {
 	TCP_BTH_E_NONE,		/* not our option */
 	TCP_BTH_E_LENGTH,	/* len fits no layout */
 	TCP_BTH_E_VERSION,
-	TCP_BTH_E_RESERVED,	/* a reserved bit is set */
+	TCP_BTH_E_RESERVED,	/* a bit that this version does not have is set */
 	TCP_BTH_E_OPCODE,
 	TCP_BTH_E_RANGE,	/* ver 1: this segment lies outside its message */
 	TCP_BTH_E_TWICE,	/* two tcp_bth options in one header */
@@ -377,7 +386,7 @@ static inline enum tcp_bth_error tcp_bth_parse(const __u8 *opt, unsigned int roo
 	r.msn = tcp_bth_get16(opt + 6);
 	if (r.ver > 1)
 		return TCP_BTH_E_VERSION;
-	if (r.flags & TCP_BTH_F_RESERVED || (r.ver == 1 && r.flags & TCP_BTH_F_ICRC))
+	if (r.ver == 1 && r.flags & TCP_BTH_F_ICRC)
 		return TCP_BTH_E_RESERVED;
 	if (r.opcode >= TCP_BTH_OP_COUNT)
 		return TCP_BTH_E_OPCODE;
@@ -477,6 +486,107 @@ static inline enum tcp_bth_error tcp_bth_find(const __u8 *opts, unsigned int roo
  * the first untagged msn for which no receive is posted.
  */
 static inline __u32 tcp_bth_aeth_credits(__u16 msn_limit) { return msn_limit; }
+
+/* ---- operands: payload of small messages, all words big endian ---- */
+
+enum {
+	TCP_BTH_READ_REQUEST_BYTES = 28,	/* va, rkey, length of the source; va, key of the sink */
+	TCP_BTH_ATOMIC_REQUEST_BYTES = 28,	/* IBTA AtomicETH: va, rkey, swap or add, compare */
+	TCP_BTH_ATOMIC_RESPONSE_BYTES = 8,	/* the value before */
+	TCP_BTH_TERMINATE_BYTES = 8,		/* start_seq; syndrome, opcode, msn */
+	TCP_BTH_OPERANDS_MAX_BYTES = 28,
+};
+
+struct tcp_bth_read_request {
+	__u64 va;		/* at the responder */
+	__u32 rkey;
+	__u32 length;		/* bytes */
+	__u64 sink_va;		/* at the requester: what the responses' RETH says */
+	__u32 sink_key;
+};
+
+struct tcp_bth_atomic_request {
+	__u64 va;		/* multiple of 8 */
+	__u32 rkey;
+	__u64 swap_add;
+	__u64 compare;		/* CMP_SWAP */
+};
+
+/* IBTA AETH syndromes of a NAK */
+enum tcp_bth_syndrome {
+	TCP_BTH_NAK_INVALID_REQUEST = 0x61,
+	TCP_BTH_NAK_REMOTE_ACCESS = 0x62,
+	TCP_BTH_NAK_REMOTE_OPERATIONAL = 0x63,
+};
+
+/* The last message of a stream: why its sender stopped at which of the receiver's messages. */
+struct tcp_bth_terminate {
+	__u32 start_seq;	/* of the message that failed */
+	__u8 syndrome;		/* enum tcp_bth_syndrome */
+	__u8 opcode;
+	__u16 msn;
+};
+
+static inline __u64 tcp_bth_get64(const __u8 *p)
+{
+	return (__u64)tcp_bth_get32(p) << 32 | tcp_bth_get32(p + 4);
+}
+
+static inline void tcp_bth_put64(__u8 *p, __u64 v)
+{
+	tcp_bth_put32(p, (__u32)(v >> 32));
+	tcp_bth_put32(p + 4, (__u32)(v & 0xffffffff));
+}
+
+static inline void tcp_bth_put_read_request(__u8 *p, const struct tcp_bth_read_request *r)
+{
+	tcp_bth_put64(p, r->va);
+	tcp_bth_put32(p + 8, r->rkey);
+	tcp_bth_put32(p + 12, r->length);
+	tcp_bth_put64(p + 16, r->sink_va);
+	tcp_bth_put32(p + 24, r->sink_key);
+}
+
+static inline void tcp_bth_get_read_request(const __u8 *p, struct tcp_bth_read_request *r)
+{
+	r->va = tcp_bth_get64(p);
+	r->rkey = tcp_bth_get32(p + 8);
+	r->length = tcp_bth_get32(p + 12);
+	r->sink_va = tcp_bth_get64(p + 16);
+	r->sink_key = tcp_bth_get32(p + 24);
+}
+
+static inline void tcp_bth_put_atomic_request(__u8 *p, const struct tcp_bth_atomic_request *r)
+{
+	tcp_bth_put64(p, r->va);
+	tcp_bth_put32(p + 8, r->rkey);
+	tcp_bth_put64(p + 12, r->swap_add);
+	tcp_bth_put64(p + 20, r->compare);
+}
+
+static inline void tcp_bth_get_atomic_request(const __u8 *p, struct tcp_bth_atomic_request *r)
+{
+	r->va = tcp_bth_get64(p);
+	r->rkey = tcp_bth_get32(p + 8);
+	r->swap_add = tcp_bth_get64(p + 12);
+	r->compare = tcp_bth_get64(p + 20);
+}
+
+static inline void tcp_bth_put_terminate(__u8 *p, const struct tcp_bth_terminate *t)
+{
+	tcp_bth_put32(p, t->start_seq);
+	p[4] = t->syndrome;
+	p[5] = t->opcode;
+	tcp_bth_put16(p + 6, t->msn);
+}
+
+static inline void tcp_bth_get_terminate(const __u8 *p, struct tcp_bth_terminate *t)
+{
+	t->start_seq = tcp_bth_get32(p);
+	t->syndrome = p[4];
+	t->opcode = p[5];
+	t->msn = tcp_bth_get16(p + 6);
+}
 
 #ifdef __cplusplus
 }

@@ -54,7 +54,9 @@ enum tcp_qp_engine {
 	X(PEER_CLOSED, "the peer closed or reset the connection") \
 	X(PROTOCOL, "the peer broke the tcp_bth protocol") \
 	X(LOCAL_ERROR, "a local work request failed: protection, length or opcode") \
-	X(URGENT, "the peer sent urgent data on a QP flow")
+	X(URGENT, "the peer sent urgent data on a QP flow") \
+	X(REMOTE_ACCESS, "the peer asked for memory it has no right to") \
+	X(REMOTE_ERROR, "the peer refused a work request of ours")
 
 #define TCP_QP_REASON_ENUM(name, text) TCP_QP_REASON_##name,
 enum tcp_qp_reason { TCP_QP_REASONS(TCP_QP_REASON_ENUM) TCP_QP_REASON_COUNT };

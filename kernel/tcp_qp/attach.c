@@ -7,14 +7,22 @@
 static atomic_t tqp_conns_live = ATOMIC_INIT(0);
 static DECLARE_WAIT_QUEUE_HEAD(tqp_conns_gone);
 
+static void tqp_conn_free_tx(struct tqp_conn *conn)
+{
+	kvfree(conn->log.rec);
+	kvfree(conn->log_msg);
+	kvfree(conn->tx_mrs);
+	kvfree(conn->tx);
+}
+
 static void tqp_conn_free_work(struct work_struct *work)
 {
 	struct tqp_conn *conn = container_of(to_rcu_work(work), struct tqp_conn, free_work);
 
 	sock_put(conn->sk);
-	kvfree(conn->log.rec);
-	kvfree(conn->tx_mrs);
-	kvfree(conn->tx);
+	tqp_conn_free_tx(conn);
+	kfree(conn->reads);
+	kfree(conn->responses);
 	kvfree(conn);
 	if (atomic_dec_and_test(&tqp_conns_live))
 		wake_up_all(&tqp_conns_gone);
@@ -42,6 +50,8 @@ void tqp_conn_put(struct tqp_conn *conn)
 static int tqp_conn_alloc_tx(struct tqp_conn *conn, struct tqp_qp *qp)
 {
 	u32 entries = qp->sq->mask + 1, sges = max_t(u32, qp->cap.max_send_sge, 1);
+	/* a READ of many SGEs, and responses, take what is free */
+	u32 records = roundup_pow_of_two(entries + TQP_LOG_EXTRA);
 	struct tqp_msg_rec *rec;
 
 	if (WARN_ON_ONCE(sges > TQP_SGE_MAX))
@@ -49,15 +59,16 @@ static int tqp_conn_alloc_tx(struct tqp_conn *conn, struct tqp_qp *qp)
 	conn->tx = kvcalloc(entries, sizeof(*conn->tx), GFP_KERNEL_ACCOUNT);
 	conn->tx_mrs = kvcalloc(array_size(entries, sges), sizeof(*conn->tx_mrs),
 				GFP_KERNEL_ACCOUNT);
-	rec = kvcalloc(entries, sizeof(*rec), GFP_KERNEL_ACCOUNT);
+	rec = kvcalloc(records, sizeof(*rec), GFP_KERNEL_ACCOUNT);
 	conn->log.rec = rec;
-	if (!conn->tx || !conn->tx_mrs || !rec)
+	conn->log_msg = kvcalloc(records, sizeof(*conn->log_msg), GFP_KERNEL_ACCOUNT);
+	if (!conn->tx || !conn->tx_mrs || !rec || !conn->log_msg)
 		return -ENOMEM;
 	for (u32 i = 0; i < entries; i++)
 		conn->tx[i].mrs = &conn->tx_mrs[i * sges];
-	tqp_msglog_init(&conn->log, rec, entries);
+	tqp_msglog_init(&conn->log, rec, records);
 	conn->sq_next = qp->sq->index;
-	conn->tx_acked = qp->sq->index;
+	conn->sq_mask = qp->sq->mask;
 	return 0;
 }
 
@@ -68,9 +79,7 @@ static struct tqp_conn *tqp_conn_alloc(struct tqp_qp *qp, struct sock *sk)
 	if (!conn)
 		return NULL;
 	if (tqp_conn_alloc_tx(conn, qp)) {
-		kvfree(conn->log.rec);
-		kvfree(conn->tx_mrs);
-		kvfree(conn->tx);
+		tqp_conn_free_tx(conn);
 		kvfree(conn);
 		return NULL;
 	}
@@ -137,8 +146,10 @@ static void tqp_rq_unmap(struct tqp_conn *conn, struct device *dma_dev)
 static int tqp_rq_map(struct tqp_conn *conn, struct device *dma_dev)
 {
 	struct tqp_ring *rq = conn->qp->rq;
-	u32 pages = rq->bytes >> PAGE_SHIFT;
+	u32 pages = rq ? rq->bytes >> PAGE_SHIFT : 0;
 
+	if (!rq)
+		return 0;
 	conn->rq_dma = kvcalloc(pages, sizeof(*conn->rq_dma), GFP_KERNEL);
 	if (!conn->rq_dma)
 		return -ENOMEM;
@@ -155,6 +166,18 @@ static int tqp_rq_map(struct tqp_conn *conn, struct device *dma_dev)
 	return 0;
 }
 
+static void tqp_offload_rq(const struct tqp_conn *conn, struct tqp_offload_qp *oqp)
+{
+	const struct tqp_qp *qp = conn->qp;
+
+	oqp->rq_log2_bytes = qp->rq->log2_elem;
+	oqp->rq_sge_max = qp->cap.max_recv_sge;
+	oqp->rq_mask = qp->rq->mask;
+	oqp->rq_base = qp->rq->index;
+	oqp->rq_pages = conn->rq_dma;
+	oqp->nr_rq_pages = conn->nr_rq_dma;
+}
+
 static int tqp_conn_offload_create(struct tqp_conn *conn, struct tqp_offload_device *odev)
 {
 	struct tqp_qp *qp = conn->qp;
@@ -162,20 +185,22 @@ static int tqp_conn_offload_create(struct tqp_conn *conn, struct tqp_offload_dev
 		.qpn = qp->qpn,
 		.pd = qp->pd->pdn,
 		.rcv_wscale = tcp_sk(conn->sk)->rx_opt.rcv_wscale,
-		.rq_log2_bytes = qp->rq->log2_elem,
-		.rq_sge_max = qp->cap.max_recv_sge,
-		.rq_mask = qp->rq->mask,
-		.rq_base = qp->rq->index,
-		.rq_pages = conn->rq_dma,
-		.nr_rq_pages = conn->nr_rq_dma,
 		.shadow = conn->shadow_dma,
+		.flags = NUPA_QP_F_SHADOW,
 	};
 
+	if (qp->rq)
+		tqp_offload_rq(conn, &oqp);
+	else
+		oqp.flags |= NUPA_QP_F_NO_RQ;
 	if (conn->wire_version == 0)
 		oqp.flags |= NUPA_QP_F_TX_V0;
+	if (READ_ONCE(qp->attr.qp_access_flags) & IB_ACCESS_REMOTE_WRITE)
+		oqp.flags |= NUPA_QP_F_REMOTE_WRITE;
 	tqp_flow_of(conn->sk, &oqp.flow);
 	lock_sock(conn->sk);
 	oqp.rcv_nxt = tcp_sk(conn->sk)->rcv_nxt;
+	conn->shadow->consumed = cpu_to_le32(tcp_sk(conn->sk)->copied_seq);
 	release_sock(conn->sk);
 	return odev->ops->qp_create(odev, &oqp);
 }
@@ -343,8 +368,6 @@ int tqp_conn_attach(struct tqp_qp *qp, struct socket *sock, const struct tcp_qp_
 	lockdep_assert_held(&qp->mutex);
 	if (qp->conn)
 		return -EISCONN;
-	if (!qp->rq || !qp->sq)
-		return -EOPNOTSUPP;
 	resp->reason = tqp_socket_reason(sk);
 	if (resp->reason)
 		return sk_is_tcp(sk) ? -ENOTCONN : -EPROTOTYPE;
@@ -433,15 +456,6 @@ static void tqp_conn_cancel(struct tqp_conn *conn)
 		tqp_conn_put(conn);
 }
 
-static void tqp_tx_die(struct tqp_conn *conn)
-{
-	unsigned long flags;
-
-	spin_lock_irqsave(&conn->done_lock, flags);
-	conn->tx_dead = true;
-	spin_unlock_irqrestore(&conn->done_lock, flags);
-}
-
 void tqp_conn_detach(struct tqp_qp *qp)
 {
 	struct tqp_conn *conn;
@@ -455,6 +469,9 @@ void tqp_conn_detach(struct tqp_qp *qp)
 	if (!conn)
 		return;
 
+	/* what the peer is to be told it should be told before its connection goes */
+	if (READ_ONCE(conn->nak.syndrome))
+		flush_work(&conn->fail_work);
 	lock_sock(conn->sk);
 	outstanding = tqp_tx_outstanding(conn);
 	never_used = conn->installed && !conn->rx_started && conn->state != TQP_CONN_DEAD &&
@@ -479,53 +496,6 @@ void tqp_conn_detach(struct tqp_qp *qp)
 	tqp_conn_cancel(conn);
 	tqp_conn_offload_stop(conn);
 	wake_up_all(&conn->wait);
-	tqp_conn_put(conn);
-}
-
-void tqp_conn_fail(struct tqp_conn *conn, enum tcp_qp_reason reason)
-{
-	if (conn->state == TQP_CONN_DEAD)
-		return;
-	WRITE_ONCE(conn->state, TQP_CONN_DEAD);
-	conn->fail_reason = reason;
-	conn->reason = reason;
-	tqp_count(conn->dev, TQP_C_qp_errors, 1);
-	trace_tqp_conn_fail(conn->qpn, reason);
-	tqp_conn_get(conn);
-	if (!queue_work(tqp_wq, &conn->fail_work))
-		tqp_conn_put(conn);
-	wake_up_all(&conn->wait);
-}
-
-/* Ends that leave the connection as it is; after any other the peer must hear of it. */
-static bool tqp_orderly(u32 reason)
-{
-	return reason == TCP_QP_REASON_PEER_CLOSED || reason == TCP_QP_REASON_NO_PEER_QP;
-}
-
-/* Flush only when TCP can no longer send from the application's buffers. */
-void tqp_conn_fail_work(struct work_struct *work)
-{
-	struct tqp_conn *conn = container_of(work, struct tqp_conn, fail_work);
-	struct sock *sk = conn->sk;
-	bool abort;
-
-	lock_sock(sk);
-	abort = tqp_tx_outstanding(conn) || !tqp_orderly(conn->fail_reason);
-	release_sock(sk);
-	if (abort)
-		tcp_abort(sk, ECONNABORTED);
-
-	lock_sock(sk);
-	if (abort)
-		tqp_tx_drop(conn);
-	if (conn->qp) {
-		tqp_tx_die(conn);
-		tqp_qp_error(conn->qp, abort ? IB_EVENT_QP_FATAL : -1);
-		tqp_qp_flush(conn->qp);
-	}
-	release_sock(sk);
-	tqp_conn_offload_stop(conn);
 	tqp_conn_put(conn);
 }
 

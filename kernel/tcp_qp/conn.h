@@ -36,6 +36,12 @@ enum {
 	TQP_SEND_BVECS = 64,			/* page fragments per call into TCP */
 	TQP_SEND_PIECE_BYTES = 1 << 20,
 	TQP_MSS_ROUND_MIN_BYTES = 1024,		/* below this, rounding to 128 costs too much */
+	TQP_READS_DEFAULT = 16,			/* unless modify_qp says max_rd_atomic */
+	TQP_RESPONSES_MAX = NUPA_READS_MAX,	/* further requests wait in TCP */
+	TQP_LOG_EXTRA = 2 * TQP_RESPONSES_MAX,	/* records beside one for each SQ entry */
+	TQP_UNREAD_FIRST_MS = 20,		/* deregistration: responses that are as good as over */
+	TQP_UNREAD_LAST_MS = 10000,		/* a driver's transmit queue, at worst */
+	TQP_TERMINATE_MS = 1000,		/* for the peer to acknowledge why we end */
 };
 
 /*
@@ -52,32 +58,90 @@ enum tqp_conn_state {
 	TQP_CONN_DEAD,
 };
 
-/* One send in flight; slot i belongs to SQ ring entry i. */
+/* One work request in flight, or one READ response. */
 struct tqp_tx_msg {
-	struct ubuf_info ubuf;		/* refs: sender, acknowledgement, each skb with its pages */
+	/* refs: sender; each message until acknowledged; each response awaited; each skb with its pages */
+	struct ubuf_info ubuf;
 	struct tqp_conn *conn;
 	struct tqp_mr **mrs;		/* pinned until done */
 	u64 wr_id;
-	u32 end_seq;
 	u32 bytes;
+	u16 unacked;			/* messages in the stream; sk lock */
+	u16 awaited;			/* responses; sk lock */
 	u8 nr_mrs;
 	u8 wc_opcode;
 	bool signaled;
+	bool is_response;		/* not of the SQ */
 	bool loaded;			/* has its place in the stream */
 	bool done;			/* under conn->done_lock */
 };
 
-/* The send being handed to TCP: may take several calls.  Under the sk lock. */
+/* What a WQE asks for; tqp_op_of() */
+struct tqp_op {
+	bool known;
+	bool untagged;			/* takes a receive of the peer's */
+	bool request;			/* the peer responds */
+	u8 bth_opcode;
+	u8 wc_opcode;
+};
+
+/* The WQE at sq_next, copied once.  Under the sk lock. */
+struct tqp_wqe {
+	bool valid;
+	bool loaded;			/* checked, and a READ may have sent some of its requests */
+	const struct tqp_op *op;
+	u32 flags;			/* IB_SEND_* */
+	u32 num_sge;
+	u32 inline_bytes;
+	u32 ex;				/* immediate or key to invalidate, host order */
+	u32 rkey;
+	u64 wr_id;
+	u64 remote_addr;
+	u64 compare_add;
+	u64 swap;
+	u32 part;			/* next SGE of a READ to ask for */
+	u32 nr_sge;			/* of sges[], those with bytes */
+	struct ib_sge sges[TQP_SGE_MAX];
+	u8 data[TQP_INLINE_MAX_BYTES];
+};
+
+/* The message being handed to TCP: may take several calls.  Under the sk lock. */
 struct tqp_tx_cur {
 	bool active;
 	bool is_inline;
+	bool ends_wqe;			/* after it the SQ goes on */
 	u8 nr_sge;
 	u8 sge;				/* next byte: this SGE, */
 	u32 sge_off;			/* at this offset */
 	u32 left;
 	struct tqp_tx_msg *msg;
-	struct ib_sge sges[TQP_SGE_MAX];
-	u8 data[TQP_INLINE_MAX_BYTES];
+	const struct ib_sge *sges;	/* of msg->mrs[] */
+	const u8 *data;			/* is_inline */
+	u8 operands[TCP_BTH_OPERANDS_MAX_BYTES];
+};
+
+/* A READ or atomic of ours that waits for its response, at its msn.  Under the sk lock. */
+struct tqp_read {
+	struct tqp_tx_msg *msg;		/* NULL: none waits */
+	u64 va;
+	u32 key;
+	u32 length;
+	bool atomic;
+};
+
+/* A request of the peer's and its response.  Under the sk lock. */
+struct tqp_response {
+	struct tqp_tx_msg msg;
+	struct list_head node;		/* mr->responses */
+	struct tqp_mr *mr;		/* that it reads: pinned by msg */
+	struct ib_sge source;
+	u64 sink_va;
+	u32 sink_key;
+	u32 length;
+	u16 msn;
+	u8 opcode;
+	bool busy;			/* from the request until TCP is done with the response */
+	u8 value[TCP_BTH_ATOMIC_RESPONSE_BYTES];
 };
 
 /* The message being received, and its receive WQE.  Under the sk lock. */
@@ -88,6 +152,7 @@ struct tqp_rx_cur {
 	u64 wr_id;
 	u64 room;			/* of all SGEs */
 	struct ib_sge sges[TQP_SGE_MAX];
+	u8 operands[TCP_BTH_OPERANDS_MAX_BYTES];
 };
 
 /* Our copies of a socket family's operations, made once each and kept till unload. */
@@ -132,18 +197,24 @@ struct tqp_conn {
 
 	/* transmit, sk lock */
 	struct tqp_msglog log;
+	struct tqp_tx_msg **log_msg;	/* [log entries]: whose the record is; NULL: nobody waits */
 	struct tqp_tx_msg *tx;		/* [sq entries] */
 	struct tqp_mr **tx_mrs;		/* [sq entries * max_send_sge] */
+	struct tqp_wqe wqe;
 	struct tqp_tx_cur cur;
 	struct bio_vec bvecs[TQP_SEND_BVECS];
 	u32 sq_next;			/* ring index of the next WQE to load */
-	u32 tx_acked;			/* ring index of the oldest unacknowledged send */
-	u16 tx_msn;
+	u32 sq_mask;
+	u16 tx_msn;			/* next untagged */
+	u16 tx_write_msn;
+	u16 tx_request_msn;
 	u16 peer_limit;			/* first msn the peer has no receive for; written in softirq */
 	bool credits_seen;
 	bool probe_allowed;
 	bool tx_wait_space;
 	bool tx_wait_credit;
+	bool tx_wait_log;
+	bool tx_wait_read;		/* fence, or too many READs */
 	bool tx_running;
 	bool tx_failed;			/* the WQE at sq_next was refused */
 	u32 tx_bad_status;		/* enum ib_wc_status */
@@ -151,6 +222,14 @@ struct tqp_conn {
 	u32 probe_delay_ms;
 	struct work_struct tx_work;
 	struct delayed_work probe_work;
+
+	/* READs and atomics: ours, and the peer's; sk lock */
+	struct tqp_read *reads;		/* [NUPA_READS_MAX], from the first one on */
+	u16 reads_out;
+	struct tqp_response *responses;	/* [TQP_RESPONSES_MAX], from the first one on */
+	u32 response_head;		/* next to send */
+	u32 response_tail;		/* next to use */
+	bool rx_wait_response;
 
 	/* send completion */
 	spinlock_t done_lock;
@@ -162,7 +241,7 @@ struct tqp_conn {
 	bool rx_stalled;
 	bool rx_running;
 	bool rx_eof;
-	u16 rx_msn;			/* next untagged msn == messages completed, low 16 bits */
+	struct tqp_rx_numbers rx_next;	/* .untagged == messages completed, low 16 bits */
 	u16 advertised;			/* last msn limit sent */
 	u32 rx_stall_ms;
 	u32 watch_ms;
@@ -176,8 +255,15 @@ struct tqp_conn {
 	dma_addr_t *rq_dma;
 	u32 nr_rq_dma;
 
+	/* the end */
 	struct work_struct fail_work;
 	u32 fail_reason;
+	int sk_err;			/* what TCP gave up for */
+	struct tcp_bth_terminate nak;	/* to tell the peer, if it has a syndrome */
+	bool ack_held;			/* nothing from ack_limit on is acknowledged any more */
+	u32 ack_limit;
+	struct tqp_tx_msg *error_msg;	/* the WQE that failed at the peer, */
+	u32 error_status;		/* how (enum ib_wc_status) */
 
 	/* callbacks before us */
 	void (*saved_data_ready)(struct sock *sk);
@@ -204,12 +290,20 @@ extern struct tcp_ulp_ops tqp_ulp_ops;
 /* ---- attach.c ---- */
 struct tqp_conn *tqp_conn_get(struct tqp_conn *conn);
 void tqp_conn_put(struct tqp_conn *conn);	/* any context */
-/* Stop the conn for @reason; sk lock.  Completions are flushed from fail_work. */
-void tqp_conn_fail(struct tqp_conn *conn, enum tcp_qp_reason reason);
-void tqp_conn_fail_work(struct work_struct *work);
 /* Remove the switch's context; sleeps, idempotent. */
 void tqp_conn_offload_stop(struct tqp_conn *conn);
 int tqp_conn_offload_start(struct tqp_conn *conn);
+
+/* ---- fail.c ---- */
+/* Stop the conn for @reason; sk lock.  Completions are flushed from fail_work. */
+void tqp_conn_fail(struct tqp_conn *conn, enum tcp_qp_reason reason);
+/* The same for a fault in what is being received: the peer is told, and its message not acknowledged. */
+void tqp_conn_nak(struct tqp_conn *conn, enum tcp_qp_reason reason, enum tcp_bth_syndrome syndrome);
+/* The peer's TERMINATE; sk lock. */
+void tqp_terminated(struct tqp_conn *conn, const u8 *operands);
+void tqp_conn_fail_work(struct work_struct *work);
+/* No completion of a send from now on. */
+void tqp_tx_die(struct tqp_conn *conn);
 
 /* ---- ulp.c ---- */
 int tqp_ulp_attach(struct socket *sock, struct tqp_conn *conn);
@@ -247,6 +341,20 @@ void tqp_probe_work(struct work_struct *work);
 void tqp_tx_run(struct tqp_conn *conn);		/* process context, sk lock */
 void tqp_tx_work(struct work_struct *work);
 void tqp_tx_kick(struct tqp_conn *conn);	/* any context: run it soon */
+/* 0 when the current message is all in TCP, else -EAGAIN or TCP's error. */
+int tqp_tx_push(struct tqp_conn *conn, bool more);
+/*
+ * The current message starts here: a record, its number left to the caller.
+ * There is room in the log.
+ */
+void tqp_tx_begin(struct tqp_conn *conn, struct tqp_tx_msg *msg, const struct tqp_msg_rec *rec);
+
+/* ---- wqe.c: the send queue's next message ---- */
+/* Make it the current one; false: nothing to send, or it must wait. */
+bool tqp_wqe_next(struct tqp_conn *conn);
+/* The current message was the WQE's last. */
+void tqp_wqe_sent(struct tqp_conn *conn);
+bool tqp_tx_has_credit(const struct tqp_conn *conn);
 
 /* ---- txdone.c ---- */
 void tqp_tx_msg_init(struct tqp_tx_msg *msg, struct tqp_conn *conn);
@@ -255,10 +363,41 @@ void tqp_clean_acked(struct sock *sk, u32 acked_seq);
 bool tqp_tx_outstanding(const struct tqp_conn *conn);	/* sk lock */
 void tqp_tx_finish_bad(struct tqp_conn *conn);		/* sk lock */
 void tqp_tx_drop(struct tqp_conn *conn);		/* sk lock */
+/* After tqp_tx_die(): completions of what was in flight; sk lock */
+void tqp_tx_settle(struct tqp_conn *conn);
+
+/* ---- requester.c: READs and atomics of ours ---- */
+/* May one more be asked for, and is there room for it? */
+bool tqp_read_room(struct tqp_conn *conn);
+/* Enter it under @rec's number; before the request is sent. */
+void tqp_read_begin(struct tqp_conn *conn, struct tqp_tx_msg *msg, u16 msn,
+		    const struct tqp_read *read);
+/* Is the response that begins one we wait for? */
+bool tqp_read_expected(const struct tqp_conn *conn);
+enum ib_wc_status tqp_read_copy(struct tqp_conn *conn, struct sk_buff *skb, u32 skb_off, u32 bytes);
+enum ib_wc_status tqp_atomic_result(struct tqp_conn *conn);
+void tqp_read_done(struct tqp_conn *conn);
+void tqp_read_drop(struct tqp_conn *conn);		/* no response will come any more */
+/* The READ that waits under @msn failed here. */
+void tqp_read_fail(struct tqp_conn *conn, enum ib_wc_status status);
+
+/* ---- responder.c: READs, atomics and WRITEs of the peer's ---- */
+bool tqp_response_room(struct tqp_conn *conn);
+/* 0, or the syndrome to refuse the current request with. */
+int tqp_request(struct tqp_conn *conn);
+/* 0, or the syndrome to refuse the current WRITE with. */
+int tqp_write_check(struct tqp_conn *conn);
+/* Make a response the current message, if one is due. */
+bool tqp_response_next(struct tqp_conn *conn);
+void tqp_response_done(struct tqp_tx_msg *msg);		/* any context */
+/* Nobody reads @mr any more when this returns; it is not in the table. */
+void tqp_responses_revoke(struct tqp_mr *mr);
 
 /* ---- rx.c ---- */
 void tqp_rx_run(struct tqp_conn *conn);		/* sk lock, any context */
 void tqp_rx_work(struct work_struct *work);
+/* A receive taken from an SRQ for a message that will not end; sk lock */
+void tqp_rx_flush(struct tqp_conn *conn);
 
 /* ---- place.c ---- */
 /*
@@ -267,5 +406,8 @@ void tqp_rx_work(struct work_struct *work);
  */
 enum ib_wc_status tqp_place_copy(struct tqp_conn *conn, struct sk_buff *skb, u32 skb_off, u32 at,
 				 u32 bytes);
+/* The same to [addr, addr + bytes) of @key, if it allows @access. */
+enum ib_wc_status tqp_place_at(struct tqp_conn *conn, struct sk_buff *skb, u32 skb_off, u32 key,
+			       u64 addr, u32 bytes, int access);
 
 #endif

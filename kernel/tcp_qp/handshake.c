@@ -114,7 +114,7 @@ void tqp_credit_update(struct tqp_conn *conn)
 	sock_owned_by_me(conn->sk);
 	if (conn->state == TQP_CONN_DEAD || !conn->qp || !conn->rtr_enabled)
 		return;
-	left = conn->advertised - conn->rx_msn;
+	left = conn->advertised - conn->rx_next.untagged;
 	gained = tqp_credit_limit(conn) - conn->advertised;
 	if (gained > 0 && gained > left)
 		tqp_send_ack(conn);

@@ -9,7 +9,7 @@
 #include <linux/dma-buf.h>
 #include <linux/random.h>
 #include <linux/slab.h>
-#include "tqp.h"
+#include "conn.h"
 
 MODULE_IMPORT_NS(DMA_BUF);
 
@@ -79,6 +79,9 @@ static struct tqp_mr *tqp_mr_alloc(struct ib_pd *ibpd, u64 bytes, u64 iova, int 
 		return ERR_PTR(-ENOMEM);
 	refcount_set(&mr->refs, 1);
 	INIT_WORK(&mr->release_work, tqp_mr_release_work);
+	spin_lock_init(&mr->lock);
+	INIT_LIST_HEAD(&mr->responses);
+	init_waitqueue_head(&mr->unread);
 	/* ib_umem_release() wants it, perhaps after the device was unregistered. */
 	get_device(&dev->ib.dev);
 	mr->dev = dev;
@@ -217,6 +220,7 @@ int tqp_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 	tqp_mr_unload(mr);
 	/* Whoever looked it up under RCU and copies to it. */
 	synchronize_rcu_expedited();
+	tqp_responses_revoke(mr);
 	xa_erase(mrs, index);
 	tqp_mr_put(mr);
 	return 0;

@@ -12,7 +12,7 @@ void tqp_msglog_init(struct tqp_msglog *log, struct tqp_msg_rec *rec, __u32 entr
 
 struct tqp_msg_rec *tqp_msglog_next(struct tqp_msglog *log)
 {
-	if (log->tail - log->head > log->mask)
+	if (tqp_msglog_full(log))
 		return NULL;
 	return &log->rec[log->tail & log->mask];
 }

@@ -27,6 +27,7 @@ struct tqp_msg_rec {
 	__u16 msn;
 	__u8 opcode;		/* ONLY variant */
 	__u8 ext_bytes;
+	__u8 flags;		/* TCP_BTH_F_SOLICITED */
 	__u32 ext4;
 	__u64 va;
 	__u32 rkey;
@@ -50,6 +51,16 @@ static inline __u32 tqp_msg_stream_bytes(__u32 length)
 static inline bool tqp_msg_owns(const struct tqp_msg_rec *rec, __u32 seq)
 {
 	return seq - rec->start_seq < tqp_msg_stream_bytes(rec->length);
+}
+
+static inline bool tqp_msglog_full(const struct tqp_msglog *log)
+{
+	return log->tail - log->head > log->mask;
+}
+
+static inline bool tqp_msglog_empty(const struct tqp_msglog *log)
+{
+	return log->tail == log->head;
 }
 
 /* @rec: room for @entries (a power of two) records */

@@ -6,7 +6,7 @@ void tqp_bth_of(struct tcp_bth *bth, const struct tqp_msg_rec *rec, __u8 version
 {
 	*bth = (struct tcp_bth) {
 		.ver = rec->length ? version : 1,	/* ver 0 can't say "zero bytes" */
-		.flags = flags,
+		.flags = flags | rec->flags,
 		.opcode = rec->opcode,
 		.ext_bytes = rec->ext_bytes,
 		.msn = rec->msn,
@@ -18,29 +18,67 @@ void tqp_bth_of(struct tcp_bth *bth, const struct tqp_msg_rec *rec, __u8 version
 		.rkey = rec->rkey,
 		.dma_length = rec->dma_length,
 	};
-	if (bth->ver == 0)
-		bth->opcode = tcp_bth_variant(rec->opcode,
-			(bth->mbo == 0 ? TCP_BTH_POS_FIRST : 0) |
-			(bth->mbo + payload == rec->length ? TCP_BTH_POS_LAST : 0));
+	if (bth->ver == 0) {
+		int pos = (bth->mbo == 0 ? TCP_BTH_POS_FIRST : 0) |
+			  (bth->mbo + payload == rec->length ? TCP_BTH_POS_LAST : 0);
+
+		bth->opcode = tcp_bth_variant(rec->opcode, pos);
+		/* only the segment that ends a WRITE bears its immediate */
+		if (rec->opcode == TCP_BTH_OP_WRITE_ONLY_IMM && !(pos & TCP_BTH_POS_LAST))
+			bth->dma_length = rec->length;
+	}
+}
+
+static bool tqp_has_immediate(__u8 opcode)
+{
+	return opcode == TCP_BTH_OP_WRITE_LAST_IMM || opcode == TCP_BTH_OP_WRITE_ONLY_IMM;
+}
+
+/* RETH: an immediate in place of the length, or a length that is the message's. */
+static void tqp_map_reth(struct tqp_skb_map *map, const struct tcp_bth *bth)
+{
+	if (tqp_has_immediate(bth->opcode)) {
+		map->ext4 = bth->dma_length;
+		map->flags |= TQP_MAP_EXT4;
+	} else if (!(map->flags & TQP_MAP_LENGTH_KNOWN)) {
+		map->length = bth->dma_length;
+		map->flags |= TQP_MAP_LENGTH_KNOWN;
+	} else if (map->length != bth->dma_length) {
+		return;		/* without a target: the receive loop refuses it */
+	}
+	map->va = bth->va;
+	map->rkey = bth->rkey;
+	map->flags |= TQP_MAP_RETH;
+}
+
+/* Equal for FIRST and MIDDLE, so that they may merge. */
+static __u8 tqp_map_middle(__u8 opcode)
+{
+	if (tcp_bth_is_send(opcode))
+		return TCP_BTH_OP_SEND_MIDDLE;
+	return opcode <= TCP_BTH_OP_WRITE_ONLY_IMM ? TCP_BTH_OP_WRITE_MIDDLE :
+						     TCP_BTH_OP_READ_RESPONSE_MIDDLE;
 }
 
 void tqp_map_fill(struct tqp_skb_map *map, const struct tcp_bth *bth, __u32 payload)
 {
-	int pos = tcp_bth_position(bth->opcode);
-
 	memset(map, 0, sizeof(*map));
 	map->magic = TQP_MAP_MAGIC;
 	map->start_seq = bth->start_seq;
 	map->msn = bth->msn;
-	if (bth->ext_bytes == TCP_BTH_EXT4_BYTES) {
-		map->flags |= TQP_MAP_EXT4;
-		map->ext4 = bth->ext4;
-	}
-	if (bth->ver == 1 || pos & TCP_BTH_POS_LAST) {
-		map->flags |= TQP_MAP_LENGTH_KNOWN;
+	if (bth->flags & TCP_BTH_F_SOLICITED)
+		map->flags |= TQP_MAP_SOLICITED;
+	if (bth->ver == 1 || tcp_bth_position(bth->opcode) & TCP_BTH_POS_LAST) {
+		map->flags |= TQP_MAP_LENGTH_KNOWN | TQP_MAP_OPCODE_KNOWN;
 		map->length = bth->ver == 1 ? bth->length : bth->mbo + payload;
 		map->opcode = tcp_bth_only(bth->opcode);
 	} else {
-		map->opcode = TCP_BTH_OP_SEND_MIDDLE;	/* equal for FIRST and MIDDLE: they may merge */
+		map->opcode = tqp_map_middle(bth->opcode);
+	}
+	if (bth->ext_bytes == TCP_BTH_EXT4_BYTES) {
+		map->flags |= TQP_MAP_EXT4;
+		map->ext4 = bth->ext4;
+	} else if (bth->ext_bytes == TCP_BTH_RETH_BYTES) {
+		tqp_map_reth(map, bth);
 	}
 }

@@ -19,12 +19,13 @@
 struct tqp_skb_map {
 	__u32 start_seq;
 	__u32 length;		/* valid if TQP_MAP_LENGTH_KNOWN */
-	__u32 ext4;
+	__u32 ext4;		/* of 4 bytes of extension, or the immediate of a WRITE */
 	__u16 msn;
-	__u8 opcode;		/* ONLY variant if the length is known */
+	__u8 opcode;		/* ONLY variant if TQP_MAP_OPCODE_KNOWN, else the MIDDLE of its kind */
 	__u8 flags;		/* TQP_MAP_* */
 	__u32 magic;
-	__u8 reserved[12];
+	__u32 rkey;		/* with va: valid if TQP_MAP_RETH */
+	__u64 va;
 };
 TCP_QP_STATIC_ASSERT(sizeof(struct tqp_skb_map) == 32, "tqp_skb_map");
 
@@ -32,6 +33,9 @@ enum {
 	TQP_MAP_MAGIC = 0x71707463,
 	TQP_MAP_LENGTH_KNOWN = 1 << 0,
 	TQP_MAP_EXT4 = 1 << 1,
+	TQP_MAP_OPCODE_KNOWN = 1 << 2,
+	TQP_MAP_RETH = 1 << 3,
+	TQP_MAP_SOLICITED = 1 << 4,
 };
 
 /*

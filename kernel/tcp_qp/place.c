@@ -3,19 +3,18 @@
 #include "conn.h"
 
 /*
- * One SGE's share.  RCU keeps the MR's pages pinned: tqp_dereg_mr() takes the
- * key out of the table and then waits for us.
+ * RCU keeps the MR's pages pinned: tqp_dereg_mr() takes the key out of the
+ * table and then waits for us.
  */
-static enum ib_wc_status tqp_place_sge(struct tqp_conn *conn, struct sk_buff *skb, u32 skb_off,
-				       const struct ib_sge *sge, u32 off, u32 bytes)
+enum ib_wc_status tqp_place_at(struct tqp_conn *conn, struct sk_buff *skb, u32 skb_off, u32 key,
+			       u64 addr, u32 bytes, int access)
 {
 	enum ib_wc_status status = IB_WC_LOC_PROT_ERR;
-	u64 addr = sge->addr + off;
 	struct tqp_mr *mr;
 
 	rcu_read_lock();
-	mr = tqp_mr_lookup(conn->dev, sge->lkey);
-	if (!mr || tqp_mr_check(mr, conn->qp->pd->pdn, addr, bytes, IB_ACCESS_LOCAL_WRITE))
+	mr = tqp_mr_lookup(conn->dev, key);
+	if (!mr || tqp_mr_check(mr, conn->qp->pd->pdn, addr, bytes, access))
 		goto out;
 	while (bytes) {
 		u32 run;
@@ -47,7 +46,8 @@ enum ib_wc_status tqp_place_copy(struct tqp_conn *conn, struct sk_buff *skb, u32
 			continue;
 		}
 		step = min(bytes, rx->sges[i].length - at);
-		status = tqp_place_sge(conn, skb, skb_off, &rx->sges[i], at, step);
+		status = tqp_place_at(conn, skb, skb_off, rx->sges[i].lkey, rx->sges[i].addr + at,
+				      step, IB_ACCESS_LOCAL_WRITE);
 		if (status)
 			return status;
 		skb_off += step;

@@ -39,7 +39,7 @@ static int tqp_qp_check_init(const struct ib_qp_init_attr *init)
 {
 	const struct ib_qp_cap *cap = &init->cap;
 
-	if (init->qp_type != IB_QPT_RC || init->create_flags || init->srq || init->rwq_ind_tbl)
+	if (init->qp_type != IB_QPT_RC || init->create_flags || init->rwq_ind_tbl)
 		return -EOPNOTSUPP;
 	if (!init->send_cq || !init->recv_cq)
 		return -EINVAL;
@@ -74,6 +74,11 @@ static int tqp_qp_create_rq(struct tqp_qp *qp, struct ib_ucontext *uctx, struct 
 	u32 room = cap->max_recv_sge * sizeof(struct rxe_sge);
 	struct tqp_ring *ring;
 
+	if (qp->srq) {
+		cap->max_recv_wr = 0;
+		cap->max_recv_sge = 0;
+		return 0;
+	}
 	ring = tqp_ring_create(uctx, mi, cap->max_recv_wr, sizeof(struct rxe_recv_wqe) + room);
 	if (IS_ERR(ring))
 		return PTR_ERR(ring);
@@ -88,6 +93,7 @@ static void tqp_qp_init(struct tqp_qp *qp, const struct ib_qp_init_attr *init)
 	qp->pd = to_tqp_pd(qp->ib.pd);
 	qp->scq = to_tqp_cq(init->send_cq);
 	qp->rcq = to_tqp_cq(init->recv_cq);
+	qp->srq = init->srq ? to_tqp_srq(init->srq) : NULL;
 	qp->sq_sig_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
 	mutex_init(&qp->mutex);
 	spin_lock_init(&qp->lock);
@@ -236,7 +242,7 @@ int tqp_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr, const struct 
 
 /* ---- error and flush ---- */
 
-static void tqp_qp_raise(struct tqp_qp *qp, enum ib_event_type type)
+void tqp_qp_raise(struct tqp_qp *qp, enum ib_event_type type)
 {
 	struct ib_event event = {
 		.device = qp->ib.device,
@@ -319,6 +325,8 @@ void tqp_qp_flush(struct tqp_qp *qp)
 		tqp_ring_consume(qp->sq);
 		tqp_qp_post_flushed(qp, qp->scq, wr_id, tqp_wc_opcode(opcode));
 	}
+	if (!qp->rq)
+		return;
 	for (left = tqp_ring_posted(qp->rq, qp->rq->index); left; left--) {
 		const struct rxe_recv_wqe *wqe = tqp_ring_entry(qp->rq, qp->rq->index);
 		u64 wr_id = READ_ONCE(wqe->wr_id);

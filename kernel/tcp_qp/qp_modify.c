@@ -36,6 +36,10 @@ static int tqp_qp_check_attr(const struct ib_qp_attr *attr, int mask)
 		return -EOPNOTSUPP;
 	if ((mask & IB_QP_PORT) && attr->port_num != 1)
 		return -EINVAL;
+	if ((mask & IB_QP_MAX_QP_RD_ATOMIC) && attr->max_rd_atomic > TQP_RD_ATOMIC_MAX)
+		return -EINVAL;
+	if ((mask & IB_QP_MAX_DEST_RD_ATOMIC) && attr->max_dest_rd_atomic > TQP_RD_ATOMIC_MAX)
+		return -EINVAL;
 	if ((mask & IB_QP_PKEY_INDEX) && attr->pkey_index)
 		return -EINVAL;
 	if ((mask & IB_QP_PATH_MTU) && !tqp_mtu_valid(attr->path_mtu))
@@ -79,7 +83,8 @@ static void tqp_qp_reset(struct tqp_qp *qp)
 	WRITE_ONCE(qp->state, IB_QPS_RESET);
 	spin_unlock_irqrestore(&qp->lock, flags);
 	tqp_ring_discard(qp->sq);
-	tqp_ring_discard(qp->rq);
+	if (qp->rq)
+		tqp_ring_discard(qp->rq);
 }
 
 /* Asked for, hence no event. */

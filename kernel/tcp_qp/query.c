@@ -29,8 +29,15 @@ int tqp_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct i
 		.max_cqe = TQP_CQE_MAX,
 		.max_mr = TQP_MR_MAX,
 		.max_pd = TQP_PD_MAX,
+		.max_srq = TQP_SRQ_MAX,
+		.max_srq_wr = TQP_WR_MAX,
+		.max_srq_sge = TQP_SGE_MAX,
 		.max_pkeys = TQP_PKEYS,
-		.atomic_cap = IB_ATOMIC_NONE,
+		.max_sge_rd = TQP_SGE_MAX,
+		.max_qp_rd_atom = TQP_RD_ATOMIC_MAX,
+		.max_qp_init_rd_atom = TQP_RD_ATOMIC_MAX,
+		.max_res_rd_atom = TQP_RD_ATOMIC_MAX * TQP_QP_MAX,
+		.atomic_cap = IB_ATOMIC_GLOB,	/* with the CPU and with other QPs */
 		.masked_atomic_cap = IB_ATOMIC_NONE,
 		.kernel_cap_flags = IBK_ALLOW_USER_UNREG,	/* rdma link del */
 	};

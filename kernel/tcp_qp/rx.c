@@ -13,82 +13,121 @@
 static void tqp_protocol_error(struct tqp_conn *conn)
 {
 	tqp_count(conn->dev, TQP_C_rx_protocol_errors, 1);
-	tqp_conn_fail(conn, TCP_QP_REASON_PROTOCOL);
+	tqp_conn_nak(conn, TCP_QP_REASON_PROTOCOL, TCP_BTH_NAK_INVALID_REQUEST);
 }
 
 /* ---- receive WQEs ---- */
 
-/* Copy the WQE of the current message once; false if none is posted. */
-static bool tqp_rx_take_wqe(struct tqp_conn *conn)
+/* The one copy of a receive WQE; @to: struct tqp_rx_cur */
+static void tqp_rx_copy_wqe(const struct rxe_recv_wqe *wqe, u32 max_sge, void *to)
 {
-	struct tqp_rx_cur *rx = &conn->rx;
-	struct tqp_ring *rq = conn->qp->rq;
-	const struct rxe_recv_wqe *wqe;
-	u32 num_sge;
+	struct tqp_rx_cur *rx = to;
 
-	if (rx->have_wqe)
-		return true;
-	if (!tqp_ring_posted(rq, rq->index))
-		return false;
-	wqe = tqp_ring_entry(rq, rq->index);
 	rx->wr_id = READ_ONCE(wqe->wr_id);
-	num_sge = min3(READ_ONCE(wqe->dma.num_sge), conn->qp->cap.max_recv_sge, (u32)TQP_SGE_MAX);
-	rx->nr_sge = num_sge;
+	rx->nr_sge = min3(READ_ONCE(wqe->dma.num_sge), max_sge, (u32)TQP_SGE_MAX);
 	rx->room = 0;
-	for (u32 i = 0; i < num_sge; i++) {
+	for (u32 i = 0; i < rx->nr_sge; i++) {
 		rx->sges[i].addr = READ_ONCE(wqe->dma.sge[i].addr);
 		rx->sges[i].length = READ_ONCE(wqe->dma.sge[i].length);
 		rx->sges[i].lkey = READ_ONCE(wqe->dma.sge[i].lkey);
 		rx->room += rx->sges[i].length;
 	}
-	rx->have_wqe = true;
-	return true;
 }
 
+/* The current message's receive; false if none is posted. */
+static bool tqp_rx_take_wqe(struct tqp_conn *conn)
+{
+	struct tqp_rx_cur *rx = &conn->rx;
+	struct tqp_qp *qp = conn->qp;
+
+	if (rx->have_wqe)
+		return true;
+	if (qp->srq) {
+		rx->have_wqe = tqp_srq_take(qp->srq, tqp_rx_copy_wqe, rx);
+	} else if (tqp_ring_posted(qp->rq, qp->rq->index)) {
+		tqp_rx_copy_wqe(tqp_ring_entry(qp->rq, qp->rq->index), qp->cap.max_recv_sge, rx);
+		rx->have_wqe = true;
+	}
+	return rx->have_wqe;
+}
+
+void tqp_rx_flush(struct tqp_conn *conn)
+{
+	struct tqp_rx_cur *rx = &conn->rx;
+	struct ib_uverbs_wc wc = {
+		.wr_id = rx->wr_id,
+		.status = IB_WC_WR_FLUSH_ERR,
+		.opcode = IB_WC_RECV,
+		.qp_num = conn->qpn,
+	};
+
+	if (conn->qp->srq && rx->have_wqe)
+		tqp_cq_post(conn->qp->rcq, &wc, true);
+	rx->have_wqe = false;
+}
+
+/* A receive is used up, by a SEND or by a WRITE with immediate. */
 static void tqp_rx_complete(struct tqp_conn *conn, enum ib_wc_status status)
 {
 	struct tqp_rx_cur *rx = &conn->rx;
+	const struct tqp_rx_msg *msg = &rx->msg;
 	struct tqp_qp *qp = conn->qp;
 	struct ib_uverbs_wc wc = {
 		.wr_id = rx->wr_id,
 		.status = status,
-		.opcode = IB_WC_RECV,
-		.byte_len = rx->msg.done,
+		.opcode = msg->kind == TQP_MSG_WRITE ? IB_WC_RECV_RDMA_WITH_IMM : IB_WC_RECV,
+		.byte_len = msg->done,
 		.qp_num = qp->qpn,
 		.src_qp = qp->qpn,
 		.port_num = 1,
 	};
 
-	if (rx->msg.opcode == TCP_BTH_OP_SEND_ONLY_IMM) {
-		wc.ex.imm_data = htonl(rx->msg.ext4);
+	if (msg->opcode_known && (msg->opcode == TCP_BTH_OP_SEND_ONLY_IMM ||
+				  msg->opcode == TCP_BTH_OP_WRITE_ONLY_IMM)) {
+		wc.ex.imm_data = htonl(msg->ext4);
 		wc.wc_flags = IB_WC_WITH_IMM;
 	}
-	conn->rx_msn++;
 	/* the switch must see the slot as used before the application can post it again */
 	if (conn->shadow)
 		WRITE_ONCE(conn->shadow->completed,
 			   cpu_to_le32(le32_to_cpu(conn->shadow->completed) + 1));
-	tqp_ring_consume(qp->rq);
-	/* every SEND counts as solicited: the wire has no bit for it */
-	tqp_cq_post(qp->rcq, &wc, true);
+	if (qp->rq)		/* the SRQ's was taken */
+		tqp_ring_consume(qp->rq);
+	tqp_cq_post(qp->rcq, &wc, msg->opcode_known && msg->solicited);
 	conn->info.rx_messages++;
-	rx->msg.active = false;
 	rx->have_wqe = false;
 }
 
+/* The receive itself is at fault: the peer hears of it, too. */
 static void tqp_rx_fail(struct tqp_conn *conn, enum ib_wc_status status)
 {
-	tqp_count(conn->dev, status == IB_WC_LOC_LEN_ERR ? TQP_C_rx_length_errors :
-							   TQP_C_rx_protection_errors, 1);
+	bool length = status == IB_WC_LOC_LEN_ERR;
+
+	tqp_count(conn->dev, length ? TQP_C_rx_length_errors : TQP_C_rx_protection_errors, 1);
 	tqp_rx_complete(conn, status);
-	tqp_conn_fail(conn, TCP_QP_REASON_LOCAL_ERROR);
+	tqp_conn_nak(conn, TCP_QP_REASON_LOCAL_ERROR, length ? TCP_BTH_NAK_INVALID_REQUEST :
+							       TCP_BTH_NAK_REMOTE_OPERATIONAL);
+}
+
+static void tqp_rx_refuse(struct tqp_conn *conn, enum tcp_bth_syndrome syndrome)
+{
+	tqp_count(conn->dev, TQP_C_rx_access_errors, 1);
+	tqp_conn_nak(conn, TCP_QP_REASON_REMOTE_ACCESS, syndrome);
+}
+
+/* A sink of ours went away while its response came. */
+static void tqp_rx_sink_fail(struct tqp_conn *conn, enum ib_wc_status status)
+{
+	tqp_count(conn->dev, TQP_C_rx_protection_errors, 1);
+	tqp_read_fail(conn, status);
+	tqp_conn_nak(conn, TCP_QP_REASON_LOCAL_ERROR, TCP_BTH_NAK_REMOTE_OPERATIONAL);
 }
 
 /* ---- messages ---- */
 
 static bool tqp_rx_begin(struct tqp_conn *conn, const struct tqp_skb_map *map, u32 seq)
 {
-	if (!tqp_rx_msg_begin(&conn->rx.msg, map, seq, conn->rx_msn)) {
+	if (!tqp_rx_msg_begin(&conn->rx.msg, map, seq, &conn->rx_next)) {
 		tqp_protocol_error(conn);
 		return false;
 	}
@@ -96,6 +135,50 @@ static bool tqp_rx_begin(struct tqp_conn *conn, const struct tqp_skb_map *map, u
 	WRITE_ONCE(conn->rtr_acked, true);	/* the peer sends, so it saw our rtr */
 	WRITE_ONCE(conn->rtr_seen, true);
 	return true;
+}
+
+/* Nothing of the message was taken yet: may it be what it says? */
+static bool tqp_rx_admit(struct tqp_conn *conn)
+{
+	const struct tqp_rx_msg *msg = &conn->rx.msg;
+	int syndrome;
+
+	switch (msg->kind) {
+	case TQP_MSG_WRITE:
+		syndrome = tqp_write_check(conn);
+		if (!syndrome)
+			return true;
+		tqp_rx_refuse(conn, syndrome);
+		return false;
+	case TQP_MSG_READ_RESPONSE:
+	case TQP_MSG_ATOMIC_RESPONSE:
+		if (tqp_read_expected(conn))
+			return true;
+		tqp_protocol_error(conn);
+		return false;
+	default:
+		return true;
+	}
+}
+
+/* May the next @bytes be taken?  False: a receive or a response slot is missing. */
+static bool tqp_rx_room(struct tqp_conn *conn, u32 bytes)
+{
+	const struct tqp_rx_msg *msg = &conn->rx.msg;
+
+	switch (msg->kind) {
+	case TQP_MSG_SEND:
+		return tqp_rx_take_wqe(conn);
+	case TQP_MSG_WRITE:	/* the immediate takes a receive, at the end */
+		return !tqp_rx_msg_untagged(msg) ||
+		       msg->done + bytes != tqp_msg_stream_bytes(msg->length) ||
+		       tqp_rx_take_wqe(conn);
+	case TQP_MSG_READ_REQUEST:
+	case TQP_MSG_ATOMIC_REQUEST:
+		return tqp_response_room(conn);
+	default:
+		return true;
+	}
 }
 
 static void tqp_rx_account(struct tqp_conn *conn, u32 bytes, bool placed)
@@ -107,25 +190,102 @@ static void tqp_rx_account(struct tqp_conn *conn, u32 bytes, bool placed)
 		conn->info.rx_copied_bytes += bytes;
 	tqp_count(conn->dev, TQP_C_rx_delivered_bytes, bytes);
 	tqp_count(conn->dev, placed ? TQP_C_rx_placed_bytes : TQP_C_rx_copied_bytes, bytes);
+	if (conn->rx.msg.kind == TQP_MSG_WRITE)
+		tqp_count(conn->dev, TQP_C_rx_write_bytes, bytes);
+	else if (conn->rx.msg.kind == TQP_MSG_READ_RESPONSE)
+		tqp_count(conn->dev, TQP_C_rx_read_bytes, bytes);
 }
 
-/* @bytes of @skb at @off belong to the message at rx->msg.done.  False: stop. */
-static bool tqp_rx_bytes(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 bytes)
+/* Bytes for a receive buffer, a WRITE's target or a READ's sink.  False: stop. */
+static bool tqp_rx_payload(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 bytes)
 {
-	struct tqp_rx_cur *rx = &conn->rx;
+	const struct tqp_rx_msg *msg = &conn->rx.msg;
 	enum ib_wc_status status = IB_WC_SUCCESS;
 
-	if (tqp_rx_msg_empty(&rx->msg))
-		return true;	/* the one stream byte of an empty message */
-	if ((u64)rx->msg.done + bytes > rx->room)
+	if (msg->kind == TQP_MSG_SEND && (u64)msg->done + bytes > conn->rx.room)
 		status = IB_WC_LOC_LEN_ERR;
-	else if (!skb->decrypted)
-		status = tqp_place_copy(conn, skb, off, rx->msg.done, bytes);
-	if (status) {
+	else if (skb->decrypted)
+		;		/* it is there */
+	else if (msg->kind == TQP_MSG_SEND)
+		status = tqp_place_copy(conn, skb, off, msg->done, bytes);
+	else if (msg->kind == TQP_MSG_WRITE)
+		status = tqp_place_at(conn, skb, off, msg->rkey, msg->va + msg->done, bytes,
+				      IB_ACCESS_REMOTE_WRITE);
+	else
+		status = tqp_read_copy(conn, skb, off, bytes);
+	if (!status) {
+		tqp_rx_account(conn, bytes, skb->decrypted);
+		return true;
+	}
+	if (msg->kind == TQP_MSG_SEND)
 		tqp_rx_fail(conn, status);
+	else if (msg->kind == TQP_MSG_WRITE)
+		tqp_rx_refuse(conn, TCP_BTH_NAK_REMOTE_ACCESS);
+	else
+		tqp_rx_sink_fail(conn, status);
+	return false;
+}
+
+/* @bytes of @skb at @off belong to the message at msg->done.  False: stop. */
+static bool tqp_rx_bytes(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 bytes)
+{
+	const struct tqp_rx_msg *msg = &conn->rx.msg;
+
+	if (tqp_rx_msg_empty(msg))
+		return true;	/* the one stream byte of an empty message */
+	if (msg->kind <= TQP_MSG_READ_RESPONSE)
+		return tqp_rx_payload(conn, skb, off, bytes);
+	if (skb->decrypted || (u64)msg->done + bytes > sizeof(conn->rx.operands) ||
+	    skb_copy_bits(skb, off, conn->rx.operands + msg->done, bytes)) {
+		tqp_protocol_error(conn);
 		return false;
 	}
-	tqp_rx_account(conn, bytes, skb->decrypted);
+	return true;
+}
+
+/* The message is whole.  False: stop. */
+static bool tqp_rx_end(struct tqp_conn *conn)
+{
+	struct tqp_rx_msg *msg = &conn->rx.msg;
+	enum ib_wc_status status;
+	int syndrome;
+
+	if (!msg->opcode_known) {
+		tqp_protocol_error(conn);
+		return false;
+	}
+	tqp_count(conn->dev, TQP_C_rx_messages, 1);
+	trace_tqp_rx_message(conn->qpn, msg->msn, msg->opcode, msg->start_seq, msg->done);
+	switch (msg->kind) {
+	case TQP_MSG_SEND:
+	case TQP_MSG_WRITE:
+		if (tqp_rx_msg_untagged(msg))
+			tqp_rx_complete(conn, IB_WC_SUCCESS);
+		break;
+	case TQP_MSG_READ_REQUEST:
+	case TQP_MSG_ATOMIC_REQUEST:
+		syndrome = tqp_request(conn);
+		if (syndrome) {
+			tqp_rx_refuse(conn, syndrome);
+			return false;
+		}
+		break;
+	case TQP_MSG_ATOMIC_RESPONSE:
+		status = tqp_atomic_result(conn);
+		if (status) {
+			tqp_rx_sink_fail(conn, status);
+			return false;
+		}
+		fallthrough;
+	case TQP_MSG_READ_RESPONSE:
+		tqp_read_done(conn);
+		break;
+	case TQP_MSG_TERMINATE:
+		tqp_terminated(conn, conn->rx.operands);
+		return false;
+	}
+	tqp_rx_msg_count(msg, &conn->rx_next);
+	msg->active = false;
 	return true;
 }
 
@@ -136,7 +296,7 @@ static void tqp_rx_stall(struct tqp_conn *conn)
 		conn->rx_stall_ms = TQP_STALL_FIRST_MS;
 		conn->info.rx_stalls++;
 		tqp_count(conn->dev, TQP_C_rx_stalls, 1);
-		trace_tqp_rx_stall(conn->qpn, conn->rx_msn);
+		trace_tqp_rx_stall(conn->qpn, conn->rx_next.untagged);
 		tqp_queue_delayed(conn, &conn->rx_work, conn->rx_stall_ms);
 	}
 }
@@ -152,23 +312,22 @@ static u32 tqp_rx_step(struct tqp_conn *conn, struct sk_buff *skb, u32 off)
 		return 0;	/* plain bytes: recv() takes them */
 	if (!msg->active && !tqp_rx_begin(conn, map, tcp_sk(conn->sk)->copied_seq))
 		return 0;
-	if (!tqp_rx_msg_learn(msg, map)) {
+	if (!tqp_rx_msg_learn(msg, map, &conn->rx_next)) {
 		tqp_protocol_error(conn);
 		return 0;
 	}
-	if (!tqp_rx_take_wqe(conn)) {
+	if (!msg->done && !tqp_rx_admit(conn))
+		return 0;
+	bytes = tqp_rx_msg_share(msg, skb->len - off);
+	if (!tqp_rx_room(conn, bytes)) {
 		tqp_rx_stall(conn);
 		return 0;
 	}
 	conn->rx_stalled = false;
-	bytes = tqp_rx_msg_share(msg, skb->len - off);
 	if (!tqp_rx_bytes(conn, skb, off, bytes))
 		return 0;
-	if (tqp_rx_msg_take(msg, bytes)) {
-		tqp_count(conn->dev, TQP_C_rx_messages, 1);
-		trace_tqp_rx_message(conn->qpn, msg->msn, msg->opcode, msg->start_seq, msg->done);
-		tqp_rx_complete(conn, IB_WC_SUCCESS);
-	}
+	if (tqp_rx_msg_take(msg, bytes) && !tqp_rx_end(conn))
+		return 0;
 	return bytes;
 }
 
@@ -194,6 +353,8 @@ static void tqp_rx_loop(struct tqp_conn *conn)
 		if (!bytes)
 			return;
 		tcp_read_done(sk, bytes);
+		if (conn->shadow)	/* after the copy: the switch places later WRITEs now */
+			smp_store_release(&conn->shadow->consumed, cpu_to_le32(tp->copied_seq));
 	}
 }
 
@@ -204,7 +365,7 @@ static void tqp_rx_loop(struct tqp_conn *conn)
  */
 static void tqp_rx_watch(struct tqp_conn *conn)
 {
-	if ((s16)(conn->advertised - conn->rx_msn) > 0 || conn->rx_stalled) {
+	if ((s16)(conn->advertised - conn->rx_next.untagged) > 0 || conn->rx_stalled) {
 		conn->watch_ms = TQP_STALL_FIRST_MS;
 		return;
 	}

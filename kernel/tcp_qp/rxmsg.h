@@ -11,25 +11,56 @@
 
 #include "msgwire.h"
 
+/* What becomes of a message's bytes. */
+enum tqp_msg_kind {
+	TQP_MSG_NONE,		/* no message has this opcode */
+	TQP_MSG_SEND,		/* into the receive of its msn */
+	TQP_MSG_WRITE,		/* where its RETH says */
+	TQP_MSG_READ_RESPONSE,	/* where our READ of its msn wants them */
+	TQP_MSG_READ_REQUEST,	/* operands, from here on */
+	TQP_MSG_ATOMIC_REQUEST,
+	TQP_MSG_ATOMIC_RESPONSE,
+	TQP_MSG_TERMINATE,
+};
+
+/* The next number of each space. */
+struct tqp_rx_numbers {
+	__u16 untagged;		/* SEND, WRITE with immediate: they take a receive */
+	__u16 write;
+	__u16 request;		/* READ, atomics */
+	__u16 response;
+};
+
 struct tqp_rx_msg {
 	bool active;
 	bool length_known;
-	__u8 opcode;		/* valid if length_known, as length and ext4 */
+	bool opcode_known;
+	bool solicited;
+	bool has_reth;
+	__u8 kind;		/* enum tqp_msg_kind */
+	__u8 opcode;		/* valid if opcode_known, as ext4 and solicited */
 	__u16 msn;
 	__u32 start_seq;
-	__u32 length;
+	__u32 length;		/* valid if length_known */
 	__u32 done;		/* bytes taken so far */
 	__u32 ext4;
+	__u32 rkey;
+	__u64 va;
 };
 
-/* Message @msn must begin at @seq; false: the peer broke the protocol.  @map may be NULL. */
-bool tqp_rx_msg_begin(struct tqp_rx_msg *msg, const struct tqp_skb_map *map, __u32 seq, __u16 msn);
+/*
+ * A message must begin at @seq, with the number that is next in its space;
+ * false: the peer broke the protocol.  @map may be NULL.
+ */
+bool tqp_rx_msg_begin(struct tqp_rx_msg *msg, const struct tqp_skb_map *map, __u32 seq,
+		      struct tqp_rx_numbers *next);
 
 /*
  * What the next bytes' mapping adds to our knowledge of the message; NULL:
  * nothing (TCP collapsed the segment).  False: it contradicts what we know.
  */
-bool tqp_rx_msg_learn(struct tqp_rx_msg *msg, const struct tqp_skb_map *map);
+bool tqp_rx_msg_learn(struct tqp_rx_msg *msg, const struct tqp_skb_map *map,
+		      struct tqp_rx_numbers *next);
 
 /* How many of the next @bytes of the stream are the message's. */
 __u32 tqp_rx_msg_share(const struct tqp_rx_msg *msg, __u32 bytes);
@@ -40,10 +71,20 @@ __u32 tqp_rx_msg_share(const struct tqp_rx_msg *msg, __u32 bytes);
  */
 bool tqp_rx_msg_take(struct tqp_rx_msg *msg, __u32 bytes);
 
+/* The message is completed: its space goes on. */
+void tqp_rx_msg_count(const struct tqp_rx_msg *msg, struct tqp_rx_numbers *next);
+
 /* Are the next bytes the one stream byte of an empty message? */
 static inline bool tqp_rx_msg_empty(const struct tqp_rx_msg *msg)
 {
 	return msg->length_known && !msg->length;
+}
+
+/* Does its completion take a receive?  Known at its last byte at the latest. */
+static inline bool tqp_rx_msg_untagged(const struct tqp_rx_msg *msg)
+{
+	return msg->kind == TQP_MSG_SEND ||
+	       (msg->opcode_known && msg->opcode == TCP_BTH_OP_WRITE_ONLY_IMM);
 }
 
 #endif

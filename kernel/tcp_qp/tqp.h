@@ -3,7 +3,7 @@
  * tcp_qp: objects and who owns them.
  *
  *   tqp_device   one RDMA device on one netdev
- *     tqp_pd, tqp_mr, tqp_cq, tqp_qp   verbs objects; uverbs owns their lives
+ *     tqp_pd, tqp_mr, tqp_cq, tqp_srq, tqp_qp   verbs objects; uverbs owns their lives
  *   tqp_conn     the TCP side of a QP: one socket with the tcp_qp ULP
  *
  * A tqp_qp knows rings and completion queues; a tqp_conn knows the socket, the
@@ -17,6 +17,7 @@
  *                    holds it by lock_sock(), softirq by bh_lock_sock().
  *   conn->done_lock  in-order completion of sends (softirq-safe)
  *   qp->lock         qp->state, qp->conn pointer (softirq-safe)
+ *   srq->lock        the SRQ ring (softirq-safe)
  *   cq->lock         the CQ ring and its notify flag (softirq-safe)
  * RCU protects the MR table (dev->mrs) for readers in softirq.
  */
@@ -45,12 +46,14 @@ enum {
 	TQP_CQ_MAX = 1 << 16,
 	TQP_MR_MAX = 1 << 20,
 	TQP_PD_MAX = 1 << 16,
+	TQP_SRQ_MAX = 1 << 16,
 	TQP_WR_MAX = 1 << 14,		/* per SQ or RQ; msn arithmetic needs < 32768 */
 	TQP_CQE_MAX = 1 << 16,
 	TQP_SGE_MAX = 32,
 	TQP_INLINE_MAX_BYTES = 512,
 	TQP_MR_MAX_BYTES_LOG2 = 38,
 	TQP_MESSAGE_MAX_BYTES = 1 << 30,	/* below half the TCP sequence space */
+	TQP_RD_ATOMIC_MAX = NUPA_READS_MAX,	/* outstanding READs and atomics, each way */
 };
 
 /* Per-device counters, `rdma statistic show`: names are the enum in lower case. */
@@ -61,7 +64,8 @@ enum {
 	X(rx_protocol_errors) X(rx_length_errors) X(rx_protection_errors) \
 	X(rtr_sent) X(rtr_received) X(rtr_timeouts) X(offload_qps) X(offload_refused) \
 	X(software_qps) X(qp_errors) X(cq_overflows) X(tx_protection_errors) X(urgent_refused) \
-	X(peer_resets) X(peer_closes) X(wqe_invalid)
+	X(peer_resets) X(peer_closes) X(wqe_invalid) X(naks_sent) X(naks_received) \
+	X(rx_write_bytes) X(rx_read_bytes) X(rx_read_requests) X(rx_atomics) X(rx_access_errors)
 
 #define TQP_COUNTER_ENUM(name) TQP_C_##name,
 enum tqp_counter { TQP_COUNTERS(TQP_COUNTER_ENUM) TQP_C_COUNT };
@@ -124,6 +128,9 @@ struct tqp_mr {
 	dma_addr_t *dma_pages;		/* umem: pages[] mapped for the offload device */
 	struct ib_umem_dmabuf *dma_umem;	/* dma-buf: attached to the offload device */
 	struct work_struct release_work;	/* unpinning sleeps */
+	spinlock_t lock;		/* softirq-safe: */
+	struct list_head responses;	/* READ responses that TCP still sends from it */
+	wait_queue_head_t unread;	/* that list is empty */
 };
 
 struct tqp_cq {
@@ -134,12 +141,22 @@ struct tqp_cq {
 	bool overflown;
 };
 
+struct tqp_srq {
+	struct ib_srq ib;
+	spinlock_t lock;		/* the ring's consumer side, and limit */
+	struct tqp_ring *ring;
+	u32 max_sge;
+	u32 limit;			/* 0: not armed */
+};
+
 struct tqp_qp {
 	struct ib_qp ib;
 	struct tqp_device *dev;
 	struct tqp_pd *pd;
 	struct tqp_cq *scq, *rcq;
-	struct tqp_ring *sq, *rq;
+	struct tqp_ring *sq;
+	struct tqp_ring *rq;		/* NULL with */
+	struct tqp_srq *srq;
 	u32 qpn;
 	struct ib_qp_cap cap;
 	bool sq_sig_all;		/* every send completes visibly, or those with IB_SEND_SIGNALED */
@@ -162,6 +179,7 @@ TQP_TO(tqp_pd, pd)
 TQP_TO(tqp_mr, mr)
 TQP_TO(tqp_cq, cq)
 TQP_TO(tqp_qp, qp)
+TQP_TO(tqp_srq, srq)
 TQP_TO(tqp_ucontext, ucontext)
 #undef TQP_TO
 
@@ -257,6 +275,19 @@ int tqp_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
 /* Any context.  False: the CQ is full; it is in error then and an event was raised. */
 bool tqp_cq_post(struct tqp_cq *cq, const struct ib_uverbs_wc *wc, bool solicited);
 
+/* ---- srq.c ---- */
+int tqp_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init, struct ib_udata *udata);
+int tqp_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata);
+int tqp_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr, enum ib_srq_attr_mask mask,
+		   struct ib_udata *udata);
+int tqp_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr);
+int tqp_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
+		      const struct ib_recv_wr **bad);
+u32 tqp_srq_posted(const struct tqp_srq *srq);
+/* Copy the next receive out and take it; any context.  False: there is none. */
+typedef void (*tqp_srq_copy_t)(const struct rxe_recv_wqe *wqe, u32 max_sge, void *to);
+bool tqp_srq_take(struct tqp_srq *srq, tqp_srq_copy_t copy, void *to);
+
 /* ---- qp.c, qp_modify.c ---- */
 int tqp_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_udata *udata);
 int tqp_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata);
@@ -274,6 +305,8 @@ void tqp_qp_connected(struct tqp_qp *qp);
  * The caller (conn) flushes under the socket lock with tqp_qp_flush().
  */
 bool tqp_qp_error(struct tqp_qp *qp, int event);
+/* An event of the QP's, to whoever listens; any context. */
+void tqp_qp_raise(struct tqp_qp *qp, enum ib_event_type type);
 /* enum ib_wc_opcode of a send's enum ib_wr_opcode. */
 u32 tqp_wc_opcode(u32 wr_opcode);
 /* Complete every posted WQE of both rings with IB_WC_WR_FLUSH_ERR.  Ring owner's context. */

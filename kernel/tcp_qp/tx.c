@@ -24,146 +24,34 @@ void tqp_tx_work(struct work_struct *work)
 	tqp_conn_put(conn);
 }
 
-/* ---- a WQE, copied once and checked ---- */
-
-struct tqp_wqe_head {
-	u64 wr_id;
-	u32 opcode;
-	u32 flags;
-	__be32 imm;
-	u32 num_sge;
-	u32 inline_bytes;
-};
-
-static void tqp_wqe_copy_head(const struct rxe_send_wqe *wqe, struct tqp_wqe_head *head)
+void tqp_tx_begin(struct tqp_conn *conn, struct tqp_tx_msg *msg, const struct tqp_msg_rec *rec)
 {
-	head->wr_id = READ_ONCE(wqe->wr.wr_id);
-	head->opcode = READ_ONCE(wqe->wr.opcode);
-	head->flags = READ_ONCE(wqe->wr.send_flags);
-	head->imm = READ_ONCE(wqe->wr.ex.imm_data);
-	head->num_sge = READ_ONCE(wqe->dma.num_sge);
-	head->inline_bytes = READ_ONCE(wqe->dma.length);
-}
-
-static bool tqp_send_opcode(u32 ib_opcode, u8 *bth_opcode)
-{
-	switch (ib_opcode) {
-	case IB_WR_SEND:
-		*bth_opcode = TCP_BTH_OP_SEND_ONLY;
-		return true;
-	case IB_WR_SEND_WITH_IMM:
-		*bth_opcode = TCP_BTH_OP_SEND_ONLY_IMM;
-		return true;
-	default:
-		return false;
-	}
-}
-
-/* Pin the WQE's keys; the length is ours to sum, never taken from the WQE. */
-static enum ib_wc_status tqp_load_sges(struct tqp_conn *conn, const struct rxe_send_wqe *wqe,
-				       u32 num_sge, struct tqp_tx_msg *msg)
-{
+	struct tqp_msg_rec *at = tqp_msglog_next(&conn->log);
 	struct tqp_tx_cur *cur = &conn->cur;
-	u64 bytes = 0;
 
-	if (num_sge > conn->qp->cap.max_send_sge || num_sge > TQP_SGE_MAX)
-		return IB_WC_LOC_QP_OP_ERR;
-	cur->nr_sge = 0;
-	for (u32 i = 0; i < num_sge; i++) {
-		struct ib_sge *sge = &cur->sges[cur->nr_sge];
-		struct tqp_mr *mr;
-
-		sge->addr = READ_ONCE(wqe->dma.sge[i].addr);
-		sge->length = READ_ONCE(wqe->dma.sge[i].length);
-		sge->lkey = READ_ONCE(wqe->dma.sge[i].lkey);
-		if (!sge->length)
-			continue;
-		bytes += sge->length;
-		if (bytes > TQP_MESSAGE_MAX_BYTES)
-			return IB_WC_LOC_LEN_ERR;
-		mr = tqp_mr_get(conn->dev, sge->lkey);
-		if (!mr)
-			return IB_WC_LOC_PROT_ERR;
-		msg->mrs[msg->nr_mrs++] = mr;
-		if (tqp_mr_check(mr, conn->qp->pd->pdn, sge->addr, sge->length, 0))
-			return IB_WC_LOC_PROT_ERR;
-		cur->nr_sge++;
-	}
-	cur->left = bytes;
-	return IB_WC_SUCCESS;
-}
-
-static enum ib_wc_status tqp_load_inline(struct tqp_conn *conn, const struct rxe_send_wqe *wqe,
-					 u32 bytes)
-{
-	if (bytes > conn->qp->cap.max_inline_data || bytes > TQP_INLINE_MAX_BYTES)
-		return IB_WC_LOC_LEN_ERR;
-	memcpy(conn->cur.data, wqe->dma.inline_data, bytes);
-	conn->cur.left = bytes;
-	return IB_WC_SUCCESS;
-}
-
-static void tqp_log_message(struct tqp_conn *conn, const struct tqp_wqe_head *head, u8 opcode)
-{
-	struct tqp_msg_rec *rec = tqp_msglog_next(&conn->log);
-
-	/* the log has a record for every SQ entry */
-	if (WARN_ON_ONCE(!rec)) {
+	if (WARN_ON_ONCE(!at)) {	/* tqp_tx_next() looked */
 		conn->tx_failed = true;
 		return;
 	}
-	*rec = (struct tqp_msg_rec) {
-		.start_seq = tcp_sk(conn->sk)->write_seq,
-		.length = conn->cur.left,
-		.msn = conn->tx_msn++,
-		.opcode = opcode,
-		.ext_bytes = tcp_bth_ext_bytes(opcode),
-		.ext4 = ntohl(head->imm),
-	};
-	tqp_msglog_commit(&conn->log);
-	trace_tqp_tx_message(conn->qpn, rec->msn, rec->opcode, rec->start_seq, rec->length);
-}
-
-/* Make the WQE at sq_next the current message. */
-static enum ib_wc_status tqp_tx_load(struct tqp_conn *conn)
-{
-	const struct tqp_qp *qp = conn->qp;
-	const struct rxe_send_wqe *wqe = tqp_ring_entry(qp->sq, conn->sq_next);
-	struct tqp_tx_msg *msg = &conn->tx[conn->sq_next & qp->sq->mask];
-	struct tqp_tx_cur *cur = &conn->cur;
-	enum ib_wc_status status;
-	struct tqp_wqe_head head;
-	u8 opcode;
-
-	tqp_wqe_copy_head(wqe, &head);
-	if (!tqp_send_opcode(head.opcode, &opcode))
-		return IB_WC_LOC_QP_OP_ERR;
-	cur->sge = 0;
-	cur->sge_off = 0;
-	cur->is_inline = head.flags & IB_SEND_INLINE;
-	tqp_tx_msg_init(msg, conn);
-	status = cur->is_inline ? tqp_load_inline(conn, wqe, head.inline_bytes) :
-				  tqp_load_sges(conn, wqe, head.num_sge, msg);
-	if (status) {
-		tqp_tx_msg_put(msg);	/* sender */
-		tqp_tx_msg_put(msg);	/* acknowledgement */
-		return status;
+	*at = *rec;
+	at->start_seq = tcp_sk(conn->sk)->write_seq;
+	conn->log_msg[conn->log.tail & conn->log.mask] = msg;
+	if (msg) {
+		refcount_inc(&msg->ubuf.refcnt);
+		msg->unacked++;
 	}
-	msg->wr_id = head.wr_id;
-	msg->wc_opcode = IB_WC_SEND;
-	msg->signaled = qp->sq_sig_all || head.flags & IB_SEND_SIGNALED;
-	msg->bytes = cur->left;
-	msg->loaded = true;
-	tqp_log_message(conn, &head, opcode);
+	tqp_msglog_commit(&conn->log);
+	trace_tqp_tx_message(conn->qpn, at->msn, at->opcode, at->start_seq, at->length);
 	if (!cur->left) {	/* a message of no bytes takes one byte of the stream */
 		cur->is_inline = true;
-		cur->data[0] = 0;
+		cur->operands[0] = 0;
+		cur->data = cur->operands;
 		cur->left = 1;
 	}
-	msg->end_seq = tcp_sk(conn->sk)->write_seq + cur->left;
+	cur->sge = 0;
+	cur->sge_off = 0;
 	cur->msg = msg;
 	cur->active = true;
-	return IB_WC_SUCCESS;
 }
 
 /* ---- pages into TCP ---- */
@@ -246,7 +134,7 @@ static int tqp_send_piece(struct tqp_conn *conn, bool more)
 {
 	struct tqp_tx_cur *cur = &conn->cur;
 	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
-	struct kvec kv = { cur->data + cur->sge_off, cur->left };
+	struct kvec kv = { (void *)cur->data + cur->sge_off, cur->left };
 	u32 bytes = cur->left;
 	int n;
 
@@ -279,8 +167,7 @@ static void tqp_tx_account(struct tqp_conn *conn, u32 bytes, bool copied)
 	tqp_count(conn->dev, copied ? TQP_C_tx_copied_bytes : TQP_C_tx_zerocopy_bytes, bytes);
 }
 
-/* 0 when the current message is all in TCP. */
-static int tqp_tx_push(struct tqp_conn *conn, bool more)
+int tqp_tx_push(struct tqp_conn *conn, bool more)
 {
 	struct tqp_tx_cur *cur = &conn->cur;
 	int rc;
@@ -296,41 +183,6 @@ static int tqp_tx_push(struct tqp_conn *conn, bool more)
 	return 0;
 }
 
-static bool tqp_tx_credit(struct tqp_conn *conn)
-{
-	if ((s16)(READ_ONCE(conn->peer_limit) - conn->tx_msn) > 0) {
-		conn->probe_delay_ms = TQP_PROBE_FIRST_MS;
-		return true;
-	}
-	if (conn->probe_allowed) {
-		conn->probe_allowed = false;
-		return true;
-	}
-	/* ask to be kicked first, then look again: the limit is written without the lock */
-	WRITE_ONCE(conn->tx_wait_credit, true);
-	smp_mb();
-	if ((s16)(READ_ONCE(conn->peer_limit) - conn->tx_msn) > 0)
-		return true;
-	conn->info.tx_credit_waits++;
-	tqp_count(conn->dev, TQP_C_tx_credit_waits, 1);
-	trace_tqp_tx_credit_wait(conn->qpn, conn->tx_msn);
-	tqp_queue_delayed(conn, &conn->probe_work, conn->probe_delay_ms);
-	return false;
-}
-
-/* The WQE that cannot be sent completes with @status; everything after it is flushed. */
-static void tqp_tx_refuse(struct tqp_conn *conn, enum ib_wc_status status)
-{
-	const struct rxe_send_wqe *wqe = tqp_ring_entry(conn->qp->sq, conn->sq_next);
-
-	tqp_count(conn->dev, status == IB_WC_LOC_PROT_ERR ? TQP_C_tx_protection_errors :
-							     TQP_C_wqe_invalid, 1);
-	conn->tx_bad_status = status;
-	conn->tx_bad_wr_id = READ_ONCE(wqe->wr.wr_id);
-	conn->tx_failed = true;
-	tqp_tx_finish_bad(conn);
-}
-
 static bool tqp_tx_ready(struct tqp_conn *conn)
 {
 	struct sock *sk = conn->sk;
@@ -342,19 +194,45 @@ static bool tqp_tx_ready(struct tqp_conn *conn)
 	       (1 << sk->sk_state) & (TCPF_ESTABLISHED | TCPF_CLOSE_WAIT);
 }
 
+/* Responses first: the peer waits for them, and they are bounded. */
 static bool tqp_tx_next(struct tqp_conn *conn)
 {
-	enum ib_wc_status status;
+	conn->tx_wait_log = tqp_msglog_full(&conn->log);
+	if (conn->tx_wait_log)
+		return false;
+	return tqp_response_next(conn) || tqp_wqe_next(conn);
+}
 
-	if (!tqp_ring_posted(conn->qp->sq, conn->sq_next) || !tqp_tx_credit(conn))
+static void tqp_tx_sent(struct tqp_conn *conn)
+{
+	struct tqp_tx_cur *cur = &conn->cur;
+
+	cur->active = false;
+	conn->info.tx_messages++;
+	tqp_count(conn->dev, TQP_C_tx_messages, 1);
+	if (cur->msg->is_response)
+		tqp_tx_msg_put(cur->msg);
+	else if (cur->ends_wqe)
+		tqp_wqe_sent(conn);
+}
+
+/*
+ * Will another message follow at once?  TCP holds the last partial segment
+ * back then, so a wrong "yes" costs time: only what can't have to wait counts.
+ */
+static bool tqp_tx_more(const struct tqp_conn *conn)
+{
+	const struct tqp_qp *qp = conn->qp;
+	const struct rxe_send_wqe *wqe;
+	u32 opcode;
+
+	if (conn->cur.msg->is_response || tqp_ring_posted(qp->sq, conn->sq_next) < 2)
 		return false;
-	conn->tx_wait_credit = false;
-	status = tqp_tx_load(conn);
-	if (status) {
-		tqp_tx_refuse(conn, status);
-		return false;
-	}
-	return true;
+	wqe = tqp_ring_entry(qp->sq, conn->sq_next + 1);
+	opcode = READ_ONCE(wqe->wr.opcode);
+	return (opcode == IB_WR_SEND || opcode == IB_WR_SEND_WITH_IMM) &&
+	       !(READ_ONCE(wqe->wr.send_flags) & IB_SEND_FENCE) && tqp_tx_has_credit(conn) &&
+	       !tqp_msglog_full(&conn->log);
 }
 
 void tqp_tx_run(struct tqp_conn *conn)
@@ -369,10 +247,7 @@ void tqp_tx_run(struct tqp_conn *conn)
 	conn->tx_wait_space = false;
 	tqp_mss_update(conn);
 	while (tqp_tx_ready(conn) && (conn->cur.active || tqp_tx_next(conn))) {
-		bool more = tqp_ring_posted(conn->qp->sq, conn->sq_next) > 1 &&
-			    (s16)(READ_ONCE(conn->peer_limit) - conn->tx_msn) > 0;
-
-		rc = tqp_tx_push(conn, more);
+		rc = tqp_tx_push(conn, tqp_tx_more(conn));
 		if (rc == -EAGAIN) {
 			conn->tx_wait_space = true;
 			break;
@@ -381,11 +256,7 @@ void tqp_tx_run(struct tqp_conn *conn)
 			tqp_conn_fail(conn, TCP_QP_REASON_PEER_CLOSED);
 			break;
 		}
-		conn->cur.active = false;
-		conn->info.tx_messages++;
-		tqp_count(conn->dev, TQP_C_tx_messages, 1);
-		conn->sq_next = (conn->sq_next + 1) & conn->qp->sq->mask;
-		tqp_tx_msg_put(conn->cur.msg);
+		tqp_tx_sent(conn);
 	}
 	conn->tx_running = false;
 }

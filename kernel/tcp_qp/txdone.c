@@ -5,21 +5,23 @@
  * the skb may free the pages early, and a driver may hold them late.
  *
  * The ubuf_info's count holds both: one for the sender until all bytes are in
- * TCP, one for the acknowledgement, one for each skb.
+ * TCP, one for each message until it is acknowledged, one for each response
+ * that is awaited, one for each skb.
  */
 #include "conn.h"
 
-static void tqp_post_send_wc(struct tqp_conn *conn, const struct tqp_tx_msg *msg)
+static void tqp_post_send_wc(struct tqp_conn *conn, const struct tqp_tx_msg *msg,
+			     enum ib_wc_status status)
 {
 	struct ib_uverbs_wc wc = {
 		.wr_id = msg->wr_id,
-		.status = IB_WC_SUCCESS,
+		.status = status,
 		.opcode = msg->wc_opcode,
 		.byte_len = msg->bytes,
 		.qp_num = conn->qpn,
 	};
 
-	if (msg->signaled)
+	if (msg->signaled || status)
 		tqp_cq_post(conn->qp->scq, &wc, false);
 }
 
@@ -33,7 +35,7 @@ static void tqp_complete_in_order(struct tqp_conn *conn)
 		struct tqp_tx_msg *msg = &conn->tx[sq->index & sq->mask];
 
 		msg->done = false;
-		tqp_post_send_wc(conn, msg);
+		tqp_post_send_wc(conn, msg, IB_WC_SUCCESS);
 		tqp_ring_consume(sq);
 	}
 }
@@ -67,7 +69,7 @@ void tqp_tx_finish_bad(struct tqp_conn *conn)
 		tqp_conn_fail(conn, TCP_QP_REASON_LOCAL_ERROR);
 }
 
-static void tqp_tx_msg_done(struct tqp_tx_msg *msg)
+static void tqp_wqe_done(struct tqp_tx_msg *msg)
 {
 	struct tqp_conn *conn = msg->conn;
 	unsigned long flags;
@@ -84,6 +86,16 @@ static void tqp_tx_msg_done(struct tqp_tx_msg *msg)
 	spin_unlock_irqrestore(&conn->done_lock, flags);
 	if (kick)
 		tqp_tx_kick(conn);
+}
+
+static void tqp_tx_msg_done(struct tqp_tx_msg *msg)
+{
+	struct tqp_conn *conn = msg->conn;
+
+	if (msg->is_response)
+		tqp_response_done(msg);
+	else
+		tqp_wqe_done(msg);
 	tqp_conn_put(conn);
 }
 
@@ -104,39 +116,66 @@ void tqp_tx_msg_init(struct tqp_tx_msg *msg, struct tqp_conn *conn)
 {
 	msg->ubuf.ops = &tqp_ubuf_ops;
 	msg->ubuf.flags = SKBFL_ZEROCOPY_FRAG | SKBFL_DONT_ORPHAN;
-	refcount_set(&msg->ubuf.refcnt, 2);	/* sender, acknowledgement */
+	refcount_set(&msg->ubuf.refcnt, 1);	/* sender */
 	msg->conn = tqp_conn_get(conn);
 	msg->nr_mrs = 0;
+	msg->unacked = 0;
+	msg->awaited = 0;
+	msg->is_response = false;
 	msg->loaded = false;
 }
 
-/* The ring index after the last send that has a place in the stream. */
-static u32 tqp_tx_end(const struct tqp_conn *conn)
+/* @count of the oldest records left the log; @index is the first one's place. */
+static void tqp_records_acked(struct tqp_conn *conn, u32 index, u32 count)
 {
-	return conn->cur.active ? conn->sq_next + 1 : conn->sq_next;
+	for (; count; count--, index++) {
+		struct tqp_tx_msg *msg = conn->log_msg[index & conn->log.mask];
+
+		if (!msg)
+			continue;
+		msg->unacked--;
+		tqp_tx_msg_put(msg);
+	}
 }
 
 void tqp_clean_acked(struct sock *sk, u32 acked_seq)
 {
 	struct tqp_conn *conn = tqp_conn_of(sk);
-	u32 mask = conn->log.mask;
+	u32 head, acked;
 
 	if (!conn)
 		return;
-	tqp_msglog_ack(&conn->log, acked_seq);
-	while ((conn->tx_acked & mask) != (tqp_tx_end(conn) & mask)) {
-		struct tqp_tx_msg *msg = &conn->tx[conn->tx_acked & mask];
-
-		if (before(acked_seq, msg->end_seq))
-			break;
-		conn->tx_acked++;
-		tqp_tx_msg_put(msg);
-	}
+	head = conn->log.head;
+	acked = tqp_msglog_ack(&conn->log, acked_seq);
+	tqp_records_acked(conn, head, acked);
+	if (!acked)
+		return;
+	if (conn->tx_wait_log)
+		tqp_tx_kick(conn);
+	if (conn->state == TQP_CONN_DEAD && tqp_msglog_empty(&conn->log))
+		wake_up_all(&conn->wait);
 }
 
 bool tqp_tx_outstanding(const struct tqp_conn *conn)
 {
-	return (conn->tx_acked & conn->log.mask) != (tqp_tx_end(conn) & conn->log.mask);
+	return !tqp_msglog_empty(&conn->log) || conn->cur.active || conn->reads_out ||
+	       (conn->wqe.valid && conn->wqe.loaded) ||
+	       conn->response_head != conn->response_tail;
+}
+
+/* The sender's reference of the WQE at sq_next, if it was loaded. */
+static void tqp_drop_current(struct tqp_conn *conn)
+{
+	struct tqp_tx_cur *cur = &conn->cur;
+
+	if (cur->active && cur->msg && cur->msg->is_response)
+		tqp_tx_msg_put(cur->msg);
+	cur->active = false;
+	if (conn->wqe.valid && conn->wqe.loaded)
+		tqp_tx_msg_put(&conn->tx[conn->sq_next & conn->sq_mask]);
+	conn->wqe.valid = false;
+	while (conn->response_head != conn->response_tail)
+		tqp_tx_msg_put(&conn->responses[conn->response_head++ % TQP_RESPONSES_MAX].msg);
 }
 
 /*
@@ -145,14 +184,43 @@ bool tqp_tx_outstanding(const struct tqp_conn *conn)
  */
 void tqp_tx_drop(struct tqp_conn *conn)
 {
-	bool active = conn->cur.active;
+	u32 head = conn->log.head, left = conn->log.tail - conn->log.head;
 
 	/* callers: socket lock held, or the socket is being destroyed */
-	while (tqp_tx_outstanding(conn))
-		tqp_tx_msg_put(&conn->tx[conn->tx_acked++ & conn->log.mask]);
-	if (active) {
-		conn->cur.active = false;
-		conn->sq_next = (conn->sq_next + 1) & conn->log.mask;
-		tqp_tx_msg_put(conn->cur.msg);
+	conn->log.head = conn->log.tail;
+	for (; left; left--, head++)	/* unacked stays: they were not */
+		if (conn->log_msg[head & conn->log.mask])
+			tqp_tx_msg_put(conn->log_msg[head & conn->log.mask]);
+	tqp_read_drop(conn);
+	tqp_drop_current(conn);
+}
+
+static enum ib_wc_status tqp_settled_status(const struct tqp_conn *conn,
+					    const struct tqp_tx_msg *msg)
+{
+	if (msg == conn->error_msg)
+		return conn->error_status;
+	return !msg->unacked && !msg->awaited ? IB_WC_SUCCESS : IB_WC_WR_FLUSH_ERR;
+}
+
+/*
+ * What was handed to TCP, in SQ order: the peer has it, or it was the one that
+ * failed, or nobody knows.  A send that is acknowledged has succeeded even if a
+ * driver still holds its pages: they are pinned, and a late copy is ignored.
+ */
+void tqp_tx_settle(struct tqp_conn *conn)
+{
+	struct tqp_ring *sq = conn->qp->sq;
+
+	while (sq->index != conn->sq_next) {
+		struct tqp_tx_msg *msg = &conn->tx[sq->index];
+
+		tqp_post_send_wc(conn, msg, tqp_settled_status(conn, msg));
+		tqp_ring_consume(sq);
+	}
+	/* partly sent */
+	if (conn->error_msg == &conn->tx[sq->index] && tqp_ring_posted(sq, sq->index)) {
+		tqp_post_send_wc(conn, conn->error_msg, conn->error_status);
+		tqp_ring_consume(sq);
 	}
 }

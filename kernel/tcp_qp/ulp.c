@@ -194,8 +194,12 @@ static void tqp_write_space(struct sock *sk)
 {
 	struct tqp_conn *conn = tqp_conn_of(sk);
 
-	if (conn->tx_wait_space)
+	if (conn->state == TQP_CONN_DEAD && conn->tx_wait_space) {
+		WRITE_ONCE(conn->tx_wait_space, false);
+		wake_up_all(&conn->wait);	/* of TERMINATE */
+	} else if (conn->tx_wait_space) {
 		tqp_tx_kick(conn);
+	}
 	conn->saved_write_space(sk);
 }
 
@@ -218,6 +222,7 @@ static void tqp_error_report(struct sock *sk)
 	struct tqp_conn *conn = tqp_conn_of(sk);
 
 	tqp_rx_run(conn);
+	conn->sk_err = sk->sk_err;
 	if (sk->sk_err && sk->sk_state == TCP_CLOSE)
 		tqp_conn_fail(conn, TCP_QP_REASON_PEER_CLOSED);
 	conn->saved_error_report(sk);

@@ -89,9 +89,14 @@ static int tqp_xmit_data(struct tqp_conn *conn, struct sock *sk, struct sk_buff 
 
 u16 tqp_credit_limit(const struct tqp_conn *conn)
 {
-	const struct tqp_ring *rq = conn->qp ? conn->qp->rq : NULL;
+	const struct tqp_qp *qp = conn->qp;
+	u32 posted = 0;
 
-	return conn->rx_msn + (rq ? tqp_ring_posted(rq, rq->index) : 0);
+	if (qp && qp->srq)	/* others may take them: credits are hints */
+		posted = min_t(u32, tqp_srq_posted(qp->srq), S16_MAX);
+	else if (qp)
+		posted = tqp_ring_posted(qp->rq, qp->rq->index);
+	return conn->rx_next.untagged + posted;
 }
 
 /* Pure ACKs keep the stack's options; ours follows if there is room. */
@@ -126,12 +131,21 @@ static int tqp_xmit_ack(struct tqp_conn *conn, struct sock *sk, struct sk_buff *
 	return 0;
 }
 
+/* What failed is not acknowledged; the checksum is still to be filled in. */
+static void tqp_hold_ack(const struct tqp_conn *conn, struct tcphdr *th)
+{
+	if (th->ack && after(ntohl(th->ack_seq), conn->ack_limit))
+		th->ack_seq = htonl(conn->ack_limit);
+}
+
 int tqp_queue_xmit(struct sock *sk, struct sk_buff *skb, struct flowi *fl)
 {
 	struct tqp_conn *conn = tqp_conn_of(sk);
 	u32 payload = skb->len - tcp_hdr(skb)->doff * 4;
 	int err;
 
+	if (unlikely(conn->ack_held))
+		tqp_hold_ack(conn, tcp_hdr(skb));
 	err = payload ? tqp_xmit_data(conn, sk, skb, payload) : tqp_xmit_ack(conn, sk, skb);
 	if (err) {
 		/* as if the network had lost it: TCP sends it again */

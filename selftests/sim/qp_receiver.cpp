@@ -253,16 +253,19 @@ std::uint32_t QpReceiver::step(const Skb& skb, std::uint32_t off) {
     const tqp_skb_map* map = skb.mapped ? &skb.map : nullptr;
     if (!msg_.active && !map && !started_)
         return 0;
+    tqp_rx_numbers next{.untagged = msn_, .write = 0, .request = 0, .response = 0};
     if (!msg_.active) {
+        // ends send nothing but SENDs here: any other kind is a middlebox's doing
         if (!tqp_rx_msg_begin(&msg_, map, end_.peer().sender().stream.seq(end_.tcp().copied()),
-                              msn_)) {
+                              &next) ||
+            msg_.kind != TQP_MSG_SEND) {
             end_.fail(k_protocol_errors);
             return 0;
         }
         started_ = true;
         end_.rtr_seen_ = end_.rtr_acked_ = true;
     }
-    if (!tqp_rx_msg_learn(&msg_, map)) {
+    if (!tqp_rx_msg_learn(&msg_, map, &next)) {
         end_.fail(k_protocol_errors);
         return 0;
     }

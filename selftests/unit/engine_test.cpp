@@ -46,7 +46,7 @@ TEST(PortEngine, InvalidQps) {
     EXPECT_EQ(with([](auto& c) { c.flow.family = 5; }), NUPA_E_INVALID);
     EXPECT_EQ(with([](auto& c) { c.flow.reserved[0] = 1; }), NUPA_E_INVALID);
     EXPECT_EQ(with([](auto& c) { c.flow.daddr[15] = 1; }), NUPA_E_INVALID);
-    EXPECT_EQ(with([](auto& c) { c.flags = 8; }), NUPA_E_INVALID);
+    EXPECT_EQ(with([](auto& c) { c.flags = 1 << 5; }), NUPA_E_INVALID);
     EXPECT_EQ(with([](auto& c) { c.rcv_wscale = 15; }), NUPA_E_INVALID);
     EXPECT_EQ(with([](auto& c) { c.rq_mask = 5; }), NUPA_E_INVALID);
     EXPECT_EQ(with([](auto& c) { c.shadow_addr = 1ull << 60; }), NUPA_E_ADDRESS);

@@ -164,9 +164,23 @@ public:
         guest_->put<std::uint32_t>(shadow_, count);
     }
     std::uint32_t completed() const { return completed_; }
+    // The host asked for [va, va + length) of its memory to be filled by response @msn.
+    void want_read(std::uint16_t msn, std::uint64_t va, std::uint32_t key, std::uint32_t length) {
+        put_read(msn, {va, key, length, NUPA_READ_VALID | std::uint32_t{msn}, {}});
+    }
+    void end_read(std::uint16_t msn) { put_read(msn, {}); }
+    // The host has copied all it was given before @seq.
+    void consume(std::uint32_t seq) {
+        guest_->put<std::uint32_t>(shadow_ + offsetof(nupa_qp_shadow, consumed), seq);
+    }
     void set_producer(std::uint32_t index) {
         producer_ = index;
         put32(kProducerAt, index);
+    }
+    void put_read(std::uint16_t msn, const nupa_qp_read& read) {
+        guest_->put(
+            shadow_ + offsetof(nupa_qp_shadow, reads) + msn % NUPA_READS_MAX * sizeof(nupa_qp_read),
+            read);
     }
     std::uint32_t mask() const { return mask_; }
 

@@ -17,7 +17,7 @@ inline constexpr std::uint64_t kIova = 0x7f0000001000;
 
 struct HostOptions {
     std::uint32_t rcv_nxt = kRcvNxt;
-    std::uint32_t qp_flags = 0;
+    std::uint32_t qp_flags = NUPA_QP_F_REMOTE_WRITE | NUPA_QP_F_SHADOW;
     std::uint32_t rq_base = 0;
     std::uint32_t rq_entries = 64;
     std::uint32_t sge_max = 4;

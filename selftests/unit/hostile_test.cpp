@@ -74,7 +74,10 @@ TEST(Hostile, NothingOutsideIsWritten) {
             TcpFrame f;
             f.seq = random() % 32 ? e : e + static_cast<std::uint32_t>(random() % 9000);
             f.payload = pattern(1 + random() % 800, static_cast<std::uint32_t>(step));
-            f.options = bth_option(any_bth(random, e));
+            const tcp_bth b = any_bth(random, e);
+            f.options = bth_option(b);
+            if (random() % 2)  // the shadow is the guest's, too
+                h.ring.want_read(b.msn, b.va, b.rkey, b.dma_length);
             const nupa::Decision d = h.rx(f);
             placed += d.placed();
             if (f.seq == e)

@@ -17,12 +17,15 @@ struct Tagged : testing::Test {
 
     Reason one(std::uint64_t va, std::uint32_t rkey, std::uint32_t n, std::uint32_t dma_length,
                std::uint8_t opcode) {
+        if (opcode >= TCP_BTH_OP_READ_RESPONSE_FIRST && opcode <= TCP_BTH_OP_READ_RESPONSE_ONLY)
+            host.ring.want_read(msn, va, rkey, dma_length);
         const TcpFrame f =
             write_segment(seq, 0, pattern(n, seq), va, rkey, dma_length, opcode, msn++);
         const Reason reason = host.rx(f).reason;
-        if (reason == Reason::kPlaced)
+        if (reason == Reason::kPlaced && rkey == kKey)
             EXPECT_EQ(host.mr.read(host.guest, va, n), f.payload);
         seq += n;
+        host.ring.consume(seq);
         return reason;
     }
 };
@@ -55,7 +58,11 @@ TEST_F(Tagged, KeyAccessAndBounds) {
     Region local(host.guest, 0x1000, 4096, kPd, NUPA_ACCESS_LOCAL_WRITE | NUPA_ACCESS_REMOTE_READ);
     ASSERT_EQ(host.engine.mr_reg(kOtherKey, local.cmd), NUPA_OK);
     EXPECT_EQ(one(0x1000, kOtherKey, 10, 10, TCP_BTH_OP_WRITE_ONLY), Reason::kAccess);
-    EXPECT_EQ(one(0x1000, kOtherKey, 10, 10, TCP_BTH_OP_READ_RESPONSE_ONLY), Reason::kAccess);
+    // A sink needs no right of remote access: we asked.
+    EXPECT_EQ(one(0x1000, kOtherKey, 10, 10, TCP_BTH_OP_READ_RESPONSE_ONLY), Reason::kPlaced);
+    Region fixed(host.guest, 0x1000, 4096, kPd, NUPA_ACCESS_REMOTE_READ);
+    ASSERT_EQ(host.engine.mr_reg(0x4400, fixed.cmd), NUPA_OK);
+    EXPECT_EQ(one(0x1000, 0x4400, 10, 10, TCP_BTH_OP_READ_RESPONSE_ONLY), Reason::kAccess);
     Region foreign(host.guest, 0x9000, 4096, kPd + 1);
     ASSERT_EQ(host.engine.mr_reg(0x3300, foreign.cmd), NUPA_OK);
     EXPECT_EQ(one(0x9000, 0x3300, 10, 10, TCP_BTH_OP_WRITE_ONLY), Reason::kAccess);
@@ -87,9 +94,53 @@ TEST_F(Tagged, DmaLengthBounds) {
     }
     for (const std::uint8_t opcode : {TCP_BTH_OP_READ_RESPONSE_FIRST})
         EXPECT_EQ(one(kIova, kKey, 101, 100, opcode), Reason::kBounds);
-    // These may belong to a WRITE_IMM, whose RETH holds the immediate there.
-    for (const std::uint8_t opcode : {TCP_BTH_OP_WRITE_FIRST, TCP_BTH_OP_WRITE_ONLY_IMM})
-        EXPECT_EQ(one(kIova, kKey, 101, 0, opcode), Reason::kPlaced);
+    EXPECT_EQ(one(kIova, kKey, 101, 0, TCP_BTH_OP_WRITE_FIRST), Reason::kBounds);
+    // The immediate is where the length would be.
+    EXPECT_EQ(one(kIova, kKey, 101, 0, TCP_BTH_OP_WRITE_ONLY_IMM), Reason::kPlaced);
+}
+
+// Not one byte of a WRITE whose end lies outside.
+TEST_F(Tagged, AllOfTheMessageOrNothing) {
+    const std::uint64_t end = kIova + host.options.mr_bytes;
+    EXPECT_EQ(one(end - 1000, kKey, 100, 1001, TCP_BTH_OP_WRITE_FIRST), Reason::kBounds);
+    EXPECT_EQ(host.mr.read(host.guest, end - 1000, 1000), ByteVector(1000));
+    EXPECT_EQ(one(end - 1000, kKey, 100, 1000, TCP_BTH_OP_WRITE_FIRST), Reason::kPlaced);
+}
+
+TEST_F(Tagged, WritesNeedTheQpsPermission) {
+    Host closed({.qp_flags = NUPA_QP_F_SHADOW});
+    closed.ack(kRcvNxt);
+    EXPECT_EQ(
+        closed.rx(write_segment(kRcvNxt, 0, pattern(10), kIova, kKey, 10, TCP_BTH_OP_WRITE_ONLY))
+            .reason,
+        Reason::kAccess);
+}
+
+// A response is placed only where a READ of ours asked for it.
+TEST_F(Tagged, ResponseNeedsItsRead) {
+    const auto response = [&](std::uint16_t n, std::uint64_t va, std::uint32_t length) {
+        const TcpFrame f = write_segment(seq, 0, pattern(100), va, kKey, length,
+                                         TCP_BTH_OP_READ_RESPONSE_FIRST, n);
+        seq += 100;
+        return host.rx(f).reason;
+    };
+    EXPECT_EQ(response(0, kIova, 200), Reason::kAccess);
+    for (std::uint16_t n = 1; n < 6; n++)
+        host.ring.want_read(n, kIova, kKey, 200);
+    EXPECT_EQ(response(6, kIova, 200), Reason::kAccess);
+    EXPECT_EQ(response(1 + NUPA_READS_MAX, kIova, 200), Reason::kAccess);
+    EXPECT_EQ(response(2, kIova + 1, 200), Reason::kAccess);
+    EXPECT_EQ(response(3, kIova, 199), Reason::kAccess);
+    EXPECT_EQ(response(4, kIova, 200), Reason::kPlaced);
+    host.ring.end_read(5);
+    EXPECT_EQ(response(5, kIova, 200), Reason::kAccess);
+    Host none({.qp_flags = NUPA_QP_F_REMOTE_WRITE});
+    none.ack(kRcvNxt);
+    none.ring.want_read(0, kIova, kKey, 100);
+    EXPECT_EQ(none.rx(write_segment(kRcvNxt, 0, pattern(100), kIova, kKey, 100,
+                                    TCP_BTH_OP_READ_RESPONSE_ONLY))
+                  .reason,
+              Reason::kAccess);
 }
 
 TEST_F(Tagged, NeedsNoReceivePosted) {
@@ -128,6 +179,54 @@ TEST_F(Tagged, WriteAndWriteImmInterleaved) {
             host.ack(seq);
         }
     }
+}
+
+struct WriteOrdering : Tagged {
+    Reason write(std::uint32_t start, std::uint32_t at, std::uint32_t n, std::uint32_t length,
+                 std::uint16_t number) {
+        const bool last = at + n == length;
+        const std::uint8_t opcode = at == 0 ? last ? TCP_BTH_OP_WRITE_ONLY : TCP_BTH_OP_WRITE_FIRST
+                                    : last  ? TCP_BTH_OP_WRITE_LAST
+                                            : TCP_BTH_OP_WRITE_MIDDLE;
+        return host
+            .rx(write_segment(start, at, pattern(n, start), kIova, kKey, length, opcode, number))
+            .reason;
+    }
+};
+
+// The bytes that are missing may be a WRITE to the same place.
+TEST_F(WriteOrdering, NotBeyondAHoleBeforeTheMessage) {
+    EXPECT_EQ(write(kRcvNxt + 100, 0, 100, 100, 1), Reason::kOrder);
+    EXPECT_EQ(write(kRcvNxt, 0, 100, 100, 0), Reason::kPlaced);
+    EXPECT_EQ(host.stat(NUPA_STAT_deliver_order), 1u);
+}
+
+TEST_F(WriteOrdering, BeyondAHoleInTheMessage) {
+    EXPECT_EQ(write(kRcvNxt, 200, 100, 300, 0), Reason::kPlaced);
+    EXPECT_EQ(write(kRcvNxt, 0, 100, 300, 0), Reason::kPlaced);
+    EXPECT_EQ(write(kRcvNxt, 100, 100, 300, 0), Reason::kPlaced);
+}
+
+// What the host copies it copies after the switch would have placed.
+TEST_F(WriteOrdering, NotBeforeTheHostHasCopied) {
+    host.ring.consume(kRcvNxt);
+    EXPECT_EQ(write(kRcvNxt + 100, 0, 100, 100, 1), Reason::kOrder);
+    EXPECT_EQ(write(kRcvNxt, 0, 100, 100, 0), Reason::kPlaced);
+    EXPECT_EQ(write(kRcvNxt + 200, 0, 100, 200, 2), Reason::kOrder);
+    host.ring.consume(kRcvNxt + 199);
+    EXPECT_EQ(write(kRcvNxt + 200, 100, 100, 200, 2), Reason::kOrder);
+    host.ring.consume(kRcvNxt + 400);
+    EXPECT_EQ(write(kRcvNxt + 400, 0, 100, 100, 3), Reason::kPlaced);
+}
+
+// The rest of a message that was partly delivered touches other bytes.
+TEST_F(WriteOrdering, TheRestOfAMessage) {
+    host.ring.consume(kRcvNxt);
+    ASSERT_EQ(host.engine.mr_dereg(kKey), NUPA_OK);
+    EXPECT_EQ(write(kRcvNxt, 0, 100, 300, 0), Reason::kKey);
+    ASSERT_EQ(host.engine.mr_reg(kKey, host.mr.cmd), NUPA_OK);
+    EXPECT_EQ(write(kRcvNxt, 100, 100, 300, 0), Reason::kPlaced);
+    EXPECT_EQ(write(kRcvNxt, 200, 100, 300, 0), Reason::kPlaced);
 }
 
 }  // namespace

@@ -161,7 +161,7 @@ TEST_F(Ladder, Plain) {
 TEST_F(Ladder, BthInvalid) {
     post();
     TcpFrame f = send_segment(kRcvNxt, 0, pattern(100), 0, TCP_BTH_OP_SEND_ONLY);
-    f.options[4] |= TCP_BTH_F_RESERVED;
+    f.options[4] |= 2;  // no such version
     expect_delivered(f, Reason::kBthInvalid, NUPA_STAT_bth_invalid);
 }
 

@@ -43,7 +43,7 @@ tcp_bth v1_option(std::uint32_t start, std::uint32_t length,
     b.ver = 1, b.opcode = opcode, b.msn = 9, b.start_seq = start, b.length = length;
     b.flags = TCP_BTH_F_TIMESTAMP, b.tsval = 0x11111111, b.tsecr = 0x22222222;
     b.ext_bytes = static_cast<__u8>(ext), b.ext4 = 0x33333333, b.va = 0x4444444455555555,
-    b.rkey = 6, b.dma_length = length;
+    b.rkey = 6, b.dma_length = opcode == TCP_BTH_OP_WRITE_ONLY_IMM ? 0x77777777 : length;
     return b;
 }
 
@@ -201,6 +201,9 @@ TEST_P(CutOpcodes, Ver0OfAWholeMessage) {
             EXPECT_EQ(b.ext_bytes, c.ext);
             EXPECT_EQ(b.ext4, c.ext == 4 ? 0x33333333u : 0u);
             EXPECT_EQ(b.va, c.ext == 16 ? 0x4444444455555555u : 0u);
+            if (c.ext == 16)  // the immediate comes last
+                EXPECT_EQ(b.dma_length,
+                          b.opcode == TCP_BTH_OP_WRITE_LAST_IMM ? 0x77777777u : 5120u);
             EXPECT_EQ(b.flags, TCP_BTH_F_TIMESTAMP | (with_icrc ? TCP_BTH_F_ICRC : 0));
             if (with_icrc) {
                 Wire w(cuts[i].bytes);

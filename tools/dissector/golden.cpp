@@ -291,7 +291,7 @@ void add_hostile(Capture& c) {
     c.add({false, kIsn, kPeerSeq, option, 100});
     patched(1, 12);                                     // too short for any layout
     patched(4, 2);                                      // version
-    patched(4, 1 | TCP_BTH_F_RESERVED);                 // reserved bit
+    patched(4, 1 | TCP_BTH_F_SOLICITED);                // fine
     patched(4, 1 | TCP_BTH_F_ICRC);                     // ver 1 has no ICRC
     patched(4, 1 | TCP_BTH_F_TIMESTAMP);                // no room for timestamps
     patched(5, 0x99);                                   // no such opcode

@@ -13,7 +13,7 @@
 
 local KIND, EXID = 253, 0x5150
 local HEAD, V0, V1, TS, OPT_MAX = 4, 20, 12, 8, 40
-local F_VER, F_TIMESTAMP, F_MORE, F_RTR, F_RTR_ACK, F_ICRC, F_RESERVED = 0x03, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80
+local F_VER, F_TIMESTAMP, F_MORE, F_RTR, F_RTR_ACK, F_ICRC, F_SOLICITED = 0x03, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80
 local SEQ_SPACE = 4294967296
 
 local opcodes = {
@@ -49,7 +49,7 @@ f.more_segments = ProtoField.bool("tcp_bth.flags.more", "Another message follows
 f.rtr = ProtoField.bool("tcp_bth.flags.rtr", "Ready to receive", 8, nil, F_RTR)
 f.rtr_ack = ProtoField.bool("tcp_bth.flags.rtr_ack", "Saw the peer's ready to receive", 8, nil, F_RTR_ACK)
 f.icrc_present = ProtoField.bool("tcp_bth.flags.icrc", "ICRC present", 8, nil, F_ICRC)
-f.reserved = ProtoField.bool("tcp_bth.flags.reserved", "Reserved", 8, nil, F_RESERVED)
+f.solicited = ProtoField.bool("tcp_bth.flags.solicited", "Solicited", 8, nil, F_SOLICITED)
 field("opcode", ProtoField.uint8, "Opcode", base.HEX, opcodes)
 field("msn", ProtoField.uint16, "Message sequence number", base.DEC)
 field("mbo", ProtoField.uint24, "Offset of this segment in its message", base.DEC)
@@ -129,7 +129,7 @@ local function parse(o, seq, payload)
 		r.error = "VERSION"
 		return r
 	end
-	if r.flags >= F_RESERVED or (r.version == 1 and icrc) then
+	if r.version == 1 and icrc then
 		r.error = "RESERVED"
 		return r
 	end
@@ -224,7 +224,7 @@ end
 
 local function show_flags(tree, o)
 	local flags = tree:add(f.flags, o(4, 1))
-	for _, name in ipairs({ "version", "timestamp_present", "more_segments", "rtr", "rtr_ack", "icrc_present", "reserved" }) do
+	for _, name in ipairs({ "version", "timestamp_present", "more_segments", "rtr", "rtr_ack", "icrc_present", "solicited" }) do
 		flags:add(f[name], o(4, 1))
 	end
 end

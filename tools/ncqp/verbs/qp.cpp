@@ -23,8 +23,8 @@ QueuePair::QueuePair(const Context& context, const CompletionQueue& cq, QpDepth 
     attr.recv_cq = cq.get();
     attr.cap = {.max_send_wr = depth.sends,
                 .max_recv_wr = depth.receives,
-                .max_send_sge = 1,
-                .max_recv_sge = 1,
+                .max_send_sge = depth.sges,
+                .max_recv_sge = depth.sges,
                 .max_inline_data = 0};
     attr.qp_type = IBV_QPT_RC;
     attr.sq_sig_all = 1;
@@ -34,6 +34,7 @@ QueuePair::QueuePair(const Context& context, const CompletionQueue& cq, QpDepth 
     ibv_qp_attr init{};
     init.qp_state = IBV_QPS_INIT;
     init.port_num = 1;
+    init.qp_access_flags = static_cast<unsigned>(depth.access);
     if (int error = ibv_modify_qp(
             qp_.get(), &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
         error != 0)

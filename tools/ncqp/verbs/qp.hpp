@@ -16,6 +16,8 @@ namespace tcpqp {
 struct QpDepth {
     uint32_t sends = 0;
     uint32_t receives = 0;
+    uint32_t sges = 1;  // of each work request
+    int access = 0;     // IBV_ACCESS_REMOTE_*: what the peer may do
 };
 
 // One buffer to send from or receive into; @cookie comes back in its completion.
@@ -33,6 +35,7 @@ public:
     QueuePair(const Context& context, const CompletionQueue& cq, QpDepth depth);
 
     [[nodiscard]] uint32_t handle() const noexcept { return qp_->handle; }
+    [[nodiscard]] ibv_qp* get() const noexcept { return qp_.get(); }
 
     // Each posts the whole batch in order (one doorbell for sends), or returns an errno.
     [[nodiscard]] int post_sends(std::span<const Work> works) noexcept;

@@ -16,12 +16,21 @@ class Target {
 public:
     Reason add(const MrTable& mrs, std::uint32_t key, std::uint32_t pd, std::uint64_t addr,
                std::uint64_t bytes, std::uint32_t access) noexcept {
+        return add(mrs, key, pd, {addr, bytes, 0, bytes}, access);
+    }
+    // A part of a message that may be placed only if all of it may.
+    struct Part {
+        std::uint64_t addr, length;   // of the message
+        std::uint64_t offset, bytes;  // of the part in it; offset + bytes <= length
+    };
+    Reason add(const MrTable& mrs, std::uint32_t key, std::uint32_t pd, const Part& part,
+               std::uint32_t access) noexcept {
         const Mr* mr = mrs.find(key);
         if (!mr)
             return Reason::kKey;
-        const Reason reason = mr->check(pd, addr, bytes, access);
+        const Reason reason = mr->check(pd, part.addr, part.length, access);
         if (reason == Reason::kPlaced)
-            pieces_[count_++] = {mr, addr, bytes};
+            pieces_[count_++] = {mr, part.addr + part.offset, part.bytes};
         return reason;
     }
 
@@ -69,9 +78,9 @@ bool placeable(const tcp_bth& b) noexcept {
            (tcp_bth_is_tagged(b.opcode) && b.ext_bytes == TCP_BTH_RETH_BYTES);
 }
 
-// On WRITEs that may turn out to have an immediate the field holds that.
+// An immediate takes the field's place where the opcode says so.
 bool has_dma_length(std::uint8_t opcode) noexcept {
-    return opcode == TCP_BTH_OP_WRITE_LAST || opcode == TCP_BTH_OP_WRITE_ONLY || !is_write(opcode);
+    return opcode != TCP_BTH_OP_WRITE_LAST_IMM && opcode != TCP_BTH_OP_WRITE_ONLY_IMM;
 }
 
 // One segment on its way down the ladder.
@@ -205,13 +214,27 @@ Reason Ladder::untagged() noexcept {
     return left ? Reason::kBounds : Reason::kPlaced;
 }
 
-// WRITEs and read responses carry their own target.
+// WRITEs and read responses carry their own target.  A WRITE needs the right
+// to write; a response needs a READ of ours that asked for just this.
 Reason Ladder::tagged() noexcept {
     const tcp_bth& b = d_.bth;
     const std::uint64_t end = std::uint64_t{b.mbo} + bytes_;
-    if (b.va + b.mbo < b.va || (has_dma_length(b.opcode) && end > b.dma_length))
+    const std::uint64_t length = has_dma_length(b.opcode) ? b.dma_length : end;
+    if (end > length || (b.ver == 1 && has_dma_length(b.opcode) && b.length != length))
         return Reason::kBounds;
-    return target_.add(mrs_, b.rkey, qp_.pd(), b.va + b.mbo, bytes_, NUPA_ACCESS_REMOTE_WRITE);
+    const Target::Part part{b.va, length, b.mbo, bytes_};
+    if (is_write(b.opcode)) {
+        if (!qp_.remote_write())
+            return Reason::kAccess;
+        // A hole before the message may hold another WRITE to the same place.
+        if (seq_after(b.start_seq, qp_.disorder.next()) ||
+            !qp_.writes.allows(b.start_seq, qp_.shadow))
+            return Reason::kOrder;
+        return target_.add(mrs_, b.rkey, qp_.pd(), part, NUPA_ACCESS_REMOTE_WRITE);
+    }
+    if (!qp_.shadow.waits(b.msn, b.va, b.rkey, b.dma_length))
+        return Reason::kAccess;
+    return target_.add(mrs_, b.rkey, qp_.pd(), part, NUPA_ACCESS_LOCAL_WRITE);
 }
 
 bool csum_proven(const Packet& packet) noexcept {
@@ -243,10 +266,14 @@ Decision place(QpContext& qp, const MrTable& mrs, const Packet& packet) noexcept
         d.reason = Reason::kCsum;  // TCP drops it, too: nothing to remember
         return d;
     }
+    qp.writes.settle(qp.shadow);
     d.reason = Ladder(qp, mrs, packet, d).climb();
     // Whatever TCP may take of this segment must not be placed again.
-    if (!(at.tcp_flags & (kTcpSyn | kTcpRst)) && qp.plausible(at.seq))
+    if (!(at.tcp_flags & (kTcpSyn | kTcpRst)) && qp.plausible(at.seq)) {
         qp.passed_up(at.seq, bytes);
+        if (!d.placed() && d.has_bth && is_write(d.bth.opcode))
+            qp.writes.delivered(d.bth.start_seq, at.seq + bytes);
+    }
     return d;
 }
 

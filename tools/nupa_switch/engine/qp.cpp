@@ -5,7 +5,8 @@ namespace nupa {
 
 namespace {
 
-constexpr std::uint32_t kFlagsKnown = NUPA_QP_F_TX_V0 | NUPA_QP_F_NO_RQ | NUPA_QP_F_ICRC;
+constexpr std::uint32_t kFlagsKnown =
+    NUPA_QP_F_TX_V0 | NUPA_QP_F_NO_RQ | NUPA_QP_F_ICRC | NUPA_QP_F_REMOTE_WRITE | NUPA_QP_F_SHADOW;
 constexpr std::uint32_t kWindowMax = 65535;
 
 }  // namespace
@@ -17,7 +18,10 @@ nupa_admin_status QpContext::init(const HostMemory& memory, std::uint32_t qpn,
         return NUPA_E_INVALID;
     if (const nupa_admin_status status = rq.init(memory, cmd); status != NUPA_OK)
         return status;
+    if (const nupa_admin_status status = shadow.init(memory, cmd); status != NUPA_OK)
+        return status;
     qpn_ = qpn;
+    remote_write_ = cmd.flags & NUPA_QP_F_REMOTE_WRITE;
     pd_ = cmd.pd;
     disorder = Disorder(cmd.rcv_nxt);
     right_edge_ = cmd.rcv_nxt;  // nothing fits until the host has advertised a window

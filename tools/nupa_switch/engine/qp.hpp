@@ -10,8 +10,10 @@
 #include "packet.hpp"
 #include "rq.hpp"
 #include "segment.hpp"
+#include "shadow.hpp"
 #include "start_table.hpp"
 #include "stats.hpp"
+#include "write_order.hpp"
 
 namespace nupa {
 
@@ -25,6 +27,7 @@ public:
     std::uint32_t pd() const noexcept { return pd_; }
     const FlowKey& flow() const noexcept { return flow_; }
     TxRewrite rewrite() const noexcept { return rewrite_; }
+    bool remote_write() const noexcept { return remote_write_; }
 
     // A packet that the host sends on this connection: its ACK and window move E and the right
     // edge.
@@ -40,6 +43,8 @@ public:
     Disorder disorder;
     StartTable starts;
     ReceiveQueue rq;
+    Shadow shadow;
+    WriteOrder writes;
     QpStats stats;
     bool synced = false;  // no byte at or above E can have escaped this context
 
@@ -48,6 +53,7 @@ private:
     std::uint32_t pd_ = 0;
     std::uint32_t right_edge_ = 0;
     std::uint8_t wscale_ = 0;
+    bool remote_write_ = false;
     TxRewrite rewrite_;
     FlowKey flow_;
 };

@@ -30,6 +30,7 @@ constexpr Entry kEntries[] = {
     {"key", NUPA_STAT_deliver_key},
     {"access", NUPA_STAT_deliver_access},
     {"bounds", NUPA_STAT_deliver_bounds},
+    {"order", NUPA_STAT_deliver_order},
 };
 static_assert(std::size(kEntries) == static_cast<std::size_t>(Reason::kCount));
 

@@ -25,6 +25,7 @@ enum class Reason : std::uint8_t {
     kKey,           // no such memory region
     kAccess,        // wrong PD or access right
     kBounds,        // outside the SGE list, the MR or the RETH's length
+    kOrder,         // a WRITE before it may not be in memory yet
     kCount,
 };
 

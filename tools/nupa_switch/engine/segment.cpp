@@ -17,6 +17,8 @@ constexpr std::uint32_t kPatchedAt =
     offsetof(tcp_bth_head, flags);  // flags .. icrc is what ver 0 changes
 constexpr std::uint32_t kPatchedBytes = offsetof(tcp_bth_v0, tsval) - kPatchedAt;
 constexpr std::uint16_t kTcpCheckAt = 16;
+constexpr std::uint32_t kDmaLengthAt =
+    sizeof(tcp_bth_v0) + offsetof(tcp_bth_reth, length);  // or the immediate
 
 // Where in its message a segment stands, as TCP_BTH_POS_*.
 int position(std::uint32_t mbo, std::uint32_t bytes, std::uint32_t length) noexcept {
@@ -131,6 +133,10 @@ void Cutter::patch_option(Packet& segment, std::uint32_t bytes) noexcept {
     std::uint8_t* o = segment.header.data() + at;
     std::uint8_t before[kPatchedBytes];
     std::memcpy(before, o + kPatchedAt, kPatchedBytes);
+    // Only the segment that ends a WRITE bears its immediate.
+    const bool no_imm = option_.opcode == TCP_BTH_OP_WRITE_ONLY_IMM && !(pos & TCP_BTH_POS_LAST);
+    if (no_imm)
+        put_be32(o + kDmaLengthAt, option_.length);
 
     o[4] = static_cast<std::uint8_t>(option_.flags | (rewrite_.icrc ? TCP_BTH_F_ICRC : 0));
     o[5] = opcode;
@@ -144,6 +150,8 @@ void Cutter::patch_option(Packet& segment, std::uint32_t bytes) noexcept {
     std::uint16_t value = get_be16(check);
     for (std::uint32_t i = 0; i < kPatchedBytes; i += 4)
         value = checksum_update32(value, get_be32(before + i), get_be32(o + kPatchedAt + i));
+    if (no_imm)
+        value = checksum_update32(value, option_.dma_length, option_.length);
     put_be16(check, value);
 }
 

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Requests that the peer must refuse: keys, bounds and rights that are not the
+// requester's.  Each case is a connection of its own: a WRITE and a READ that
+// are in order, the one that is not, and a SEND behind it.  The first two must
+// succeed, the third must fail with just the status that IBTA names, the last
+// be flushed; and not one byte of the region may change.
+//
+//   qp_refused --port PORT [--connect ADDR] [--engine E] [--case NAME ...]
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <stdexcept>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "rdma_peer.hpp"
+#include "tcp.hpp"
+#include "verbs/device.hpp"
+
+namespace {
+
+using namespace nupa::programs;
+
+constexpr uint8_t kFill = 0x5c;
+constexpr uint32_t kReceives = 4;
+constexpr uint32_t kReceiveBytes = 256;
+constexpr size_t kRegionBytes = 1 << 20;
+
+enum class Target { kKey, kReadOnly, kStale, kForeign, kGuessed };
+
+struct Case {
+    const char* name;
+    ibv_wr_opcode opcode;
+    Target target;
+    int64_t offset;  // from the region's begin
+    uint32_t bytes;
+    ibv_wc_status status;
+    int passive_access = kRemoteAll;
+};
+
+const std::vector<Case> kCases{
+    {"write-guessed", IBV_WR_RDMA_WRITE, Target::kGuessed, 0, 64, IBV_WC_REM_ACCESS_ERR},
+    {"write-stale", IBV_WR_RDMA_WRITE, Target::kStale, 0, 64, IBV_WC_REM_ACCESS_ERR},
+    {"write-foreign", IBV_WR_RDMA_WRITE, Target::kForeign, 0, 64, IBV_WC_REM_ACCESS_ERR},
+    {"write-read-only", IBV_WR_RDMA_WRITE, Target::kReadOnly, 0, 64, IBV_WC_REM_ACCESS_ERR},
+    {"write-end", IBV_WR_RDMA_WRITE, Target::kKey, kRegionBytes - 4, 8, IBV_WC_REM_ACCESS_ERR},
+    {"write-before", IBV_WR_RDMA_WRITE, Target::kKey, -4, 8, IBV_WC_REM_ACCESS_ERR},
+    {"write-long", IBV_WR_RDMA_WRITE, Target::kKey, kRegionBytes / 2, kRegionBytes,
+     IBV_WC_REM_ACCESS_ERR},
+    {"write-imm-guessed", IBV_WR_RDMA_WRITE_WITH_IMM, Target::kGuessed, 0, 5000,
+     IBV_WC_REM_ACCESS_ERR},
+    {"write-imm-long", IBV_WR_RDMA_WRITE_WITH_IMM, Target::kKey, kRegionBytes / 2, kRegionBytes,
+     IBV_WC_REM_ACCESS_ERR},
+    {"write-closed", IBV_WR_RDMA_WRITE, Target::kKey, 0, 64, IBV_WC_REM_ACCESS_ERR,
+     IBV_ACCESS_REMOTE_READ},
+    {"read-guessed", IBV_WR_RDMA_READ, Target::kGuessed, 0, 64, IBV_WC_REM_ACCESS_ERR},
+    {"read-stale", IBV_WR_RDMA_READ, Target::kStale, 0, 64, IBV_WC_REM_ACCESS_ERR},
+    {"read-foreign", IBV_WR_RDMA_READ, Target::kForeign, 0, 64, IBV_WC_REM_ACCESS_ERR},
+    {"read-end", IBV_WR_RDMA_READ, Target::kKey, kRegionBytes - 4, 8, IBV_WC_REM_ACCESS_ERR},
+    {"read-long", IBV_WR_RDMA_READ, Target::kKey, 4096, kRegionBytes, IBV_WC_REM_ACCESS_ERR},
+    {"atomic-guessed", IBV_WR_ATOMIC_FETCH_AND_ADD, Target::kGuessed, 0, 8, IBV_WC_REM_ACCESS_ERR},
+    {"atomic-read-only", IBV_WR_ATOMIC_CMP_AND_SWP, Target::kReadOnly, 0, 8, IBV_WC_REM_ACCESS_ERR},
+    {"atomic-end", IBV_WR_ATOMIC_FETCH_AND_ADD, Target::kKey, kRegionBytes, 8,
+     IBV_WC_REM_ACCESS_ERR},
+    {"send-long", IBV_WR_SEND, Target::kKey, 0, kReceiveBytes + 1, IBV_WC_REM_INV_REQ_ERR},
+};
+
+struct Options {
+    std::string connect;
+    uint16_t port = 0;
+    std::string interface = "nupa0";
+    std::string engine = "auto";
+    std::vector<std::string> cases;
+};
+
+enum Id : uint64_t { kGoodWrite, kGoodRead, kBad, kAfter };
+
+uint32_t key_of(const Offer& offer, Target target) {
+    switch (target) {
+        case Target::kReadOnly:
+            return offer.read_only_key;
+        case Target::kStale:
+            return offer.stale_key;
+        case Target::kForeign:
+            return offer.foreign_key;
+        case Target::kGuessed:
+            return offer.key ^ 0x5a00;
+        default:
+            return offer.key;
+    }
+}
+
+void expect(const ibv_wc& wc, Id id, ibv_wc_status status) {
+    if (wc.wr_id != id || wc.status != status)
+        throw std::runtime_error(fmt::format("request {} ended with \"{}\", not {} with \"{}\"",
+                                             wc.wr_id, ibv_wc_status_str(wc.status), int(id),
+                                             ibv_wc_status_str(status)));
+}
+
+void active(RdmaPeer& peer, const Case& c) {
+    std::ranges::fill(peer.scratch(), kFill);
+    ibv_sge good{reinterpret_cast<uint64_t>(peer.scratch().data()), 64, peer.scratch_key()};
+    ibv_sge bad{good.addr, c.bytes, good.lkey};
+    ibv_send_wr wr[4]{};
+    const ibv_wr_opcode opcodes[4]{IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, c.opcode, IBV_WR_SEND};
+    const bool good_write = c.passive_access & IBV_ACCESS_REMOTE_WRITE;
+    for (uint64_t i = 0; i < 4; i++) {
+        wr[i].wr_id = i;
+        wr[i].opcode = opcodes[i];
+        wr[i].send_flags = IBV_SEND_SIGNALED;
+        wr[i].sg_list = i == kBad ? &bad : &good;
+        wr[i].num_sge = 1;
+        wr[i].wr.rdma = {peer.peer().address, peer.peer().key};
+        wr[i].next = i == kAfter ? nullptr : &wr[i + 1];
+    }
+    const uint64_t address = peer.peer().address + static_cast<uint64_t>(c.offset);
+    if (c.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || c.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
+        wr[kBad].wr.atomic = {address, 1, 2, key_of(peer.peer(), c.target)};
+    else
+        wr[kBad].wr.rdma = {address, key_of(peer.peer(), c.target)};
+    peer.post(good_write ? wr[kGoodWrite] : wr[kGoodRead]);
+    if (good_write)
+        expect(peer.wait(), kGoodWrite, IBV_WC_SUCCESS);
+    expect(peer.wait(), kGoodRead, IBV_WC_SUCCESS);
+    expect(peer.wait(), kBad, c.status);
+    expect(peer.wait(), kAfter, IBV_WC_WR_FLUSH_ERR);
+}
+
+void passive(RdmaPeer& peer, const Case& c) {
+    for (uint32_t i = 0; i < kReceives; i++)
+        peer.post_receive(i, i * kReceiveBytes, kReceiveBytes);
+    for (uint32_t i = 0; i < kReceives; i++) {
+        const ibv_wc wc = peer.wait();
+        const bool too_long = c.opcode == IBV_WR_SEND && i == 0;
+        if (wc.wr_id != i || wc.status != (too_long ? IBV_WC_LOC_LEN_ERR : IBV_WC_WR_FLUSH_ERR))
+            throw std::runtime_error(fmt::format("receive {} ended with \"{}\"", wc.wr_id,
+                                                 ibv_wc_status_str(wc.status)));
+    }
+    if (std::ranges::any_of(peer.region(), [](uint8_t b) { return b != kFill; }))
+        throw std::runtime_error("the region changed");
+}
+
+void one(const tcpqp::Context& context, tcpqp::Fd socket, const Options& o, const Case& c) {
+    RdmaPeer::Options options;
+    options.engine = o.engine == "offload"    ? TCP_QP_ENGINE_OFFLOAD
+                     : o.engine == "software" ? TCP_QP_ENGINE_SOFTWARE
+                                              : TCP_QP_ENGINE_AUTO;
+    options.region_bytes = kRegionBytes;
+    options.qp_access = c.passive_access;
+    options.fill = kFill;
+    try {
+        RdmaPeer peer(context, std::move(socket), options);
+        o.connect.empty() ? passive(peer, c) : active(peer, c);
+    } catch (const std::exception& e) {
+        throw std::runtime_error(fmt::format("{}: {}", c.name, e.what()));
+    }
+}
+
+void all(const Options& o) {
+    auto context = tcpqp::open_device(o.interface);
+    tcpqp::Fd listener;
+    if (o.connect.empty())
+        listener = listen_on(o.port, 8);
+    int done = 0;
+    for (const Case& c : kCases) {
+        if (!o.cases.empty() && std::ranges::find(o.cases, c.name) == o.cases.end())
+            continue;
+        one(*context, o.connect.empty() ? accept_from(listener) : connect_to(o.connect, o.port), o,
+            c);
+        done++;
+    }
+    std::printf("{\"refused\": %d}\n", done);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    Options o;
+    CLI::App app{"Requests that the peer must refuse"};
+    app.add_option("--connect", o.connect, "numeric address; without: listen");
+    app.add_option("--port", o.port)->required();
+    app.add_option("--interface", o.interface);
+    app.add_option("--engine", o.engine);
+    app.add_option("--case", o.cases, "these alone, on both sides");
+    CLI11_PARSE(app, argc, argv);
+    try {
+        all(o);
+        return 0;
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "qp_refused: FAILED: %s\n", e.what());
+        return 1;
+    }
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "rdma_peer.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <fmt/format.h>
+#include <algorithm>
+#include <stdexcept>
+
+namespace nupa::programs {
+namespace {
+
+constexpr uint32_t kDepth = 64;
+constexpr uint32_t kSges = 4;
+constexpr size_t kScratchBytes = 4 << 20;
+
+tcpqp::Mr registered(const tcpqp::Context& context, std::span<uint8_t> memory, int access) {
+    tcpqp::Mr mr(context, memory.data(), memory.size(), access);
+    if (!mr)
+        tcpqp::throw_errno("register memory");
+    return mr;
+}
+
+uint32_t key_of_the_past(const tcpqp::Context& context, std::span<uint8_t> memory) {
+    return registered(context, memory, IBV_ACCESS_LOCAL_WRITE | kRemoteAll).lkey();
+}
+
+}  // namespace
+
+RdmaPeer::RdmaPeer(const tcpqp::Context& context, tcpqp::Fd socket, const Options& options)
+    : context_(context),
+      socket_(std::move(socket)),
+      region_(options.region_bytes),
+      scratch_(kScratchBytes),
+      region_mr_(registered(context, region_.bytes(), IBV_ACCESS_LOCAL_WRITE | kRemoteAll)),
+      read_only_mr_(registered(context, region_.bytes(), IBV_ACCESS_REMOTE_READ)),
+      scratch_mr_(registered(context, scratch_.bytes(), IBV_ACCESS_LOCAL_WRITE)),
+      foreign_(context.get()->device),
+      foreign_mr_(registered(foreign_, region_.bytes(), IBV_ACCESS_LOCAL_WRITE | kRemoteAll)),
+      stale_key_(key_of_the_past(context, region_.bytes())),
+      cq_(context, 4 * kDepth),
+      qp_(context, cq_,
+          {.sends = kDepth, .receives = kDepth, .sges = kSges, .access = options.qp_access}) {
+    std::ranges::fill(region_.bytes(), options.fill);
+    exchange_offers();
+    attach(options);
+}
+
+void RdmaPeer::exchange_offers() {
+    const Offer mine{reinterpret_cast<uint64_t>(region_.bytes().data()),
+                     region_.bytes().size(),
+                     region_mr_.lkey(),
+                     read_only_mr_.lkey(),
+                     stale_key_,
+                     foreign_mr_.lkey()};
+    if (send(socket_.get(), &mine, sizeof mine, 0) != sizeof mine ||
+        recv(socket_.get(), &peer_, sizeof peer_, MSG_WAITALL) != sizeof peer_)
+        tcpqp::throw_errno("exchange offers");
+}
+
+void RdmaPeer::attach(const Options& options) {
+    const tcpqp::Attached result = tcpqp::attach(context_, qp_, socket_.get(),
+                                                 {.engine = options.engine,
+                                                  .flags = options.wire_flags,
+                                                  .timeout_ms = 10000,
+                                                  .reserved = 0});
+    if (result.error)
+        throw std::runtime_error(fmt::format("attach: error {}, reason {}", result.error,
+                                             tcpqp::reason_name(result.response.reason)));
+    attached_ = result.response;
+}
+
+tcp_qp_info RdmaPeer::info() const {
+    tcp_qp_info info{};
+    if (int error = tcpqp::query(context_, qp_, info); error != 0)
+        tcpqp::throw_errno("query the queue pair", error);
+    return info;
+}
+
+void RdmaPeer::post(ibv_send_wr& wr) {
+    ibv_send_wr* bad = nullptr;
+    if (int error = ibv_post_send(qp_.get(), &wr, &bad); error != 0)
+        tcpqp::throw_errno("post a send", error);
+}
+
+void RdmaPeer::post_receive(uint64_t id, size_t at, uint32_t bytes) {
+    const tcpqp::Work work{id, scratch_.bytes().data() + at, bytes, scratch_mr_.lkey(), 0};
+    if (int error = qp_.post_receives({&work, 1}); error != 0)
+        tcpqp::throw_errno("post a receive", error);
+    if (int error = qp_.ring_doorbell(); error != 0)
+        tcpqp::throw_errno("ring the doorbell", error);
+}
+
+ibv_wc RdmaPeer::wait(int limit_ms) {
+    ibv_wc wc{};
+    for (;;) {
+        if (!cq_.arm())
+            throw std::runtime_error("arm the completion queue");
+        const int n = cq_.poll({&wc, 1});
+        if (n < 0)
+            throw std::runtime_error("poll the completion queue");
+        if (n)
+            return wc;
+        pollfd fd{cq_.fd(), POLLIN, 0};
+        if (poll(&fd, 1, limit_ms) == 0)
+            throw std::runtime_error("no completion came");
+        cq_.consume_events();
+    }
+}
+
+std::string counters_json(const RdmaPeer& peer) {
+    const tcp_qp_info i = peer.info();
+    if (i.rx_placed_bytes + i.rx_copied_bytes != i.rx_delivered_bytes)
+        throw std::runtime_error("placed + copied != delivered");
+    return fmt::format(
+        R"({{"engine": {}, "wire": {}, "delivered": {}, "placed": {}, "copied": {}, "sent": {}}})",
+        i.engine, i.wire_version, i.rx_delivered_bytes, i.rx_placed_bytes, i.rx_copied_bytes,
+        i.tx_bytes);
+}
+
+}  // namespace nupa::programs

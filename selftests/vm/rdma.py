@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""WRITE, READ and atomics: every byte against a model, and every right that is not granted."""
+
+import json
+
+from vmtest import Failed, Guests, Needs
+
+PROGRAMS = ("selftests/vm/programs/qp_rdma", "selftests/vm/programs/qp_refused")
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=PROGRAMS)
+
+PORT = 7300
+LIMIT_S = 90
+FAULTS = {"loss": 0.01, "reorder": 0.05, "duplicate": 0.01}
+
+
+def pair(t: Guests, program: str, engines: tuple[str, str], options: str = "", active: str = "", address: str = "10.77.0.1") -> list[dict]:
+    """What both sides print; node 0 is the passive one."""
+    command = f"$BUILD/cmake/selftests/vm/programs/{program} --port {PORT} {options}"
+    passive = t.start(0, f"{command} --engine {engines[0]}", LIMIT_S)
+    asker = t.start(1, f"{command} --engine {engines[1]} --connect {address} {active}", LIMIT_S)
+    results = [passive.wait(), asker.wait()]
+    for node, result in enumerate(results):
+        if not result.ok:
+            raise Failed(f"node{node} ended with {result.status}\n{result.stderr}\nother: {results[1 - node].stderr}")
+    return [json.loads(result.stdout) for result in results]
+
+
+def model(t: Guests, engines: tuple[str, str], active: str, options: str = "", address: str = "10.77.0.1") -> list[dict]:
+    results = pair(t, "qp_rdma", engines, options, active, address)
+    t.equal(results[0]["immediates"], results[1]["immediates"], "immediates")
+    return [r["counters"] for r in results]
+
+
+def mostly_placed(t: Guests, counters: list[dict], share: float = 0.9) -> None:
+    for node, c in enumerate(counters):
+        t.check(c["placed"] >= share * c["delivered"], f"node{node} placed too little: {c}")
+
+
+def test_model_offload(t: Guests) -> None:
+    mostly_placed(t, model(t, ("offload", "offload"), "--seed 31"))
+
+
+def test_model_offload_ver1(t: Guests) -> None:
+    mostly_placed(t, model(t, ("offload", "offload"), "--seed 32", "--wire 1", "fd77::1"))
+
+
+def test_model_software(t: Guests) -> None:
+    for c in model(t, ("software", "software"), "--seed 33"):
+        t.equal(c["placed"], 0, "bytes placed")
+
+
+def test_model_mixed(t: Guests) -> None:
+    model(t, ("offload", "software"), "--seed 34 --operations 200")
+    model(t, ("software", "offload"), "--seed 35 --operations 200")
+
+
+def test_model_small(t: Guests) -> None:
+    model(t, ("offload", "offload"), "--seed 36 --operations 1500 --max-bytes 200")
+
+
+def test_model_with_faults(t: Guests) -> None:
+    for port in ("n0", "n1"):
+        t.switch("faults", port=port, set={**FAULTS, "seed": 5})
+    try:
+        model(t, ("offload", "offload"), "--seed 37 --operations 300")
+        model(t, ("software", "software"), "--seed 38 --operations 100")
+    finally:
+        for port in ("n0", "n1"):
+            t.switch("faults", port=port, clear=True)
+
+
+def test_refused_offload(t: Guests) -> None:
+    pair(t, "qp_refused", ("offload", "offload"))
+
+
+def test_refused_software(t: Guests) -> None:
+    pair(t, "qp_refused", ("software", "software"))
