@@ -46,7 +46,9 @@ struct Options {
     int wire = -1;
     bool one_way = false;  // only the connecting side sends
     bool late_receives = false;
-    bool doorbell = true;  // tell the kernel of posted receives
+    uint32_t pause_ms = 0;  // between attach and the first receive
+    uint32_t slow_ms = 0;   // before each receive is posted again
+    bool doorbell = true;   // tell the kernel of posted receives
     uint32_t timeout_s = 120;
 };
 
@@ -190,6 +192,7 @@ public:
             while (!free_rx_.empty() && posted_rx_.size() < o_.depth)
                 post_receive();
         attach();
+        poll(nullptr, 0, static_cast<int>(o_.pause_ms));
         while (received_ < to_receive_ || completed_ < to_send_)
             step();
         farewell();
@@ -343,6 +346,8 @@ private:
     void step() {
         while (posted_ < to_send_ && !free_tx_.empty())
             post_send();
+        if (received_ && posted_rx_.size() < o_.depth)
+            poll(nullptr, 0, static_cast<int>(o_.slow_ms));
         while (posted_rx_.size() < o_.depth && !free_rx_.empty())
             post_receive();
         ring();
@@ -477,6 +482,8 @@ int main(int argc, char** argv) {
     app.add_option("--wire", o.wire);
     app.add_flag("--one-way", o.one_way);
     app.add_flag("--late-receives", o.late_receives, "attach before any receive is posted");
+    app.add_option("--pause-ms", o.pause_ms, "between attach and the first receive");
+    app.add_option("--slow-ms", o.slow_ms, "before receives are posted again");
     app.add_flag("!--no-doorbell", o.doorbell, "post receives as stock librxe does");
     app.add_option("--timeout", o.timeout_s, "seconds without a completion");
     CLI11_PARSE(app, argc, argv);

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A thousand queue pairs at once between two guests of ordinary size."""
+
+from fabric import NEEDS  # noqa: F401  (the same guests)
+from pairs import Pair
+from vmtest import Guests
+
+COUNT = 1000
+MESSAGES, BYTES = 10, 2000
+KB_PER_QP_MAX = 256  # rings, log, socket, receive queue: 250 MB for a thousand
+
+
+def _many(t: Guests, engine: str) -> list[dict]:
+    reports = Pair(t, "qp_many", common=f"--engine {engine} --count {COUNT} --messages {MESSAGES} --bytes {BYTES}", limit_s=240).done()
+    for node, report in enumerate(reports):
+        print(f"# many: {engine} node{node}: {report}", flush=True)
+        t.equal(report["messages"], 2 * COUNT * MESSAGES, f"node{node}: completions")
+        t.equal(report["delivered"], COUNT * MESSAGES * BYTES, f"node{node}: bytes delivered")
+        t.check(report["kb_per_qp"] < KB_PER_QP_MAX, f"node{node}: {report['kb_per_qp']} KB for each")
+    return reports
+
+
+def test_offload(t: Guests) -> None:
+    before = [t.switch_stats(node) for node in (0, 1)]
+    for node, report in enumerate(_many(t, "offload")):
+        t.equal(report["offload"], COUNT, f"node{node}: queue pairs offloaded")
+        after = t.switch_stats(node)
+        why = {name: after[name] - before[node][name] for name in after if name.startswith("deliver_")}
+        # a slow machine posts receives late: a probe is delivered then
+        t.check(report["placed"] > 0.5 * report["delivered"], f"node{node}: placed only {report['placed']}, delivered segments: {why}")
+
+
+def test_software(t: Guests) -> None:
+    _many(t, "software")

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Many queue pairs at once between two processes: how long they take to set up,
+// that every message on each arrives intact, what memory a queue pair costs.
+// Prints one JSON object.
+//
+//   qp_many [--connect ADDR] --port PORT --count N
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <vector>
+
+#include "memory.hpp"
+#include "pattern.hpp"
+#include "tcp.hpp"
+#include "verbs/attach.hpp"
+#include "verbs/cq.hpp"
+#include "verbs/device.hpp"
+#include "verbs/mr.hpp"
+#include "verbs/qp.hpp"
+
+namespace {
+
+using namespace nupa::programs;
+using Clock = std::chrono::steady_clock;
+
+constexpr uint32_t kDepth = 4;  // receives and sends posted on each queue pair
+constexpr uint32_t kSlots = 2 * kDepth;
+constexpr uint64_t kReceive = uint64_t{1} << 63;
+constexpr size_t kBatch = 64;
+
+struct Options {
+    std::string connect;
+    uint16_t port = 0;
+    std::string interface = "nupa0";
+    std::string engine = "auto";
+    uint32_t count = 1000;
+    uint32_t messages = 10;  // each way on each
+    uint32_t bytes = 2000;
+    uint32_t timeout_ms = 60000;  // without a completion
+};
+
+uint64_t kilobytes(const std::string& field) {
+    std::ifstream file("/proc/meminfo");
+    std::string name, unit;
+    uint64_t value = 0;
+    while (file >> name >> value && std::getline(file, unit))
+        if (name == field + ":")
+            return value;
+    throw std::runtime_error("/proc/meminfo has no " + field);
+}
+
+double seconds_since(Clock::time_point then) {
+    return std::chrono::duration<double>(Clock::now() - then).count();
+}
+
+struct One {
+    tcpqp::Fd socket;
+    std::unique_ptr<tcpqp::QueuePair> qp;
+    uint32_t posted = 0, sent = 0, received = 0;
+};
+
+class Many {
+public:
+    explicit Many(const Options& o)
+        : o_(o),
+          context_(tcpqp::open_device(o.interface)),
+          pages_(size_t{o.count} * kSlots * o.bytes),
+          cq_(*context_, static_cast<int>(std::min<uint32_t>(o.count * kSlots, 65000))),
+          mr_(*context_, pages_.bytes().data(), pages_.bytes().size(), IBV_ACCESS_LOCAL_WRITE) {
+        if (!mr_)
+            tcpqp::throw_errno("register memory");
+    }
+
+    void run() {
+        const uint64_t before = kilobytes("MemAvailable"), slab = kilobytes("Slab");
+        auto then = Clock::now();
+        connect_all();
+        const double connecting = seconds_since(then);
+        then = Clock::now();
+        attach_all();
+        const double attaching = seconds_since(then);
+        const auto used =
+            static_cast<double>(before) - static_cast<double>(kilobytes("MemAvailable"));
+        const auto slab_used = static_cast<double>(kilobytes("Slab")) - static_cast<double>(slab);
+        meet();
+        then = Clock::now();
+        exchange();
+        const double exchanging = seconds_since(then);
+        meet();
+        then = Clock::now();
+        const uint64_t placed = counters();
+        all_.clear();
+        std::printf(
+            "{\"count\": %u, \"offload\": %u, \"connect_s\": %.2f, \"attach_s\": %.2f, "
+            "\"exchange_s\": %.2f, \"destroy_s\": %.2f, \"messages\": %llu, \"placed\": %llu, "
+            "\"delivered\": %llu, \"kb_per_qp\": %.1f, \"slab_kb_per_qp\": %.1f}\n",
+            o_.count, offload_, connecting, attaching, exchanging, seconds_since(then),
+            static_cast<unsigned long long>(done_), static_cast<unsigned long long>(placed),
+            static_cast<unsigned long long>(delivered_), used / o_.count, slab_used / o_.count);
+    }
+
+private:
+    tcpqp::Fd next_socket(const tcpqp::Fd& listener) {
+        return listener ? accept_from(listener) : connect_to(o_.connect, o_.port);
+    }
+
+    void connect_all() {
+        tcpqp::Fd listener;
+        all_.resize(o_.count);
+        if (o_.connect.empty())
+            listener = listen_on(o_.port, static_cast<int>(o_.count));
+        for (uint32_t i = 0; i < o_.count; i++)
+            all_[i].socket = next_socket(listener);
+        control_ = next_socket(listener);
+    }
+
+    void attach_all() {
+        tcp_qp_attach_req request{};
+        request.engine = o_.engine == "offload"    ? TCP_QP_ENGINE_OFFLOAD
+                         : o_.engine == "software" ? TCP_QP_ENGINE_SOFTWARE
+                                                   : TCP_QP_ENGINE_AUTO;
+        request.flags = TCP_QP_ATTACH_F_NOWAIT;
+        request.timeout_ms = o_.timeout_ms;
+        for (uint32_t i = 0; i < o_.count; i++) {
+            One& one = all_[i];
+            one.qp =
+                std::make_unique<tcpqp::QueuePair>(*context_, cq_, tcpqp::QpDepth{kDepth, kDepth});
+            for (uint32_t slot = 0; slot < kDepth; slot++)
+                receive(i, slot);
+            const auto attached = tcpqp::attach(*context_, *one.qp, one.socket.get(), request);
+            if (attached.error)
+                tcpqp::throw_errno("attach " + std::to_string(i) + ": " +
+                                       tcpqp::reason_name(attached.response.reason),
+                                   attached.error);
+            offload_ += attached.response.engine == TCP_QP_ENGINE_OFFLOAD;
+        }
+    }
+
+    std::span<uint8_t> slot(uint32_t i, uint32_t index) {
+        return pages_.bytes().subspan((size_t{i} * kSlots + index) * o_.bytes, o_.bytes);
+    }
+    // What message @m of queue pair @i is, in this direction.
+    uint64_t key(uint32_t i, uint32_t m, bool to_listener) const {
+        return mix(uint64_t{i} << 32 | uint64_t{m} << 1 | to_listener);
+    }
+    tcpqp::Work work(uint32_t i, uint32_t index, uint64_t flags, uint32_t m) {
+        return {flags | uint64_t{i} << 8 | index, slot(i, index).data(), o_.bytes, mr_.lkey(), m};
+    }
+
+    void receive(uint32_t i, uint32_t index) {
+        const tcpqp::Work w = work(i, index, kReceive, 0);
+        if (int error = all_[i].qp->post_receives({&w, 1}))
+            tcpqp::throw_errno("post a receive", error);
+    }
+
+    void send(uint32_t i) {
+        One& one = all_[i];
+        while (one.posted < o_.messages && one.posted - one.sent < kDepth) {
+            const uint32_t m = one.posted++, index = kDepth + m % kDepth;
+            fill(slot(i, index), key(i, m, !o_.connect.empty()));
+            const tcpqp::Work w = work(i, index, 0, m);
+            if (int error = one.qp->post_sends({&w, 1}))
+                tcpqp::throw_errno("post a send", error);
+        }
+    }
+
+    void exchange() {
+        for (uint32_t i = 0; i < o_.count; i++)
+            send(i);
+        const uint64_t wanted = uint64_t{2} * o_.count * o_.messages;
+        while (done_ < wanted) {
+            if (!cq_.arm())
+                tcpqp::throw_errno("arm");
+            if (drain())
+                continue;
+            pollfd ready{cq_.fd(), POLLIN, 0};
+            if (poll(&ready, 1, static_cast<int>(o_.timeout_ms)) <= 0)
+                throw std::runtime_error("silence after " + std::to_string(done_) + " of " +
+                                         std::to_string(wanted) + " completions");
+            cq_.consume_events();
+        }
+    }
+
+    bool drain() {
+        std::array<ibv_wc, kBatch> wcs;
+        bool any = false;
+        while (const int n = cq_.poll(wcs)) {
+            if (n < 0)
+                throw std::runtime_error("the completion queue is broken");
+            any = true;
+            for (int k = 0; k < n; k++)
+                completion(wcs[static_cast<size_t>(k)]);
+        }
+        return any;
+    }
+
+    void completion(const ibv_wc& wc) {
+        const auto i = static_cast<uint32_t>((wc.wr_id & ~kReceive) >> 8);
+        const auto index = static_cast<uint32_t>(wc.wr_id & 0xff);
+        if (wc.status)
+            throw std::runtime_error("queue pair " + std::to_string(i) + ": " +
+                                     ibv_wc_status_str(wc.status));
+        One& one = all_[i];
+        done_++;
+        if (!(wc.wr_id & kReceive)) {
+            one.sent++;
+            return send(i);
+        }
+        const uint32_t m = one.received++;
+        if (wc.byte_len != o_.bytes ||
+            first_wrong(slot(i, index), key(i, m, o_.connect.empty())) != o_.bytes)
+            throw std::runtime_error("queue pair " + std::to_string(i) + ": message " +
+                                     std::to_string(m) + " is wrong");
+        if (one.received + kDepth <= o_.messages) {
+            receive(i, index);
+            (void)one.qp->ring_doorbell();
+        }
+    }
+
+    // Returns when the other side is here too: nobody sends to one that still attaches, or closes
+    // early.
+    void meet() {
+        char byte = 0;
+        if (::send(control_.get(), &byte, 1, 0) != 1 || ::recv(control_.get(), &byte, 1, 0) != 1)
+            tcpqp::throw_errno("the other side is gone");
+    }
+
+    uint64_t counters() {
+        uint64_t placed = 0;
+        for (const One& one : all_) {
+            tcp_qp_info info{};
+            if (int error = tcpqp::query(*context_, *one.qp, info))
+                tcpqp::throw_errno("query", error);
+            placed += info.rx_placed_bytes;
+            delivered_ += info.rx_delivered_bytes;
+            if (info.rx_placed_bytes + info.rx_copied_bytes != info.rx_delivered_bytes)
+                throw std::runtime_error("placed + copied is not what was delivered");
+        }
+        return placed;
+    }
+
+    const Options& o_;
+    std::unique_ptr<tcpqp::Context> context_;
+    Pages pages_;
+    tcpqp::CompletionQueue cq_;
+    tcpqp::Mr mr_;
+    std::vector<One> all_;
+    tcpqp::Fd control_;
+    uint64_t done_ = 0, delivered_ = 0;
+    uint32_t offload_ = 0;
+};
+
+void raise_file_limit() {
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    Options o;
+    CLI::App app{"Exchange checked messages over many queue pairs at once"};
+    app.add_option("--connect", o.connect, "numeric address; without: listen");
+    app.add_option("--port", o.port)->required();
+    app.add_option("--interface", o.interface);
+    app.add_option("--engine", o.engine);
+    app.add_option("--count", o.count);
+    app.add_option("--messages", o.messages);
+    app.add_option("--bytes", o.bytes);
+    CLI11_PARSE(app, argc, argv);
+    try {
+        raise_file_limit();
+        Many(o).run();
+        return 0;
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "qp_many: FAILED: %s\n", e.what());
+        return 1;
+    }
+}

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""TCP's window closes on a slow reader; the path's MTU changes under a transfer; urgent data is refused with its reason."""
+
+from exchange import exchange
+from fabric import NEEDS  # noqa: F401  (the same guests)
+from pairs import fabric
+from traffic import free_port, ncqp
+from vmtest import NCQP, Guests
+
+ENGINES = ("software", "offload")
+CHECKED = "-v 251 -n 48M"
+SMALL_RMEM, LARGE_RMEM = 1 << 20, 64 << 20  # the latter is what guest/setup asks for
+LANE = {"rate_mbps": 150, "queue_bytes": 600_000}  # so that a change falls into the transfer
+
+
+def _zero_windows(t: Guests) -> int:
+    return int(t.run(0, "nstat -asz TcpExtTCPToZeroWindowAdv | awk 'END { print $2 }'"))
+
+
+def test_window_closes_on_late_receives(t: Guests) -> None:
+    t.run(0, f"sysctl -qw net.ipv4.tcp_rmem='4096 131072 {SMALL_RMEM}'")
+    for engine in ENGINES:
+        before = _zero_windows(t)
+        # a message far larger than the receive window, and nothing posted for a while
+        counters = exchange(t, engine, engine, "--messages 6 --max-bytes 8000000 --depth 2 --late-receives --pause-ms 4000 --seed 31")
+        t.check(_zero_windows(t) > before, f"{engine}: the window never closed")
+        t.check(sum(c["rx_stalls"] for c in counters) > 0, f"{engine}: nothing waited for a receive")
+    t.run(0, f"sysctl -qw net.ipv4.tcp_rmem='4096 131072 {LARGE_RMEM}'")
+
+
+def test_slow_reader(t: Guests) -> None:
+    for engine in ENGINES:
+        counters = exchange(t, engine, engine, "--messages 60 --depth 2 --slow-ms 15 --seed 32")
+        t.check(sum(c["credit_waits"] for c in counters) > 0, f"{engine}: the sender never waited")
+
+
+def _during(t: Guests, engine: str, family: str, change: str, back: str) -> None:
+    """A checked transfer to node 0; on node 1 something changes in its middle."""
+    with fabric(t, **LANE):
+        _change_during(t, engine, family, change, back)
+
+
+def _change_during(t: Guests, engine: str, family: str, change: str, back: str) -> None:
+    port = free_port()
+    address = t.nodes[0].ip6 if family else t.nodes[0].ip4
+    server = t.start(0, f"{NCQP} -q -l {family} -p {port} --engine {engine} --timeout 30 {CHECKED} >/dev/null", 90)
+    t.wait_listening(0, port)
+    client = t.start(1, f"{NCQP} -q -s {address} -p {port} --engine {engine} --timeout 30 {CHECKED}", 90)
+    t.run(1, f"until ss -Hti state established 'dport = :{port}' | grep -Eq 'bytes_acked:[0-9]{{7}}'; do sleep 0.1; done; {change}")
+    mss = t.run(1, f"sleep 0.3; ss -Hti state established 'dport = :{port}' | grep -Eo ' mss:[0-9]+' || echo mss:0").strip()
+    sent, got = client.wait(), server.wait()
+    t.run(1, back)
+    t.check(sent.ok and got.ok, f"{engine} {family}: {sent.stderr}{got.stderr}")
+    t.check(int(mss.split(":")[1]) < 1300, f"{engine} {family}: the MSS stayed {mss}: no test of a change")
+
+
+def test_route_mtu_shrinks(t: Guests) -> None:
+    for engine, family, prefix in (("offload", "", "10.77.0.1/32"), ("software", "", "10.77.0.1/32"), ("offload", "-6", "fd77::1/128")):
+        ip = f"ip {family} route"
+        _during(t, engine, family, f"{ip} replace {prefix} dev nupa0 mtu 1200", f"{ip} del {prefix} dev nupa0; {ip} flush cache")
+
+
+def test_interface_mtu_shrinks(t: Guests) -> None:
+    for engine in ENGINES:
+        _during(t, engine, "", "ip link set nupa0 mtu 1280", "ip link set nupa0 mtu 1500; ip -6 address replace $IP6/64 dev nupa0 nodad")
+
+
+def test_packet_too_big(t: Guests) -> None:
+    """A router's word for it: the receiver answers a segment with the ICMP message that quotes it."""
+    for engine, family in (("offload", ""), ("software", "-6")):
+        liar = t.start(0, f"python3 $REPO/selftests/vm/programs/too_big.py 1280 {family or '-4'}", 60)
+        flush = f"ip {family} route flush cache"
+        _during(t, engine, family, f"until ip {family} route get {t.nodes[0].ip6 if family else t.nodes[0].ip4} | grep -q 'mtu 1280'; do sleep 0.1; done", flush)
+        liar.kill()
+        liar.wait()
+
+
+def test_urgent_data_is_refused(t: Guests) -> None:
+    for engine in ENGINES:
+        port = free_port()
+        server = t.start(0, f"{NCQP} -q -l -p {port} --engine {engine} --timeout 10 >/dev/null", 40)
+        t.wait_listening(0, port)
+        send = f"import socket,time; s=socket.create_connection(('{t.nodes[0].ip4}',{port})); time.sleep(1); s.send(b'!',socket.MSG_OOB); time.sleep(3)"
+        before = _counter(t, "urgent_refused")
+        t.start(1, f'python3 -c "{send}"', 30).wait()
+        result = server.wait()
+        t.check(0 < result.status < 124, f"{engine}: a receiver of urgent data ended with {result.status}")
+        t.check("urgent" in result.stderr.lower(), f"{engine}: the reason is not told: {result.stderr}")
+        t.check(_counter(t, "urgent_refused") > before, f"{engine}: not counted")
+
+
+def _counter(t: Guests, name: str) -> int:
+    return int(t.run(0, f"cat /sys/class/infiniband/tcpqp0/ports/1/hw_counters/{name}"))
