@@ -98,6 +98,7 @@ nupa_admin_status End::create_context(std::uint32_t rcv_nxt) {
     cmd.flow = flow_.raw;
     cmd.pd = qp_.pd();
     cmd.flags = settings().engine == Engine::kOffloadV0 ? NUPA_QP_F_TX_V0 : 0;
+    cmd.flags |= NUPA_QP_F_SHADOW;
     if (connection_.icrc)
         cmd.flags |= NUPA_QP_F_ICRC;
     cmd.rcv_nxt = rcv_nxt;

@@ -30,8 +30,8 @@ QpReceiver::QpReceiver(End& end)
     : end_(end),
       host_(end.host()),
       ring_(host_.ram, end.settings().rq_entries, end.settings().sges_max, end.settings().rq_index,
-            first_msn(end)),
-      msn_(first_msn(end)) {
+            first_msn(end)) {
+    next_.untagged = first_msn(end);
     const std::uint32_t bytes = end.connection().message_max + kPlaceSlackBytes;
     const std::uint32_t each = (end.buffers() + kRegions - 1) / kRegions;
     for (std::uint32_t i = 0; i < kRegions; i++) {
@@ -246,6 +246,7 @@ void QpReceiver::run() {
         if (!bytes)
             return;
         end_.tcp().read(bytes);
+        ring_.consumed(end_.peer().sender().stream.seq(end_.tcp().copied()));
     }
 }
 
@@ -253,19 +254,16 @@ std::uint32_t QpReceiver::step(const Skb& skb, std::uint32_t off) {
     const tqp_skb_map* map = skb.mapped ? &skb.map : nullptr;
     if (!msg_.active && !map && !started_)
         return 0;
-    tqp_rx_numbers next{.untagged = msn_, .write = 0, .request = 0, .response = 0};
     if (!msg_.active) {
-        // ends send nothing but SENDs here: any other kind is a middlebox's doing
-        if (!tqp_rx_msg_begin(&msg_, map, end_.peer().sender().stream.seq(end_.tcp().copied()),
-                              &next) ||
-            msg_.kind != TQP_MSG_SEND) {
+        const std::uint32_t seq = end_.peer().sender().stream.seq(end_.tcp().copied());
+        if (!tqp_rx_msg_begin(&msg_, map, seq, &next_)) {
             end_.fail(k_protocol_errors);
             return 0;
         }
         started_ = true;
         end_.rtr_seen_ = end_.rtr_acked_ = true;
     }
-    if (!tqp_rx_msg_learn(&msg_, map, &next)) {
+    if (!tqp_rx_msg_learn(&msg_, map, &next_) || msg_.kind != TQP_MSG_SEND) {
         end_.fail(k_protocol_errors);
         return 0;
     }
@@ -280,8 +278,13 @@ std::uint32_t QpReceiver::step(const Skb& skb, std::uint32_t off) {
     const std::uint32_t bytes = tqp_rx_msg_share(&msg_, skb.len - off);
     if (!take(skb, off, bytes))
         return 0;
-    if (tqp_rx_msg_take(&msg_, bytes))
-        complete();
+    if (!tqp_rx_msg_take(&msg_, bytes))
+        return bytes;
+    if (!msg_.opcode_known) {
+        end_.fail(k_protocol_errors);
+        return 0;
+    }
+    complete();
     return bytes;
 }
 
@@ -339,7 +342,7 @@ void QpReceiver::complete() {
 }
 
 void QpReceiver::consume() {
-    msn_++;
+    tqp_rx_msg_count(&msg_, &next_);
     ring_.complete();
     completed_++;
     msg_.active = false;

@@ -82,7 +82,7 @@ private:
     std::vector<Receive> receives_;
     std::size_t polled_ = 0, completed_ = 0;
     bool started_ = false;
-    std::uint16_t msn_;
+    tqp_rx_numbers next_{};
     tqp_rx_msg msg_{};
     bool have_wqe_ = false;
     std::vector<nupa::RecvSge> wqe_;

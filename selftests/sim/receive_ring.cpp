@@ -96,6 +96,10 @@ void ReceiveRing::complete() noexcept {
     put32(kConsumerAt, consumer_);
 }
 
+void ReceiveRing::consumed(std::uint32_t seq) noexcept {
+    ram_.put(cmd.shadow_addr + offsetof(nupa_qp_shadow, consumed), seq);
+}
+
 std::uint32_t ReceiveRing::completed() const noexcept {
     return ram_.get<std::uint32_t>(cmd.shadow_addr);
 }

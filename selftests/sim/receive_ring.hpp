@@ -31,6 +31,8 @@ public:
     // Completed: first the shadow, then the consumer index; the CQE comes after.
     void complete() noexcept;
     std::uint32_t completed() const noexcept;
+    // Every byte before @seq is where it belongs.
+    void consumed(std::uint32_t seq) noexcept;
 
     nupa_cmd_qp cmd{};  // rq_* and shadow_addr
 
