@@ -338,16 +338,16 @@ static int tqp_wait_peer(struct tqp_conn *conn, const struct tcp_qp_attach_req *
 						tqp_attach_timeout(req));
 	if (left < 0)
 		return left;
+	/* whatever the peer did since: it is told by completions */
+	if (READ_ONCE(conn->rtr_seen))
+		return 0;
 	if (READ_ONCE(conn->state) == TQP_CONN_DEAD)
 		return -ECONNRESET;
 	if (READ_ONCE(conn->dev->leaving))
 		return -ENODEV;
-	if (!READ_ONCE(conn->rtr_seen)) {
-		conn->reason = TCP_QP_REASON_NO_PEER_QP;
-		tqp_count(conn->dev, TQP_C_rtr_timeouts, 1);
-		return -ETIMEDOUT;
-	}
-	return 0;
+	conn->reason = TCP_QP_REASON_NO_PEER_QP;
+	tqp_count(conn->dev, TQP_C_rtr_timeouts, 1);
+	return -ETIMEDOUT;
 }
 
 static void tqp_conn_resp(const struct tqp_conn *conn, struct tcp_qp_attach_resp *resp)
