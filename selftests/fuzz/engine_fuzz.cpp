@@ -15,10 +15,10 @@ using namespace fuzz;
 enum : std::uint64_t {
     kMrTables = 0x0000,
     kRqTables = 0x0800,
-    kShadows = 0x0c00,
     kRings = 0x1000,
     kRingPages = 2,
-    kBuffers = 0x9000,
+    kShadows = 0x9000,
+    kShadowBytes = 0x500,  // of each QP
 };
 constexpr unsigned kQps = 4, kKeys = 8;
 constexpr unsigned kOperationsMax = 200;
@@ -68,7 +68,7 @@ private:
                 poke(in);
                 break;
             case 5:
-                memory_.put<std::uint32_t>(kShadows + 16 * in.below(kQps), in.u16());
+                shadow(in);
                 break;
             case 6:
                 host_segment(in);
@@ -142,8 +142,9 @@ private:
         nupa_cmd_qp cmd{};
         cmd.flow = flow_of(flow);
         cmd.pd = in.u8() & 1;
-        cmd.flags = in.u8() & 7 &
-                    (NUPA_QP_F_TX_V0 | NUPA_QP_F_ICRC | (in.u8() & 0x80 ? NUPA_QP_F_NO_RQ : 0));
+        cmd.flags = in.u8() & 31;
+        if (!(in.u8() & 0x80))
+            cmd.flags &= ~std::uint32_t{NUPA_QP_F_NO_RQ};
         cmd.rcv_nxt = in.u8() & 1 ? in.u32() : 0xfffff000u + in.u16();
         cmd.rcv_wscale = in.below(15);
         cmd.rq_log2_bytes = static_cast<std::uint8_t>(6 + in.below(3));
@@ -152,7 +153,7 @@ private:
         cmd.rq_base = in.u8();
         cmd.rq_pages = kRingPages;
         cmd.rq_table_addr = kRqTables + 64 * qpn;
-        cmd.shadow_addr = kShadows + 16 * qpn;
+        cmd.shadow_addr = kShadows + kShadowBytes * qpn;
         for (std::uint64_t i = 0; i < kRingPages; i++)
             memory_.put<std::uint64_t>(cmd.rq_table_addr + 8 * i,
                                        kRings + (kRingPages * qpn + i) * kPageBytes);
@@ -173,8 +174,8 @@ private:
         const std::uint8_t how = in.u8();
         static constexpr std::uint8_t kMr[] = {0, 0,  0xff, 0x5f, 0,  0,  15,
                                                9, 10, 11,   16,   17, 12, 0};
-        static constexpr std::uint8_t kQp[] = {0, 0, 0, 0, 1, 0, 0, 0, 0,
-                                               0, 0, 0, 7, 1, 3, 2, 5, 0};
+        static constexpr std::uint8_t kQp[] = {0, 0, 0, 24, 1, 0, 0, 0, 0,
+                                               0, 0, 0, 7,  1, 3, 2, 5, 0};
         for (unsigned i = 0; i < 2; i++) {
             std::array<std::uint8_t, sizeof kMr> mr;
             std::copy_n(kMr, sizeof kMr, mr.begin());
@@ -194,6 +195,27 @@ private:
     void poke(Input& in) {
         const std::uint64_t at = (in.u8() & 1 ? kHighAt : 0) + in.u16();
         memory_.write(at, in.bytes(1 + in.below(64)));
+    }
+
+    // The kernel's side: messages completed, bytes consumed, a READ that waits.
+    void shadow(Input& in) {
+        const std::uint64_t at = kShadows + kShadowBytes * in.below(kQps);
+        const std::uint8_t how = in.u8();
+        if (how & 1) {
+            memory_.put<std::uint32_t>(at + offsetof(nupa_qp_shadow, completed), in.u16());
+        } else if (how & 2) {
+            memory_.put<std::uint32_t>(at + offsetof(nupa_qp_shadow, consumed),
+                                       peers_[in.below(kFlows)].next + in.u8());
+        } else {
+            nupa_qp_read read{};
+            const std::uint16_t msn = how & 4 ? in.u16() : peers_[in.below(kFlows)].msn;
+            read.key = in.below(kKeys);
+            read.va = 0x10000u * read.key + in.u16();
+            read.length = in.u16() % 9000;
+            read.valid = NUPA_READ_VALID | msn;
+            memory_.put(at + offsetof(nupa_qp_shadow, reads) + msn % NUPA_READS_MAX * sizeof read,
+                        read);
+        }
     }
 
     // A receive with up to four SGEs, and the producer index.

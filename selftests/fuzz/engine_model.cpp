@@ -179,9 +179,24 @@ void Model::untagged(const ModelQp& qp, const tcp_bth& b,
     require(left.empty(), "never beyond the posted buffer");
 }
 
+// The whole message must fit its target, whatever part of it this is.
 void Model::tagged(const ModelQp& qp, const tcp_bth& b, const std::vector<std::uint8_t>& payload) {
     require(tcp_bth_is_tagged(b.opcode) && b.ext_bytes == TCP_BTH_RETH_BYTES, "it has a target");
-    write(qp, b.rkey, NUPA_ACCESS_REMOTE_WRITE, b.va + b.mbo, payload);
+    const bool imm = b.opcode == TCP_BTH_OP_WRITE_LAST_IMM || b.opcode == TCP_BTH_OP_WRITE_ONLY_IMM;
+    require(imm || b.mbo + payload.size() <= b.dma_length, "inside the length it names");
+    if (b.opcode <= TCP_BTH_OP_WRITE_ONLY_IMM) {
+        require(qp.cmd.flags & NUPA_QP_F_REMOTE_WRITE, "the QP takes WRITEs");
+        write(qp, b.rkey, NUPA_ACCESS_REMOTE_WRITE, b.va + b.mbo, payload);
+        return;
+    }
+    require(qp.cmd.flags & NUPA_QP_F_SHADOW, "the host says which READs wait");
+    const auto read =
+        memory_.read<nupa_qp_read>(qp.cmd.shadow_addr + offsetof(nupa_qp_shadow, reads) +
+                                   b.msn % NUPA_READS_MAX * sizeof(nupa_qp_read));
+    require(read.valid == (std::uint32_t{NUPA_READ_VALID} | b.msn) && read.va == b.va &&
+                read.key == b.rkey && read.length == b.dma_length,
+            "a READ asked for just this");
+    write(qp, b.rkey, NUPA_ACCESS_LOCAL_WRITE, b.va + b.mbo, payload);
 }
 
 void Model::write(const ModelQp& qp, std::uint32_t key, std::uint32_t access, std::uint64_t addr,
