@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* A QP meets a socket, and parts from it. */
 #include <linux/net.h>
+#include "cm.h"
 #include "conn.h"
 #include "trace.h"
 
@@ -19,6 +20,8 @@ static void tqp_conn_free_work(struct work_struct *work)
 {
 	struct tqp_conn *conn = container_of(to_rcu_work(work), struct tqp_conn, free_work);
 
+	if (conn->ep)
+		tqp_ep_put(conn->ep);
 	sock_put(conn->sk);
 	tqp_conn_free_tx(conn);
 	kfree(conn->reads);
@@ -45,6 +48,19 @@ struct tqp_conn *tqp_conn_get(struct tqp_conn *conn)
 void tqp_conn_put(struct tqp_conn *conn)
 {
 	kref_put(&conn->ref, tqp_conn_release);
+}
+
+void tqp_conn_notify(struct tqp_conn *conn)
+{
+	wake_up_all(&conn->wait);
+	if (conn->ep)
+		tqp_ep_wake(conn->ep);
+}
+
+void tqp_conn_ended(struct tqp_conn *conn)
+{
+	smp_store_release(&conn->ended, true);	/* the flush is seen by who sees this */
+	tqp_conn_notify(conn);
 }
 
 static int tqp_conn_alloc_tx(struct tqp_conn *conn, struct tqp_qp *qp)
@@ -86,6 +102,7 @@ static struct tqp_conn *tqp_conn_alloc(struct tqp_qp *qp, struct sock *sk)
 	kref_init(&conn->ref);
 	conn->dev = qp->dev;
 	conn->qp = qp;
+	conn->ep = qp->ep ? tqp_ep_get(qp->ep) : NULL;
 	sock_hold(sk);
 	conn->sk = sk;
 	conn->state = TQP_CONN_HANDSHAKE;
@@ -495,7 +512,7 @@ void tqp_conn_detach(struct tqp_qp *qp)
 	}
 	tqp_conn_cancel(conn);
 	tqp_conn_offload_stop(conn);
-	wake_up_all(&conn->wait);
+	tqp_conn_ended(conn);
 	tqp_conn_put(conn);
 }
 

@@ -258,6 +258,8 @@ struct tqp_conn {
 	/* the end */
 	struct work_struct fail_work;
 	u32 fail_reason;
+	struct tqp_ep *ep;		/* whose socket it is, if the connection manager's; a reference */
+	bool ended;			/* DEAD, and the QP flushed or parted from; release/acquire */
 	int sk_err;			/* what TCP gave up for */
 	struct tcp_bth_terminate nak;	/* to tell the peer, if it has a syndrome */
 	bool ack_held;			/* nothing from ack_limit on is acknowledged any more */
@@ -290,6 +292,10 @@ extern struct tcp_ulp_ops tqp_ulp_ops;
 /* ---- attach.c ---- */
 struct tqp_conn *tqp_conn_get(struct tqp_conn *conn);
 void tqp_conn_put(struct tqp_conn *conn);	/* any context */
+/* Its ep, if any, should look at it; any context. */
+void tqp_conn_notify(struct tqp_conn *conn);
+/* Nothing on the socket's side touches the QP any more. */
+void tqp_conn_ended(struct tqp_conn *conn);
 /* Remove the switch's context; sleeps, idempotent. */
 void tqp_conn_offload_stop(struct tqp_conn *conn);
 int tqp_conn_offload_start(struct tqp_conn *conn);

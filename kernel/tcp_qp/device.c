@@ -3,6 +3,7 @@
 #include <linux/etherdevice.h>
 #include <linux/module.h>
 #include <net/addrconf.h>
+#include "cm.h"
 #include "tqp.h"
 
 static char *node_type = "rnic";
@@ -89,6 +90,14 @@ static const struct ib_device_ops tqp_device_ops = {
 	.get_link_layer = tqp_link_layer,
 	.get_netdev = tqp_get_netdev,
 	.get_port_immutable = tqp_port_immutable,
+	.iw_accept = tqp_cm_accept,
+	.iw_add_ref = tqp_cm_add_ref,
+	.iw_connect = tqp_cm_connect,
+	.iw_create_listen = tqp_cm_create_listen,
+	.iw_destroy_listen = tqp_cm_destroy_listen,
+	.iw_get_qp = tqp_cm_get_qp,
+	.iw_reject = tqp_cm_reject,
+	.iw_rem_ref = tqp_cm_rem_ref,
 	.mmap = tqp_ring_mmap,
 	.mmap_free = tqp_ring_mmap_free,
 	.modify_qp = tqp_modify_qp,
@@ -154,6 +163,8 @@ struct tqp_device *tqp_device_alloc(struct net_device *netdev)
 	dev->ib.uverbs_cmd_mask |= BIT_ULL(IB_USER_VERBS_CMD_POST_SEND) |
 				   BIT_ULL(IB_USER_VERBS_CMD_REQ_NOTIFY_CQ);
 	strscpy(dev->ib.node_desc, "tcp_qp", sizeof(dev->ib.node_desc));
+	strscpy(dev->ib.iw_ifname, netdev->name, sizeof(dev->ib.iw_ifname));
+	dev->ib.iw_driver_flags = IW_F_NO_PORT_MAP;
 	tqp_device_address(dev);
 	return dev;
 }

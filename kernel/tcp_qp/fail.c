@@ -189,10 +189,15 @@ void tqp_tx_die(struct tqp_conn *conn)
 	spin_unlock_irqrestore(&conn->done_lock, flags);
 }
 
-/* Ends that leave the connection as it is; after any other the peer must hear of it. */
-static bool tqp_orderly(u32 reason)
+/*
+ * Ends that leave the connection as it is; after any other the peer must hear
+ * of it.  When the application ends the connection manager's, that is by FIN.
+ */
+static bool tqp_orderly(const struct tqp_conn *conn)
 {
-	return reason == TCP_QP_REASON_PEER_CLOSED || reason == TCP_QP_REASON_NO_PEER_QP;
+	return conn->fail_reason == TCP_QP_REASON_PEER_CLOSED ||
+	       conn->fail_reason == TCP_QP_REASON_NO_PEER_QP ||
+	       (conn->ep && conn->fail_reason == TCP_QP_REASON_NONE);
 }
 
 static int tqp_fail_event(const struct tqp_conn *conn, bool abort)
@@ -224,7 +229,7 @@ void tqp_conn_fail_work(struct work_struct *work)
 	bool abort;
 
 	lock_sock(sk);
-	abort = tqp_tx_outstanding(conn) || !tqp_orderly(conn->fail_reason);
+	abort = tqp_tx_outstanding(conn) || !tqp_orderly(conn);
 	if (conn->qp)
 		tqp_qp_error(conn->qp, tqp_fail_event(conn, abort));
 	release_sock(sk);
@@ -247,5 +252,6 @@ void tqp_conn_fail_work(struct work_struct *work)
 	}
 	release_sock(sk);
 	tqp_conn_offload_stop(conn);
+	tqp_conn_ended(conn);
 	tqp_conn_put(conn);
 }

@@ -85,7 +85,7 @@ void tqp_peer_flags(struct tqp_conn *conn, u8 flags)
 		return;
 	WRITE_ONCE(conn->rtr_owed, true);
 	if (!xchg(&conn->rtr_seen, true))
-		wake_up_all(&conn->wait);
+		tqp_conn_notify(conn);
 	tqp_rtr_answer(conn);
 }
 

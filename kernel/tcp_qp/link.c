@@ -191,6 +191,7 @@ static void tqp_client_remove(struct ib_device *ib, void *data)
 
 	WRITE_ONCE(dev->leaving, true);
 	tqp_link_wake_attaches(dev);
+	tqp_cm_abort_device(dev);
 }
 
 static int tqp_client_add(struct ib_device *ib)

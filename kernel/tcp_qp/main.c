@@ -43,6 +43,7 @@ err_wq:
 static void __exit tqp_exit(void)
 {
 	tqp_link_exit();
+	tqp_cm_exit();
 	tqp_netdev_exit();
 	tqp_offload_exit();
 	tqp_conn_exit();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Queue pairs: rings, references, the doorbell, and how they end. */
+#include <linux/cred.h>
 #include <linux/slab.h>
 #include "conn.h"
 #include "tqp.h"
@@ -26,6 +27,19 @@ static void tqp_qp_release(struct kref *ref)
 void tqp_qp_put(struct tqp_qp *qp)
 {
 	kref_put(&qp->ref, tqp_qp_release);
+}
+
+struct tqp_qp *tqp_qp_lookup(struct tqp_device *dev, u32 qpn)
+{
+	struct tqp_qp *qp;
+
+	/* A QP leaves the table before its first reference goes. */
+	xa_lock(&dev->qps);
+	qp = xa_load(&dev->qps, qpn);
+	if (qp)
+		tqp_qp_get(qp);
+	xa_unlock(&dev->qps);
+	return qp;
 }
 
 enum ib_qp_state tqp_qp_state(struct tqp_qp *qp)
@@ -99,6 +113,7 @@ static void tqp_qp_init(struct tqp_qp *qp, const struct ib_qp_init_attr *init)
 	spin_lock_init(&qp->lock);
 	kref_init(&qp->ref);
 	init_completion(&qp->released);
+	qp->owner = current_uid();
 	qp->state = IB_QPS_RESET;
 	qp->attr.port_num = 1;
 	qp->attr.path_mig_state = IB_MIG_MIGRATED;
@@ -165,6 +180,8 @@ int tqp_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	xa_erase(&qp->dev->qps, qp->qpn);
 	if (qp->conn)
 		tqp_conn_detach(qp);
+	if (qp->ep)
+		tqp_ep_abort(qp->ep);
 	mutex_unlock(&qp->mutex);
 
 	tqp_qp_put(qp);

@@ -79,6 +79,9 @@ static void tqp_qp_reset(struct tqp_qp *qp)
 	lockdep_assert_held(&qp->mutex);
 	if (qp->conn)
 		tqp_conn_detach(qp);
+	if (qp->ep)
+		tqp_ep_abort(qp->ep);
+	qp->by_cm = false;
 	spin_lock_irqsave(&qp->lock, flags);
 	WRITE_ONCE(qp->state, IB_QPS_RESET);
 	spin_unlock_irqrestore(&qp->lock, flags);
@@ -93,6 +96,8 @@ static void tqp_qp_close(struct tqp_qp *qp)
 	lockdep_assert_held(&qp->mutex);
 	tqp_qp_error(qp, -1);
 	tqp_qp_flush_locked(qp);
+	if (qp->ep)
+		tqp_ep_abort(qp->ep);
 }
 
 static int tqp_qp_transit(struct tqp_qp *qp, const struct ib_qp_attr *attr, int mask)
@@ -104,6 +109,8 @@ static int tqp_qp_transit(struct tqp_qp *qp, const struct ib_qp_attr *attr, int 
 	spin_lock_irqsave(&qp->lock, flags);
 	from = qp->state;
 	to = mask & IB_QP_STATE ? attr->qp_state : from;
+	if (to == IB_QPS_SQD && qp->by_cm)
+		to = IB_QPS_ERR;	/* how rdma_disconnect() says RDMAC's CLOSING, even twice */
 	if ((mask & IB_QP_CUR_STATE) && attr->cur_qp_state != from)
 		ret = -EINVAL;
 	else if (to == IB_QPS_RTS && from < IB_QPS_RTS)

@@ -82,16 +82,12 @@ int tqp_query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attr)
 	return 0;
 }
 
-/*
- * The connection manager's operations (iw_*) are not there yet, and the core
- * calls them unasked once a port claims them: so iWARP, without IW_CM.
- */
+/* iWARP, so that rdma_cm goes through iw_cm and the core makes no RoCE addresses. */
 int tqp_port_immutable(struct ib_device *ib, u32 port, struct ib_port_immutable *immutable)
 {
 	immutable->gid_tbl_len = TQP_GIDS;
 	immutable->pkey_tbl_len = TQP_PKEYS;
-	immutable->core_cap_flags = RDMA_CORE_CAP_PROT_IWARP |
-				    (ib->ops.iw_connect ? RDMA_CORE_CAP_IW_CM : 0);
+	immutable->core_cap_flags = RDMA_CORE_PORT_IWARP;
 	return 0;
 }
 

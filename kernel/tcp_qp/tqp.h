@@ -65,7 +65,9 @@ enum {
 	X(rtr_sent) X(rtr_received) X(rtr_timeouts) X(offload_qps) X(offload_refused) \
 	X(software_qps) X(qp_errors) X(cq_overflows) X(tx_protection_errors) X(urgent_refused) \
 	X(peer_resets) X(peer_closes) X(wqe_invalid) X(naks_sent) X(naks_received) \
-	X(rx_write_bytes) X(rx_read_bytes) X(rx_read_requests) X(rx_atomics) X(rx_access_errors)
+	X(rx_write_bytes) X(rx_read_bytes) X(rx_read_requests) X(rx_atomics) X(rx_access_errors) \
+	X(cm_connects) X(cm_requests) X(cm_accepted) X(cm_rejected) X(cm_established) \
+	X(cm_garbage) X(cm_timeouts) X(cm_evicted) X(cm_backlog_full)
 
 #define TQP_COUNTER_ENUM(name) TQP_C_##name,
 enum tqp_counter { TQP_COUNTERS(TQP_COUNTER_ENUM) TQP_C_COUNT };
@@ -76,6 +78,7 @@ enum {
 };
 
 struct tqp_conn;
+struct tqp_ep;
 
 struct tqp_device {
 	struct ib_device ib;		/* first: ib_alloc_device() */
@@ -165,6 +168,9 @@ struct tqp_qp {
 	enum ib_qp_state state;		/* under lock */
 	struct ib_qp_attr attr;		/* what query_qp returns, under lock; its qp_state is stale */
 	struct tqp_conn *conn;		/* under lock; holds a conn reference; stays till detach */
+	struct tqp_ep *ep;		/* the connection manager's claim, under mutex; holds a reference */
+	bool by_cm;			/* claimed since RESET, under mutex */
+	kuid_t owner;			/* who created it */
 	struct kref ref;		/* destroy waits for it */
 	struct completion released;
 };
@@ -296,6 +302,8 @@ int tqp_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 int tqp_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
 int tqp_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr, const struct ib_send_wr **bad);
 struct tqp_qp *tqp_qp_get(struct tqp_qp *qp);
+/* With a reference, or NULL; any context. */
+struct tqp_qp *tqp_qp_lookup(struct tqp_device *dev, u32 qpn);
 void tqp_qp_put(struct tqp_qp *qp);
 enum ib_qp_state tqp_qp_state(struct tqp_qp *qp);
 /* Move to RTS (from any state below) after a successful attach; process context. */
@@ -314,7 +322,15 @@ void tqp_qp_flush(struct tqp_qp *qp);
 /* The same under qp->mutex from the verbs' side, whoever owns the rings; ends a conn that still lives. */
 void tqp_qp_flush_locked(struct tqp_qp *qp);
 
+/* ---- connection manager: cm*.c ---- */
+void tqp_ep_abort(struct tqp_ep *ep);			/* it ends, soon; any context */
+void tqp_cm_abort_device(struct tqp_device *dev);	/* all of a device's */
+void tqp_cm_exit(void);					/* returns when none is left */
+
 /* ---- conn: ulp.c and friends ---- */
+/* tqp_conn_attach() if the QP is in a state for it. */
+int tqp_qp_attach(struct tqp_qp *qp, struct socket *sock, const struct tcp_qp_attach_req *req,
+		  struct tcp_qp_attach_resp *resp);
 /* Sleeps; under qp->mutex.  @resp is filled on success and where a reason is known. */
 int tqp_conn_attach(struct tqp_qp *qp, struct socket *sock, const struct tcp_qp_attach_req *req,
 		    struct tcp_qp_attach_resp *resp);

@@ -23,8 +23,8 @@ static int tqp_attach_check(struct tcp_qp_attach_req *req)
 	return 0;
 }
 
-static int tqp_attach_locked(struct tqp_qp *qp, struct socket *sock,
-			     const struct tcp_qp_attach_req *req, struct tcp_qp_attach_resp *resp)
+int tqp_qp_attach(struct tqp_qp *qp, struct socket *sock, const struct tcp_qp_attach_req *req,
+		  struct tcp_qp_attach_resp *resp)
 {
 	enum ib_qp_state state = tqp_qp_state(qp);
 
@@ -49,7 +49,7 @@ static int tqp_attach(struct tqp_qp *qp, int fd, const struct tcp_qp_attach_req 
 		return ret;
 	ret = -EINTR;
 	if (!mutex_lock_interruptible(&qp->mutex)) {
-		ret = tqp_attach_locked(qp, sock, req, resp);
+		ret = qp->ep ? -EBUSY : tqp_qp_attach(qp, sock, req, resp);
 		mutex_unlock(&qp->mutex);
 	}
 	sockfd_put(sock);

@@ -214,6 +214,7 @@ static void tqp_state_change(struct sock *sk)
 			tqp_count(conn->dev, TQP_C_peer_resets, 1);
 		tqp_conn_fail(conn, TCP_QP_REASON_PEER_CLOSED);
 	}
+	tqp_conn_notify(conn);
 	conn->saved_state_change(sk);
 }
 
