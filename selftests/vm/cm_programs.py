@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Programs no one here wrote connect by rdma_cm: rdma-core's examples, perftest, qperf, libfabric."""
+
+from traffic import free_port
+from vmtest import Failed, Guests, Needs
+
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), setup="full")
+
+LIMIT_S = 60
+SERVER = {"4": "10.77.0.1", "6": "fd77::1"}
+
+
+def pair(t: Guests, server: str, client: str, port: int, server_ends: bool = True) -> str:
+    """Runs both, which must succeed; the client's output.  A server that does not end by itself is killed."""
+    job = t.start(0, f"exec {server}", LIMIT_S)
+    t.wait_listening(0, port)
+    result = t.nodes[1].run(client, LIMIT_S)
+    if not server_ends or not result.ok:
+        job.kill()
+    served = job.wait()
+    if not result.ok or (server_ends and not served.ok):
+        raise Failed(f"{client}: {result.status}\n{result.stdout}{result.stderr}\n{server}: {served.status}\n{served.stdout}{served.stderr}")
+    return result.stdout
+
+
+def test_ucmatose(t: Guests) -> None:
+    for address in SERVER.values():
+        port = free_port()
+        common = f"-p {port} -c 4 -C 20 -S 5000"
+        out = pair(t, f"ucmatose -b {address} {common}", f"ucmatose -s {address} {common}", port)
+        t.check("return status 0" in out, out)
+
+
+def test_rdma_client(t: Guests) -> None:
+    port = free_port()
+    out = pair(t, f"rdma_server -s {SERVER['4']} -p {port}", f"rdma_client -s {SERVER['4']} -p {port}", port)
+    t.check("end 0" in out, out)
+
+
+def test_send_lat(t: Guests) -> None:
+    port = free_port()
+    out = pair(t, f"ib_send_lat -R -n 200 -p {port}", f"ib_send_lat -R -n 200 -p {port} $PEER", port)
+    t.check("#iterations" in out, out)
+
+
+def test_qperf(t: Guests) -> None:
+    # The server's child destroys a QP that it never had, when it ends; that is qperf's.
+    t.run(0, "sysctl -qw debug.exception-trace=0")
+    try:
+        out = pair(t, "qperf", "qperf -cm1 -t 2 $PEER rc_lat rc_bw rc_bi_bw", 19765, server_ends=False)
+    finally:
+        t.run(0, "sysctl -qw debug.exception-trace=1")
+    t.equal(out.count(" bw "), 2, f"bandwidths in {out}")
+    t.check("latency" in out, out)
+
+
+def test_fi_pingpong(t: Guests) -> None:
+    command = "fi_pingpong -p verbs -e msg -I 20"
+    out = pair(t, command, f"{command} $PEER", 47592)
+    t.check("1m" in out, out)
