@@ -129,8 +129,8 @@ int tqp_cm_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 	ep = tqp_ep_create(dev, TQP_EP_CONNECTING);
 	if (!ep)
 		return -ENOMEM;
-	ep->ird = param->ird;
-	ep->ord = param->ord;
+	ep->ird = min_t(u32, param->ird, TQP_CM_DEPTH_MAX);
+	ep->ord = min_t(u32, param->ord, TQP_CM_DEPTH_MAX);
 	ep->retry_ms = TQP_CM_REFUSED_FIRST_MS;
 	tqp_ep_write_hello(ep, TQP_HELLO_REQUEST, 0, param->private_data, param->private_data_len);
 	cm_id->add_ref(cm_id);
@@ -177,8 +177,8 @@ static int tqp_ep_accept(struct tqp_ep *ep, const struct iw_cm_conn_param *param
 	err = tqp_ep_claim(ep, param->qpn);
 	if (err)
 		return err;
-	ep->ird = param->ird;
-	ep->ord = min_t(u32, param->ord, ep->hello.ird);
+	ep->ird = min_t(u32, param->ird, TQP_CM_DEPTH_MAX);
+	ep->ord = min3(param->ord, (u32)ep->hello.ird, (u32)TQP_CM_DEPTH_MAX);
 	tqp_ep_write_hello(ep, TQP_HELLO_REPLY, 0, param->private_data, param->private_data_len);
 	err = tqp_ep_send(ep);
 	return err ?: tqp_ep_attach(ep);
