@@ -58,3 +58,22 @@ def test_fi_pingpong(t: Guests) -> None:
     command = "fi_pingpong -p verbs -e msg -I 20"
     out = pair(t, command, f"{command} $PEER", 47592)
     t.check("1m" in out, out)
+
+
+def test_rping(t: Guests) -> None:
+    for address in SERVER.values():
+        port = free_port()
+        common = f"-a {address} -p {port} -C 20 -v -V"
+        out = pair(t, f"rping -s {common}", f"rping -c {common}", port)
+        t.equal(out.count("ping data: rdma-ping-"), 20, "pings")
+
+
+def test_send_bw(t: Guests) -> None:
+    port = free_port()
+    out = pair(t, f"ib_send_bw -R -n 200 -s 65536 -p {port}", f"ib_send_bw -R -n 200 -s 65536 -p {port} $PEER", port)
+    t.check("65536      200" in out, out)
+
+
+def test_rstream(t: Guests) -> None:
+    port = free_port()
+    pair(t, f"rstream -b {SERVER['4']} -p {port} -T a -S 4096 -C 10", f"rstream -s {SERVER['4']} -p {port} -T a -S 4096 -C 10", port)
