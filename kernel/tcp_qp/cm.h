@@ -32,7 +32,7 @@ enum {
 	TQP_CM_DECIDE_MS = 60000,	/* for our application to accept */
 	TQP_CM_RTR_MS = 10000,		/* for the peer's QP */
 	TQP_CM_LATE_MS = 1000,		/* after the peer's FIN: for receives that unread data waits for */
-	TQP_CM_DEPTH_MAX = 32,		/* IRD and ORD: what a QP has room for */
+	TQP_CM_DEPTH_MAX = TQP_RD_ATOMIC_MAX,	/* IRD and ORD */
 	TQP_CM_HALF_OPEN_MAX = 64,	/* per listener: REQUEST_WAIT eps; beyond, the oldest goes */
 	TQP_CM_ACCEPT_MAX = 64,		/* connections taken per turn of a listener's work */
 };
