@@ -433,8 +433,7 @@ detach:
 	return err;
 }
 
-/* The conn with a reference of the caller's own, or NULL. */
-static struct tqp_conn *tqp_qp_conn_get(struct tqp_qp *qp)
+struct tqp_conn *tqp_qp_conn_get(struct tqp_qp *qp)
 {
 	struct tqp_conn *conn;
 

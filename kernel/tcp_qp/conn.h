@@ -39,8 +39,8 @@ enum {
 	TQP_READS_DEFAULT = 16,			/* unless modify_qp says max_rd_atomic */
 	TQP_RESPONSES_MAX = NUPA_READS_MAX,	/* further requests wait in TCP */
 	TQP_LOG_EXTRA = 2 * TQP_RESPONSES_MAX,	/* records beside one for each SQ entry */
-	TQP_UNREAD_FIRST_MS = 20,		/* deregistration: responses that are as good as over */
-	TQP_UNREAD_LAST_MS = 10000,		/* a driver's transmit queue, at worst */
+	TQP_REVOKE_FIRST_MS = 20,		/* deregistration: messages that are as good as over */
+	TQP_REVOKE_LAST_MS = 10000,		/* a driver's transmit queue, at worst */
 	TQP_TERMINATE_MS = 1000,		/* for the peer to acknowledge why we end */
 };
 
@@ -132,7 +132,6 @@ struct tqp_read {
 /* A request of the peer's and its response.  Under the sk lock. */
 struct tqp_response {
 	struct tqp_tx_msg msg;
-	struct list_head node;		/* mr->responses */
 	struct tqp_mr *mr;		/* that it reads: pinned by msg */
 	struct ib_sge source;
 	u64 sink_va;
@@ -292,6 +291,8 @@ extern struct tcp_ulp_ops tqp_ulp_ops;
 /* ---- attach.c ---- */
 struct tqp_conn *tqp_conn_get(struct tqp_conn *conn);
 void tqp_conn_put(struct tqp_conn *conn);	/* any context */
+/* The QP's conn with a reference of the caller's own, or NULL; process context. */
+struct tqp_conn *tqp_qp_conn_get(struct tqp_qp *qp);
 /* Its ep, if any, should look at it; any context. */
 void tqp_conn_notify(struct tqp_conn *conn);
 /* Nothing on the socket's side touches the QP any more. */
@@ -396,8 +397,11 @@ int tqp_write_check(struct tqp_conn *conn);
 /* Make a response the current message, if one is due. */
 bool tqp_response_next(struct tqp_conn *conn);
 void tqp_response_done(struct tqp_tx_msg *msg);		/* any context */
-/* Nobody reads @mr any more when this returns; it is not in the table. */
-void tqp_responses_revoke(struct tqp_mr *mr);
+bool tqp_response_holds(const struct tqp_conn *conn, const struct tqp_mr *mr);
+
+/* ---- revoke.c ---- */
+/* TCP sends nothing of @mr any more when this returns; it is not in the table. */
+void tqp_mr_revoke(struct tqp_mr *mr);
 
 /* ---- rx.c ---- */
 void tqp_rx_run(struct tqp_conn *conn);		/* sk lock, any context */

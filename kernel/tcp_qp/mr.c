@@ -30,7 +30,7 @@ static void tqp_mr_free(struct tqp_mr *mr)
 	}
 	kvfree(mr->pages);
 	put_device(&mr->dev->ib.dev);
-	kfree(mr);
+	kfree_rcu(mr, rcu);
 }
 
 static void tqp_mr_release_work(struct work_struct *work)
@@ -40,8 +40,12 @@ static void tqp_mr_release_work(struct work_struct *work)
 
 void tqp_mr_put(struct tqp_mr *mr)
 {
+	rcu_read_lock();	/* once our reference is gone it may go, too */
 	if (refcount_dec_and_test(&mr->refs))
 		queue_work(tqp_wq, &mr->release_work);
+	else if (refcount_read(&mr->refs) == 1)
+		wake_up_all(&mr->unused);
+	rcu_read_unlock();
 }
 
 struct tqp_mr *tqp_mr_lookup(struct tqp_device *dev, u32 key)
@@ -79,9 +83,7 @@ static struct tqp_mr *tqp_mr_alloc(struct ib_pd *ibpd, u64 bytes, u64 iova, int 
 		return ERR_PTR(-ENOMEM);
 	refcount_set(&mr->refs, 1);
 	INIT_WORK(&mr->release_work, tqp_mr_release_work);
-	spin_lock_init(&mr->lock);
-	INIT_LIST_HEAD(&mr->responses);
-	init_waitqueue_head(&mr->unread);
+	init_waitqueue_head(&mr->unused);
 	/* ib_umem_release() wants it, perhaps after the device was unregistered. */
 	get_device(&dev->ib.dev);
 	mr->dev = dev;
@@ -220,7 +222,7 @@ int tqp_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 	tqp_mr_unload(mr);
 	/* Whoever looked it up under RCU and copies to it. */
 	synchronize_rcu_expedited();
-	tqp_responses_revoke(mr);
+	tqp_mr_revoke(mr);
 	xa_erase(mrs, index);
 	tqp_mr_put(mr);
 	return 0;

@@ -4,8 +4,7 @@
  *
  * Requests are checked, and atomics executed, when they are received in order.
  * Their responses wait in a ring for the transmit side.  A READ's pages go to
- * TCP as they are, so deregistration must end the connections that still send
- * them: tqp_responses_revoke().
+ * TCP as they are.
  */
 #include "conn.h"
 
@@ -59,11 +58,10 @@ bool tqp_response_room(struct tqp_conn *conn)
 
 /* ---- requests ---- */
 
-/* Take the MR that @response will read, unless its deregistration has begun. */
+/* Take the MR that @response will read; tqp_mr_revoke() finds it there. */
 static bool tqp_response_pin(struct tqp_conn *conn, struct tqp_response *response,
 			     const struct tcp_bth_read_request *request)
 {
-	unsigned long flags;
 	struct tqp_mr *mr;
 
 	rcu_read_lock();
@@ -71,12 +69,7 @@ static bool tqp_response_pin(struct tqp_conn *conn, struct tqp_response *respons
 			   IB_ACCESS_REMOTE_READ);
 	if (mr && !refcount_inc_not_zero(&mr->refs))
 		mr = NULL;
-	if (mr) {
-		spin_lock_irqsave(&mr->lock, flags);
-		list_add_tail(&response->node, &mr->responses);
-		spin_unlock_irqrestore(&mr->lock, flags);
-	}
-	rcu_read_unlock();	/* tqp_dereg_mr() waits for us before it looks at the list */
+	rcu_read_unlock();
 	response->mr = mr;
 	return mr;
 }
@@ -198,63 +191,24 @@ void tqp_response_done(struct tqp_tx_msg *msg)
 {
 	struct tqp_response *response = container_of(msg, struct tqp_response, msg);
 	struct tqp_conn *conn = msg->conn;
-	struct tqp_mr *mr = response->mr;
-	unsigned long flags;
 
-	if (mr) {
-		spin_lock_irqsave(&mr->lock, flags);
-		list_del(&response->node);
-		if (list_empty(&mr->responses))
-			wake_up_all(&mr->unread);
-		spin_unlock_irqrestore(&mr->lock, flags);
-		tqp_mr_put(mr);
-	}
+	if (response->mr)
+		tqp_mr_put(response->mr);
 	smp_store_release(&response->busy, false);
 	smp_mb();	/* pairs with tqp_response_room(): it sees us, or we see it wait */
 	if (READ_ONCE(conn->rx_wait_response) && READ_ONCE(conn->state) != TQP_CONN_DEAD)
 		tqp_queue_delayed(conn, &conn->rx_work, 0);
 }
 
-/* ---- deregistration ---- */
-
-/* A connection that may still send from @mr; acknowledged bytes are never sent again. */
-static struct tqp_conn *tqp_reader_of(struct tqp_mr *mr)
+/* Under the sk lock: is a response from @mr still to be sent, or acknowledged? */
+bool tqp_response_holds(const struct tqp_conn *conn, const struct tqp_mr *mr)
 {
-	struct tqp_response *response;
-	struct tqp_conn *conn = NULL;
+	for (u32 i = 0; conn->responses && i < TQP_RESPONSES_MAX; i++) {
+		const struct tqp_response *response = tqp_response_at(conn, conn->response_head + i);
+		bool waits = i < conn->response_tail - conn->response_head;
 
-	spin_lock_irq(&mr->lock);
-	list_for_each_entry(response, &mr->responses, node) {
-		if (READ_ONCE(response->msg.conn->state) != TQP_CONN_DEAD) {
-			conn = tqp_conn_get(response->msg.conn);
-			break;
-		}
+		if (response->busy && response->mr == mr && (waits || response->msg.unacked))
+			return true;
 	}
-	spin_unlock_irq(&mr->lock);
-	return conn;
-}
-
-static bool tqp_unread(struct tqp_mr *mr, unsigned long timeout)
-{
-	return wait_event_timeout(mr->unread, list_empty_careful(&mr->responses), timeout);
-}
-
-void tqp_responses_revoke(struct tqp_mr *mr)
-{
-	struct tqp_conn *conn;
-
-	/* most often the last acknowledgement, or a driver's completion, is on its way */
-	if (list_empty_careful(&mr->responses) ||
-	    tqp_unread(mr, msecs_to_jiffies(TQP_UNREAD_FIRST_MS)))
-		return;
-	while ((conn = tqp_reader_of(mr))) {
-		lock_sock(conn->sk);
-		tqp_conn_fail(conn, TCP_QP_REASON_LOCAL_ERROR);
-		release_sock(conn->sk);
-		tqp_conn_put(conn);
-	}
-	/* aborted connections send nothing; what drivers hold they give back */
-	if (!tqp_unread(mr, msecs_to_jiffies(TQP_UNREAD_LAST_MS)))
-		dev_warn_ratelimited(&mr->dev->ib.dev, "a driver still holds pages of key 0x%x\n",
-				     mr->key);
+	return false;
 }

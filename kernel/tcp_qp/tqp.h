@@ -131,9 +131,8 @@ struct tqp_mr {
 	dma_addr_t *dma_pages;		/* umem: pages[] mapped for the offload device */
 	struct ib_umem_dmabuf *dma_umem;	/* dma-buf: attached to the offload device */
 	struct work_struct release_work;	/* unpinning sleeps */
-	spinlock_t lock;		/* softirq-safe: */
-	struct list_head responses;	/* READ responses that TCP still sends from it */
-	wait_queue_head_t unread;	/* that list is empty */
+	wait_queue_head_t unused;	/* refs fell to 1 */
+	struct rcu_head rcu;
 };
 
 struct tqp_cq {

@@ -182,6 +182,11 @@ TEST_F(Tagged, WriteAndWriteImmInterleaved) {
 }
 
 struct WriteOrdering : Tagged {
+    std::uint32_t begin = 0;
+    WriteOrdering() {
+        EXPECT_EQ(one(kIova + 5000, kKey, 10, 10, TCP_BTH_OP_WRITE_ONLY), Reason::kPlaced);
+        begin = seq;
+    }
     Reason write(std::uint32_t start, std::uint32_t at, std::uint32_t n, std::uint32_t length,
                  std::uint16_t number) {
         const bool last = at + n == length;
@@ -196,37 +201,37 @@ struct WriteOrdering : Tagged {
 
 // The bytes that are missing may be a WRITE to the same place.
 TEST_F(WriteOrdering, NotBeyondAHoleBeforeTheMessage) {
-    EXPECT_EQ(write(kRcvNxt + 100, 0, 100, 100, 1), Reason::kOrder);
-    EXPECT_EQ(write(kRcvNxt, 0, 100, 100, 0), Reason::kPlaced);
+    EXPECT_EQ(write(begin + 100, 0, 100, 100, 2), Reason::kOrder);
+    EXPECT_EQ(write(begin, 0, 100, 100, 1), Reason::kPlaced);
     EXPECT_EQ(host.stat(NUPA_STAT_deliver_order), 1u);
 }
 
 TEST_F(WriteOrdering, BeyondAHoleInTheMessage) {
-    EXPECT_EQ(write(kRcvNxt, 200, 100, 300, 0), Reason::kPlaced);
-    EXPECT_EQ(write(kRcvNxt, 0, 100, 300, 0), Reason::kPlaced);
-    EXPECT_EQ(write(kRcvNxt, 100, 100, 300, 0), Reason::kPlaced);
+    EXPECT_EQ(write(begin, 200, 100, 300, 1), Reason::kPlaced);
+    EXPECT_EQ(write(begin, 0, 100, 300, 1), Reason::kPlaced);
+    EXPECT_EQ(write(begin, 100, 100, 300, 1), Reason::kPlaced);
 }
 
 // What the host copies it copies after the switch would have placed.
 TEST_F(WriteOrdering, NotBeforeTheHostHasCopied) {
-    host.ring.consume(kRcvNxt);
-    EXPECT_EQ(write(kRcvNxt + 100, 0, 100, 100, 1), Reason::kOrder);
-    EXPECT_EQ(write(kRcvNxt, 0, 100, 100, 0), Reason::kPlaced);
-    EXPECT_EQ(write(kRcvNxt + 200, 0, 100, 200, 2), Reason::kOrder);
-    host.ring.consume(kRcvNxt + 199);
-    EXPECT_EQ(write(kRcvNxt + 200, 100, 100, 200, 2), Reason::kOrder);
-    host.ring.consume(kRcvNxt + 400);
-    EXPECT_EQ(write(kRcvNxt + 400, 0, 100, 100, 3), Reason::kPlaced);
+    host.ring.consume(begin);
+    EXPECT_EQ(write(begin + 100, 0, 100, 100, 2), Reason::kOrder);
+    EXPECT_EQ(write(begin, 0, 100, 100, 1), Reason::kPlaced);
+    EXPECT_EQ(write(begin + 200, 0, 100, 200, 3), Reason::kOrder);
+    host.ring.consume(begin + 199);
+    EXPECT_EQ(write(begin + 200, 100, 100, 200, 3), Reason::kOrder);
+    host.ring.consume(begin + 400);
+    EXPECT_EQ(write(begin + 400, 0, 100, 100, 4), Reason::kPlaced);
 }
 
 // The rest of a message that was partly delivered touches other bytes.
 TEST_F(WriteOrdering, TheRestOfAMessage) {
-    host.ring.consume(kRcvNxt);
+    host.ring.consume(begin);
     ASSERT_EQ(host.engine.mr_dereg(kKey), NUPA_OK);
-    EXPECT_EQ(write(kRcvNxt, 0, 100, 300, 0), Reason::kKey);
+    EXPECT_EQ(write(begin, 0, 100, 300, 1), Reason::kKey);
     ASSERT_EQ(host.engine.mr_reg(kKey, host.mr.cmd), NUPA_OK);
-    EXPECT_EQ(write(kRcvNxt, 100, 100, 300, 0), Reason::kPlaced);
-    EXPECT_EQ(write(kRcvNxt, 200, 100, 300, 0), Reason::kPlaced);
+    EXPECT_EQ(write(begin, 100, 100, 300, 1), Reason::kPlaced);
+    EXPECT_EQ(write(begin, 200, 100, 300, 1), Reason::kPlaced);
 }
 
 }  // namespace

@@ -36,3 +36,9 @@ def test_receiver_qp_under_faults(t: Guests) -> None:
 def test_sender_qp(t: Guests) -> None:
     for engine in ("offload", "software"):
         _rounds(t, "", "--revoke qp", engine, **SLOW)
+
+
+# What leaves under an old message's name is what was there before, or nothing.
+def test_sender_memory(t: Guests) -> None:
+    for engine in ("offload", "software"):
+        _rounds(t, "", "--revoke memory", engine, **SLOW)

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Deregistration of memory that TCP may still send, in SENDs and WRITEs of ours
+ * or in READ responses.  What the application writes there next must never
+ * leave under an old message's name: connections with unacknowledged messages
+ * from the region are reset.  Acknowledged bytes are never sent again, so what
+ * a driver still holds of those is only waited for.
+ */
+#include "conn.h"
+
+static bool tqp_wqe_holds(const struct tqp_tx_msg *msg, const struct tqp_mr *mr)
+{
+	if (!msg->loaded || !msg->unacked)	/* else its keys are pinned */
+		return false;
+	for (u32 i = 0; i < msg->nr_mrs; i++)
+		if (msg->mrs[i] == mr)
+			return true;
+	return false;
+}
+
+static bool tqp_conn_holds(const struct tqp_conn *conn, const struct tqp_mr *mr)
+{
+	for (u32 i = 0; i <= conn->sq_mask; i++)
+		if (tqp_wqe_holds(&conn->tx[i], mr))
+			return true;
+	return tqp_response_holds(conn, mr);
+}
+
+/* The next QP's conn from *@index on, with a reference; NULL: no more. */
+static struct tqp_conn *tqp_next_conn(struct tqp_device *dev, unsigned long *index)
+{
+	struct tqp_conn *conn = NULL;
+	struct tqp_qp *qp;
+
+	xa_lock(&dev->qps);	/* a QP leaves before it is destroyed */
+	xa_for_each_start(&dev->qps, *index, qp, *index) {
+		conn = tqp_qp_conn_get(qp);
+		if (conn)
+			break;
+	}
+	xa_unlock(&dev->qps);
+	return conn;
+}
+
+static void tqp_revoke_from(struct tqp_conn *conn, struct tqp_mr *mr)
+{
+	lock_sock(conn->sk);
+	if (tqp_conn_holds(conn, mr))
+		tqp_conn_fail(conn, TCP_QP_REASON_LOCAL_ERROR);
+	release_sock(conn->sk);
+}
+
+/* The table's and the caller's reference is the last one. */
+static bool tqp_mr_unused(struct tqp_mr *mr, u32 ms)
+{
+	return wait_event_timeout(mr->unused, refcount_read(&mr->refs) == 1, msecs_to_jiffies(ms));
+}
+
+void tqp_mr_revoke(struct tqp_mr *mr)
+{
+	struct tqp_conn *conn;
+	unsigned long index;
+
+	/* most often the last acknowledgement, or a driver's completion, is on its way */
+	if (tqp_mr_unused(mr, TQP_REVOKE_FIRST_MS))
+		return;
+	for (index = 0; (conn = tqp_next_conn(mr->dev, &index)); index++) {
+		tqp_revoke_from(conn, mr);
+		tqp_conn_put(conn);
+	}
+	if (!tqp_mr_unused(mr, TQP_REVOKE_LAST_MS))
+		dev_warn_ratelimited(&mr->dev->ib.dev, "a driver still holds pages of key 0x%x\n",
+				     mr->key);
+}
