@@ -56,7 +56,8 @@ enum tcp_qp_engine {
 	X(LOCAL_ERROR, "a local work request failed: protection, length or opcode") \
 	X(URGENT, "the peer sent urgent data on a QP flow") \
 	X(REMOTE_ACCESS, "the peer asked for memory it has no right to") \
-	X(REMOTE_ERROR, "the peer refused a work request of ours")
+	X(REMOTE_ERROR, "the peer refused a work request of ours") \
+	X(NO_TIMESTAMPS, "ICRC by the switch needs TCP timestamps, which are off")
 
 #define TCP_QP_REASON_ENUM(name, text) TCP_QP_REASON_##name,
 enum tcp_qp_reason { TCP_QP_REASONS(TCP_QP_REASON_ENUM) TCP_QP_REASON_COUNT };
@@ -66,6 +67,7 @@ enum {
 	TCP_QP_ATTACH_F_WIRE_V0 = 1 << 0,	/* software engine: ver 0, one option per segment */
 	TCP_QP_ATTACH_F_WIRE_V1 = 1 << 1,	/* offload engine: leave ver 1 on the wire */
 	TCP_QP_ATTACH_F_NOWAIT = 1 << 2,	/* do not wait for the peer: sends wait instead */
+	TCP_QP_ATTACH_F_ICRC = 1 << 3,		/* a CRC over option and payload of all we send; messages up to 16 MiB */
 
 	TCP_QP_ATTACH_TIMEOUT_DEFAULT_MS = 10000,
 	TCP_QP_ATTACH_TIMEOUT_MAX_MS = 600000,

@@ -212,6 +212,8 @@ static int tqp_conn_offload_create(struct tqp_conn *conn, struct tqp_offload_dev
 		oqp.flags |= NUPA_QP_F_NO_RQ;
 	if (conn->wire_version == 0)
 		oqp.flags |= NUPA_QP_F_TX_V0;
+	if (conn->icrc)
+		oqp.flags |= NUPA_QP_F_ICRC;
 	if (READ_ONCE(qp->attr.qp_access_flags) & IB_ACCESS_REMOTE_WRITE)
 		oqp.flags |= NUPA_QP_F_REMOTE_WRITE;
 	tqp_flow_of(conn->sk, &oqp.flow);
@@ -303,7 +305,8 @@ static void tqp_send_single_segments(struct sock *sk)
 static void tqp_use_software(struct tqp_conn *conn, const struct tcp_qp_attach_req *req)
 {
 	conn->engine = TCP_QP_ENGINE_SOFTWARE;
-	conn->host_version = req->flags & TCP_QP_ATTACH_F_WIRE_V0 ? 0 : 1;
+	conn->icrc = req->flags & TCP_QP_ATTACH_F_ICRC;
+	conn->host_version = req->flags & TCP_QP_ATTACH_F_WIRE_V0 || conn->icrc ? 0 : 1;
 	conn->wire_version = conn->host_version;
 }
 
@@ -316,6 +319,8 @@ static int tqp_choose_engine(struct tqp_conn *conn, const struct tcp_qp_attach_r
 		return 0;
 
 	conn->reason = tqp_offload_reason(conn);
+	if (conn->reason == TCP_QP_REASON_NONE && conn->icrc && !conn->timestamps)
+		conn->reason = TCP_QP_REASON_NO_TIMESTAMPS;
 	if (conn->reason == TCP_QP_REASON_NONE) {
 		/* the switch rewrites ver 1 to ver 0, if both have the same size */
 		conn->host_version = 1;

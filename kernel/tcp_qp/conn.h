@@ -178,6 +178,7 @@ struct tqp_conn {
 	u8 wire_version;		/* what leaves this host (offload: what the switch makes of it) */
 	u8 host_version;		/* what queue_xmit writes */
 	bool timestamps;		/* folded */
+	bool icrc;			/* on what we send */
 	bool installed;			/* socket callbacks are ours */
 	wait_queue_head_t wait;		/* attach: peer_ready or DEAD */
 
@@ -322,6 +323,15 @@ void tqp_ulp_exit(void);
 /* ---- wire.c ---- */
 int tqp_queue_xmit(struct sock *sk, struct sk_buff *skb, struct flowi *fl);
 u16 tqp_credit_limit(const struct tqp_conn *conn);	/* sk lock */
+
+/* ---- icrc.c ---- */
+/* Over the @bytes of option at @opt, as it is sent, and @skb's payload from @off on. */
+u32 tqp_icrc(const u8 *opt, u32 bytes, struct sk_buff *skb, u32 off);
+/* Bytes of the longest message that can be sent. */
+static inline u32 tqp_message_max(const struct tqp_conn *conn)
+{
+	return conn->icrc ? (u32)TCP_BTH_V0_MESSAGE_MAX_BYTES : (u32)TQP_MESSAGE_MAX_BYTES;
+}
 
 /* ---- hook.c ---- */
 int tqp_hook_init(void);

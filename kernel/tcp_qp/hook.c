@@ -118,6 +118,13 @@ static unsigned int tqp_in(struct sk_buff *skb, const struct nf_hook_state *stat
 			tqp_hint(state->net, skb, th, &bth, state->pf);
 	if (!payload)
 		return NF_ACCEPT;
+	/* placed payload the switch has checked; it is not here */
+	if (bth.flags & TCP_BTH_F_ICRC && !skb->decrypted &&
+	    tqp_icrc((u8 *)(th + 1) + at, tcp_bth_opt_bytes(&bth), skb, ihl + thl) != bth.icrc) {
+		__TCP_INC_STATS(state->net, TCP_MIB_CSUMERRORS);	/* as a bad checksum: TCP resends */
+		__TCP_INC_STATS(state->net, TCP_MIB_INERRS);
+		return NF_DROP_REASON(skb, SKB_DROP_REASON_TCP_CSUM, 0);
+	}
 
 	map = skb_ext_add(skb, SKB_EXT_MPTCP);
 	if (!map)

@@ -79,7 +79,7 @@ static int tqp_read_request(struct tqp_conn *conn, struct tqp_response *response
 	struct tcp_bth_read_request request;
 
 	tcp_bth_get_read_request(conn->rx.operands, &request);
-	if (request.length > TQP_MESSAGE_MAX_BYTES)
+	if (request.length > tqp_message_max(conn))
 		return TCP_BTH_NAK_INVALID_REQUEST;
 	if (!(tqp_qp_access(conn) & IB_ACCESS_REMOTE_READ))
 		return TCP_BTH_NAK_REMOTE_ACCESS;

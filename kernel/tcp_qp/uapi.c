@@ -10,13 +10,15 @@
 
 enum {
 	TQP_ATTACH_FLAGS = TCP_QP_ATTACH_F_WIRE_V0 | TCP_QP_ATTACH_F_WIRE_V1 |
-			   TCP_QP_ATTACH_F_NOWAIT,
+			   TCP_QP_ATTACH_F_NOWAIT | TCP_QP_ATTACH_F_ICRC,
+	TQP_ATTACH_ICRC_V1 = TCP_QP_ATTACH_F_ICRC | TCP_QP_ATTACH_F_WIRE_V1,	/* ver 1 has none */
 };
 
 static int tqp_attach_check(struct tcp_qp_attach_req *req)
 {
 	if (req->engine > TCP_QP_ENGINE_OFFLOAD || (req->flags & ~TQP_ATTACH_FLAGS) ||
-	    req->reserved || req->timeout_ms > TCP_QP_ATTACH_TIMEOUT_MAX_MS)
+	    (req->flags & TQP_ATTACH_ICRC_V1) == TQP_ATTACH_ICRC_V1 || req->reserved ||
+	    req->timeout_ms > TCP_QP_ATTACH_TIMEOUT_MAX_MS)
 		return -EINVAL;
 	if (!req->timeout_ms)
 		req->timeout_ms = TCP_QP_ATTACH_TIMEOUT_DEFAULT_MS;

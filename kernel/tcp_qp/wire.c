@@ -66,6 +66,14 @@ static void tqp_count_segment(struct tqp_conn *conn, bool sack_stripped)
 	tqp_count(conn->dev, TQP_C_tx_sack_stripped, sack_stripped);
 }
 
+static void tqp_write_icrc(struct sk_buff *skb, struct tcphdr *th, u32 opt_bytes)
+{
+	u8 *opt = (u8 *)(th + 1);
+
+	tcp_bth_put32(opt + offsetof(struct tcp_bth_v0, icrc),
+		      tqp_icrc(opt, opt_bytes, skb, th->doff * 4));
+}
+
 static int tqp_xmit_data(struct tqp_conn *conn, struct sock *sk, struct sk_buff *skb, u32 payload)
 {
 	struct tcphdr *th = tcp_hdr(skb);
@@ -78,11 +86,15 @@ static int tqp_xmit_data(struct tqp_conn *conn, struct sock *sk, struct sk_buff 
 	tqp_bth_of(&bth, rec, conn->host_version, tqp_rtr_flags(conn), seq, payload);
 	if (tqp_stack_timestamps(th, &bth.tsval, &bth.tsecr))
 		bth.flags |= TCP_BTH_F_TIMESTAMP;
+	if (conn->icrc && bth.ver == 0)
+		bth.flags |= TCP_BTH_F_ICRC;
 	tqp_count_segment(conn, old > (bth.flags & TCP_BTH_F_TIMESTAMP ? TCPOLEN_TSTAMP_ALIGNED : 0));
 	th = tqp_resize_options(skb, old, tcp_bth_opt_bytes(&bth));
 	if (!th)
 		return -ENOMEM;
 	tcp_bth_build((u8 *)(th + 1), &bth);
+	if (bth.flags & TCP_BTH_F_ICRC)
+		tqp_write_icrc(skb, th, tcp_bth_opt_bytes(&bth));
 	conn->family->base_af->send_check(sk, skb);
 	return 0;
 }

@@ -107,7 +107,7 @@ static enum ib_wc_status tqp_wqe_sges(struct tqp_conn *conn, const struct rxe_se
 		if (sge->length)
 			wqe->nr_sge++;
 	}
-	if (bytes > TQP_MESSAGE_MAX_BYTES)
+	if (bytes > tqp_message_max(conn))
 		return IB_WC_LOC_LEN_ERR;
 	*total = bytes;
 	return IB_WC_SUCCESS;

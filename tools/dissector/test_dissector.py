@@ -108,7 +108,7 @@ class Dissector(unittest.TestCase):
 
     def test_expert_information(self) -> None:
         frames = tshark("-r", GOLDEN / "hostile.pcap", "-Y", "tcp_bth.expert.refused", "-T", "fields", "-e", "frame.number").split()
-        self.assertEqual(frames, ["2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "16"])
+        self.assertEqual(frames, ["2", "3", "5", "6", "7", "8", "9", "10", "11", "16"])
         frames = tshark("-r", GOLDEN / "hostile.pcap", "-Y", "tcp_bth.expert.mismatch", "-T", "fields", "-e", "frame.number").split()
         self.assertEqual(frames, ["13", "15"])
 

@@ -44,6 +44,7 @@ struct Options {
     uint64_t seed = 1;
     std::string engine = "auto";
     int wire = -1;
+    bool icrc = false;
     bool one_way = false;  // only the connecting side sends
     bool late_receives = false;
     uint32_t pause_ms = 0;  // between attach and the first receive
@@ -313,6 +314,8 @@ private:
             req.flags |= TCP_QP_ATTACH_F_WIRE_V0;
         if (o_.wire == 1)
             req.flags |= TCP_QP_ATTACH_F_WIRE_V1;
+        if (o_.icrc)
+            req.flags |= TCP_QP_ATTACH_F_ICRC;
         Ioctl io(TCP_QP_METHOD_ATTACH);
         io.handle(TCP_QP_ATTR_ATTACH_HANDLE, qp_->handle);
         io.fd(TCP_QP_ATTR_ATTACH_SOCKET, sock_);
@@ -480,6 +483,7 @@ int main(int argc, char** argv) {
     app.add_option("--seed", o.seed);
     app.add_option("--engine", o.engine);
     app.add_option("--wire", o.wire);
+    app.add_flag("--icrc", o.icrc, "a CRC on each segment sent");
     app.add_flag("--one-way", o.one_way);
     app.add_flag("--late-receives", o.late_receives, "attach before any receive is posted");
     app.add_option("--pause-ms", o.pause_ms, "between attach and the first receive");
