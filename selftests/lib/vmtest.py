@@ -48,6 +48,8 @@ class Needs:
     topology: str = "cxl"
     setup: str = "auto"
     append: str = ""
+    switch_args: tuple[str, ...] = ()  # further arguments of the switch: ports, rates
+    tap: str = ""  # an interface that the switch makes on this host
     debug: bool = False  # fault injection and the like
 
     def missing(self) -> str:
@@ -55,6 +57,8 @@ class Needs:
         kernel = module_dir()
         if self.debug and not on_debug_kernel():
             return "needs the debug kernel: make check-debug"
+        if self.tap and not os.access("/dev/net/tun", os.W_OK):
+            return "no TAP can be made here: /dev/net/tun"
         for name in self.modules:
             if not (kernel / name / f"{name}.ko").is_file():
                 return f"{name}.ko is not built"
@@ -65,7 +69,7 @@ class Needs:
 
     def boot(self) -> tuple:
         """What decides whether two tests may share guests."""
-        return (self.nodes, self.mem_mb, self.cpus, self.switch, self.topology, self.setup, self.append)
+        return (self.nodes, self.mem_mb, self.cpus, self.switch, self.topology, self.setup, self.append, self.switch_args)
 
 
 class Guests:
