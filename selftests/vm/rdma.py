@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """WRITE, READ and atomics: every byte against a model, and every right that is not granted."""
 
+import contextlib
 import json
+from collections.abc import Iterator
 
 from vmtest import Failed, Guests, Needs
 
-PROGRAMS = ("selftests/vm/programs/qp_rdma", "selftests/vm/programs/qp_refused")
+PROGRAMS = tuple(f"selftests/vm/programs/{name}" for name in ("qp_rdma", "qp_refused", "qp_litmus"))
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=PROGRAMS)
 
 PORT = 7300
@@ -23,6 +25,17 @@ def pair(t: Guests, program: str, engines: tuple[str, str], options: str = "", a
         if not result.ok:
             raise Failed(f"node{node} ended with {result.status}\n{result.stderr}\nother: {results[1 - node].stderr}")
     return [json.loads(result.stdout) for result in results]
+
+
+@contextlib.contextmanager
+def bad_fabric(t: Guests) -> Iterator[None]:
+    for port in ("n0", "n1"):
+        t.switch("faults", port=port, set={**FAULTS, "seed": 5})
+    try:
+        yield
+    finally:
+        for port in ("n0", "n1"):
+            t.switch("faults", port=port, clear=True)
 
 
 def model(t: Guests, engines: tuple[str, str], active: str, options: str = "", address: str = "10.77.0.1") -> list[dict]:
@@ -59,14 +72,9 @@ def test_model_small(t: Guests) -> None:
 
 
 def test_model_with_faults(t: Guests) -> None:
-    for port in ("n0", "n1"):
-        t.switch("faults", port=port, set={**FAULTS, "seed": 5})
-    try:
+    with bad_fabric(t):
         model(t, ("offload", "offload"), "--seed 37 --operations 300")
         model(t, ("software", "software"), "--seed 38 --operations 100")
-    finally:
-        for port in ("n0", "n1"):
-            t.switch("faults", port=port, clear=True)
 
 
 def test_refused_offload(t: Guests) -> None:
@@ -75,3 +83,17 @@ def test_refused_offload(t: Guests) -> None:
 
 def test_refused_software(t: Guests) -> None:
     pair(t, "qp_refused", ("software", "software"))
+
+
+# docs/ordering.md, rule by rule.
+def test_litmus_offload(t: Guests) -> None:
+    pair(t, "qp_litmus", ("offload", "offload"))
+
+
+def test_litmus_software(t: Guests) -> None:
+    pair(t, "qp_litmus", ("software", "software"), "--rounds 20")
+
+
+def test_litmus_with_faults(t: Guests) -> None:
+    with bad_fabric(t):
+        pair(t, "qp_litmus", ("offload", "offload"), "--rounds 20")
