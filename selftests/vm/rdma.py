@@ -3,6 +3,9 @@
 
 import contextlib
 import json
+import os
+import random
+import time
 from collections.abc import Iterator
 
 from vmtest import Failed, Guests, Needs
@@ -12,6 +15,8 @@ NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=PROGRAMS)
 
 PORT = 7300
 LIMIT_S = 90
+KILLS = int(os.environ.get("TCP_QP_KILLS", "10"))  # make soak: 1,000
+END_LIMIT_S = 20  # for the survivor to hear of it
 FAULTS = {"loss": 0.01, "reorder": 0.05, "duplicate": 0.01}
 
 
@@ -97,3 +102,17 @@ def test_litmus_software(t: Guests) -> None:
 def test_litmus_with_faults(t: Guests) -> None:
     with bad_fabric(t):
         pair(t, "qp_litmus", ("offload", "offload"), "--rounds 20")
+
+
+# Whatever was under way: the survivor's requests complete, with an error, and nothing is left behind.
+def test_kill_at_any_moment(t: Guests) -> None:
+    dice = random.Random(41)
+    for round_ in range(KILLS):
+        engine, victim = dice.choice(("offload", "software")), dice.randrange(2)
+        command = f"$BUILD/cmake/selftests/vm/programs/qp_rdma --port {PORT} --engine {engine} --operations 1000000 --seed {round_}"
+        jobs = [t.start(0, command, END_LIMIT_S), t.start(1, f"{command} --connect 10.77.0.1", END_LIMIT_S)]
+        time.sleep(dice.uniform(0.2, 1.2))
+        t.run(victim, "pkill -9 -x qp_rdma || true")  # it may not be there yet
+        survivor = jobs[1 - victim].wait()
+        jobs[victim].wait()
+        t.check(survivor.status == 1, f"round {round_}, {engine}, node{victim} killed: the other ended with {survivor.status}\n{survivor.stderr}")
