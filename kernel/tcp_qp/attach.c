@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /* A QP meets a socket, and parts from it. */
+#include <linux/module.h>
 #include <linux/net.h>
 #include "cm.h"
 #include "conn.h"
 #include "trace.h"
+
+static bool offload = true;
+module_param(offload, bool, 0644);
+MODULE_PARM_DESC(offload, "new connections may be offloaded (default Y); those that exist stay as they are");
 
 static atomic_t tqp_conns_live = ATOMIC_INIT(0);
 static DECLARE_WAIT_QUEUE_HEAD(tqp_conns_gone);
@@ -285,6 +290,8 @@ static enum tcp_qp_reason tqp_offload_reason(struct tqp_conn *conn)
 	if (dst)
 		dev = dst->dev;
 	rcu_read_unlock();
+	if (!READ_ONCE(offload))
+		return TCP_QP_REASON_OFFLOAD_OFF;
 	if (!odev)
 		return TCP_QP_REASON_NO_OFFLOAD_DEVICE;
 	if (dev != conn->dev->netdev)	/* compared, not used */
