@@ -23,6 +23,22 @@ def pair(t: Guests, server: str, client: str, port: int, server_ends: bool = Tru
     return result.stdout
 
 
+def counters(t: Guests, name: str) -> list[int]:
+    return [int(t.run(node, f"cat /sys/class/infiniband/tcpqp0/ports/1/hw_counters/{name}")) for node in (0, 1)]
+
+
+def set_offload(t: Guests, value: int) -> None:
+    for node in (0, 1):
+        t.run(node, f"echo {value} >/sys/module/tcp_qp/parameters/offload")
+
+
+def rping(t: Guests, address: str) -> None:
+    port = free_port()
+    common = f"-a {address} -p {port} -C 20 -v -V"
+    out = pair(t, f"rping -s {common}", f"rping -c {common}", port)
+    t.equal(out.count("ping data: rdma-ping-"), 20, "pings")
+
+
 def test_ucmatose(t: Guests) -> None:
     for address in SERVER.values():
         port = free_port()
@@ -62,10 +78,21 @@ def test_fi_pingpong(t: Guests) -> None:
 
 def test_rping(t: Guests) -> None:
     for address in SERVER.values():
-        port = free_port()
-        common = f"-a {address} -p {port} -C 20 -v -V"
-        out = pair(t, f"rping -s {common}", f"rping -c {common}", port)
-        t.equal(out.count("ping data: rdma-ping-"), 20, "pings")
+        rping(t, address)
+
+
+def test_offload_parameter(t: Guests) -> None:
+    names = ("software_qps", "offload_qps")
+    try:
+        for value, grows in enumerate(names):
+            set_offload(t, value)
+            before = {name: counters(t, name) for name in names}
+            rping(t, SERVER["4"])
+            for name in names:
+                gained = [now - was for now, was in zip(counters(t, name), before[name])]
+                t.equal(gained, [int(name == grows)] * 2, f"{name} gained with offload={value}")
+    finally:
+        set_offload(t, 1)
 
 
 def test_send_bw(t: Guests) -> None:

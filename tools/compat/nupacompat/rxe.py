@@ -40,8 +40,8 @@ class Race:
 
 
 RACES = (
-    Race("ib_write_bw", 65536, 1000), Race("ib_write_bw", 1 << 20, 100), Race("ib_send_bw", 65536, 1000), Race("ib_send_bw", 1 << 20, 100),
-    Race("ib_write_lat", 64, 500), Race("ib_send_lat", 64, 500),
+    Race("ib_write_bw", 65536, 200), Race("ib_write_bw", 1 << 20, 20), Race("ib_send_bw", 65536, 200), Race("ib_send_bw", 1 << 20, 20),
+    Race("ib_write_lat", 64, 200), Race("ib_send_lat", 64, 200),
 )  # fmt: skip
 
 
