@@ -125,6 +125,7 @@ static inline u32 nupa_get(const __le32 *p)
 
 static inline u32 nupa_get_acquire(const __le32 *p)
 {
+	/* the switch stores it with release after what it covers */
 	return le32_to_cpu(virt_load_acquire(p));
 }
 
@@ -135,6 +136,7 @@ static inline void nupa_put(__le32 *p, u32 v)
 
 static inline void nupa_put_release(__le32 *p, u32 v)
 {
+	/* after what it covers: the switch loads it with acquire */
 	virt_store_release(p, cpu_to_le32(v));
 }
 

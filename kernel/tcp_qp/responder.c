@@ -51,9 +51,15 @@ bool tqp_response_room(struct tqp_conn *conn)
 	if (!conn->responses)
 		conn->responses = kcalloc(TQP_RESPONSES_MAX, sizeof(*conn->responses),
 					  GFP_ATOMIC | __GFP_NOWARN | __GFP_ACCOUNT);
-	conn->rx_wait_response = conn->responses &&
-				 smp_load_acquire(&tqp_response_at(conn, conn->response_tail)->busy);
-	return conn->responses && !conn->rx_wait_response;
+	if (!conn->responses)
+		return false;	/* the stall timer comes back */
+	WRITE_ONCE(conn->rx_wait_response, true);
+	smp_mb();	/* pairs with tqp_response_done(): it sees us wait, or we see it done */
+	/* the slot's last use was before that */
+	if (smp_load_acquire(&tqp_response_at(conn, conn->response_tail)->busy))
+		return false;
+	WRITE_ONCE(conn->rx_wait_response, false);
+	return true;
 }
 
 /* ---- requests ---- */
@@ -194,6 +200,7 @@ void tqp_response_done(struct tqp_tx_msg *msg)
 
 	if (response->mr)
 		tqp_mr_put(response->mr);
+	/* after the last use of the slot */
 	smp_store_release(&response->busy, false);
 	smp_mb();	/* pairs with tqp_response_room(): it sees us, or we see it wait */
 	if (READ_ONCE(conn->rx_wait_response) && READ_ONCE(conn->state) != TQP_CONN_DEAD)

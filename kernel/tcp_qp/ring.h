@@ -48,6 +48,7 @@ static inline void *tqp_ring_entry(const struct tqp_ring *ring, u32 index)
 /* Producer index of user space: how far SQ or RQ entries may be read. */
 static inline u32 tqp_ring_user_prod(const struct tqp_ring *ring)
 {
+	/* user space stores it with release after the entries */
 	return smp_load_acquire(&ring->buf->producer_index) & ring->mask;
 }
 
@@ -61,6 +62,7 @@ static inline u32 tqp_ring_posted(const struct tqp_ring *ring, u32 from)
 static inline void tqp_ring_consume(struct tqp_ring *ring)
 {
 	ring->index = (ring->index + 1) & ring->mask;
+	/* after our reads of the entry: user space loads it with acquire */
 	smp_store_release(&ring->buf->consumer_index, ring->index);
 }
 
@@ -68,12 +70,14 @@ static inline void tqp_ring_consume(struct tqp_ring *ring)
 static inline void tqp_ring_discard(struct tqp_ring *ring)
 {
 	ring->index = tqp_ring_user_prod(ring);
+	/* as in tqp_ring_consume() */
 	smp_store_release(&ring->buf->consumer_index, ring->index);
 }
 
 /* CQ side: entries that user space has not polled yet. */
 static inline u32 tqp_ring_unpolled(const struct tqp_ring *ring)
 {
+	/* user space stores it with release after it read the entries */
 	u32 cons = smp_load_acquire(&ring->buf->consumer_index) & ring->mask;
 
 	return (ring->index - cons) & ring->mask;
@@ -82,6 +86,7 @@ static inline u32 tqp_ring_unpolled(const struct tqp_ring *ring)
 /* CQ side: is there no room for one more? */
 static inline bool tqp_ring_full(const struct tqp_ring *ring)
 {
+	/* user space stores it with release after it read the entries */
 	u32 cons = smp_load_acquire(&ring->buf->consumer_index) & ring->mask;
 
 	return ((ring->index + 1 - cons) & ring->mask) == 0;
@@ -90,6 +95,7 @@ static inline bool tqp_ring_full(const struct tqp_ring *ring)
 static inline void tqp_ring_produce(struct tqp_ring *ring)
 {
 	ring->index = (ring->index + 1) & ring->mask;
+	/* after the entry is written: user space loads it with acquire */
 	smp_store_release(&ring->buf->producer_index, ring->index);
 }
 

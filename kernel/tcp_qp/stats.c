@@ -2,7 +2,7 @@
 /* Device counters: `rdma statistic show link tcpqp0/1`, sysfs ports/1/hw_counters. */
 #include "tqp.h"
 
-#define TQP_STAT_DESC(counter) [TQP_C_##counter] = { .name = #counter },
+#define TQP_STAT_DESC(counter) { .name = #counter },	/* in the order of enum tqp_counter */
 static const struct rdma_stat_desc tqp_stat_descs[] = { TQP_COUNTERS(TQP_STAT_DESC) };
 #undef TQP_STAT_DESC
 static_assert(ARRAY_SIZE(tqp_stat_descs) == TQP_C_COUNT);

@@ -53,7 +53,8 @@ TEST(StartTable, OlderNumberAtALaterPlaceIsRefused) {
     StartTable t;
     const std::uint16_t old = 0xfff0;
     EXPECT_TRUE(t.agree(MsnSpace::kUntagged, old, 0, 1000));
-    EXPECT_TRUE(t.agree(MsnSpace::kUntagged, std::uint16_t(old + nupa::kStartsMax), 0, 65000));  // took its place
+    EXPECT_TRUE(t.agree(MsnSpace::kUntagged, std::uint16_t(old + nupa::kStartsMax), 0,
+                        65000));  // took its place
     EXPECT_FALSE(t.agree(MsnSpace::kUntagged, old, 0, 66000));
     EXPECT_TRUE(t.agree(MsnSpace::kUntagged, std::uint16_t(old + nupa::kStartsMax), 0, 65000));
     EXPECT_FALSE(t.agree(MsnSpace::kUntagged, std::uint16_t(old + 2 * nupa::kStartsMax), 0, 64000));
