@@ -61,6 +61,7 @@ void tqp_tx_finish_bad(struct tqp_conn *conn)
 	if (!conn->tx_dead && conn->qp->sq->index == conn->sq_next) {
 		tqp_cq_post(conn->qp->scq, &wc, false);
 		tqp_ring_consume(conn->qp->sq);
+		conn->sq_next = conn->qp->sq->index;
 		conn->tx_dead = true;
 		fatal = true;
 	}

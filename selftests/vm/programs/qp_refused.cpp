@@ -37,6 +37,7 @@ struct Case {
     uint32_t bytes;
     ibv_wc_status status;
     int passive_access = kRemoteAll;
+    bool local_key = true;  // false: the requester's own key is wrong
 };
 
 const std::vector<Case> kCases{
@@ -63,6 +64,8 @@ const std::vector<Case> kCases{
     {"atomic-read-only", IBV_WR_ATOMIC_CMP_AND_SWP, Target::kReadOnly, 0, 8, IBV_WC_REM_ACCESS_ERR},
     {"atomic-end", IBV_WR_ATOMIC_FETCH_AND_ADD, Target::kKey, kRegionBytes, 8,
      IBV_WC_REM_ACCESS_ERR},
+    {"local-key", IBV_WR_RDMA_WRITE, Target::kKey, 0, 64, IBV_WC_LOC_PROT_ERR, kRemoteAll, false},
+    {"local-sink", IBV_WR_RDMA_READ, Target::kKey, 0, 64, IBV_WC_LOC_PROT_ERR, kRemoteAll, false},
     {"send-long", IBV_WR_SEND, Target::kKey, 0, kReceiveBytes + 1, IBV_WC_REM_INV_REQ_ERR},
 };
 
@@ -101,7 +104,7 @@ void expect(const ibv_wc& wc, Id id, ibv_wc_status status) {
 void active(RdmaPeer& peer, const Case& c) {
     std::ranges::fill(peer.scratch(), kFill);
     ibv_sge good{reinterpret_cast<uint64_t>(peer.scratch().data()), 64, peer.scratch_key()};
-    ibv_sge bad{good.addr, c.bytes, good.lkey};
+    ibv_sge bad{good.addr, c.bytes, good.lkey ^ (c.local_key ? 0u : 0x5a00u)};
     ibv_send_wr wr[4]{};
     const ibv_wr_opcode opcodes[4]{IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, c.opcode, IBV_WR_SEND};
     const bool good_write = c.passive_access & IBV_ACCESS_REMOTE_WRITE;
