@@ -10,6 +10,7 @@ enum {
 	TQP_PORT = 1,
 	TQP_GIDS = 1,
 	TQP_PKEYS = 1,
+	TQP_VENDOR_ID = 0xffffff,	/* no vendor's, as rxe says; programs want one that is not 0 */
 };
 
 int tqp_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct ib_udata *udata)
@@ -21,6 +22,7 @@ int tqp_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct i
 		.sys_image_guid = ib->node_guid,
 		.max_mr_size = 1ULL << TQP_MR_MAX_BYTES_LOG2,
 		.page_size_cap = PAGE_SIZE,
+		.vendor_id = TQP_VENDOR_ID,
 		.max_qp = TQP_QP_MAX,
 		.max_qp_wr = TQP_WR_MAX,
 		.max_send_sge = TQP_SGE_MAX,
