@@ -462,6 +462,7 @@ void tqp_conn_doorbell(struct tqp_qp *qp)
 	if (!conn)
 		return;
 	lock_sock(conn->sk);
+	tqp_credit_update(conn);	/* ahead of the data: the peer's answer to it may need our receive */
 	tqp_tx_run(conn);
 	tqp_rx_run(conn);
 	tqp_credit_update(conn);

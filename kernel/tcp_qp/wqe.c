@@ -126,7 +126,8 @@ static bool tqp_tx_credit(struct tqp_conn *conn)
 		conn->probe_delay_ms = TQP_PROBE_FIRST_MS;
 		return true;
 	}
-	if (conn->probe_allowed) {
+	/* nothing tells us of receives posted after the handshake until we have sent something */
+	if (conn->probe_allowed || !conn->info.tx_messages) {
 		conn->probe_allowed = false;
 		return true;
 	}
