@@ -48,7 +48,7 @@ def pings(out: str) -> str:
 
 def last_row(out: str) -> str:
     """rstream, fi_pingpong: the last line that is part of the table."""
-    table = [line.split() for line in out.splitlines() if re.match(r"^\d+[kmg]?(_lat|_bw)?\s", line)]
+    table = [line.split() for line in out.splitlines() if re.match(r"^(\d+[kmg]?(_lat|_bw)?|custom)\s", line)]
     return " ".join(table[-1]) if table else ""
 
 

@@ -74,7 +74,7 @@ def rdma_core() -> Iterator[Program]:
     for options in ("-T b -T v -S 65536 -C 50", "-T n -T v -S 65536 -C 50"):
         yield Program("rstream", f"rstream -p {{port}} {options}", f"rstream -s {{peer}} -p {{port}} {options}", figures.last_row)
     yield Program("riostream", "riostream -p {port} -S 65536 -C 50", "riostream -s {peer} -p {port} -S 65536 -C 50", figures.last_row)
-    yield Program("rstream", "rstream -p {port} -S all -C 10", "rstream -s {peer} -p {port} -S all -C 10", figures.last_row, short=True)
+    yield Program("rstream", "rstream -p {port} -S 1000000 -C 20", "rstream -s {peer} -p {port} -S 1000000 -C 20", figures.last_row, short=True)
 
 
 def libfabric() -> Iterator[Program]:
