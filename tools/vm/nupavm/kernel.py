@@ -44,5 +44,5 @@ def _unpack(image: bytes) -> bytes:
     if payload.startswith(b"\xfd7zXZ"):
         return lzma.LZMADecompressor().decompress(payload)
     if payload.startswith(b"\x1f\x8b"):
-        return gzip.decompress(payload[:-4])
+        return gzip.decompress(payload)  # whose own trailer is the size
     return b""
