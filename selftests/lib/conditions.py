@@ -6,7 +6,8 @@ import itertools
 from collections.abc import Iterator
 
 from pairs import fabric
-from vmtest import Guests
+from traffic import ncqp
+from vmtest import Failed, Guests
 
 CONTROLS = ("cubic", "bbr", "dctcp")
 FAMILIES = ("", "-6")
@@ -24,6 +25,9 @@ FAULTS = {
 # What the switch counts when it does it; of bleached options there is no count.
 COUNTERS = {"loss": "fault_loss", "reorder": "fault_reorder", "duplicate": "fault_duplicate", "corrupt": "fault_corrupt",
             "delay": "fault_delay", "queue": "ecn_marked"}  # fmt: skip
+
+CHECKED = "-v 251 -n 3M"
+SEED = 20241121
 
 Case = tuple[str, str, str, str]  # control, family, fault, engine
 
@@ -56,4 +60,17 @@ def counted(t: Guests, fault: str) -> int:
     return sum(t.switch_stats(node)[COUNTERS[fault]] for node in (0, 1)) if fault in COUNTERS else 0
 
 
-__all__ = ["CONTROLS", "Case", "FAULTS", "control", "counted", "covering_cases", "every_case", "fabric"]
+def checked_transfer(t: Guests, case: Case) -> None:
+    """One transfer whose every byte is checked; the fault that it is about must have happened."""
+    _, family, fault, engine = case
+    before = counted(t, fault)
+    with fabric(t, seed=SEED, **FAULTS[fault]):
+        try:
+            tx, _ = ncqp(t, engine, f"--timeout 30 {CHECKED}", f"--timeout 30 {CHECKED}", family=family, limit_s=90)
+        except Failed as problem:
+            # A middlebox that removes options may end a QP, which must say so; it must never change bytes.
+            if fault != "bleach" or "pattern" in str(problem):
+                raise Failed(f"{case}: {problem}") from problem
+            return
+    t.equal(tx["engine"], engine, f"{case}: engine")
+    t.check(fault == "bleach" or counted(t, fault) > before, f"{case}: the switch did nothing of the kind")
