@@ -10,7 +10,7 @@ SPLATS = re.compile(
     r"|scheduling while atomic|sleeping function called|Bad page state|list_(add|del) corruption|double free"
     r"|memory leak|DMA-API:|slab .*(corrupt|redzone)|nobody cared|nupa-init: |segfault at .* in"
 )
-HARMLESS = re.compile(r"Kernel command line|clearcpuid|nupa-init: probe ok")
+HARMLESS = re.compile(r"Kernel command line|clearcpuid|nupa-init: probe ok|DMA-API: (preallocated|debugging enabled)|leak detector initialized")
 CONTEXT_LINES = 40
 
 
