@@ -60,7 +60,7 @@ def _one_boot(report: Report, tests: list[Test]) -> list[Test]:
     needs = tests[0][2]
     report.note(f"booting {needs.nodes} guests for {len(tests)} tests")
     cluster = Cluster(
-        needs.nodes, mem_mb=needs.mem_mb, cpus=needs.cpus, with_switch=needs.switch, topology=needs.topology, setup=needs.setup,
+        needs.nodes, mem_mb=needs.mem_mb, cpus=needs.cpus, with_switch=needs.switch, topology=needs.place(), setup=needs.setup,
         append=needs.append, switch_args=list(needs.switch_args), time_limit_s=BOOT_LIFE_S, name="check", quiet=True,
     )  # fmt: skip
     last, stale = tests[0][0], time.monotonic() + BOOT_STALE_S * cluster.slowness
