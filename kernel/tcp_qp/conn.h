@@ -33,6 +33,7 @@ enum {
 	TQP_STALL_LAST_MS = 64,
 	TQP_PROBE_FIRST_MS = 200,		/* one message without credit */
 	TQP_PROBE_LAST_MS = 2000,
+	TQP_MEMORY_WAIT_MS = 20,		/* an allocation failed and no ACK will wake us */
 	TQP_SEND_BVECS = 64,			/* page fragments per call into TCP */
 	TQP_SEND_PIECE_BYTES = 1 << 20,
 	TQP_MSS_ROUND_MIN_BYTES = 1024,		/* below this, rounding to 128 costs too much */
@@ -213,6 +214,7 @@ struct tqp_conn {
 	bool probe_allowed;
 	bool tx_wait_space;
 	bool tx_wait_credit;
+	bool tx_wait_memory;
 	bool tx_wait_log;
 	bool tx_wait_read;		/* fence, or too many READs */
 	bool tx_running;
@@ -358,6 +360,7 @@ void tqp_probe_work(struct work_struct *work);
 void tqp_tx_run(struct tqp_conn *conn);		/* process context, sk lock */
 void tqp_tx_work(struct work_struct *work);
 void tqp_tx_kick(struct tqp_conn *conn);	/* any context: run it soon */
+void tqp_tx_wait_memory(struct tqp_conn *conn);	/* run it later */
 /* 0 when the current message is all in TCP, else -EAGAIN or TCP's error. */
 int tqp_tx_push(struct tqp_conn *conn, bool more);
 /*

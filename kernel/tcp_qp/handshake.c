@@ -120,14 +120,19 @@ void tqp_credit_update(struct tqp_conn *conn)
 		tqp_send_ack(conn);
 }
 
-/* No credit for a while: send one message all the same, TCP's window is the bound. */
+/*
+ * No credit for a while: send one message all the same, TCP's window is the
+ * bound.  Or memory was short: try again.
+ */
 void tqp_probe_work(struct work_struct *work)
 {
 	struct tqp_conn *conn = container_of(to_delayed_work(work), struct tqp_conn, probe_work);
 	struct sock *sk = conn->sk;
 
 	lock_sock(sk);
-	if (conn->state == TQP_CONN_ACTIVE && conn->qp && conn->tx_wait_credit) {
+	if (conn->state == TQP_CONN_ACTIVE && conn->qp && conn->tx_wait_memory) {
+		tqp_tx_run(conn);
+	} else if (conn->state == TQP_CONN_ACTIVE && conn->qp && conn->tx_wait_credit) {
 		conn->probe_allowed = true;
 		conn->probe_delay_ms = min(conn->probe_delay_ms * 2, (u32)TQP_PROBE_LAST_MS);
 		tqp_count(conn->dev, TQP_C_tx_credit_probes, 1);

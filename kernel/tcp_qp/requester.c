@@ -31,8 +31,8 @@ bool tqp_read_room(struct tqp_conn *conn)
 	if (conn->reads && conn->reads_out < tqp_reads_max(conn))
 		return true;
 	conn->tx_wait_read = true;
-	if (!conn->reads)	/* no memory: the probe comes back */
-		tqp_queue_delayed(conn, &conn->probe_work, conn->probe_delay_ms);
+	if (!conn->reads)
+		tqp_tx_wait_memory(conn);
 	return false;
 }
 

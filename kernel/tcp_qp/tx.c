@@ -24,6 +24,14 @@ void tqp_tx_work(struct work_struct *work)
 	tqp_conn_put(conn);
 }
 
+/* Nothing but time will wake us. */
+void tqp_tx_wait_memory(struct tqp_conn *conn)
+{
+	conn->tx_wait_memory = true;
+	tqp_count(conn->dev, TQP_C_tx_memory_waits, 1);
+	tqp_queue_delayed(conn, &conn->probe_work, TQP_MEMORY_WAIT_MS);
+}
+
 void tqp_tx_begin(struct tqp_conn *conn, struct tqp_tx_msg *msg, const struct tqp_msg_rec *rec)
 {
 	struct tqp_msg_rec *at = tqp_msglog_next(&conn->log);
@@ -245,11 +253,14 @@ void tqp_tx_run(struct tqp_conn *conn)
 		return;
 	conn->tx_running = true;
 	conn->tx_wait_space = false;
+	conn->tx_wait_memory = false;
 	tqp_mss_update(conn);
 	while (tqp_tx_ready(conn) && (conn->cur.active || tqp_tx_next(conn))) {
 		rc = tqp_tx_push(conn, tqp_tx_more(conn));
 		if (rc == -EAGAIN) {
 			conn->tx_wait_space = true;
+			if (!tcp_sk(conn->sk)->packets_out)	/* no memory, and no ACK is due */
+				tqp_tx_wait_memory(conn);
 			break;
 		}
 		if (rc < 0) {
