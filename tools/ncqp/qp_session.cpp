@@ -9,9 +9,9 @@
 #include <cstring>
 #include <tuple>
 
-#include "route.hpp"
 #include "stop.hpp"
 #include "verbs/device.hpp"
+#include "verbs/route.hpp"
 
 namespace ncqp {
 namespace {
@@ -90,10 +90,15 @@ QpSession::QpSession(Job& job, uint32_t depth) : job_(job) {
 }
 
 Status QpSession::find_interface(std::string& ifname) {
-    if (job_.options.ifname.empty())
-        return route_interface(job_.connection.fd.get(), ifname);
     ifname = job_.options.ifname;
-    return {};
+    if (!ifname.empty())
+        return {};
+    const int error = tcpqp::route_interface(job_.connection.fd.get(), ifname);
+    if (error == 0)
+        return {};
+    if (error == ENETUNREACH)
+        return Status::failure("the connection has no route; name the interface with -f");
+    return Status::failure(fmt::format("find the connection's route: {}", std::strerror(error)));
 }
 
 Status QpSession::attach() {

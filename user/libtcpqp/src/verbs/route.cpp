@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "route.hpp"
+#include "verbs/route.hpp"
 
-#include <fmt/format.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -13,7 +12,7 @@
 
 #include "verbs/fd.hpp"
 
-namespace ncqp {
+namespace tcpqp {
 namespace {
 
 constexpr size_t kReplyBytes = 4096;
@@ -81,13 +80,12 @@ uint32_t output_of(const uint8_t* reply, size_t bytes) {
 
 }  // namespace
 
-Status route_interface(int socket, std::string& ifname) {
+int route_interface(int socket, std::string& ifname) noexcept {
     sockaddr_storage local{}, peer{};
     socklen_t local_bytes = sizeof(local), peer_bytes = sizeof(peer);
     if (::getsockname(socket, reinterpret_cast<sockaddr*>(&local), &local_bytes) != 0 ||
         ::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &peer_bytes) != 0)
-        return Status::failure(
-            fmt::format("find the connection's route: {}", std::strerror(errno)));
+        return errno;
     const Endpoint from = endpoint_of(local), to = endpoint_of(peer);
 
     Request request{};
@@ -99,13 +97,13 @@ Status route_interface(int socket, std::string& ifname) {
     add_address(request, RTA_DST, to);
     add_address(request, RTA_SRC, from);
 
-    tcpqp::Fd fd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
+    Fd fd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
     std::array<uint8_t, kReplyBytes> reply{};
     ssize_t n = -1;
     if (fd && ::send(fd.get(), &request, request.header.nlmsg_len, 0) > 0)
         n = ::recv(fd.get(), reply.data(), reply.size(), 0);
     if (n < 0)
-        return Status::failure(fmt::format("ask for the route: {}", std::strerror(errno)));
+        return errno;
     // a link-local peer has its interface in its own address
     uint32_t index =
         to.family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(peer).sin6_scope_id : 0;
@@ -113,9 +111,9 @@ Status route_interface(int socket, std::string& ifname) {
         index = output_of(reply.data(), static_cast<size_t>(n));
     char name[IF_NAMESIZE];
     if (index == 0 || ::if_indextoname(index, name) == nullptr)
-        return Status::failure("the connection has no route; name the interface with -f");
+        return ENETUNREACH;
     ifname = name;
-    return {};
+    return 0;
 }
 
-}  // namespace ncqp
+}  // namespace tcpqp

@@ -53,7 +53,7 @@ int QueuePair::post_sends(std::span<const Work> works) noexcept {
             wrs[i].wr_id = w.cookie;
             wrs[i].sg_list = &sges[i];
             wrs[i].num_sge = 1;
-            wrs[i].opcode = IBV_WR_SEND_WITH_IMM;
+            wrs[i].opcode = w.without_imm ? IBV_WR_SEND : IBV_WR_SEND_WITH_IMM;
             wrs[i].send_flags = IBV_SEND_SIGNALED;
             wrs[i].imm_data = htonl(w.imm);
             wrs[i].next = i + 1 < n ? &wrs[i + 1] : nullptr;

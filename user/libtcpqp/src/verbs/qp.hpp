@@ -26,7 +26,8 @@ struct Work {
     void* address = nullptr;
     uint32_t bytes = 0;
     uint32_t lkey = 0;
-    uint32_t imm = 0;  // sends; host order
+    uint32_t imm = 0;          // sends; host order
+    bool without_imm = false;  // sends: no immediate on the wire
 };
 
 class QueuePair {
