@@ -41,7 +41,7 @@ def perftests() -> Iterator[Program]:
         yield perftest(f"ib_{kind}_bw", f"-b {ALL_SIZES}", figures.perftest_bw)
         yield perftest(f"ib_{kind}_bw", f"-q 8 {ONE_SIZE}", figures.perftest_bw)
         if kind != "write":  # perftest: "Events feature not available on WRITE verb"
-            yield perftest(f"ib_{kind}_bw", f"-e {ONE_SIZE}", figures.perftest_bw)
+            yield perftest(f"ib_{kind}_bw", "-e -s 65536 -n 200", figures.perftest_bw)
     yield perftest("ib_send_bw", f"--use-srq {ONE_SIZE}", figures.perftest_bw, short=True)
     yield perftest("ib_send_bw", f"--use-srq -q 8 {ONE_SIZE}", figures.perftest_bw)
     yield perftest("ib_send_lat", "-e -s 64 -n 100", figures.perftest_lat)
