@@ -133,6 +133,10 @@ void FakeQp::complete(uint32_t messages) {
     __atomic_store_n(&port_.at<nupa_qp_shadow>(shadow_)->completed, completed_, __ATOMIC_RELEASE);
 }
 
+void FakeQp::consume(uint32_t seq) {
+    __atomic_store_n(&port_.at<nupa_qp_shadow>(shadow_)->consumed, seq, __ATOMIC_RELEASE);
+}
+
 nupa_admin_status FakeQp::destroy() {
     nupa_admin_cmd cmd{};
     cmd.op = NUPA_ADMIN_QP_DESTROY;

@@ -33,7 +33,7 @@ private:
 struct QpShape {
     uint32_t qpn = 17;
     uint32_t pd = 5;
-    uint32_t flags = 0;  // NUPA_QP_F_*
+    uint32_t flags = NUPA_QP_F_REMOTE_WRITE | NUPA_QP_F_SHADOW;
     uint32_t rq_entries = 64;
     uint32_t rq_base = 0;
     uint8_t wscale = 7;
@@ -46,7 +46,9 @@ public:
 
     // Posts a receive of one or more SGEs.
     void post(const std::vector<std::pair<uint64_t, uint32_t>>& sges, uint32_t lkey);
-    void complete(uint32_t messages);  // as the kernel does: the shadow first
+    void complete(uint32_t messages);
+    // All payload delivered before @seq was copied.
+    void consume(uint32_t seq);  // as the kernel does: the shadow first
     nupa_admin_status destroy();
     [[nodiscard]] uint64_t stat(nupa_qp_stat which) const {
         return port_.qp_stats(shape_.qpn)[which];

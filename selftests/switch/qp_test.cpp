@@ -213,6 +213,7 @@ TEST(Qp, WriteWithoutRightOrOutsideIsDelivered) {
         EXPECT_FALSE(t.p[1].receive(0).comp.flags & NUPA_RX_F_PLACED) << c.rkey;
         EXPECT_EQ(t.p.stat(1, c.stat), before + 1);
         seq += 1000;
+        t.qp.consume(seq);
     }
 }
 

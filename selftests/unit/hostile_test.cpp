@@ -78,6 +78,8 @@ TEST(Hostile, NothingOutsideIsWritten) {
             f.options = bth_option(b);
             if (random() % 2)  // the shadow is the guest's, too
                 h.ring.want_read(b.msn, b.va, b.rkey, b.dma_length);
+            if (random() % 16)
+                h.ring.consume(random() % 16 ? e : static_cast<std::uint32_t>(random()));
             const nupa::Decision d = h.rx(f);
             placed += d.placed();
             if (f.seq == e)
