@@ -9,6 +9,7 @@ import json
 import os
 import socket
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from nupavm.paths import module_dir  # noqa: E402
 
 NCQP = os.environ.get("NUPA_NCQP", "$BUILD/cmake/tools/ncqp/ncqp")
 CONTROL_REPLY_S = 10
+POLL_S = 0.05
 
 
 def on_debug_kernel() -> bool:
@@ -33,6 +35,12 @@ class Failed(Exception):
 
 class Skip(Exception):
     """The test can't run here; the text says why."""
+
+
+def long(test):
+    """Marks a test that costs more time than `make check` has: `make soak` runs it."""
+    test.long = True
+    return test
 
 
 @dataclass(frozen=True)
@@ -113,8 +121,16 @@ class Guests:
 
     def wait_listening(self, node: int, port: int, limit_s: float = 20) -> None:
         """Returns when something in the guest listens on the TCP port."""
-        probe = f"until ss -Hltn 'sport = :{port}' | grep -q .; do sleep 0.1; done"
-        self.run(node, probe, limit_s)
+        if not self.nodes[node].wait_listening(port, limit_s):
+            raise Failed(f"node{node}: nothing listens on port {port}")
+
+    def wait_output(self, job: Job, word: str, limit_s: float = 20) -> None:
+        """Returns when the job has printed the word."""
+        until = time.monotonic() + limit_s * self.cluster.slowness
+        while word not in job.output():
+            if job.done or time.monotonic() > until:
+                raise Failed(f"{job.node.name}: {job.command!r} did not say {word!r}")
+            time.sleep(POLL_S)
 
     def stat(self, node: int, name: str, netdev: str = "nupa0") -> int:
         """One counter of `ethtool -S`."""

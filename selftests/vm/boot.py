@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Guests come up the way every other test relies on."""
 
-from vmtest import Guests, Needs
-
-NEEDS = Needs(switch=False, setup="none")
+from fabric import NEEDS  # noqa: F401  (the same guests)
+from vmtest import Guests
 
 
 def test_fair_memory_copies(t: Guests) -> None:

@@ -4,7 +4,7 @@
 import json
 
 from traffic import free_port
-from vmtest import Failed, Guests, Needs
+from vmtest import Failed, Guests, Needs, long
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/cm_exchange",), setup="full")
 
@@ -95,6 +95,7 @@ def test_listener_that_knows_no_rdma(t: Guests) -> None:
         job.wait()
 
 
+@long
 def test_listener_that_never_answers(t: Guests) -> None:
     port = free_port()
     job = t.start(0, f"sleep 55 | busybox nc -l -p {port}", 60)
@@ -136,7 +137,7 @@ def test_strays_keep_nobody_out(t: Guests) -> None:
     before = {name: counter(t, 0, name) for name in ("cm_garbage", "cm_evicted")}
     job, port = serve(t, "--count 5 --private-bytes 0")  # some strays' requests are quite right
     strays = t.start(1, f"sleep 30 | {STRAYS} 10.77.0.1 {port} 100 60", 50)
-    t.run(0, f"until [ $(ss -Htn 'sport = :{port}' | wc -l) -ge 60 ]; do sleep 0.1; done", 20)
+    t.wait_output(strays, "ready", 40)
     connect(t, port, "--count 5 --private-bytes 0")
     t.equal(served(t, job)["ended"], 5, "real clients served among strays")
     for name, was in before.items():

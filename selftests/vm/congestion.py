@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Linux's congestion controls under everything a path does to packets: every byte arrives, whatever it takes."""
 
-from conditions import checked_transfer, control, covering_cases
+from conditions import CONTROLS, checked_transfer, control, covering_cases, every_case
 from fabric import NEEDS  # noqa: F401  (the same guests)
-from vmtest import Guests
+from vmtest import Guests, long
+
 
 def _all(t: Guests, name: str) -> None:
     with control(t, name):
@@ -23,3 +24,11 @@ def test_bbr(t: Guests) -> None:
 
 def test_dctcp(t: Guests) -> None:
     _all(t, "dctcp")
+
+
+@long
+def test_every_case(t: Guests) -> None:
+    for name in CONTROLS:
+        with control(t, name):
+            for case in (c for c in every_case() if c[0] == name):
+                checked_transfer(t, case)

@@ -33,12 +33,10 @@ def test_offloads_off_and_on(t: Guests) -> None:
     for feature, long_name in features.items():
         if f"{long_name}: on [fixed]" in shown or f"{long_name}: off [fixed]" in shown:
             continue
-        for node in (0, 1):
-            t.run(node, f"ethtool -K nupa0 {feature} off")
-        copy_file(t, "/mnt/t/random")
-        for node in (0, 1):
-            t.run(node, f"ethtool -K nupa0 {feature} on tso on")
-    copy_file(t, "/mnt/t/random")
+        t.cluster.run_all(f"ethtool -K nupa0 {feature} off", check=True)
+        copy_file(t, "/mnt/t/random", mib=1)
+        t.cluster.run_all(f"ethtool -K nupa0 {feature} on tso on", check=True)
+    copy_file(t, "/mnt/t/random", mib=1)
 
 
 def test_hardware_gro_merges(t: Guests) -> None:

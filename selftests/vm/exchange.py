@@ -5,7 +5,7 @@ import json
 
 from vmtest import Failed, Guests, Needs
 
-NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_exchange",))
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_exchange",), setup="full")
 
 PROGRAM = "$BUILD/cmake/selftests/vm/programs/qp_exchange"
 PORT = 7000

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from vmtest import Failed, Guests, Needs
 
 PROGRAMS = tuple(f"selftests/vm/programs/{name}" for name in ("qp_rdma", "qp_refused", "qp_litmus"))
-NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=PROGRAMS)
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=PROGRAMS, setup="full")
 
 PORT = 7300
 LIMIT_S = 90
-KILLS = int(os.environ.get("TCP_QP_KILLS", "10"))  # make soak: 1,000
+KILLS = int(os.environ.get("TCP_QP_KILLS", "5"))  # make soak: 1,000
 END_LIMIT_S = 20  # for the survivor to hear of it
 FAULTS = {"loss": 0.01, "reorder": 0.05, "duplicate": 0.01}
 

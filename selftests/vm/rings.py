@@ -5,7 +5,7 @@ import json
 
 from vmtest import Failed, Guests, Needs
 
-NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/hostile/ring_fuzz",))
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/hostile/ring_fuzz",), setup="full")
 
 PROGRAM = "$BUILD/cmake/selftests/vm/hostile/ring_fuzz"
 PORT = 7300

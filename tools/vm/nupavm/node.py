@@ -78,13 +78,24 @@ class Node:
         jobs = self.results / "jobs"
         for kind in ("out", "err"):
             (jobs / f"{ident}.{kind}").touch()
-        (jobs / f"{ident}.sh").write_text(f"set -a; . /results/env; set +a\n{command}\n")
+        (jobs / f"{ident}.sh").write_text(f"{command}\n")
         self.cluster.hub.send(self.index, f"run {ident} {limit}")
         return Job(self, ident, command, limit)
 
     def run(self, command: str, limit_s: float | None = None, check: bool = False) -> Result:
         """Runs a shell command in the guest to its end."""
         return self.start(command, limit_s).wait(check)
+
+    def wait_listening(self, port: int, limit_s: float) -> bool:
+        """Returns when something in the guest listens on the TCP port; False: nothing did in time."""
+        ident, limit = f"{next(self._numbers):03d}.listen", limit_s * self.cluster.slowness
+        self.cluster.hub.send(self.index, f"listen {ident} {limit} {port}")
+        self.cluster.wait(lambda: (self.index, ident) in self.cluster.hub.jobs, limit + JOB_SLACK_S, f"{self.name}: a listener on port {port}")
+        return self.cluster.hub.jobs[self.index, ident] == 0
+
+    def console(self) -> str:
+        """What its kernel has printed at warning level and above since the guest was set up."""
+        return (self.results / "console").read_text(errors="replace")
 
     def log(self) -> str:
         """Everything known of its kernel log: the console while it runs, and the whole log after the end."""
