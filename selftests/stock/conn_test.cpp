@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Level 2: messages on a connection, views and their release.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <thread>
+
+#include "pair.hpp"
+
+namespace stock_test {
+namespace {
+
+using tcpqp::v1::Connection;
+using tcpqp::v1::View;
+
+struct ConnPair {
+    explicit ConnPair(tcpqp_conn_opts opts = {}) : sockets(tcp_pair()) {
+        opts.engine = TCPQP_ENGINE_STOCK;
+        auto other = std::async(std::launch::async,
+                                [&] { b = std::make_unique<Connection>(sockets[1].get(), opts); });
+        a = std::make_unique<Connection>(sockets[0].get(), opts);
+        other.get();
+    }
+    std::array<Fd, 2> sockets;
+    std::unique_ptr<Connection> a, b;
+};
+
+tcpqp_conn_opts small(uint32_t buffers, uint32_t bytes) {
+    tcpqp_conn_opts o{};
+    o.buffers = buffers;
+    o.buffer_bytes = bytes;
+    return o;
+}
+
+TEST(Conn, SendAndView) {
+    ConnPair p;
+    const auto message = pattern(60000, 2);
+    ASSERT_EQ(p.a->send(message), 0);
+    View view;
+    ASSERT_EQ(p.b->recv(view, kLimit_ms), 0);
+    EXPECT_TRUE(
+        std::equal(message.begin(), message.end(), view.bytes().begin(), view.bytes().end()));
+}
+
+TEST(Conn, EchoOfViews) {
+    ConnPair p(small(4, 5000));
+    std::thread server([&] {
+        View v;
+        while (p.b->recv(v, kLimit_ms) == 0)
+            ASSERT_EQ(p.b->send(v), 0);
+    });
+    for (uint32_t i = 0; i < 500; i++) {
+        View out, in;
+        ASSERT_EQ(p.a->buffer(out, kLimit_ms), 0);
+        const auto message = pattern(i * 10, i);
+        std::copy(message.begin(), message.end(), out.bytes().begin());
+        out.resize(i * 10);
+        ASSERT_EQ(p.a->send(out), 0);
+        ASSERT_EQ(p.a->recv(in, kLimit_ms), 0);
+        ASSERT_TRUE(
+            std::equal(message.begin(), message.end(), in.bytes().begin(), in.bytes().end()));
+    }
+    EXPECT_EQ(p.a->close(kLimit_ms), 0);
+    ::shutdown(p.sockets[0].get(), SHUT_WR);
+    server.join();
+    EXPECT_EQ(p.b->info().rx_messages, 500u);
+}
+
+TEST(Conn, HeldViewsStopThePeer) {
+    ConnPair p(small(2, 200000));
+    const auto message = pattern(200000, 1);
+    int error = 0, sent = 0;
+    while ((error = p.a->send(message, 100)) == 0)
+        sent++;
+    EXPECT_EQ(error, -ETIMEDOUT);
+    EXPECT_EQ(p.a->send(message, 0), -EAGAIN);
+    auto last = std::async(std::launch::async, [&] { return p.a->send(message, kLimit_ms); });
+    for (int i = 0; i < sent; i++) {
+        View v;
+        ASSERT_EQ(p.b->recv(v, kLimit_ms), 0);
+    }
+    EXPECT_EQ(last.get(), 0);
+}
+
+TEST(Conn, Timeouts) {
+    ConnPair p;
+    View v;
+    EXPECT_EQ(p.a->recv(v, 0), -EAGAIN);
+    EXPECT_EQ(p.a->recv(v, 50), -ETIMEDOUT);
+}
+
+TEST(Conn, CancelWakesEveryWaiter) {
+    ConnPair p;
+    auto wait = [&] {
+        View v;
+        return p.a->recv(v, kLimit_ms);
+    };
+    auto one = std::async(std::launch::async, wait), two = std::async(std::launch::async, wait);
+    EXPECT_EQ(p.a->cancel(), 0);
+    EXPECT_EQ(one.get(), -ENOTCONN);
+    EXPECT_EQ(two.get(), -ENOTCONN);
+    EXPECT_EQ(p.a->send(pattern(1, 1), kLimit_ms), -ENOTCONN);
+}
+
+// One thread sends while another receives on the same connection, at both ends.
+TEST(Conn, FullDuplexThreads) {
+    constexpr int kCount = 2000;
+    ConnPair p(small(4, 300));
+    auto send = [](Connection& c) {
+        for (uint32_t i = 0; i < kCount; i++)
+            ASSERT_EQ(c.send(pattern(i % 300, i), kLimit_ms), 0);
+    };
+    auto receive = [](Connection& c) {
+        for (uint32_t i = 0; i < kCount; i++) {
+            View v;
+            ASSERT_EQ(c.recv(v, kLimit_ms), 0);
+            const auto want = pattern(i % 300, i);
+            ASSERT_TRUE(std::equal(want.begin(), want.end(), v.bytes().begin(), v.bytes().end()));
+        }
+    };
+    std::thread threads[] = {std::thread([&] { send(*p.a); }), std::thread([&] { send(*p.b); }),
+                             std::thread([&] { receive(*p.a); }),
+                             std::thread([&] { receive(*p.b); })};
+    for (std::thread& t : threads)
+        t.join();
+}
+
+TEST(Conn, Errors) {
+    ConnPair p(small(2, 1000));
+    tcpqp_view v{};
+    v.slot = 99;
+    EXPECT_EQ(tcpqp_release(p.a->get(), &v), -EINVAL);
+    EXPECT_EQ(tcpqp_send_view(p.a->get(), &v), -EINVAL);
+    v.slot = 0;  // posted, not held
+    EXPECT_EQ(tcpqp_release(p.a->get(), &v), -EINVAL);
+    EXPECT_EQ(tcpqp_send_view(p.a->get(), &v), -EINVAL);
+    ASSERT_EQ(tcpqp_buffer(p.a->get(), &v, 0), 0);
+    v.length = 1001;
+    EXPECT_EQ(tcpqp_send_view(p.a->get(), &v), -EMSGSIZE);
+    EXPECT_EQ(tcpqp_release(p.a->get(), &v), 0);
+    EXPECT_EQ(tcpqp_release(p.a->get(), &v), -EINVAL);
+    EXPECT_EQ(p.a->send(pattern(1001, 1)), -EMSGSIZE);
+    EXPECT_EQ(tcpqp_send(nullptr, "x", 1, 0), -EINVAL);
+    EXPECT_EQ(tcpqp_send(p.a->get(), nullptr, 1, 0), -EINVAL);
+    EXPECT_EQ(tcpqp_recv(p.a->get(), nullptr, 0), -EINVAL);
+    EXPECT_EQ(tcpqp_recv(nullptr, &v, 0), -EINVAL);
+    EXPECT_EQ(tcpqp_buffer(nullptr, &v, 0), -EINVAL);
+    EXPECT_EQ(tcpqp_conn_fd(nullptr), -EINVAL);
+    EXPECT_EQ(tcpqp_conn_cancel(nullptr), -EINVAL);
+    tcpqp_qp_info info{};
+    EXPECT_EQ(tcpqp_conn_query(p.a->get(), &info), -EINVAL);
+    EXPECT_EQ(tcpqp_close(nullptr, 0), 0);
+}
+
+TEST(Conn, PeerSendsTooLong) {
+    std::array<Fd, 2> sockets = tcp_pair();
+    tcpqp_conn_opts o = small(2, 1000);
+    o.engine = TCPQP_ENGINE_STOCK;
+    End big(sockets[1].get(), nowait());
+    Connection c(sockets[0].get(), o);
+    const auto message = pattern(1001, 1);
+    ASSERT_EQ(big.send(1, message.data(), message.size()), 1);
+    EXPECT_EQ(big.next().status, 0);
+    View v;
+    EXPECT_EQ(c.recv(v, kLimit_ms), -EMSGSIZE);
+    EXPECT_EQ(c.info().reason, uint32_t{TCPQP_REASON_TOO_LONG});
+}
+
+TEST(Conn, OpenErrors) {
+    tcpqp_conn* c = nullptr;
+    uint32_t reason = 0;
+    std::array<Fd, 2> sockets = tcp_pair();
+    tcpqp_conn_opts o = small(2, 1000);
+    o.size = sizeof(o);
+    EXPECT_EQ(tcpqp_open(sockets[0].get(), &o, nullptr, &reason), -EINVAL);
+    o.engine = TCPQP_ENGINE_STOCK;
+    EXPECT_EQ(tcpqp_open(-1, &o, &c, &reason), -EBADF);
+    o.buffers = TCPQP_BUFFERS_MAX + 1;
+    EXPECT_EQ(tcpqp_open(sockets[0].get(), &o, &c, &reason), -EINVAL);
+    o.buffers = 2;
+    o.timeout_ms = 100;
+    EXPECT_EQ(tcpqp_open(sockets[0].get(), &o, &c, &reason), -ETIMEDOUT);
+    EXPECT_EQ(reason, uint32_t{TCPQP_REASON_NO_HELLO});
+    EXPECT_EQ(c, nullptr);
+}
+
+}  // namespace
+}  // namespace stock_test

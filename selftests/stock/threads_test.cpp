@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The thread rules of tcpqp.h; the TSAN build runs these.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "pair.hpp"
+
+namespace stock_test {
+namespace {
+
+constexpr uint64_t kMessages = 2000;
+
+// Posting from one thread, polling from another, at both ends.
+TEST(Threads, PostAndPollApart) {
+    Pair pair;
+    std::vector<std::byte> out(100), in(100);
+    std::atomic<uint64_t> sent{0}, received{0};
+    auto poster = [](auto post, uint64_t& count) {
+        for (count = 0; count < kMessages;) {
+            const int n = post(count);
+            ASSERT_TRUE(n == 1 || n == -EAGAIN) << n;
+            count += n == 1;
+            if (n != 1)
+                std::this_thread::yield();
+        }
+    };
+    uint64_t posted_sends = 0, posted_receives = 0;
+    std::thread sends([&] {
+        poster([&](uint64_t i) { return pair.end_a->send(i, out.data(), 100); }, posted_sends);
+    });
+    std::thread receives([&] {
+        poster([&](uint64_t i) { return pair.end_b->recv(i, in.data(), 100); }, posted_receives);
+    });
+    std::thread reaper([&] {
+        while (sent < kMessages)
+            ASSERT_EQ(pair.end_a->next().id, sent++);
+    });
+    while (received < kMessages)
+        ASSERT_EQ(pair.end_b->next().id, received++);
+    sends.join();
+    receives.join();
+    reaper.join();
+}
+
+// io_uring cancels what an exiting thread had submitted; the queue pair must not notice.
+TEST(Threads, ThePosterExits) {
+    Pair pair;
+    std::vector<std::byte> out = pattern(5000, 1), in(5000);
+    for (uint64_t i = 0; i < 20; i++) {
+        std::thread([&] { ASSERT_EQ(pair.end_b->recv(i, in.data(), in.size()), 1); }).join();
+        std::thread([&] { ASSERT_EQ(pair.end_a->send(i, out.data(), out.size()), 1); }).join();
+        ASSERT_EQ(pair.end_b->next().status, 0);
+        ASSERT_EQ(pair.end_a->next().status, 0);
+        ASSERT_EQ(in, out);
+    }
+}
+
+TEST(Threads, QueriesAndCancelMeanwhile) {
+    Pair pair;
+    std::atomic<bool> stop{false};
+    std::thread asker([&] {
+        while (!stop) {
+            const tcpqp_qp_info i = pair.end_a->qp.info();
+            ASSERT_LE(i.tx_messages, kMessages);
+            std::this_thread::yield();
+        }
+    });
+    std::vector<std::byte> out(100), in(100);
+    for (uint64_t i = 0; i < 200; i++) {
+        ASSERT_EQ(pair.end_b->recv(i, in.data(), 100), 1);
+        ASSERT_EQ(pair.end_a->send(i, out.data(), 100), 1);
+        pair.end_a->next();
+        pair.end_b->next();
+    }
+    stop = true;
+    asker.join();
+}
+
+}  // namespace
+}  // namespace stock_test

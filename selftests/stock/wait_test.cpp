@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Waiting: timeouts, epoll, cancellation, and no CPU while idle.
+#include <gtest/gtest.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+
+#include <chrono>
+
+#include "pair.hpp"
+
+namespace stock_test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double cpu_seconds() {
+    rusage u{};
+    ::getrusage(RUSAGE_SELF, &u);
+    return u.ru_utime.tv_sec + u.ru_stime.tv_sec + 1e-6 * (u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}
+
+// Everything that is there, then the wait.
+void settle(End& end) {
+    tcpqp_completion c{};
+    while (end.cq.poll({&c, 1}) != 0 || end.cq.wait(100) == 0) {
+    }
+}
+
+TEST(Wait, TimesOutWithoutSpinning) {
+    Pair pair;
+    settle(*pair.end_a);
+    const auto start = Clock::now();
+    const double cpu = cpu_seconds();
+    EXPECT_EQ(pair.end_a->cq.wait(500), -ETIMEDOUT);
+    EXPECT_GE(Clock::now() - start, std::chrono::milliseconds(500));
+    EXPECT_LT(cpu_seconds() - cpu, 0.05);
+}
+
+// Level triggered: with one completion taken at a time, epoll always says that more wait.
+TEST(Wait, EpollSeesEveryCompletion) {
+    tcpqp_qp_opts opts{};
+    opts.sends = opts.receives = 200;
+    Pair pair(opts);
+    Fd epoll(::epoll_create1(0));
+    epoll_event event{};
+    event.events = EPOLLIN;
+    ASSERT_EQ(::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, pair.end_b->cq.fd(), &event), 0);
+    std::vector<std::byte> buffer(64);
+    std::vector<tcpqp_work> works;
+    for (uint64_t i = 0; i < 200; i++)
+        works.push_back({i, buffer.data(), 64, 0, 0, 0, nullptr});
+    ASSERT_EQ(pair.end_b->qp.post_recv(works), 200);
+    ASSERT_EQ(pair.end_a->qp.post_send(works), 200);
+    tcpqp_completion c{};
+    for (uint64_t got = 0; got < 200;) {
+        const int n = ::epoll_wait(epoll.get(), &event, 1, kLimit_ms);
+        if (n < 0 && errno == EINTR)
+            continue;
+        ASSERT_EQ(n, 1) << "after " << got;
+        tcpqp_completion sent{};
+        pair.end_a->cq.poll({&sent, 1});  // the other end goes on, too
+        if (pair.end_b->cq.poll({&c, 1}) == 0)
+            continue;
+        ASSERT_EQ(c.id, got++);
+    }
+    while (pair.end_b->cq.poll({&c, 1}) != 0) {
+    }
+    int n = 0;
+    do
+        n = ::epoll_wait(epoll.get(), &event, 1, 100);
+    while (n < 0 && errno == EINTR);
+    EXPECT_EQ(n, 0);
+}
+
+// The receive is asked for by the poll that finds nothing: epoll alone must see the next message.
+TEST(Wait, EpollAfterADeferredReceive) {
+    Pair pair;
+    Fd epoll(::epoll_create1(0));
+    epoll_event event{};
+    event.events = EPOLLIN;
+    ASSERT_EQ(::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, pair.end_b->cq.fd(), &event), 0);
+    std::vector<std::byte> buffer(64);
+    tcpqp_completion c{};
+    for (uint64_t i = 0; i < 50; i++) {
+        ASSERT_EQ(pair.end_b->recv(i, buffer.data(), 64), 1);
+        ASSERT_EQ(pair.end_a->send(i, buffer.data(), 64), 1);
+        // one poll for each time that epoll says so, as an event loop does
+        do {
+            int n = 0;
+            do
+                n = ::epoll_wait(epoll.get(), &event, 1, kLimit_ms);
+            while (n < 0 && errno == EINTR);
+            ASSERT_EQ(n, 1);
+        } while (pair.end_b->cq.poll({&c, 1}) == 0);
+        ASSERT_EQ(c.id, i);
+        ASSERT_EQ(pair.end_a->next().id, i);
+    }
+}
+
+TEST(Wait, CancelFromAnotherThread) {
+    Pair pair;
+    std::vector<std::byte> buffer(64);
+    ASSERT_EQ(pair.end_a->recv(5, buffer.data(), 64), 1);
+    auto waiter = std::async(std::launch::async, [&] { return pair.end_a->next(); });
+    EXPECT_EQ(pair.end_a->qp.cancel(), 0);
+    const tcpqp_completion c = waiter.get();
+    EXPECT_EQ(c.status, -ECANCELED);
+    EXPECT_EQ(c.id, 5u);
+    EXPECT_EQ(pair.end_a->qp.info().reason, uint32_t{TCPQP_REASON_CANCELED});
+    EXPECT_EQ(pair.end_a->recv(6, buffer.data(), 64), -ENOTCONN);
+    EXPECT_EQ(pair.end_a->send(6, buffer.data(), 64), -ENOTCONN);
+    // and the peer is told
+    ASSERT_EQ(pair.end_b->recv(1, buffer.data(), 64), 1);
+    EXPECT_EQ(pair.end_b->next().status, -ECANCELED);
+}
+
+TEST(Wait, CancelWithAFullSocket) {
+    Pair pair;
+    std::vector<std::byte> big(16 << 20);
+    for (uint64_t i = 0; i < 4; i++)
+        ASSERT_EQ(pair.end_a->send(i, big.data(), big.size()), 1);
+    ASSERT_EQ(pair.end_a->qp.cancel(), 0);
+    for (uint64_t i = 0; i < 4; i++) {
+        const tcpqp_completion c = pair.end_a->next();
+        EXPECT_EQ(c.id, i);
+        if (i == 3)
+            EXPECT_EQ(c.status, -ECANCELED);
+    }
+}
+
+TEST(Wait, ManyQueuePairsOnOneQueue) {
+    constexpr size_t kPairs = 200;
+    tcpqp::v1::Context context(stock_opts());
+    tcpqp::v1::Completions cq(context);
+    std::vector<std::array<Fd, 2>> sockets;
+    std::vector<tcpqp::v1::Qp> qps;
+    std::vector<std::byte> buffer(1000 * kPairs);
+    tcpqp_qp_opts opts{};
+    opts.sends = opts.receives = 4;
+    for (size_t i = 0; i < kPairs; i++) {
+        sockets.push_back(tcp_pair());
+        for (const Fd& s : sockets.back())
+            qps.emplace_back(cq, s.get(), nowait(opts));
+    }
+    const std::vector<std::byte> message = pattern(1000, 9);
+    for (size_t i = 0; i < kPairs; i++) {
+        const tcpqp_work out{i, const_cast<std::byte*>(message.data()), 1000, 0, 0, 0, nullptr};
+        const tcpqp_work in{i, buffer.data() + 1000 * i, 1000, 0, 0, 0, nullptr};
+        ASSERT_EQ(qps[2 * i + 1].post_recv({&in, 1}), 1);
+        ASSERT_EQ(qps[2 * i].post_send({&out, 1}), 1);
+    }
+    std::array<tcpqp_completion, 7> batch;
+    for (size_t got = 0; got < 2 * kPairs;) {
+        const int n = cq.poll(batch);
+        ASSERT_GE(n, 0);
+        for (int i = 0; i < n; i++)
+            ASSERT_EQ(batch[i].status, 0);
+        got += static_cast<size_t>(n);
+        if (n == 0)
+            ASSERT_EQ(cq.wait(kLimit_ms), 0);
+    }
+    for (size_t i = 0; i < kPairs; i++)
+        ASSERT_TRUE(std::equal(message.begin(), message.end(), buffer.begin() + 1000 * i));
+}
+
+}  // namespace
+}  // namespace stock_test

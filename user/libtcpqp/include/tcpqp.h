@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * libtcpqp: queue pairs for programs that use sockets.
+ *
+ * A TCP connection that you made (connect, accept) is given a queue pair.
+ * Messages then go from memory you posted to memory the peer posted.  Who
+ * moves them is the engine: a switch (offload), the kernel module (software),
+ * or, with no module at all, this library with io_uring (stock).
+ *
+ * Level 1 is verbs-like: context, mr, cq, qp, post, poll.  Level 2 is
+ * sockets-like: one tcpqp_conn per connection, tcpqp_send, tcpqp_recv.
+ *
+ * Every call that can fail returns a negative errno.  Lengths are bytes,
+ * times are milliseconds; a time of -1 is "no limit", 0 is "do not wait".
+ * Option structs begin with their size; zero in any other field is the
+ * default, and a NULL pointer is all defaults.
+ *
+ * Threads: any call may be made by any thread.  Calls on one cq and its qps,
+ * and calls on one conn, are serialised by the library; different cqs share
+ * nothing.  A destroy must be the last call on its object.  One thread at a
+ * time should wait on a cq: another that polls takes its completions.
+ *
+ * No call spins, and the library has no threads.  On stock, posted work goes
+ * on inside the calls: what one system call could not take waits until the cq
+ * is polled (its descriptor says when).
+ */
+#ifndef TCPQP_H
+#define TCPQP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tcpqp_context tcpqp_context;
+typedef struct tcpqp_mr tcpqp_mr;
+typedef struct tcpqp_cq tcpqp_cq;
+typedef struct tcpqp_qp tcpqp_qp;
+typedef struct tcpqp_conn tcpqp_conn;
+
+enum tcpqp_engine {
+	TCPQP_ENGINE_AUTO = 0,     /* the best there is, see tcpqp_context_create() */
+	TCPQP_ENGINE_SOFTWARE = 1, /* tcp_qp.ko, placement by the CPU */
+	TCPQP_ENGINE_OFFLOAD = 2,  /* tcp_qp.ko, placement by the switch */
+	TCPQP_ENGINE_STOCK = 3,    /* no module: io_uring, frames in the stream */
+};
+
+/*
+ * Why a better engine could not be had, or why a connection ended.  Numbers
+ * below TCPQP_REASON_OWN are enum tcp_qp_reason of tcp_qp/tcp_qp.h.  Stable.
+ */
+enum tcpqp_reason {
+	TCPQP_REASON_NONE = 0,
+	TCPQP_REASON_OWN = 64,
+	TCPQP_REASON_NO_MODULE = 64,  /* the kernel module tcp_qp is not loaded */
+	TCPQP_REASON_NO_DEVICE,       /* the interface has no tcp_qp device */
+	TCPQP_REASON_NO_ROUTE,        /* the connection's interface is not known */
+	TCPQP_REASON_NO_IO_URING,     /* the kernel refuses io_uring */
+	TCPQP_REASON_PEER_STOCK,      /* the peer speaks stock frames */
+	TCPQP_REASON_PEER_NOT_STOCK,  /* the peer's first bytes are no stock hello */
+	TCPQP_REASON_VERSION,         /* the peer speaks another version of stock frames */
+	TCPQP_REASON_NO_HELLO,        /* the peer said nothing in time */
+	TCPQP_REASON_BAD_FRAME,       /* a frame header that no stock end writes */
+	TCPQP_REASON_TOO_LONG,        /* a message longer than the posted receive */
+	TCPQP_REASON_TRUNCATED,       /* the peer closed within a message */
+	TCPQP_REASON_CLOSED,          /* the peer closed between messages */
+	TCPQP_REASON_RESET,           /* the connection broke: reset, timed out, unreachable */
+	TCPQP_REASON_CANCELED,        /* tcpqp_qp_cancel() */
+	TCPQP_REASON_DEVICE_GONE,     /* the RDMA device was removed */
+	TCPQP_REASON_END,             /* one more than the last */
+};
+
+enum {
+	TCPQP_MESSAGE_MAX_BYTES = 1 << 30,
+	TCPQP_DEPTH_MAX = 4096,          /* work requests of a queue */
+	TCPQP_DEPTH_DEFAULT = 64,
+	TCPQP_CQ_ENTRIES_MAX = 65536,
+	TCPQP_CQ_ENTRIES_DEFAULT = 1024,
+	TCPQP_TIMEOUT_DEFAULT_MS = 10000,
+	TCPQP_BUFFER_DEFAULT_BYTES = 65536, /* of a conn */
+	TCPQP_BUFFERS_DEFAULT = 16,
+	TCPQP_BUFFERS_MAX = 1024,
+	TCPQP_BUFFERS_MAX_BYTES = 1 << 30,  /* of a conn, all together */
+};
+
+/* The engine's word ("offload"), a reason's name ("NO_MODULE") and sentence.  Never NULL. */
+const char *tcpqp_engine_name(uint32_t engine);
+const char *tcpqp_reason_name(uint32_t reason);
+const char *tcpqp_reason_text(uint32_t reason);
+
+/* ---- context ---------------------------------------------------------- */
+
+struct tcpqp_context_opts {
+	size_t size;        /* sizeof(struct tcpqp_context_opts) */
+	uint32_t engine;    /* enum tcpqp_engine */
+	uint32_t reserved;  /* zero */
+	const char *ifname; /* network interface; NULL: that of the socket's route */
+	int socket;         /* a connected socket, used in this call only; 0 or -1: none */
+	int reserved2;      /* zero */
+};
+
+/*
+ * Chooses the engine.  AUTO takes a tcp_qp device on the interface if there is
+ * one (offload or software: known when a qp is made), else stock.  The
+ * environment variable TCPQP_ENGINE (auto, software, offload, stock) overrides
+ * opts->engine.  Why the better engine could not be had: tcpqp_context_reason().
+ *
+ * -EINVAL: opts or TCPQP_ENGINE make no sense.  -ENODEV: a forced kernel
+ * engine has no device.  -EPERM, -ENOSYS: stock, and the kernel refuses
+ * io_uring.  @reason (may be NULL) is written on failure and on success.
+ */
+int tcpqp_context_create(const struct tcpqp_context_opts *opts, tcpqp_context **out, uint32_t *reason);
+/* -EBUSY: mrs or cqs of it exist. */
+int tcpqp_context_destroy(tcpqp_context *context);
+/* AUTO for the kernel's engines: which of them, a qp tells (tcpqp_qp_query()). */
+uint32_t tcpqp_context_engine(const tcpqp_context *context);
+uint32_t tcpqp_context_reason(const tcpqp_context *context);
+
+/* ---- memory ----------------------------------------------------------- */
+
+/*
+ * Registers @bytes of host memory at @addr for sends and receives.  The stock
+ * engine needs none (work requests may have mr = NULL there), and checks it
+ * when given.  -EINVAL: empty.  -ENOMEM: `ulimit -l`.  -EFAULT: not ours.
+ */
+int tcpqp_mr_create(tcpqp_context *context, void *addr, size_t bytes, tcpqp_mr **out);
+/*
+ * Stock: -EBUSY while posted work refers to it.  Kernel engines: the
+ * connections that may still send from the region end.
+ */
+int tcpqp_mr_destroy(tcpqp_mr *mr);
+
+/* ---- completion queue -------------------------------------------------- */
+
+struct tcpqp_cq_opts {
+	size_t size;
+	uint32_t entries;  /* kernel engines: at least the sum of its qps' depths */
+	uint32_t reserved; /* zero */
+};
+
+enum tcpqp_opcode { TCPQP_OP_SEND = 0, TCPQP_OP_RECV = 1 };
+enum { TCPQP_F_IMM = 1 << 0 }; /* imm is valid */
+
+struct tcpqp_completion {
+	uint64_t id;     /* of the work request */
+	tcpqp_qp *qp;
+	uint32_t length; /* receives: bytes of the message */
+	uint32_t imm;    /* if TCPQP_F_IMM */
+	uint16_t opcode; /* enum tcpqp_opcode */
+	uint16_t flags;
+	int32_t status;  /* 0; -ECANCELED: the qp ended first (tcpqp_qp_query() says
+			  * why); -EMSGSIZE: the message was longer than this receive;
+			  * other errors of the kernel's engines as they are */
+};
+
+int tcpqp_cq_create(tcpqp_context *context, const struct tcpqp_cq_opts *opts, tcpqp_cq **out);
+/* -EBUSY: qps of it exist. */
+int tcpqp_cq_destroy(tcpqp_cq *cq);
+/*
+ * A descriptor for poll, select and epoll (level triggered): readable means
+ * "call tcpqp_poll()", which may find nothing.  The cq owns it.  io_uring may
+ * make epoll_wait() return EINTR without a signal: try again, as always.
+ */
+int tcpqp_cq_fd(const tcpqp_cq *cq);
+/* Up to @max completions into @out, never waits.  Number written, or -ENODEV. */
+int tcpqp_poll(tcpqp_cq *cq, struct tcpqp_completion *out, size_t max);
+/* Until tcpqp_poll() may find something.  0, -ETIMEDOUT, -EINTR. */
+int tcpqp_wait(tcpqp_cq *cq, int timeout_ms);
+
+/* ---- queue pair -------------------------------------------------------- */
+
+enum { TCPQP_QP_F_NOWAIT = 1 << 0 }; /* do not wait for the peer: sends wait instead */
+
+struct tcpqp_qp_opts {
+	size_t size;
+	uint32_t sends;        /* depth, work requests */
+	uint32_t receives;
+	uint32_t flags;        /* TCPQP_QP_F_* */
+	int timeout_ms;        /* for the peer's queue pair; 0: the default */
+	uint32_t zerocopy_bytes; /* stock: messages from this size on go by SEND_ZC, until
+				  * the kernel says that it copies all the same; 0: never */
+	uint32_t reserved;     /* zero */
+};
+
+/*
+ * Gives the connected socket @socket a queue pair.  The peer must do the same
+ * with an engine that understands this one.  The socket stays yours: close it
+ * after tcpqp_qp_destroy().  Do not read from or write to it meanwhile, but
+ * shutdown(SHUT_WR), once your sends have completed, is how you say "no more".
+ *
+ * -EINVAL: options.  -ENOTCONN: not a connected TCP socket.  -EPROTO: the peer
+ * speaks something else (the bytes read are lost).  -ETIMEDOUT: it said
+ * nothing.  -ECONNRESET.  @reason (may be NULL) has more.
+ */
+int tcpqp_qp_create(tcpqp_cq *cq, int socket, const struct tcpqp_qp_opts *opts, tcpqp_qp **out, uint32_t *reason);
+/*
+ * Buffers of posted work are yours again when it returns; completions not
+ * polled yet are gone, sends not completed may be lost, a stream cut within a
+ * message is of no more use.  Stock: with SEND_ZC not yet notified the
+ * connection is reset, since TCP would send the buffer's later contents.
+ */
+int tcpqp_qp_destroy(tcpqp_qp *qp);
+/* Ends it, from any thread: posted work completes with -ECANCELED, the peer sees a reset. */
+int tcpqp_qp_cancel(tcpqp_qp *qp);
+
+struct tcpqp_work {
+	uint64_t id;     /* comes back in the completion */
+	void *addr;
+	uint32_t length; /* sends may be empty, receives too */
+	uint32_t imm;    /* sends: with TCPQP_F_IMM */
+	uint32_t flags;
+	uint32_t reserved; /* zero */
+	tcpqp_mr *mr;    /* that the buffer lies in; NULL: stock only */
+};
+
+/*
+ * Posts work requests in order, as many as the queue has room for: a batch
+ * costs one system call (stock: one for many messages in one segment, too).
+ * The buffer belongs to the library until the completion:
+ *   send, stock: bytes were handed to TCP (or the peer acknowledged them, with
+ *     SEND_ZC); it does not say that the peer has them;
+ *   send, kernel engines: the peer's TCP acknowledged all of it.
+ *
+ * Number posted, > 0.  -EAGAIN: the queue is full.  -EINVAL: no work, too
+ * long, reserved not zero.  -EFAULT: outside its mr, or mr missing.
+ * -ENOTCONN: the qp has ended.
+ */
+int tcpqp_post_send(tcpqp_qp *qp, const struct tcpqp_work *works, size_t count);
+int tcpqp_post_recv(tcpqp_qp *qp, const struct tcpqp_work *works, size_t count);
+
+struct tcpqp_qp_info {
+	size_t size;          /* set by the caller */
+	uint32_t engine;      /* the one that serves this qp */
+	uint32_t reason;      /* why it ended, or why not the better engine */
+	uint64_t tx_messages;
+	uint64_t tx_bytes;
+	uint64_t tx_zerocopy_bytes; /* read from the buffer by the network */
+	uint64_t rx_messages;
+	uint64_t rx_bytes;
+	uint64_t rx_placed_bytes;   /* written to the buffer by the switch */
+	uint64_t rx_copied_bytes;   /* ... by a CPU; placed + copied = delivered */
+	uint64_t rx_staged_bytes;   /* stock: of the copied, copied twice (small messages) */
+};
+
+/* -EINVAL: size.  Fills as much as the caller's size has room for. */
+int tcpqp_qp_query(tcpqp_qp *qp, struct tcpqp_qp_info *info);
+
+/* ---- level 2: a connection that sends and receives messages -------------- */
+
+struct tcpqp_conn_opts {
+	size_t size;
+	uint32_t engine;       /* enum tcpqp_engine; TCPQP_ENGINE overrides */
+	int timeout_ms;        /* for the peer; 0: the default */
+	uint32_t buffer_bytes; /* the longest message; both ends' own choice */
+	uint32_t buffers;      /* for each direction */
+	const char *ifname;    /* as in tcpqp_context_opts */
+};
+
+/* A message in memory of the connection. */
+struct tcpqp_view {
+	void *data;
+	uint32_t length;   /* tcpqp_buffer(): room; you set what to send */
+	uint32_t imm;
+	uint32_t flags;    /* TCPQP_F_IMM */
+	uint32_t slot;     /* the library's */
+};
+
+/*
+ * Context, memory, cq and qp for one connected socket, in one call.  AUTO
+ * takes a kernel engine if the peer has one too, else stock on the same
+ * connection, within timeout_ms; the reason is in tcpqp_conn_query().
+ * Errors: those of tcpqp_context_create() and tcpqp_qp_create().
+ */
+int tcpqp_open(int socket, const struct tcpqp_conn_opts *opts, tcpqp_conn **out, uint32_t *reason);
+/*
+ * Waits up to @timeout_ms until the sends have completed, then gives up all
+ * memory, views too.  The socket stays yours.  0, or -ETIMEDOUT (closed all the same).
+ */
+int tcpqp_close(tcpqp_conn *conn, int timeout_ms);
+
+/*
+ * Copies @length bytes and sends them as one message.  -EMSGSIZE: longer than
+ * buffer_bytes.  -EAGAIN (timeout 0), -ETIMEDOUT: no buffer free.  -ENOTCONN: ended.
+ */
+int tcpqp_send(tcpqp_conn *conn, const void *data, size_t length, int timeout_ms);
+/*
+ * The next message, in place: @view is yours until tcpqp_release() or
+ * tcpqp_send_view().  Held views are receives that the peer can't use: it is
+ * stopped when all are held.  -EAGAIN, -ETIMEDOUT, -EINTR; -ENOTCONN: the
+ * connection ended and all messages were handed out (tcpqp_conn_query() says
+ * why); -EMSGSIZE: the peer sent a longer message.
+ */
+int tcpqp_recv(tcpqp_conn *conn, struct tcpqp_view *view, int timeout_ms);
+/* Gives a view back.  -EINVAL: not one that you hold. */
+int tcpqp_release(tcpqp_conn *conn, struct tcpqp_view *view);
+/* A buffer to write the next message into, sent without a copy by tcpqp_send_view(). */
+int tcpqp_buffer(tcpqp_conn *conn, struct tcpqp_view *view, int timeout_ms);
+/* Sends view->length bytes of a view from tcpqp_buffer() or tcpqp_recv(), which it gives back. */
+int tcpqp_send_view(tcpqp_conn *conn, struct tcpqp_view *view);
+/* For epoll: readable means that tcpqp_recv() with timeout 0 may find something. */
+int tcpqp_conn_fd(const tcpqp_conn *conn);
+int tcpqp_conn_query(tcpqp_conn *conn, struct tcpqp_qp_info *info);
+/* Ends it, from any thread; waiting calls return -ENOTCONN. */
+int tcpqp_conn_cancel(tcpqp_conn *conn);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

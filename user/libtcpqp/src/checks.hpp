@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Arguments of callers, checked before a provider sees them.
+#pragma once
+
+#include <tcp_qp/tcp_qp.h>
+
+#include "provider.hpp"
+
+namespace tcpqp {
+
+// 0, -EINVAL or -EFAULT.
+int check_work(const tcpqp_context& context, const tcpqp_work& work) noexcept;
+// 0 or -EINVAL.
+int check_qp_opts(const tcpqp_qp_opts* opts, int socket, QpRequest& request) noexcept;
+
+}  // namespace tcpqp

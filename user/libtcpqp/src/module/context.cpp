@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <cerrno>
+#include <system_error>
+
+#include "module/cq.hpp"
+#include "module/mr.hpp"
+#include "module/qp.hpp"
+#include "verbs/device.hpp"
+#include "verbs/route.hpp"
+
+namespace tcpqp {
+namespace module {
+namespace {
+
+class Context final : public tcpqp_context {
+public:
+    Context(std::unique_ptr<tcpqp::Context> device, uint32_t engine) noexcept
+        : device_(std::move(device)), engine_(engine) {}
+
+    [[nodiscard]] uint32_t engine() const noexcept override { return engine_; }
+    [[nodiscard]] bool needs_mr() const noexcept override { return true; }
+
+    Made<tcpqp_mr> create_mr(void* at, size_t bytes) override {
+        tcpqp::Mr mr(*device_, at, bytes, IBV_ACCESS_LOCAL_WRITE);
+        if (!mr)
+            return {nullptr, -errno, TCPQP_REASON_NONE};
+        return {std::make_unique<Mr>(*this, std::move(mr), at, bytes), 0, TCPQP_REASON_NONE};
+    }
+    Made<tcpqp_cq> create_cq(uint32_t entries) override {
+        return {std::make_unique<Cq>(*this, *device_, entries), 0, TCPQP_REASON_NONE};
+    }
+    Made<tcpqp_qp> create_qp(tcpqp_cq& cq, const QpRequest& request) override {
+        Made<tcpqp_qp> made;
+        auto qp = std::make_unique<Qp>(static_cast<Cq&>(cq), request);
+        made.error = qp->attach(request, engine_, made.reason);
+        if (made.error == 0)
+            made.object = std::move(qp);
+        return made;
+    }
+
+private:
+    std::unique_ptr<tcpqp::Context> device_;
+    const uint32_t engine_;
+};
+
+}  // namespace
+}  // namespace module
+
+Made<tcpqp_context> make_verbs(uint32_t engine, const char* ifname, int socket) {
+    std::string name = ifname != nullptr ? ifname : "";
+    if (name.empty() && (socket < 0 || route_interface(socket, name) != 0))
+        return {nullptr, -ENODEV, TCPQP_REASON_NO_ROUTE};
+    try {
+        require_module(name);
+    } catch (const DeviceMissing&) {
+        return {nullptr, -ENODEV, TCPQP_REASON_NO_MODULE};
+    }
+    try {
+        return {std::make_unique<module::Context>(open_device(name), engine), 0, TCPQP_REASON_NONE};
+    } catch (const DeviceMissing&) {
+        return {nullptr, -ENODEV, TCPQP_REASON_NO_DEVICE};
+    } catch (const std::system_error& e) {
+        return {nullptr, -e.code().value(), TCPQP_REASON_NO_DEVICE};
+    }
+}
+
+}  // namespace tcpqp

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "module/cq.hpp"
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "module/qp.hpp"
+
+namespace tcpqp::module {
+namespace {
+
+constexpr size_t kBatch = 64;
+
+int status_of(ibv_wc_status status) noexcept {
+    switch (status) {
+        case IBV_WC_SUCCESS:
+            return 0;
+        case IBV_WC_WR_FLUSH_ERR:
+            return -ECANCELED;
+        case IBV_WC_LOC_LEN_ERR:
+            return -EMSGSIZE;
+        case IBV_WC_LOC_PROT_ERR:
+        case IBV_WC_LOC_ACCESS_ERR:
+            return -EFAULT;
+        case IBV_WC_REM_ACCESS_ERR:
+        case IBV_WC_REM_INV_REQ_ERR:
+        case IBV_WC_REM_OP_ERR:
+            return -EREMOTEIO;
+        default:
+            return -EIO;
+    }
+}
+
+}  // namespace
+
+Cq::Cq(tcpqp_context& owner, tcpqp::Context& device, uint32_t entries)
+    : tcpqp_cq(owner),
+      device_(device),
+      cq_(device, static_cast<int>(entries)),
+      nudge_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
+    if (!nudge_ || !epoll_)
+        throw_errno("make the completion queue's descriptors");
+    watch(cq_.fd());
+    watch(device.event_fd());
+    watch(nudge_.get());
+    if (!cq_.arm())
+        throw_errno("arm the completion queue");
+}
+
+void Cq::watch(int fd) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.fd = fd;
+    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0)
+        throw_errno("watch a completion queue");
+}
+
+void Cq::add(uint32_t qp_number, Qp& qp) {
+    const std::lock_guard guard(lock_);
+    qps_.emplace(qp_number, &qp);
+}
+
+void Cq::remove(uint32_t qp_number) noexcept {
+    const std::lock_guard guard(lock_);
+    std::array<tcpqp_completion, kBatch> batch;
+    for (int n = poll_device(batch); n > 0; n = poll_device(batch))
+        saved_.insert(saved_.end(), batch.begin(), batch.begin() + n);
+    const auto at = qps_.find(qp_number);
+    const tcpqp_qp* qp = at->second;
+    qps_.erase(at);
+    std::erase_if(saved_, [qp](const tcpqp_completion& c) { return c.qp == qp; });
+    if (!saved_.empty())
+        ::eventfd_write(nudge_.get(), 1);
+}
+
+size_t Cq::translate(std::span<const ibv_wc> from, tcpqp_completion* out) noexcept {
+    size_t n = 0;
+    for (const ibv_wc& wc : from) {
+        const auto at = qps_.find(wc.qp_num);
+        if (at == qps_.end())
+            continue;
+        tcpqp_completion& c = out[n++];
+        c = {0, at->second, 0, 0, 0, 0, status_of(wc.status)};
+        at->second->completed(wc, c);
+        if (wc.status != IBV_WC_SUCCESS)
+            continue;
+        c.length = wc.byte_len;
+        if ((wc.wc_flags & IBV_WC_WITH_IMM) == 0)
+            continue;
+        c.imm = ntohl(wc.imm_data);
+        c.flags = TCPQP_F_IMM;
+    }
+    return n;
+}
+
+int Cq::poll_device(std::span<tcpqp_completion> out) noexcept {
+    std::array<ibv_wc, kBatch> batch;
+    size_t n = 0;
+    while (n < out.size()) {
+        const size_t want = std::min(out.size() - n, batch.size());
+        const int got = cq_.poll({batch.data(), want});
+        if (got < 0)
+            return -EIO;
+        n += translate({batch.data(), static_cast<size_t>(got)}, out.data() + n);
+        if (static_cast<size_t>(got) < want)
+            break;
+    }
+    return static_cast<int>(n);
+}
+
+bool Cq::device_is_gone() noexcept {
+    while (auto event = device_.event())
+        gone_ |= *event == IBV_EVENT_DEVICE_FATAL;
+    return gone_;
+}
+
+// The event is consumed only when the queue was found empty, and the queue is
+// looked at once more after it was armed: level triggered for the caller.
+int Cq::poll(std::span<tcpqp_completion> out) noexcept {
+    const std::lock_guard guard(lock_);
+    size_t n = 0;
+    for (; n < out.size() && !saved_.empty(); n++) {
+        out[n] = saved_.front();
+        saved_.pop_front();
+    }
+    int got = poll_device(out.subspan(n));
+    if (got >= 0 && n + static_cast<size_t>(got) < out.size()) {
+        n += static_cast<size_t>(got);
+        eventfd_t count = 0;
+        ::eventfd_read(nudge_.get(), &count);
+        cq_.consume_events();
+        if (!cq_.arm())
+            return -EIO;
+        got = poll_device(out.subspan(n));
+    }
+    if (got < 0)
+        return got;
+    n += static_cast<size_t>(got);
+    return n == 0 && device_is_gone() ? -ENODEV : static_cast<int>(n);
+}
+
+int Cq::wait(int timeout_ms) noexcept {
+    pollfd p{epoll_.get(), POLLIN, 0};
+    const int n = ::poll(&p, 1, timeout_ms);
+    return n > 0 ? 0 : n == 0 ? -ETIMEDOUT : -errno;
+}
+
+}  // namespace tcpqp::module

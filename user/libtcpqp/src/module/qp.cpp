@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "module/qp.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "module/mr.hpp"
+
+namespace tcpqp::module {
+namespace {
+
+constexpr size_t kBatch = 64;
+constexpr uint64_t kReceiveCookie = 1ull << 63;
+
+uint32_t key_of(const tcpqp_work& work) noexcept {
+    return work.mr == nullptr ? 0 : static_cast<const Mr*>(work.mr)->lkey();
+}
+
+}  // namespace
+
+Qp::Qp(Cq& queue, const QpRequest& request)
+    : tcpqp_qp(queue),
+      cq_(queue),
+      qp_(queue.device(), queue.verbs(), QpDepth{request.sends, request.receives}),
+      sends_(request.sends),
+      receives_(request.receives) {
+    cq_.add(qp_.get()->qp_num, *this);
+}
+
+Qp::~Qp() { cq_.remove(qp_.get()->qp_num); }
+
+int Qp::attach(const QpRequest& request, uint32_t engine, uint32_t& reason) noexcept {
+    tcp_qp_attach_req r{};
+    r.engine = engine;
+    r.flags = request.nowait ? TCP_QP_ATTACH_F_NOWAIT : 0;
+    r.timeout_ms = static_cast<uint32_t>(request.timeout_ms);
+    const Attached attached = tcpqp::attach(cq_.device(), qp_, request.socket, r);
+    reason = reason_ = attached.response.reason;
+    return -attached.error;
+}
+
+int Qp::post_send(std::span<const tcpqp_work> works) noexcept {
+    const std::lock_guard guard(cq_.lock());
+    if (ended_)
+        return -ENOTCONN;
+    const size_t total = std::min(works.size(), sends_.room());
+    for (size_t done = 0; done < total;) {
+        std::array<Work, kBatch> batch;
+        const size_t n = std::min(total - done, kBatch);
+        for (size_t i = 0; i < n; i++) {
+            const tcpqp_work& w = works[done + i];
+            const bool has_imm = (w.flags & TCPQP_F_IMM) != 0;
+            batch[i] = {sends_.slot(i), w.addr, w.length, key_of(w), w.imm, !has_imm};
+        }
+        if (const int error = qp_.post_sends({batch.data(), n}); error != 0)
+            return done != 0 ? static_cast<int>(done) : -error;
+        for (size_t i = 0; i < n; i++)
+            sends_.push(works[done + i].id);
+        done += n;
+    }
+    return total == 0 ? -EAGAIN : static_cast<int>(total);
+}
+
+int Qp::post_recv(std::span<const tcpqp_work> works) noexcept {
+    const std::lock_guard guard(cq_.lock());
+    if (ended_)
+        return -ENOTCONN;
+    const size_t total = std::min(works.size(), receives_.room());
+    for (size_t done = 0; done < total;) {
+        std::array<Work, kBatch> batch;
+        const size_t n = std::min(total - done, kBatch);
+        for (size_t i = 0; i < n; i++) {
+            const tcpqp_work& w = works[done + i];
+            batch[i] = {kReceiveCookie | receives_.slot(i), w.addr, w.length, key_of(w), 0, false};
+        }
+        if (const int error = qp_.post_receives({batch.data(), n}); error != 0)
+            return done != 0 ? static_cast<int>(done) : -error;
+        for (size_t i = 0; i < n; i++)
+            receives_.push(works[done + i].id);
+        done += n;
+    }
+    if (total == 0)
+        return -EAGAIN;
+    const int error = qp_.ring_doorbell();  // credits for the peer, now
+    return error != 0 ? -error : static_cast<int>(total);
+}
+
+int Qp::cancel() noexcept {
+    const std::lock_guard guard(cq_.lock());
+    if (ended_)
+        return 0;
+    ended_ = true;
+    reason_ = TCPQP_REASON_CANCELED;
+    ibv_qp_attr attr{};
+    attr.qp_state = IBV_QPS_ERR;
+    return -ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE);
+}
+
+void Qp::completed(const ibv_wc& wc, tcpqp_completion& out) noexcept {
+    const bool receive = (wc.wr_id & kReceiveCookie) != 0;
+    out.opcode = receive ? TCPQP_OP_RECV : TCPQP_OP_SEND;
+    out.id = (receive ? receives_ : sends_).pop(static_cast<uint32_t>(wc.wr_id));
+    ended_ |= wc.status != IBV_WC_SUCCESS;
+}
+
+int Qp::query(tcpqp_qp_info& info) noexcept {
+    tcp_qp_info from{};
+    if (const int error = tcpqp::query(cq_.device(), qp_, from); error != 0)
+        return -error;
+    const std::lock_guard guard(cq_.lock());
+    info.engine = from.engine;
+    info.reason = reason_ == TCPQP_REASON_CANCELED ? reason_ : from.reason;
+    info.tx_messages = from.tx_messages;
+    info.tx_bytes = from.tx_bytes;
+    info.tx_zerocopy_bytes = from.tx_zerocopy_bytes;
+    info.rx_messages = from.rx_messages;
+    info.rx_bytes = from.rx_delivered_bytes;
+    info.rx_placed_bytes = from.rx_placed_bytes;
+    info.rx_copied_bytes = from.rx_copied_bytes;
+    return 0;
+}
+
+}  // namespace tcpqp::module

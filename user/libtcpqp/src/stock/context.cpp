@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <system_error>
+
+#include "stock/cq.hpp"
+#include "stock/hello.hpp"
+#include "stock/mr.hpp"
+#include "stock/qp.hpp"
+
+namespace tcpqp {
+namespace stock {
+namespace {
+
+class Context final : public tcpqp_context {
+public:
+    [[nodiscard]] uint32_t engine() const noexcept override { return TCPQP_ENGINE_STOCK; }
+    [[nodiscard]] bool needs_mr() const noexcept override { return false; }
+
+    Made<tcpqp_mr> create_mr(void* at, size_t bytes) override {
+        return {std::make_unique<Mr>(*this, at, bytes), 0, TCPQP_REASON_NONE};
+    }
+    Made<tcpqp_cq> create_cq(uint32_t entries) override {
+        try {
+            return {std::make_unique<Cq>(*this, entries), 0, TCPQP_REASON_NONE};
+        } catch (const std::system_error& e) {
+            return {nullptr, -e.code().value(), TCPQP_REASON_NO_IO_URING};
+        }
+    }
+    Made<tcpqp_qp> create_qp(tcpqp_cq& cq, const QpRequest& request) override;
+};
+
+// Our frames are batched already: nothing may wait for more.
+int prepare(int socket) noexcept {
+    tcp_info state{};
+    socklen_t bytes = sizeof(state);
+    if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &state, &bytes) != 0)
+        return errno == EBADF ? -EBADF : -ENOTCONN;
+    if (state.tcpi_state != TCP_ESTABLISHED && state.tcpi_state != TCP_CLOSE_WAIT)
+        return -ENOTCONN;
+    const int on = 1;
+    return ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) == 0 ? 0 : -errno;
+}
+
+Made<tcpqp_qp> Context::create_qp(tcpqp_cq& cq, const QpRequest& request) {
+    Made<tcpqp_qp> made;
+    // our own descriptor: the number must not become another socket's
+    Fd socket(::fcntl(request.socket, F_DUPFD_CLOEXEC, 0));
+    made.error = socket ? prepare(socket.get()) : -errno;
+    if (made.error == 0)
+        made.error = send_hello(socket.get());
+    if (made.error == 0 && !request.nowait)
+        made.error = receive_hello(socket.get(), request.timeout_ms, made.reason);
+    if (made.error == 0)
+        made.object =
+            std::make_unique<Qp>(static_cast<Cq&>(cq), std::move(socket), request, !request.nowait);
+    else if (made.error == -EPIPE)
+        made.error = -ECONNRESET;
+    return made;
+}
+
+}  // namespace
+}  // namespace stock
+
+Made<tcpqp_context> make_stock() {
+    auto context = std::make_unique<stock::Context>();
+    // does the kernel let us?
+    const Made<tcpqp_cq> probe = context->create_cq(1);
+    if (probe.error != 0)
+        return {nullptr, probe.error, probe.reason};
+    return {std::move(context), 0, TCPQP_REASON_NONE};
+}
+
+}  // namespace tcpqp

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// One sendmsg() of several messages: headers and small payload in a buffer of
+// its own, large payload where the application has it.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <array>
+#include <cstddef>
+#include <vector>
+
+#include "stock/cq.hpp"
+#include "stock/frame.hpp"
+#include "stock/limits.hpp"
+
+namespace tcpqp::stock {
+
+class Flight {
+public:
+    explicit Flight(Qp& qp) : op{&qp, this}, buffer_(kFlightBufferBytes) {}
+
+    void begin() noexcept;
+    [[nodiscard]] bool has_room(const tcpqp_work& work) const noexcept;
+    void add(const Frame& frame, const tcpqp_work& work) noexcept;
+
+    [[nodiscard]] const msghdr& message() const noexcept { return message_; }
+    [[nodiscard]] bool sent() const noexcept { return bytes_ == 0; }
+    // @count bytes were taken.
+    void advance(size_t count) noexcept;
+
+    Op op;
+    size_t messages = 0;
+    bool zerocopy = false;
+    bool in_kernel = false;      // a send was submitted and has not ended
+    unsigned notifications = 0;  // the network still reads the buffers
+
+private:
+    void append(const void* at, size_t count) noexcept;
+
+    std::vector<std::byte> buffer_;
+    std::array<iovec, kFlightSegments> segments_{};
+    msghdr message_{};
+    size_t used_ = 0;  // of the buffer
+    size_t bytes_ = 0;
+};
+
+}  // namespace tcpqp::stock

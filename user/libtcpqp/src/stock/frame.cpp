@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "stock/frame.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tcpqp::stock {
+namespace {
+
+enum : size_t {
+    kVersionAt = 2,
+    kTypeAt = 3,
+    kLengthAt = 4,
+    kMsnAt = 8,
+    kImmAt = 12,
+    kFlagsAt = 16,
+    kZeroAt = 17
+};
+constexpr uint8_t kFlagImm = 1;
+
+void put32(std::byte* at, uint32_t v) noexcept {
+    for (int i = 0; i < 4; i++)
+        at[i] = static_cast<std::byte>(v >> (24 - 8 * i));
+}
+
+uint32_t get32(const std::byte* at) noexcept {
+    uint32_t v = 0;
+    for (int i = 0; i < 4; i++)
+        v = v << 8 | static_cast<uint8_t>(at[i]);
+    return v;
+}
+
+bool is_sane(const Frame& f) noexcept {
+    if (!f.has_imm && f.imm != 0)
+        return false;
+    if (f.type == FrameType::kHello)
+        return f.length == 0 && f.msn == 0 && !f.has_imm;
+    return f.type == FrameType::kMessage && f.length <= TCPQP_MESSAGE_MAX_BYTES;
+}
+
+}  // namespace
+
+void encode(const Frame& frame, std::byte* out) noexcept {
+    std::memset(out, 0, kFrameBytes);
+    out[0] = static_cast<std::byte>(kFrameMagic >> 8);
+    out[1] = static_cast<std::byte>(kFrameMagic & 0xff);
+    out[kVersionAt] = static_cast<std::byte>(kFrameVersion);
+    out[kTypeAt] = static_cast<std::byte>(frame.type);
+    put32(out + kLengthAt, frame.length);
+    put32(out + kMsnAt, frame.msn);
+    put32(out + kImmAt, frame.imm);
+    out[kFlagsAt] = static_cast<std::byte>(frame.has_imm ? kFlagImm : 0);
+}
+
+uint32_t decode(const std::byte* in, Frame& frame) noexcept {
+    if (!may_begin({in, kVersionAt}))
+        return TCPQP_REASON_BAD_FRAME;
+    if (static_cast<uint8_t>(in[kVersionAt]) != kFrameVersion)
+        return TCPQP_REASON_VERSION;
+    const auto flags = static_cast<uint8_t>(in[kFlagsAt]);
+    frame.type = static_cast<FrameType>(in[kTypeAt]);
+    frame.length = get32(in + kLengthAt);
+    frame.msn = get32(in + kMsnAt);
+    frame.imm = get32(in + kImmAt);
+    frame.has_imm = (flags & kFlagImm) != 0;
+    const bool zero =
+        std::all_of(in + kZeroAt, in + kFrameBytes, [](std::byte b) { return b == std::byte{0}; });
+    return zero && (flags & ~kFlagImm) == 0 && is_sane(frame) ? TCPQP_REASON_NONE
+                                                              : TCPQP_REASON_BAD_FRAME;
+}
+
+bool may_begin(std::span<const std::byte> bytes) noexcept {
+    constexpr std::array<std::byte, 2> kMagic{static_cast<std::byte>(kFrameMagic >> 8),
+                                              static_cast<std::byte>(kFrameMagic & 0xff)};
+    return std::equal(bytes.begin(), bytes.begin() + std::min(bytes.size(), kMagic.size()),
+                      kMagic.begin());
+}
+
+}  // namespace tcpqp::stock

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The stream between two stock ends, version 1.  All numbers big endian.
+//
+//   byte  0   2  magic 0x5150
+//         2   1  version, 1
+//         3   1  type: 1 hello, 2 message
+//         4   4  length of the payload that follows, bytes; hello: 0
+//         8   4  msn: 0, 1, ... of the sender's messages; hello: 0
+//        12   4  immediate data, if flag 1 is set; else 0
+//        16   1  flags: bit 0 immediate data is valid; others 0
+//        17   7  zero
+//
+// Each end sends one hello first, and messages only after the peer's hello.
+// Whatever is not so ends the connection.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tcpqp.h"
+
+namespace tcpqp::stock {
+
+constexpr size_t kFrameBytes = 24;
+constexpr uint16_t kFrameMagic = 0x5150;
+constexpr uint8_t kFrameVersion = 1;
+
+enum class FrameType : uint8_t { kHello = 1, kMessage = 2 };
+
+struct Frame {
+    FrameType type = FrameType::kMessage;
+    uint32_t length = 0;
+    uint32_t msn = 0;
+    uint32_t imm = 0;
+    bool has_imm = false;
+};
+
+using FrameBytes = std::array<std::byte, kFrameBytes>;
+
+void encode(const Frame& frame, std::byte* out) noexcept;
+// TCPQP_REASON_NONE, BAD_FRAME or VERSION; length is within TCPQP_MESSAGE_MAX_BYTES.
+[[nodiscard]] uint32_t decode(const std::byte* in, Frame& frame) noexcept;
+// Could @bytes, shorter than a frame, begin one of ours?
+[[nodiscard]] bool may_begin(std::span<const std::byte> bytes) noexcept;
+
+}  // namespace tcpqp::stock

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Every bound of the stock engine.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tcpqp::stock {
+
+constexpr unsigned kRingEntriesMin = 64;
+constexpr unsigned kRingEntriesMax = 4096;
+constexpr size_t kStageBytes = 16384;    // read ahead of the posted receives, at most
+constexpr uint32_t kDirectBytes = 4096;  // after a message this long only a header is read ahead
+constexpr size_t kFlightBufferBytes = 16384;  // headers and copied payload of one send
+constexpr uint32_t kCopyMaxBytes = 1024;      // payload up to this is copied beside its header
+constexpr size_t kFlightSegments = 64;        // iovecs of one send
+constexpr size_t kFlightMessages = 256;
+constexpr uint64_t kFlightBytes = 512 * 1024;  // a send takes no further message beyond
+constexpr size_t kFlightsMax = 8;              // sends whose buffers the network still reads
+
+}  // namespace tcpqp::stock

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "stock/qp.hpp"
+
+#include <netinet/in.h>
+#include <tcp_qp/tcp_qp.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace tcpqp::stock {
+
+Qp::Qp(Cq& queue, Fd socket, const QpRequest& request, bool greeted)
+    : tcpqp_qp(queue),
+      cq_(queue),
+      socket_(std::move(socket)),
+      sends_(request.sends),
+      zerocopy_bytes_(request.zerocopy_bytes),
+      receives_(request.receives),
+      rx_(greeted),
+      receive_op_{this, nullptr} {
+    info_.engine = TCPQP_ENGINE_STOCK;
+    for (size_t i = 0; i < (zerocopy_bytes_ != 0 ? kFlightsMax : 1); i++)
+        flights_.emplace_back(*this);
+    const std::lock_guard guard(cq_.lock());
+    cq_.add_room(request.sends + request.receives);
+    receive();
+    cq_.settle(true);
+}
+
+Qp::~Qp() {
+    const std::lock_guard guard(cq_.lock());
+    state_ = State::kEnded;
+    stop_kernel();
+    if (std::any_of(flights_.begin(), flights_.end(),
+                    [](const Flight& f) { return f.notifications != 0; }))
+        reset_connection();
+    cq_.drain([this] { return kernel_is_done(); });
+    flush();
+    cq_.forget(this);
+    cq_.drop_room(sends_.depth() + receives_.depth());
+    cq_.settle(false);
+}
+
+int Qp::post_recv(std::span<const tcpqp_work> works) noexcept {
+    const std::lock_guard guard(cq_.lock());
+    if (state_ == State::kEnded)
+        return -ENOTCONN;
+    const size_t n = std::min(works.size(), receives_.room());
+    for (size_t i = 0; i < n; i++)
+        receives_.push(works[i]);
+    if (eof_)
+        flush();
+    else if (!receiving_)
+        receive();
+    cq_.settle(false);
+    return n == 0 ? -EAGAIN : static_cast<int>(n);
+}
+
+int Qp::cancel() noexcept {
+    const std::lock_guard guard(cq_.lock());
+    end(TCPQP_REASON_CANCELED, true);
+    cq_.settle(false);
+    return 0;
+}
+
+int Qp::query(tcpqp_qp_info& info) noexcept {
+    const std::lock_guard guard(cq_.lock());
+    info = info_;
+    info.reason = reason_ != TCPQP_REASON_NONE ? reason_ : cq_.context.reason;
+    info.rx_staged_bytes = rx_.staged_bytes();
+    return 0;
+}
+
+void Qp::on_cqe(const Op& op, int result, unsigned flags) noexcept {
+    if (op.flight == nullptr)
+        on_receive(result);
+    else if ((flags & IORING_CQE_F_NOTIF) != 0)
+        on_notification(*op.flight, result);
+    else
+        on_send(*op.flight, result, flags);
+    flush();
+}
+
+void Qp::on_receive(int result) noexcept {
+    receiving_ = false;
+    if (state_ == State::kEnded)
+        return;
+    // canceled, but not by us: the thread that submitted it is gone
+    if (result == -ECANCELED || result == -EINTR || result == -EAGAIN)
+        return arm_receive();
+    if (result < 0)
+        return end_by_errno(-result);
+    if (result == 0) {
+        if (!rx_.at_boundary())
+            return end(rx_.greeted() ? TCPQP_REASON_TRUNCATED : TCPQP_REASON_CLOSED, true);
+        eof_ = true;  // sends may go on
+        reason_ = TCPQP_REASON_CLOSED;
+        return;
+    }
+    rx_.took(static_cast<size_t>(result));
+    receive();
+}
+
+void Qp::receive() noexcept {
+    const bool waited = !rx_.greeted();
+    for (;;) {
+        const Receiver::Step step = rx_.step();
+        if (step == Receiver::Step::kNeedBuffer && !receives_.empty()) {
+            rx_.give(static_cast<std::byte*>(receives_[0].addr), receives_[0].length);
+            continue;
+        }
+        if (step == Receiver::Step::kMessage) {
+            complete_receive(0);
+            rx_.next();
+            continue;
+        }
+        if (waited && rx_.greeted())
+            launch();
+        if (step == Receiver::Step::kNeedBytes)
+            arm_receive();
+        if (step == Receiver::Step::kBroken)
+            end(rx_.reason(), true);
+        if (step == Receiver::Step::kTooLong) {
+            over_length_ = -EMSGSIZE;
+            end(TCPQP_REASON_TOO_LONG, true);
+        }
+        return;
+    }
+}
+
+void Qp::complete_receive(int status) noexcept {
+    const tcpqp_work work = receives_.pop();
+    tcpqp_completion c{work.id, this, 0, 0, TCPQP_OP_RECV, 0, status};
+    if (status == 0) {
+        const Frame& frame = rx_.frame();
+        c.length = frame.length;
+        c.imm = frame.imm;
+        c.flags = frame.has_imm ? TCPQP_F_IMM : 0;
+        info_.rx_messages++;
+        info_.rx_bytes += frame.length;
+        info_.rx_copied_bytes += frame.length;
+    }
+    cq_.push(c);
+}
+
+void Qp::end_by_errno(int error) noexcept {
+    // a peer that is gone is no error of ours
+    end(error == ENOMEM || error == EFAULT ? +TCP_QP_REASON_LOCAL_ERROR : +TCPQP_REASON_RESET,
+        true);
+}
+
+void Qp::end(uint32_t reason, bool reset) noexcept {
+    if (state_ == State::kEnded)
+        return;
+    state_ = State::kEnded;
+    reason_ = reason;
+    stop_kernel();
+    if (reset)
+        reset_connection();
+    flush();
+}
+
+// TCP drops what it has not sent, and with it every reference to our buffers.
+void Qp::reset_connection() noexcept {
+    const sockaddr_in none{AF_UNSPEC, 0, {0}, {0}};
+    ::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&none), sizeof(none));
+}
+
+void Qp::stop_kernel() noexcept {
+    if (receiving_)
+        cq_.cancel(receive_op_);
+    for (Flight& f : flights_)
+        if (f.in_kernel)
+            cq_.cancel(f.op);
+}
+
+bool Qp::kernel_is_done() const noexcept {
+    return !receiving_ && std::none_of(flights_.begin(), flights_.end(), [](const Flight& f) {
+        return f.in_kernel || f.notifications != 0;
+    });
+}
+
+void Qp::flush() noexcept {
+    const bool ended = state_ == State::kEnded;
+    if ((!ended && !eof_) || (ended && !kernel_is_done()))
+        return;
+    while (!receives_.empty()) {
+        complete_receive(over_length_ != 0 ? over_length_ : -ECANCELED);
+        over_length_ = 0;
+    }
+    while (ended && !sends_.empty())
+        complete_send(-ECANCELED);
+}
+
+void Qp::arm_receive() noexcept {
+    io_uring_sqe* sqe = cq_.sqe(receive_op_, false);
+    if (sqe == nullptr)
+        return end_by_errno(ENOMEM);
+    const std::span<iovec> where = rx_.where();
+    if (where.size() == 1) {
+        io_uring_prep_recv(sqe, socket_.get(), where[0].iov_base, where[0].iov_len, 0);
+    } else {
+        receive_message_ = {};
+        receive_message_.msg_iov = where.data();
+        receive_message_.msg_iovlen = where.size();
+        io_uring_prep_recvmsg(sqe, socket_.get(), &receive_message_, 0);
+    }
+    io_uring_sqe_set_data(sqe, &receive_op_);
+    receiving_ = true;
+}
+
+}  // namespace tcpqp::stock

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A queue pair of the stock engine: frames on a TCP stream, moved by io_uring.
+// The cq's lock protects all of it.
+#pragma once
+
+#include <deque>
+
+#include "stock/cq.hpp"
+#include "stock/flight.hpp"
+#include "stock/receiver.hpp"
+#include "stock/work_queue.hpp"
+#include "verbs/fd.hpp"
+
+namespace tcpqp::stock {
+
+class Qp final : public tcpqp_qp {
+public:
+    // @greeted: both hellos have passed.  Throws.
+    Qp(Cq& cq, Fd socket, const QpRequest& request, bool greeted);
+    ~Qp() override;
+
+    int post_send(std::span<const tcpqp_work> works) noexcept override;
+    int post_recv(std::span<const tcpqp_work> works) noexcept override;
+    int cancel() noexcept override;
+    int query(tcpqp_qp_info& info) noexcept override;
+
+    // Lock held.
+    void on_cqe(const Op& op, int result, unsigned flags) noexcept;
+    void on_poll(uint16_t opcode) noexcept {
+        (opcode == TCPQP_OP_SEND ? sends_ : receives_).polled();
+    }
+
+private:
+    enum class State : uint8_t { kOpen, kEnded };
+
+    void on_receive(int result) noexcept;
+    void on_send(Flight& flight, int result, unsigned flags) noexcept;
+    void on_notification(Flight& flight, int result) noexcept;
+    void receive() noexcept;  // what is staged, then ask for more
+    void arm_receive() noexcept;
+    void launch() noexcept;
+    Flight* next_flight() noexcept;
+    void load(Flight& flight) noexcept;
+    void fly(Flight& flight) noexcept;
+    void retire() noexcept;
+    void complete_receive(int status) noexcept;
+    void complete_send(int status) noexcept;
+    // No more work; @reset: tell the peer, and let the network drop our buffers.
+    void end(uint32_t reason, bool reset) noexcept;
+    void end_by_errno(int error) noexcept;
+    void flush() noexcept;  // once the kernel is done with all buffers
+    [[nodiscard]] bool kernel_is_done() const noexcept;
+    void stop_kernel() noexcept;
+    void reset_connection() noexcept;
+
+    Cq& cq_;
+    Fd socket_;
+    State state_ = State::kOpen;
+    uint32_t reason_ = TCPQP_REASON_NONE;
+
+    WorkQueue sends_;
+    size_t launched_ = 0;  // of sends_
+    uint32_t tx_msn_ = 0;
+    uint32_t zerocopy_bytes_;
+    std::deque<Flight> flights_;  // in order; in_use_ of them from first_
+    size_t first_ = 0;
+    size_t in_use_ = 0;
+
+    WorkQueue receives_;
+    Receiver rx_;
+    Op receive_op_;
+    msghdr receive_message_{};
+    bool receiving_ = false;
+    bool eof_ = false;
+    int over_length_ = 0;  // status of the first receive when it all ended
+
+    tcpqp_qp_info info_{};
+};
+
+}  // namespace tcpqp::stock

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "stock/receiver.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tcpqp::stock {
+
+Receiver::Step Receiver::broken(uint32_t reason) noexcept {
+    reason_ = reason;
+    return Step::kBroken;
+}
+
+Receiver::Step Receiver::step() noexcept {
+    while (!in_message_) {
+        const Step s = step_header();
+        if (s != Step::kMessage)
+            return s;
+    }
+    if (!has_buffer_)
+        return Step::kNeedBuffer;
+    if (frame_.length > capacity_)
+        return Step::kTooLong;
+    take_staged();
+    return offset_ == frame_.length ? Step::kMessage : Step::kNeedBytes;
+}
+
+// kMessage: a header was taken.
+Receiver::Step Receiver::step_header() noexcept {
+    const std::byte* at = stage_.data() + head_;
+    if (staged() < kFrameBytes) {
+        if (may_begin({at, staged()}))
+            return Step::kNeedBytes;
+        return broken(greeted_ ? TCPQP_REASON_BAD_FRAME : TCPQP_REASON_PEER_NOT_STOCK);
+    }
+    Frame frame;
+    const uint32_t reason = decode(at, frame);
+    if (reason == TCPQP_REASON_BAD_FRAME && !greeted_)
+        return broken(TCPQP_REASON_PEER_NOT_STOCK);
+    if (reason != TCPQP_REASON_NONE)
+        return broken(reason);
+    head_ += kFrameBytes;
+    return accept(frame);
+}
+
+Receiver::Step Receiver::accept(const Frame& frame) noexcept {
+    if ((frame.type == FrameType::kHello) == greeted_)
+        return broken(greeted_ ? TCPQP_REASON_BAD_FRAME : TCPQP_REASON_PEER_NOT_STOCK);
+    greeted_ = true;
+    if (frame.type == FrameType::kHello)
+        return Step::kMessage;
+    if (frame.msn != msn_)
+        return broken(TCPQP_REASON_BAD_FRAME);
+    msn_++;
+    frame_ = frame;
+    offset_ = 0;
+    in_message_ = true;
+    expect_large_ = frame.length >= kDirectBytes;
+    return Step::kMessage;
+}
+
+void Receiver::give(std::byte* buffer, size_t bytes) noexcept {
+    buffer_ = buffer;
+    capacity_ = bytes;
+    has_buffer_ = true;
+}
+
+void Receiver::next() noexcept { in_message_ = has_buffer_ = false; }
+
+void Receiver::take_staged() noexcept {
+    const size_t n = std::min(staged(), frame_.length - offset_);
+    if (n == 0)
+        return;
+    std::memcpy(buffer_ + offset_, stage_.data() + head_, n);
+    head_ += n;
+    offset_ += n;
+    staged_bytes_ += n;
+}
+
+std::span<iovec> Receiver::where() noexcept {
+    std::memmove(stage_.data(), stage_.data() + head_, staged());
+    tail_ = staged();
+    head_ = 0;
+    size_t n = 0;
+    if (in_message_)  // the stage is empty then
+        where_[n++] = {buffer_ + offset_, frame_.length - offset_};
+    // in a stream of large messages: the next header, and no byte to copy
+    const size_t ahead = expect_large_ && tail_ < kFrameBytes ? kFrameBytes : stage_.size();
+    where_[n++] = {stage_.data() + tail_, ahead - tail_};
+    return {where_.data(), n};
+}
+
+void Receiver::took(size_t bytes) noexcept {
+    if (in_message_) {
+        const size_t n = std::min(bytes, frame_.length - offset_);
+        offset_ += n;
+        bytes -= n;
+    }
+    tail_ += bytes;
+}
+
+}  // namespace tcpqp::stock

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The receiving half of the stream: stage, frame, place.  No socket in here:
+// bytes come in by where() and took(), so that a test can feed it.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "stock/frame.hpp"
+#include "stock/limits.hpp"
+
+namespace tcpqp::stock {
+
+class Receiver {
+public:
+    // @greeted: the hello has been read already.
+    explicit Receiver(bool greeted) : greeted_(greeted), stage_(kStageBytes) {}
+
+    enum class Step : uint8_t {
+        kNeedBytes,   // read more: where()
+        kNeedBuffer,  // a message waits for a receive: give()
+        kMessage,     // frame() is complete in the given buffer: next()
+        kTooLong,     // frame() does not fit in the given buffer
+        kBroken,      // reason()
+    };
+
+    // Goes on with what is staged.
+    Step step() noexcept;
+    // The buffer of the oldest receive, at kNeedBuffer.
+    void give(std::byte* buffer, size_t bytes) noexcept;
+    void next() noexcept;
+
+    // Where bytes of the stream go next, at kNeedBytes: one or two places.
+    [[nodiscard]] std::span<iovec> where() noexcept;
+    void took(size_t bytes) noexcept;
+
+    [[nodiscard]] bool greeted() const noexcept { return greeted_; }
+    // Between two messages: where a peer may close.
+    [[nodiscard]] bool at_boundary() const noexcept {
+        return !in_message_ && staged() == 0 && greeted_;
+    }
+    [[nodiscard]] const Frame& frame() const noexcept { return frame_; }
+    [[nodiscard]] uint32_t reason() const noexcept { return reason_; }
+    // Payload bytes that went by the stage.
+    [[nodiscard]] uint64_t staged_bytes() const noexcept { return staged_bytes_; }
+
+private:
+    [[nodiscard]] size_t staged() const noexcept { return tail_ - head_; }
+    Step step_header() noexcept;
+    Step accept(const Frame& frame) noexcept;
+    Step broken(uint32_t reason) noexcept;
+    void take_staged() noexcept;
+
+    bool greeted_;
+    bool in_message_ = false;
+    bool has_buffer_ = false;
+    bool expect_large_ = false;
+    Frame frame_;
+    std::byte* buffer_ = nullptr;
+    size_t capacity_ = 0;
+    size_t offset_ = 0;  // of the message
+    uint32_t msn_ = 0;
+    uint32_t reason_ = 0;
+    uint64_t staged_bytes_ = 0;
+    std::vector<std::byte> stage_;
+    size_t head_ = 0;
+    size_t tail_ = 0;
+    std::array<iovec, 2> where_{};
+};
+
+}  // namespace tcpqp::stock
