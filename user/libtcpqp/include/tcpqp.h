@@ -20,9 +20,10 @@
  * nothing.  A destroy must be the last call on its object.  One thread at a
  * time should wait on a cq: another that polls takes its completions.
  *
- * No call spins, and the library has no threads.  On stock, posted work goes
- * on inside the calls: what one system call could not take waits until the cq
- * is polled (its descriptor says when).
+ * No call spins, and none needs to be repeated for posted sends to leave: what
+ * the socket has no room for goes on by itself (stock: by a thread of the cq,
+ * started when first needed).  Receives go on when the cq is polled or waited
+ * for: its descriptor says when.  A child of fork() can't use the parent's objects.
  */
 #ifndef TCPQP_H
 #define TCPQP_H
@@ -163,7 +164,7 @@ int tcpqp_cq_destroy(tcpqp_cq *cq);
  * "call tcpqp_poll()", which may find nothing.  The cq owns it.  io_uring may
  * make epoll_wait() return EINTR without a signal: try again, as always.
  */
-int tcpqp_cq_fd(const tcpqp_cq *cq);
+int tcpqp_cq_fd(tcpqp_cq *cq);
 /* Up to @max completions into @out, never waits.  Number written, or -ENODEV. */
 int tcpqp_poll(tcpqp_cq *cq, struct tcpqp_completion *out, size_t max);
 /* Until tcpqp_poll() may find something.  0, -ETIMEDOUT, -EINTR. */
@@ -300,7 +301,7 @@ int tcpqp_buffer(tcpqp_conn *conn, struct tcpqp_view *view, int timeout_ms);
 /* Sends view->length bytes of a view from tcpqp_buffer() or tcpqp_recv(), which it gives back. */
 int tcpqp_send_view(tcpqp_conn *conn, struct tcpqp_view *view);
 /* For epoll: readable means that tcpqp_recv() with timeout 0 may find something. */
-int tcpqp_conn_fd(const tcpqp_conn *conn);
+int tcpqp_conn_fd(tcpqp_conn *conn);
 int tcpqp_conn_query(tcpqp_conn *conn, struct tcpqp_qp_info *info);
 /* Ends it, from any thread; waiting calls return -ENOTCONN. */
 int tcpqp_conn_cancel(tcpqp_conn *conn);

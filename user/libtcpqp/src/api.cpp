@@ -145,7 +145,7 @@ int tcpqp_cq_destroy(tcpqp_cq* cq) {
     return 0;
 }
 
-int tcpqp_cq_fd(const tcpqp_cq* cq) { return cq == nullptr ? -EINVAL : cq->fd(); }
+int tcpqp_cq_fd(tcpqp_cq* cq) { return cq == nullptr ? -EINVAL : cq->fd(); }
 
 int tcpqp_poll(tcpqp_cq* cq, tcpqp_completion* out, size_t max) {
     if (cq == nullptr || out == nullptr || max == 0)

@@ -29,7 +29,7 @@ public:
     int release(const tcpqp_view& view) noexcept;
     int cancel() noexcept { return qp_->cancel(); }
     int query(tcpqp_qp_info& info) noexcept { return qp_->query(info); }
-    [[nodiscard]] int fd() const noexcept { return cq_->fd(); }
+    [[nodiscard]] int fd() noexcept { return cq_->fd(); }
 
 private:
     enum class Slot : uint8_t { kFree, kPosted, kReady, kHeld, kSending };

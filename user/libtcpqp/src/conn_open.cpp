@@ -151,7 +151,7 @@ int tcpqp_send_view(tcpqp_conn* conn, tcpqp_view* view) {
     return conn == nullptr || view == nullptr ? -EINVAL : conn->send_view(*view);
 }
 
-int tcpqp_conn_fd(const tcpqp_conn* conn) { return conn == nullptr ? -EINVAL : conn->fd(); }
+int tcpqp_conn_fd(tcpqp_conn* conn) { return conn == nullptr ? -EINVAL : conn->fd(); }
 
 int tcpqp_conn_cancel(tcpqp_conn* conn) { return conn == nullptr ? -EINVAL : conn->cancel(); }
 

@@ -50,7 +50,7 @@ struct tcpqp_mr {
 struct tcpqp_cq {
     explicit tcpqp_cq(tcpqp_context& owner) noexcept : context(owner) {}
     virtual ~tcpqp_cq() = default;
-    [[nodiscard]] virtual int fd() const noexcept = 0;
+    [[nodiscard]] virtual int fd() noexcept = 0;
     virtual int poll(std::span<tcpqp_completion> out) noexcept = 0;
     virtual int wait(int timeout_ms) noexcept = 0;
     tcpqp_context& context;

@@ -20,7 +20,7 @@ public:
     // Throws std::system_error.
     Cq(tcpqp_context& context, tcpqp::Context& device, uint32_t entries);
 
-    [[nodiscard]] int fd() const noexcept override { return epoll_.get(); }
+    [[nodiscard]] int fd() noexcept override { return epoll_.get(); }
     int poll(std::span<tcpqp_completion> out) noexcept override;
     int wait(int timeout_ms) noexcept override;
 

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <system_error>
 
+#include "deadline.hpp"
 #include "stock/limits.hpp"
 #include "stock/qp.hpp"
 
@@ -21,7 +22,16 @@ Cq::Cq(tcpqp_context& owner, uint32_t entries) : tcpqp_cq(owner) {
 
 Cq::~Cq() { io_uring_queue_exit(&ring_); }
 
-void Cq::add_room(size_t count) {
+int Cq::fd() noexcept {
+    const std::lock_guard guard(lock_);
+    fd_is_known_ = true;
+    settle();
+    return ring_.ring_fd;
+}
+
+void Cq::enter(size_t count) {
+    listed_.reserve(listed_.capacity() + 1);
+    stuck_.reserve(stuck_.capacity() + 1);
     std::vector<tcpqp_completion> larger(room_ + count);
     for (size_t i = 0; i < count_; i++)
         larger[i] = ready_[(head_ + i) % ready_.size()];
@@ -30,7 +40,30 @@ void Cq::add_room(size_t count) {
     room_ += count;
 }
 
-io_uring_sqe* Cq::sqe(Op& op, bool urgent) noexcept {
+void Cq::leave(Qp& qp, size_t count) noexcept {
+    set_stuck(qp, false);
+    std::erase(listed_, &qp);
+    forget(&qp);
+    room_ -= count;
+}
+
+void Cq::list(Qp& qp) noexcept {
+    if (std::exchange(qp.listed, true))
+        return;
+    listed_.push_back(&qp);
+}
+
+void Cq::set_stuck(Qp& qp, bool stuck) noexcept {
+    if (std::exchange(qp.stuck, stuck) == stuck)
+        return;
+    if (stuck)
+        stuck_.push_back(&qp);
+    else
+        std::erase(stuck_, &qp);
+    pusher_.kick();
+}
+
+io_uring_sqe* Cq::sqe(Op& op) noexcept {
     io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
     if (sqe == nullptr) {
         submit();
@@ -40,12 +73,11 @@ io_uring_sqe* Cq::sqe(Op& op, bool urgent) noexcept {
         return nullptr;
     io_uring_prep_nop(sqe);
     io_uring_sqe_set_data(sqe, &op);
-    urgent_ |= urgent;
     return sqe;
 }
 
 void Cq::cancel(Op& op) noexcept {
-    io_uring_sqe* s = sqe(nobody_, true);
+    io_uring_sqe* s = sqe(nobody_);
     if (s == nullptr)
         return;  // the socket was shut down too
     io_uring_prep_cancel(s, &op, 0);
@@ -53,7 +85,10 @@ void Cq::cancel(Op& op) noexcept {
 }
 
 void Cq::push(const tcpqp_completion& completion) noexcept {
-    ready_[(head_ + count_++) % ready_.size()] = completion;
+    size_t at = head_ + count_++;
+    if (at >= ready_.size())
+        at -= ready_.size();
+    ready_[at] = completion;
 }
 
 void Cq::forget(const tcpqp_qp* qp) noexcept {
@@ -73,7 +108,6 @@ void Cq::release_held() noexcept {
 }
 
 void Cq::reap() noexcept {
-    release_held();
     do {
         unsigned head = 0, n = 0;
         io_uring_cqe* cqe = nullptr;
@@ -91,64 +125,136 @@ void Cq::reap() noexcept {
     } while (io_uring_cq_has_overflow(&ring_) && io_uring_get_events(&ring_) == 0);
 }
 
-void Cq::submit() noexcept {
-    // -EBUSY, -EAGAIN: what is not taken stays in the queue for the next call
-    io_uring_submit(&ring_);
-    urgent_ = false;
+// -EBUSY, -EAGAIN: what is not taken stays in the queue for the next call.
+void Cq::submit() noexcept { io_uring_submit(&ring_); }
+
+void Cq::submit_and_reap() noexcept {
+    submit();
+    reap_again_ = true;
 }
 
 void Cq::nudge() noexcept {
-    if (sqe(nobody_, true) != nullptr)
+    if (sqe(nobody_) != nullptr)
         submit();
 }
 
-void Cq::settle(bool idle) noexcept {
-    if (io_uring_sq_ready(&ring_) != 0 && (idle || urgent_ || io_uring_cq_ready(&ring_) == 0))
+void Cq::arm_listed() noexcept {
+    for (Qp* qp : listed_) {
+        qp->listed = false;
+        qp->arm();
+    }
+    listed_.clear();
+}
+
+// For an application that polls: ask the sockets once, then leave it to the ring.
+void Cq::attempt_listed() noexcept {
+    size_t kept = 0;
+    for (Qp* qp : listed_) {
+        if (qp->attempt()) {
+            listed_[kept++] = qp;
+            continue;
+        }
+        qp->listed = false;
+        qp->arm();
+    }
+    listed_.resize(kept);
+}
+
+void Cq::settle() noexcept {
+    while (std::exchange(reap_again_, false))
+        reap();
+    if (is_watched())
+        arm_listed();
+    if (io_uring_sq_ready(&ring_) != 0)
         submit();
-    if (count_ == 0 && io_uring_sq_ready(&ring_) == 0)
+    if (count_ == 0)
         release_held();
-    else if (io_uring_cq_ready(&ring_) == 0)
+    else if (is_watched() && io_uring_cq_ready(&ring_) == 0)
         nudge();
+    if (is_left_alone())
+        pusher_.watch();
+}
+
+size_t Cq::hand_out(std::span<tcpqp_completion> out) noexcept {
+    const size_t n = std::min(count_, out.size());
+    for (tcpqp_completion& c : out.first(n)) {
+        c = ready_[head_++];
+        if (head_ == ready_.size())
+            head_ = 0;
+        static_cast<Qp*>(c.qp)->on_poll(c.opcode);
+    }
+    count_ -= n;
+    return n;
 }
 
 int Cq::poll(std::span<tcpqp_completion> out) noexcept {
     const std::lock_guard guard(lock_);
     if (count_ < out.size())
         reap();
-    const size_t n = std::min(count_, out.size());
-    for (size_t i = 0; i < n; i++) {
-        out[i] = ready_[(head_ + i) % ready_.size()];
-        static_cast<Qp*>(out[i].qp)->on_poll(out[i].opcode);
-    }
-    if (n != 0)
-        head_ = (head_ + n) % ready_.size();
-    count_ -= n;
-    settle(n == 0);
+    if (count_ == 0)
+        attempt_listed();
+    const size_t n = hand_out(out);
+    settle();
     return static_cast<int>(n);
 }
 
-int Cq::wait(int timeout_ms) noexcept {
-    {
-        const std::lock_guard guard(lock_);
-        release_held();
-        settle(true);
-        if (count_ != 0 || io_uring_cq_ready(&ring_) != 0)
-            return 0;
-    }
+// Queued SQEs become the kernel's by the caller's own io_uring_enter(): the
+// lock can't be held in there.  liburing fills the array in either place.
+unsigned Cq::publish_sqes() noexcept {
+    io_uring_sq& sq = ring_.sq;
+    const unsigned n = sq.sqe_tail - sq.sqe_head;
+    for (; sq.sqe_head != sq.sqe_tail; sq.sqe_head++)
+        sq.array[sq.sqe_head & sq.ring_mask] = sq.sqe_head & sq.ring_mask;
+    io_uring_smp_store_release(sq.ktail, sq.sqe_tail);
+    return n;
+}
+
+// io_uring_enter() tells of a signal or the time's end only if it submitted nothing.
+int Cq::enter_and_wait(unsigned submissions, unsigned tail, int timeout_ms) noexcept {
+    const Deadline deadline(timeout_ms);
     __kernel_timespec limit{timeout_ms / 1000, (timeout_ms % 1000) * 1000000LL};
     io_uring_getevents_arg arg{};
     if (timeout_ms >= 0)
         arg.ts = reinterpret_cast<uint64_t>(&limit);
-    const int n = io_uring_enter2(static_cast<unsigned>(ring_.ring_fd), 0, 1,
+    const int n = io_uring_enter2(static_cast<unsigned>(ring_.ring_fd), submissions, 1,
                                   IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG,
                                   reinterpret_cast<sigset_t*>(&arg), sizeof(arg));
-    return n >= 0 ? 0 : n == -ETIME ? -ETIMEDOUT : n;
+    if (n < 0)
+        return n == -ETIME ? -ETIMEDOUT : n;
+    if (io_uring_smp_load_acquire(ring_.cq.ktail) != tail)
+        return 0;
+    return deadline.over() ? -ETIMEDOUT : -EINTR;
+}
+
+int Cq::wait(int timeout_ms) noexcept {
+    unsigned submissions = 0, tail = 0;
+    {
+        const std::lock_guard guard(lock_);
+        release_held();
+        if (count_ != 0 || io_uring_cq_ready(&ring_) != 0)
+            return 0;
+        waiters_++;
+        arm_listed();
+        tail = io_uring_smp_load_acquire(ring_.cq.ktail);
+        submissions = publish_sqes();
+    }
+    const int error = enter_and_wait(submissions, tail, timeout_ms);
+    const std::lock_guard guard(lock_);
+    waiters_--;
+    settle();
+    return error;
+}
+
+void Cq::send_more() noexcept {
+    for (size_t i = stuck_.size(); i-- > 0;)
+        if (i < stuck_.size())
+            stuck_[i]->go_on();
+    settle();
 }
 
 void Cq::wait_one() noexcept {
     release_held();
     io_uring_submit_and_wait(&ring_, 1);
-    urgent_ = false;
 }
 
 }  // namespace tcpqp::stock

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One io_uring, the completions of its queue pairs, and the lock of both.
 //
-// The descriptor is the ring's own: readable while a CQE waits.  The last CQE
-// is left in the ring ("held") while completions are not handed out yet or
-// receives are not submitted yet, so that a level-triggered waiter comes back
-// and the next call that submits anyway takes the receives along.
+// The descriptor is the ring's own: readable while a CQE waits.  Nobody can
+// watch it before fd() was asked for, so until then, and while no thread is in
+// wait(), nothing is put into the kernel in advance and no CQE is made just to
+// wake somebody.  The last CQE is left in the ring ("held") while completions
+// are not handed out yet, for level-triggered waiters.
 #pragma once
 
 #include <liburing.h>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "provider.hpp"
+#include "stock/pusher.hpp"
 
 namespace tcpqp::stock {
 
@@ -21,8 +23,10 @@ class Flight;
 
 // What a CQE belongs to; its address is the SQE's user_data.
 struct Op {
-    Qp* qp = nullptr;          // nullptr: nobody's (cancel, nop)
-    Flight* flight = nullptr;  // nullptr: the receive
+    enum class Kind : uint8_t { kNobody, kReceive, kPoll, kFlight };
+    Kind kind = Kind::kNobody;
+    Qp* qp = nullptr;
+    Flight* flight = nullptr;
 };
 
 class Cq final : public tcpqp_cq {
@@ -31,45 +35,70 @@ public:
     Cq(tcpqp_context& context, uint32_t entries);
     ~Cq() override;
 
-    [[nodiscard]] int fd() const noexcept override { return ring_.ring_fd; }
+    [[nodiscard]] int fd() noexcept override;
     int poll(std::span<tcpqp_completion> out) noexcept override;
     int wait(int timeout_ms) noexcept override;
 
-    // For queue pairs; all with the lock held.
+    // For queue pairs and the pusher; all with the lock held.
     [[nodiscard]] std::mutex& lock() noexcept { return lock_; }
-    // May throw std::bad_alloc; room for @count more completions at once.
-    void add_room(size_t count);
-    void drop_room(size_t count) noexcept { room_ -= count; }
-    // nullptr: the kernel takes no more.  Urgent ones are submitted by settle().
-    io_uring_sqe* sqe(Op& op, bool urgent) noexcept;
+    // A queue pair with up to @count completions comes.  May throw std::bad_alloc.
+    void enter(size_t count);
+    void leave(Qp& qp, size_t count) noexcept;
+    // nullptr: the kernel takes no more.  Submitted by settle(), wait() or submit().
+    io_uring_sqe* sqe(Op& op) noexcept;
+    void submit() noexcept;
+    // An SQE that the kernel completes at once; its CQE is handled before the unlock.
+    void submit_and_reap() noexcept;
     void cancel(Op& op) noexcept;
     void push(const tcpqp_completion& completion) noexcept;
-    void forget(const tcpqp_qp* qp) noexcept;
     void reap() noexcept;
+    // @qp needs something of the kernel before anyone waits: its arm().
+    void list(Qp& qp) noexcept;
+    // @qp has sends that wait for its socket, or no more.
+    void set_stuck(Qp& qp, bool stuck) noexcept;
+    void moved() noexcept { moves_++; }
     // Handles CQEs until @done; the lock stays taken.
     template <typename Done>
     void drain(Done done) noexcept {
         for (reap(); !done(); reap())
             wait_one();
     }
-    // Before each unlock.  @idle: the caller is going to wait.
-    void settle(bool idle) noexcept;
+    // Before each unlock.
+    void settle() noexcept;
+
+    // For the pusher: somebody's bytes wait, and no thread is in wait().
+    [[nodiscard]] bool is_left_alone() const noexcept { return !stuck_.empty() && waiters_ == 0; }
+    [[nodiscard]] uint64_t moves() const noexcept { return moves_; }
+    [[nodiscard]] std::span<Qp* const> stuck() const noexcept { return stuck_; }
+    void send_more() noexcept;
 
 private:
-    void submit() noexcept;
+    [[nodiscard]] bool is_watched() const noexcept { return fd_is_known_ || waiters_ != 0; }
+    void arm_listed() noexcept;
+    void attempt_listed() noexcept;
+    size_t hand_out(std::span<tcpqp_completion> out) noexcept;
+    void forget(const tcpqp_qp* qp) noexcept;
     void release_held() noexcept;
+    unsigned publish_sqes() noexcept;
+    int enter_and_wait(unsigned submissions, unsigned tail, int timeout_ms) noexcept;
     void wait_one() noexcept;
     void nudge() noexcept;
 
     std::mutex lock_;
     io_uring ring_{};
     Op nobody_;
-    bool held_ = false;                    // the first CQE in the ring has been handled
-    bool urgent_ = false;                  // an SQE that must not wait
+    bool held_ = false;  // the first CQE in the ring has been handled
+    bool reap_again_ = false;
+    bool fd_is_known_ = false;
+    unsigned waiters_ = 0;                 // threads in wait()
     std::vector<tcpqp_completion> ready_;  // a ring
     size_t room_ = 0;
     size_t head_ = 0;
     size_t count_ = 0;
+    std::vector<Qp*> listed_;
+    std::vector<Qp*> stuck_;
+    uint64_t moves_ = 0;  // sends that TCP took bytes of
+    Pusher pusher_{*this};
 };
 
 }  // namespace tcpqp::stock

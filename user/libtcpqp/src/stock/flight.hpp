@@ -17,7 +17,7 @@ namespace tcpqp::stock {
 
 class Flight {
 public:
-    explicit Flight(Qp& qp) : op{&qp, this}, buffer_(kFlightBufferBytes) {}
+    Flight(Qp& qp, size_t buffer_bytes) : op{Op::Kind::kFlight, &qp, this}, buffer_(buffer_bytes) {}
 
     void begin() noexcept;
     [[nodiscard]] bool has_room(const tcpqp_work& work) const noexcept;
@@ -31,7 +31,7 @@ public:
     Op op;
     size_t messages = 0;
     bool zerocopy = false;
-    bool in_kernel = false;      // a send was submitted and has not ended
+    bool in_kernel = false;      // its SEND_ZC was submitted and has not ended
     unsigned notifications = 0;  // the network still reads the buffers
 
 private:

@@ -2,6 +2,7 @@
 // Every bound of the stock engine.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 
@@ -11,11 +12,15 @@ constexpr unsigned kRingEntriesMin = 64;
 constexpr unsigned kRingEntriesMax = 4096;
 constexpr size_t kStageBytes = 16384;    // read ahead of the posted receives, at most
 constexpr uint32_t kDirectBytes = 4096;  // after a message this long only a header is read ahead
-constexpr size_t kFlightBufferBytes = 16384;  // headers and copied payload of one send
-constexpr uint32_t kCopyMaxBytes = 1024;      // payload up to this is copied beside its header
-constexpr size_t kFlightSegments = 64;        // iovecs of one send
+constexpr size_t kFlightBufferBytes = 16384;  // headers and copied payload of one send, at most
+constexpr size_t kFlightBufferMinBytes = 2048;
+constexpr size_t kFlightBuffersBytes = 1 << 20;  // of a queue pair, all together
+constexpr uint32_t kCopyMaxBytes = 1024;         // payload up to this is copied beside its header
+constexpr size_t kFlightSegments = 64;           // iovecs of one send
 constexpr size_t kFlightMessages = 256;
 constexpr uint64_t kFlightBytes = 512 * 1024;  // a send takes no further message beyond
-constexpr size_t kFlightsMax = 8;              // sends whose buffers the network still reads
+
+// The pusher's patience with an application that has sent a moment ago.
+constexpr std::chrono::milliseconds kPusherGrace{1};
 
 }  // namespace tcpqp::stock

@@ -2,12 +2,27 @@
 #include "stock/qp.hpp"
 
 #include <netinet/in.h>
+#include <poll.h>
 #include <tcp_qp/tcp_qp.h>
 
 #include <algorithm>
 #include <cerrno>
 
 namespace tcpqp::stock {
+
+namespace {
+
+// With zero copy each flight stays until the network is done with it.
+size_t flights_of(const QpRequest& request) noexcept {
+    return request.zerocopy_bytes != 0 ? request.sends : 1;
+}
+
+size_t flight_buffer_bytes(const QpRequest& request) noexcept {
+    return std::clamp(kFlightBuffersBytes / flights_of(request), kFlightBufferMinBytes,
+                      kFlightBufferBytes);
+}
+
+}  // namespace
 
 Qp::Qp(Cq& queue, Fd socket, const QpRequest& request, bool greeted)
     : tcpqp_qp(queue),
@@ -17,14 +32,15 @@ Qp::Qp(Cq& queue, Fd socket, const QpRequest& request, bool greeted)
       zerocopy_bytes_(request.zerocopy_bytes),
       receives_(request.receives),
       rx_(greeted),
-      receive_op_{this, nullptr} {
+      receive_op_{Op::Kind::kReceive, this, nullptr},
+      poll_op_{Op::Kind::kPoll, this, nullptr} {
     info_.engine = TCPQP_ENGINE_STOCK;
-    for (size_t i = 0; i < (zerocopy_bytes_ != 0 ? kFlightsMax : 1); i++)
-        flights_.emplace_back(*this);
+    for (size_t i = 0; i < flights_of(request); i++)
+        flights_.emplace_back(*this, flight_buffer_bytes(request));
     const std::lock_guard guard(cq_.lock());
-    cq_.add_room(request.sends + request.receives);
+    cq_.enter(request.sends + request.receives);
     receive();
-    cq_.settle(true);
+    cq_.settle();
 }
 
 Qp::~Qp() {
@@ -36,9 +52,8 @@ Qp::~Qp() {
         reset_connection();
     cq_.drain([this] { return kernel_is_done(); });
     flush();
-    cq_.forget(this);
-    cq_.drop_room(sends_.depth() + receives_.depth());
-    cq_.settle(false);
+    cq_.leave(*this, sends_.depth() + receives_.depth());
+    cq_.settle();
 }
 
 int Qp::post_recv(std::span<const tcpqp_work> works) noexcept {
@@ -50,16 +65,16 @@ int Qp::post_recv(std::span<const tcpqp_work> works) noexcept {
         receives_.push(works[i]);
     if (eof_)
         flush();
-    else if (!receiving_)
+    else if (!receiving_ && !wanted_)
         receive();
-    cq_.settle(false);
+    cq_.settle();
     return n == 0 ? -EAGAIN : static_cast<int>(n);
 }
 
 int Qp::cancel() noexcept {
     const std::lock_guard guard(cq_.lock());
     end(TCPQP_REASON_CANCELED, true);
-    cq_.settle(false);
+    cq_.settle();
     return 0;
 }
 
@@ -72,22 +87,26 @@ int Qp::query(tcpqp_qp_info& info) noexcept {
 }
 
 void Qp::on_cqe(const Op& op, int result, unsigned flags) noexcept {
-    if (op.flight == nullptr)
+    if (op.kind == Op::Kind::kReceive) {
+        receiving_ = false;
         on_receive(result);
-    else if ((flags & IORING_CQE_F_NOTIF) != 0)
+    } else if (op.kind == Op::Kind::kPoll) {
+        polling_ = false;
+        go_on();
+    } else if ((flags & IORING_CQE_F_NOTIF) != 0) {
         on_notification(*op.flight, result);
-    else
-        on_send(*op.flight, result, flags);
+    } else {
+        on_zerocopy(*op.flight, result, flags);
+    }
     flush();
 }
 
 void Qp::on_receive(int result) noexcept {
-    receiving_ = false;
     if (state_ == State::kEnded)
         return;
     // canceled, but not by us: the thread that submitted it is gone
     if (result == -ECANCELED || result == -EINTR || result == -EAGAIN)
-        return arm_receive();
+        return want_bytes();
     if (result < 0)
         return end_by_errno(-result);
     if (result == 0) {
@@ -117,7 +136,7 @@ void Qp::receive() noexcept {
         if (waited && rx_.greeted())
             launch();
         if (step == Receiver::Step::kNeedBytes)
-            arm_receive();
+            want_bytes();
         if (step == Receiver::Step::kBroken)
             end(rx_.reason(), true);
         if (step == Receiver::Step::kTooLong) {
@@ -154,6 +173,8 @@ void Qp::end(uint32_t reason, bool reset) noexcept {
         return;
     state_ = State::kEnded;
     reason_ = reason;
+    wanted_ = false;
+    cq_.set_stuck(*this, false);
     stop_kernel();
     if (reset)
         reset_connection();
@@ -169,15 +190,17 @@ void Qp::reset_connection() noexcept {
 void Qp::stop_kernel() noexcept {
     if (receiving_)
         cq_.cancel(receive_op_);
+    if (polling_)
+        cq_.cancel(poll_op_);
     for (Flight& f : flights_)
         if (f.in_kernel)
             cq_.cancel(f.op);
 }
 
 bool Qp::kernel_is_done() const noexcept {
-    return !receiving_ && std::none_of(flights_.begin(), flights_.end(), [](const Flight& f) {
-        return f.in_kernel || f.notifications != 0;
-    });
+    return !receiving_ && !polling_ &&
+           std::none_of(flights_.begin(), flights_.end(),
+                        [](const Flight& f) { return f.in_kernel || f.notifications != 0; });
 }
 
 void Qp::flush() noexcept {
@@ -192,21 +215,70 @@ void Qp::flush() noexcept {
         complete_send(-ECANCELED);
 }
 
+void Qp::want_bytes() noexcept {
+    wanted_ = true;
+    tried_ = false;
+    cq_.list(*this);
+}
+
+msghdr& Qp::receive_message() noexcept {
+    const std::span<iovec> where = rx_.where();
+    receive_message_ = {};
+    receive_message_.msg_iov = where.data();
+    receive_message_.msg_iovlen = where.size();
+    return receive_message_;
+}
+
+bool Qp::attempt() noexcept {
+    const uint64_t messages = info_.rx_messages;
+    while (wanted_ && !tried_ && info_.rx_messages == messages) {
+        const ssize_t n = ::recvmsg(socket_.get(), &receive_message(), MSG_DONTWAIT);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+            tried_ = true;
+            return true;
+        }
+        wanted_ = false;
+        on_receive(n < 0 ? -errno : static_cast<int>(n));
+        flush();
+    }
+    return wanted_ && !tried_;
+}
+
+// The hello is left in the socket until somebody takes it, so that the pusher can.
+void Qp::arm() noexcept {
+    if (wanted_ && rx_.greeted())
+        arm_receive();
+    if (!polling_ && (stuck || (wanted_ && !rx_.greeted())))
+        arm_poll();
+}
+
 void Qp::arm_receive() noexcept {
-    io_uring_sqe* sqe = cq_.sqe(receive_op_, false);
+    io_uring_sqe* sqe = cq_.sqe(receive_op_);
     if (sqe == nullptr)
         return end_by_errno(ENOMEM);
-    const std::span<iovec> where = rx_.where();
-    if (where.size() == 1) {
-        io_uring_prep_recv(sqe, socket_.get(), where[0].iov_base, where[0].iov_len, 0);
-    } else {
-        receive_message_ = {};
-        receive_message_.msg_iov = where.data();
-        receive_message_.msg_iovlen = where.size();
-        io_uring_prep_recvmsg(sqe, socket_.get(), &receive_message_, 0);
-    }
+    io_uring_prep_recvmsg(sqe, socket_.get(), &receive_message(), 0);
     io_uring_sqe_set_data(sqe, &receive_op_);
+    wanted_ = false;
     receiving_ = true;
+}
+
+void Qp::arm_poll() noexcept {
+    io_uring_sqe* sqe = cq_.sqe(poll_op_);
+    if (sqe == nullptr)
+        return end_by_errno(ENOMEM);
+    io_uring_prep_poll_add(sqe, socket_.get(), static_cast<unsigned>(awaits()));
+    io_uring_sqe_set_data(sqe, &poll_op_);
+    polling_ = true;
+}
+
+short Qp::awaits() const noexcept { return rx_.greeted() ? POLLOUT : POLLIN; }
+
+void Qp::go_on() noexcept {
+    if (rx_.greeted())
+        return launch();
+    tried_ = false;
+    if (attempt())
+        cq_.list(*this);
 }
 
 }  // namespace tcpqp::stock

@@ -24,24 +24,39 @@ public:
     int cancel() noexcept override;
     int query(tcpqp_qp_info& info) noexcept override;
 
-    // Lock held.
+    // For the cq; lock held.
     void on_cqe(const Op& op, int result, unsigned flags) noexcept;
     void on_poll(uint16_t opcode) noexcept {
         (opcode == TCPQP_OP_SEND ? sends_ : receives_).polled();
     }
+    // Asks the socket itself.  False: ask the kernel to tell, by arm().
+    bool attempt() noexcept;
+    void arm() noexcept;
+    // The socket may have what awaits() says.
+    void go_on() noexcept;
+    [[nodiscard]] short awaits() const noexcept;  // POLLOUT, or POLLIN: the hello
+    [[nodiscard]] int socket() const noexcept { return socket_.get(); }
+    bool listed = false;  // the cq's
+    bool stuck = false;   // the cq's
 
 private:
     enum class State : uint8_t { kOpen, kEnded };
 
     void on_receive(int result) noexcept;
-    void on_send(Flight& flight, int result, unsigned flags) noexcept;
+    void on_zerocopy(Flight& flight, int result, unsigned flags) noexcept;
     void on_notification(Flight& flight, int result) noexcept;
     void receive() noexcept;  // what is staged, then ask for more
+    void want_bytes() noexcept;
+    msghdr& receive_message() noexcept;
     void arm_receive() noexcept;
+    void arm_poll() noexcept;
     void launch() noexcept;
-    Flight* next_flight() noexcept;
+    void set_waiting(bool waiting) noexcept;
+    Flight* unsent() noexcept;
     void load(Flight& flight) noexcept;
-    void fly(Flight& flight) noexcept;
+    void fly_zerocopy(Flight& flight) noexcept;
+    // TCP's answer to a send.  False: no more now.
+    bool took(Flight& flight, int result) noexcept;
     void retire() noexcept;
     void complete_receive(int status) noexcept;
     void complete_send(int status) noexcept;
@@ -69,8 +84,12 @@ private:
     WorkQueue receives_;
     Receiver rx_;
     Op receive_op_;
+    Op poll_op_;
     msghdr receive_message_{};
-    bool receiving_ = false;
+    bool receiving_ = false;  // the kernel has receive_op_
+    bool polling_ = false;    // the kernel has poll_op_
+    bool wanted_ = false;     // bytes are wanted, and not asked for yet
+    bool tried_ = false;      // ... and there were none
     bool eof_ = false;
     int over_length_ = 0;  // status of the first receive when it all ended
 

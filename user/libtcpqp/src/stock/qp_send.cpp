@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The sending half of a queue pair: one send at a time is in the kernel, so
-// that the stream stays in order; what is posted meanwhile goes in the next.
+// The sending half of a queue pair.  A send never waits in the kernel: what the
+// socket has no room for is sent when it has, by whichever of these is first: a
+// thread in wait() or poll(), or the pusher.
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <cerrno>
 
@@ -21,27 +24,44 @@ int Qp::post_send(std::span<const tcpqp_work> works) noexcept {
     const size_t n = std::min(works.size(), sends_.room());
     for (size_t i = 0; i < n; i++)
         sends_.push(works[i]);
-    launch();
-    cq_.settle(false);
+    if (!stuck)
+        launch();
+    cq_.settle();
     return n == 0 ? -EAGAIN : static_cast<int>(n);
 }
 
-Flight* Qp::next_flight() noexcept {
-    if (in_use_ != 0 && !flights_[(first_ + in_use_ - 1) % flights_.size()].sent())
-        return nullptr;
-    if (in_use_ == flights_.size())
-        return nullptr;
-    return &flights_[(first_ + in_use_++) % flights_.size()];
+// Hands the queue to TCP as far as the socket has room.
+void Qp::launch() noexcept {
+    bool room = true;
+    Flight* flight = nullptr;
+    while (room && (flight = unsent()) != nullptr) {
+        if (flight->zerocopy)
+            return fly_zerocopy(*flight);
+        const ssize_t n = ::sendmsg(socket_.get(), &flight->message(), MSG_DONTWAIT | MSG_NOSIGNAL);
+        room = took(*flight, n < 0 ? -errno : static_cast<int>(n));
+    }
+    set_waiting(!room || (!rx_.greeted() && !sends_.empty()));
 }
 
-void Qp::launch() noexcept {
-    if (!rx_.greeted() || state_ == State::kEnded || launched_ == sends_.size())
-        return;
-    Flight* flight = next_flight();
-    if (flight == nullptr)
-        return;
-    load(*flight);
-    fly(*flight);
+void Qp::set_waiting(bool waiting) noexcept {
+    cq_.set_stuck(*this, waiting && state_ == State::kOpen);
+    if (stuck)
+        cq_.list(*this);
+}
+
+Flight* Qp::unsent() noexcept {
+    if (!rx_.greeted() || state_ == State::kEnded)
+        return nullptr;
+    if (in_use_ != 0) {
+        Flight& last = flights_[(first_ + in_use_ - 1) % flights_.size()];
+        if (!last.sent())
+            return last.in_kernel ? nullptr : &last;
+    }
+    if (in_use_ == flights_.size() || launched_ == sends_.size())
+        return nullptr;
+    Flight& next = flights_[(first_ + in_use_++) % flights_.size()];
+    load(next);
+    return &next;
 }
 
 void Qp::load(Flight& flight) noexcept {
@@ -61,44 +81,50 @@ void Qp::load(Flight& flight) noexcept {
     }
 }
 
-void Qp::fly(Flight& flight) noexcept {
-    io_uring_sqe* sqe = cq_.sqe(flight.op, true);
+// Ends at once, like a plain send; only the notification comes later.
+void Qp::fly_zerocopy(Flight& flight) noexcept {
+    io_uring_sqe* sqe = cq_.sqe(flight.op);
     if (sqe == nullptr)
         return end_by_errno(ENOMEM);
-    constexpr unsigned kFlags = MSG_NOSIGNAL | MSG_WAITALL;
-    if (flight.zerocopy) {
-        io_uring_prep_sendmsg_zc(sqe, socket_.get(), &flight.message(), kFlags);
-        sqe->ioprio |= IORING_SEND_ZC_REPORT_USAGE;
-    } else {
-        io_uring_prep_sendmsg(sqe, socket_.get(), &flight.message(), kFlags);
-    }
+    io_uring_prep_sendmsg_zc(sqe, socket_.get(), &flight.message(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    sqe->ioprio |= IORING_SEND_ZC_REPORT_USAGE;
     io_uring_sqe_set_data(sqe, &flight.op);
     flight.in_kernel = true;
+    cq_.submit_and_reap();
 }
 
-void Qp::on_send(Flight& flight, int result, unsigned flags) noexcept {
+void Qp::on_zerocopy(Flight& flight, int result, unsigned flags) noexcept {
     flight.in_kernel = false;
     if ((flags & IORING_CQE_F_MORE) != 0)
         flight.notifications++;
     if (state_ == State::kEnded)
         return;
-    if (flight.zerocopy && (result == -EINVAL || result == -EOPNOTSUPP || result == -ENOMEM)) {
+    if (result == -EINVAL || result == -EOPNOTSUPP || result == -ENOMEM) {
         // this kernel or socket has none, or `ulimit -l` is used up
         zerocopy_bytes_ = 0;
         flight.zerocopy = false;
-        return fly(flight);
+        return launch();
     }
-    if (result < 0 && result != -ECANCELED && result != -EINTR && result != -EAGAIN)
-        return end_by_errno(-result);
-    if (result > 0) {
-        flight.advance(static_cast<size_t>(result));
-        if (flight.zerocopy)
-            info_.tx_zerocopy_bytes += static_cast<size_t>(result);
+    if (result > 0)
+        info_.tx_zerocopy_bytes += static_cast<size_t>(result);
+    if (took(flight, result))
+        return launch();
+    set_waiting(true);
+}
+
+bool Qp::took(Flight& flight, int result) noexcept {
+    if (result == -EAGAIN || result == -EINTR || result == -ECANCELED)
+        return false;
+    if (result < 0) {
+        end_by_errno(-result);
+        return false;
     }
+    cq_.moved();
+    flight.advance(static_cast<size_t>(result));
     if (!flight.sent())
-        return fly(flight);  // a short send, or the thread that submitted it is gone
+        return false;
     retire();
-    launch();
+    return true;
 }
 
 void Qp::on_notification(Flight& flight, int result) noexcept {

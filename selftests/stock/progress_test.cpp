@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What was posted leaves though nobody calls: neither the thread that posted
+// (it is gone) nor anyone else of that process's end.
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <chrono>
+#include <thread>
+
+#include "pair.hpp"
+
+namespace stock_test {
+namespace {
+
+constexpr size_t kBytes = 1 << 20;
+constexpr uint64_t kSends = 24;  // more than any socket buffer holds
+
+struct Progress : testing::TestWithParam<uint32_t> {
+    Progress() : pair(opts()), out(pattern(kBytes, 5)) {}
+    static tcpqp_qp_opts opts() {
+        tcpqp_qp_opts o{};
+        o.zerocopy_bytes = GetParam();
+        return o;
+    }
+    void post_and_exit() {
+        std::thread([&] {
+            for (uint64_t i = 0; i < kSends; i++)
+                ASSERT_EQ(pair.end_a->send(i, out.data(), out.size()), 1);
+        }).join();
+    }
+    void receive_all() {
+        std::vector<std::byte> in(kBytes);
+        for (uint64_t i = 0; i < kSends; i++) {
+            std::fill(in.begin(), in.end(), std::byte{0});
+            ASSERT_EQ(pair.end_b->recv(i, in.data(), in.size()), 1);
+            ASSERT_EQ(pair.end_b->next().length, kBytes) << "message " << i;
+            ASSERT_EQ(in, out);
+        }
+    }
+    Pair pair;
+    std::vector<std::byte> out;
+};
+
+TEST_P(Progress, NobodyCalls) {
+    post_and_exit();
+    receive_all();
+    for (uint64_t i = 0; i < kSends; i++)
+        ASSERT_EQ(pair.end_a->next().id, i);
+}
+
+TEST_P(Progress, TheDescriptorTells) {
+    const int fd = pair.end_a->cq.fd();
+    post_and_exit();
+    receive_all();
+    tcpqp_completion c{};
+    for (uint64_t i = 0; i < kSends;) {
+        pollfd p{fd, POLLIN, 0};
+        ASSERT_EQ(::poll(&p, 1, kLimit_ms), 1);
+        const int n = pair.end_a->cq.poll({&c, 1});
+        ASSERT_EQ(n == 1 ? c.id : i, i);
+        i += static_cast<uint64_t>(n);
+    }
+}
+
+// The peer goes on after long: what helps must sleep meanwhile, and wake.
+TEST_P(Progress, AfterALongStop) {
+    post_and_exit();
+    timespec before{}, after{};
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+    const double cpu_s = static_cast<double>(after.tv_sec - before.tv_sec) +
+                         1e-9 * static_cast<double>(after.tv_nsec - before.tv_nsec);
+    EXPECT_LT(cpu_s, 0.1);
+    receive_all();
+}
+
+INSTANTIATE_TEST_SUITE_P(Copy, Progress, testing::Values(0u));
+INSTANTIATE_TEST_SUITE_P(Zerocopy, Progress, testing::Values(4096u));
+
+// Its sleep must not keep the socket of a destroyed queue pair open.
+TEST(ProgressEnd, DestroyClosesTheSocket) {
+    Pair pair;
+    std::vector<std::byte> out(16 << 20);
+    ASSERT_EQ(pair.end_a->send(1, out.data(), out.size()), 1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    const std::array<Fd, 2> other = tcp_pair();
+    pair.end_a->qp = tcpqp::v1::Qp(pair.end_a->cq, other[0].get(), nowait());
+    pair.sockets[0].reset();
+    std::vector<std::byte> in(16 << 20);
+    ASSERT_EQ(pair.end_b->recv(1, in.data(), in.size()), 1);
+    EXPECT_EQ(pair.end_b->next().status, -ECANCELED);  // the rest never comes, and that is told
+}
+
+TEST(ProgressEnd, TwoQueuePairsOneQueue) {
+    tcpqp::v1::Context context(stock_opts());
+    tcpqp::v1::Completions cq(context);
+    std::array<std::array<Fd, 2>, 2> sockets{tcp_pair(), tcp_pair()};
+    const std::vector<std::byte> out = pattern(16 << 20, 3);
+    std::vector<tcpqp::v1::Qp> qps;
+    std::vector<std::unique_ptr<End>> ends;
+    for (auto& s : sockets) {
+        qps.emplace_back(cq, s[0].get(), nowait());
+        ends.push_back(std::make_unique<End>(s[1].get(), nowait()));
+    }
+    // neither end has read the other's hello yet
+    for (tcpqp::v1::Qp& qp : qps) {
+        const tcpqp_work w{
+            7,      const_cast<std::byte*>(out.data()), static_cast<uint32_t>(out.size()), 0, 0, 0,
+            nullptr};
+        ASSERT_EQ(qp.post_send({&w, 1}), 1);
+    }
+    std::vector<std::byte> in(out.size());
+    for (auto& end : ends) {
+        ASSERT_EQ(end->recv(1, in.data(), in.size()), 1);
+        ASSERT_EQ(end->next().status, 0);
+        ASSERT_EQ(in, out);
+    }
+}
+
+}  // namespace
+}  // namespace stock_test

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "stock/pusher.hpp"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+
+#include <csignal>
+#include <new>
+#include <system_error>
+
+#include "stock/cq.hpp"
+#include "stock/limits.hpp"
+#include "stock/qp.hpp"
+
+namespace tcpqp::stock {
+
+Pusher::~Pusher() {
+    if (!thread_.joinable())
+        return;
+    {
+        const std::lock_guard guard(cq_.lock());
+        stop_ = true;
+        wake_.notify_one();
+        kick();
+    }
+    thread_.join();
+}
+
+void Pusher::watch() noexcept {
+    if (!thread_.joinable())
+        start();
+    if (!awake_)
+        wake_.notify_one();
+    awake_ = true;
+}
+
+void Pusher::kick() noexcept {
+    if (polling_)
+        ::eventfd_write(event_.get(), 1);
+}
+
+// Without threads to be had the application's own calls must do; the next one tries again.
+void Pusher::start() noexcept {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the application's
+    try {
+        if (!event_)
+            event_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+        if (event_)
+            thread_ = std::thread([this] { run(); });
+    } catch (const std::system_error&) {
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void Pusher::run() noexcept {
+    pthread_setname_np(pthread_self(), "tcpqp-push");
+    std::unique_lock lock(cq_.lock());
+    while (!stop_) {
+        if (!cq_.is_left_alone()) {
+            awake_ = false;
+            wake_.wait(lock);
+            continue;
+        }
+        const uint64_t before = cq_.moves();
+        wake_.wait_for(lock, kPusherGrace);
+        if (stop_ || !cq_.is_left_alone() || cq_.moves() != before)
+            continue;
+        wait_for_sockets(lock);
+        cq_.send_more();
+    }
+}
+
+std::vector<pollfd> Pusher::sockets() const {
+    std::vector<pollfd> list{{event_.get(), POLLIN, 0}};
+    for (const Qp* qp : cq_.stuck())
+        list.push_back({qp->socket(), qp->awaits(), 0});
+    return list;
+}
+
+void Pusher::wait_for_sockets(std::unique_lock<std::mutex>& lock) noexcept {
+    std::vector<pollfd> list;
+    try {
+        list = sockets();
+    } catch (const std::bad_alloc&) {
+        return;  // after another grace
+    }
+    polling_ = true;
+    lock.unlock();
+    ::poll(list.data(), list.size(), -1);
+    lock.lock();
+    polling_ = false;
+    eventfd_t count = 0;
+    ::eventfd_read(event_.get(), &count);
+}
+
+}  // namespace tcpqp::stock

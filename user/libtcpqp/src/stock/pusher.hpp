@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Sends what waits for its socket (room, or the peer's hello) when the application
+// does not come back: a thread of the cq, started the first time something waits.
+//
+// It leaves the work to a thread that is in wait(), or that has sent something
+// within the last millisecond.  Else it sleeps until a socket is ready.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "verbs/fd.hpp"
+
+struct pollfd;
+
+namespace tcpqp::stock {
+
+class Cq;
+
+class Pusher {
+public:
+    explicit Pusher(Cq& cq) noexcept : cq_(cq) {}
+    // The cq has no queue pair any more; its lock is not held.
+    ~Pusher();
+    Pusher(const Pusher&) = delete;
+    Pusher& operator=(const Pusher&) = delete;
+
+    // All with the cq's lock held.  The cq is left alone: look after it.
+    void watch() noexcept;
+    // It may sleep on the wrong sockets.
+    void kick() noexcept;
+
+private:
+    void start() noexcept;
+    void run() noexcept;
+    void wait_for_sockets(std::unique_lock<std::mutex>& lock) noexcept;
+    std::vector<pollfd> sockets() const;
+
+    Cq& cq_;
+    std::thread thread_;
+    std::condition_variable wake_;
+    Fd event_;
+    bool awake_ = false;    // not in wake_.wait() without limit
+    bool polling_ = false;  // in poll(2), lock released
+    bool stop_ = false;
+};
+
+}  // namespace tcpqp::stock
