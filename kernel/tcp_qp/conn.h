@@ -82,8 +82,20 @@ struct tqp_op {
 	bool known;
 	bool untagged;			/* takes a receive of the peer's */
 	bool request;			/* the peer responds */
+	bool local;			/* no message: memory windows */
+	bool invalidates;		/* its ex is a key, not an immediate */
 	u8 bth_opcode;
 	u8 wc_opcode;
+};
+
+/* What BIND_MW asks for. */
+struct tqp_mw_bind {
+	u32 old_key;			/* the window's, */
+	u32 new_key;			/* whose low byte it takes */
+	u32 lkey;			/* of the region */
+	int access;			/* IB_ACCESS_REMOTE_* */
+	u64 va;
+	u64 bytes;
 };
 
 /* The WQE at sq_next, copied once.  Under the sk lock. */
@@ -100,6 +112,7 @@ struct tqp_wqe {
 	u64 remote_addr;
 	u64 compare_add;
 	u64 swap;
+	struct tqp_mw_bind bind;
 	u32 part;			/* next SGE of a READ to ask for */
 	u32 nr_sge;			/* of sges[], those with bytes */
 	struct ib_sge sges[TQP_SGE_MAX];
@@ -217,6 +230,7 @@ struct tqp_conn {
 	bool tx_wait_memory;
 	bool tx_wait_log;
 	bool tx_wait_read;		/* fence, or too many READs */
+	bool tx_wait_response;		/* READs through a window that is taken back */
 	bool tx_running;
 	bool tx_failed;			/* the WQE at sq_next was refused */
 	u32 tx_bad_status;		/* enum ib_wc_status */
@@ -402,6 +416,11 @@ void tqp_read_drop(struct tqp_conn *conn);		/* no response will come any more */
 void tqp_read_fail(struct tqp_conn *conn, enum ib_wc_status status);
 
 /* ---- responder.c: READs, atomics and WRITEs of the peer's ---- */
+/*
+ * RCU read side: the region that @key, also a window's, opens for [va, va +
+ * bytes) with this access, or NULL.
+ */
+struct tqp_mr *tqp_key_mr(const struct tqp_conn *conn, u32 key, u64 va, u64 bytes, int access);
 bool tqp_response_room(struct tqp_conn *conn);
 /* 0, or the syndrome to refuse the current request with. */
 int tqp_request(struct tqp_conn *conn);
@@ -410,6 +429,8 @@ int tqp_write_check(struct tqp_conn *conn);
 /* Make a response the current message, if one is due. */
 bool tqp_response_next(struct tqp_conn *conn);
 void tqp_response_done(struct tqp_tx_msg *msg);		/* any context */
+/* Is a response still to be sent or acknowledged whose request named @key? */
+bool tqp_response_uses(const struct tqp_conn *conn, u32 key);
 bool tqp_response_holds(const struct tqp_conn *conn, const struct tqp_mr *mr);
 
 /* ---- revoke.c ---- */
@@ -430,6 +451,13 @@ void tqp_rx_flush(struct tqp_conn *conn);
 enum ib_wc_status tqp_place_copy(struct tqp_conn *conn, struct sk_buff *skb, u32 skb_off, u32 at,
 				 u32 bytes);
 /* The same to [addr, addr + bytes) of @key, if it allows @access. */
+/* ---- mw.c ---- */
+/* RCU read side: the region behind a window, or NULL; tqp_key_mr() */
+struct tqp_mr *tqp_mw_resolve(const struct tqp_conn *conn, u32 key, u64 va, u64 bytes, int access);
+enum ib_wc_status tqp_mw_bind(struct tqp_conn *conn, const struct tqp_mw_bind *bind);
+/* LOCAL_INV here or a SEND_WITH_INV of the peer's; sk lock.  False: no window of this QP's. */
+bool tqp_mw_invalidate(struct tqp_conn *conn, u32 key);
+
 enum ib_wc_status tqp_place_at(struct tqp_conn *conn, struct sk_buff *skb, u32 skb_off, u32 key,
 			       u64 addr, u32 bytes, int access);
 

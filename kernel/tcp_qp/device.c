@@ -72,12 +72,14 @@ static const struct ib_device_ops tqp_device_ops = {
 	.uverbs_abi_ver = TQP_UVERBS_ABI_VERSION,
 
 	.alloc_hw_port_stats = tqp_stats_alloc,
+	.alloc_mw = tqp_alloc_mw,
 	.alloc_pd = tqp_alloc_pd,
 	.alloc_ucontext = tqp_alloc_ucontext,
 	.create_cq = tqp_create_cq,
 	.create_qp = tqp_create_qp,
 	.create_srq = tqp_create_srq,
 	.dealloc_driver = tqp_link_dealloc,
+	.dealloc_mw = tqp_dealloc_mw,
 	.dealloc_pd = tqp_dealloc_pd,
 	.dealloc_ucontext = tqp_dealloc_ucontext,
 	.dereg_mr = tqp_dereg_mr,
@@ -118,6 +120,7 @@ static const struct ib_device_ops tqp_device_ops = {
 	.resize_cq = tqp_resize_cq,
 
 	INIT_RDMA_OBJ_SIZE(ib_cq, tqp_cq, ib),
+	INIT_RDMA_OBJ_SIZE(ib_mw, tqp_mw, ib),
 	INIT_RDMA_OBJ_SIZE(ib_pd, tqp_pd, ib),
 	INIT_RDMA_OBJ_SIZE(ib_qp, tqp_qp, ib),
 	INIT_RDMA_OBJ_SIZE(ib_srq, tqp_srq, ib),
@@ -151,6 +154,7 @@ struct tqp_device *tqp_device_alloc(struct net_device *netdev)
 	netdev_hold(netdev, &dev->netdev_tracker, GFP_KERNEL);
 	INIT_LIST_HEAD(&dev->node);
 	xa_init_flags(&dev->mrs, XA_FLAGS_ALLOC1);
+	xa_init_flags(&dev->mws, XA_FLAGS_ALLOC);
 	xa_init_flags(&dev->qps, XA_FLAGS_ALLOC1);
 	ida_init(&dev->pds);
 	INIT_WORK(&dev->reap_work, tqp_link_reap);

@@ -62,8 +62,10 @@ void tqp_link_dealloc(struct ib_device *ib)
 
 	WARN_ON_ONCE(!xa_empty(&dev->qps));
 	WARN_ON_ONCE(!xa_empty(&dev->mrs));
+	WARN_ON_ONCE(!xa_empty(&dev->mws));
 	xa_destroy(&dev->qps);
 	xa_destroy(&dev->mrs);
+	xa_destroy(&dev->mws);
 	ida_destroy(&dev->pds);
 	mutex_lock(&tqp_devices_mutex);
 	dev->dead = true;

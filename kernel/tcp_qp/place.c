@@ -13,8 +13,8 @@ enum ib_wc_status tqp_place_at(struct tqp_conn *conn, struct sk_buff *skb, u32 s
 	struct tqp_mr *mr;
 
 	rcu_read_lock();
-	mr = tqp_mr_lookup(conn->dev, key);
-	if (!mr || tqp_mr_check(mr, conn->qp->pd->pdn, addr, bytes, access))
+	mr = tqp_key_mr(conn, key, addr, bytes, access);
+	if (!mr)
 		goto out;
 	while (bytes) {
 		u32 run;

@@ -186,6 +186,7 @@ int tqp_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 
 	tqp_qp_put(qp);
 	wait_for_completion(&qp->released);
+	tqp_mw_drop_qp(qp->dev, qp->qpn);
 	tqp_ring_destroy(qp->rq);
 	tqp_ring_destroy(qp->sq);
 	return 0;
@@ -312,6 +313,8 @@ u32 tqp_wc_opcode(u32 wr_opcode)
 		return IB_WC_FETCH_ADD;
 	case IB_WR_LOCAL_INV:
 		return IB_WC_LOCAL_INV;
+	case IB_WR_BIND_MW:
+		return IB_WC_BIND_MW;
 	default:
 		return IB_WC_SEND;
 	}

@@ -30,6 +30,8 @@ int tqp_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct i
 		.max_cq = TQP_CQ_MAX,
 		.max_cqe = TQP_CQE_MAX,
 		.max_mr = TQP_MR_MAX,
+		.max_mw = TQP_MW_MAX,
+		.device_cap_flags = IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B,
 		.max_pd = TQP_PD_MAX,
 		.max_srq = TQP_SRQ_MAX,
 		.max_srq_wr = TQP_WR_MAX,

@@ -20,12 +20,13 @@ static int tqp_qp_access(const struct tqp_conn *conn)
 	return READ_ONCE(conn->qp->attr.qp_access_flags);
 }
 
-/* RCU read side: the MR if [va, va + bytes) may be used so, else NULL. */
-static struct tqp_mr *tqp_remote_mr(const struct tqp_conn *conn, u32 rkey, u64 va, u64 bytes,
-				    int access)
+struct tqp_mr *tqp_key_mr(const struct tqp_conn *conn, u32 key, u64 va, u64 bytes, int access)
 {
-	struct tqp_mr *mr = tqp_mr_lookup(conn->dev, rkey);
+	struct tqp_mr *mr;
 
+	if (key >> 8 >= TQP_MW_FIRST)
+		return tqp_mw_resolve(conn, key, va, bytes, access);
+	mr = tqp_mr_lookup(conn->dev, key);
 	return mr && !tqp_mr_check(mr, conn->qp->pd->pdn, va, bytes, access) ? mr : NULL;
 }
 
@@ -41,7 +42,7 @@ int tqp_write_check(struct tqp_conn *conn)
 	if (!msg->length)	/* IBTA: no key is looked at */
 		return 0;
 	rcu_read_lock();
-	ok = tqp_remote_mr(conn, msg->rkey, msg->va, msg->length, IB_ACCESS_REMOTE_WRITE);
+	ok = tqp_key_mr(conn, msg->rkey, msg->va, msg->length, IB_ACCESS_REMOTE_WRITE);
 	rcu_read_unlock();
 	return ok ? 0 : TCP_BTH_NAK_REMOTE_ACCESS;
 }
@@ -71,7 +72,7 @@ static bool tqp_response_pin(struct tqp_conn *conn, struct tqp_response *respons
 	struct tqp_mr *mr;
 
 	rcu_read_lock();
-	mr = tqp_remote_mr(conn, request->rkey, request->va, request->length,
+	mr = tqp_key_mr(conn, request->rkey, request->va, request->length,
 			   IB_ACCESS_REMOTE_READ);
 	if (mr && !refcount_inc_not_zero(&mr->refs))
 		mr = NULL;
@@ -125,7 +126,7 @@ static int tqp_atomic_request(struct tqp_conn *conn, struct tqp_response *respon
 	if (!(tqp_qp_access(conn) & (IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_REMOTE_READ)))
 		return TCP_BTH_NAK_REMOTE_ACCESS;
 	rcu_read_lock();
-	mr = tqp_remote_mr(conn, request.rkey, request.va, sizeof(u64), IB_ACCESS_REMOTE_ATOMIC);
+	mr = tqp_key_mr(conn, request.rkey, request.va, sizeof(u64), IB_ACCESS_REMOTE_ATOMIC);
 	if (mr)
 		before = tqp_atomic_execute(conn->rx.msg.opcode,
 					    tqp_mr_kaddr(mr, request.va, sizeof(u64), &run),
@@ -203,8 +204,19 @@ void tqp_response_done(struct tqp_tx_msg *msg)
 	/* after the last use of the slot */
 	smp_store_release(&response->busy, false);
 	smp_mb();	/* pairs with tqp_response_room(): it sees us, or we see it wait */
+	if (READ_ONCE(conn->tx_wait_response))
+		tqp_tx_kick(conn);
 	if (READ_ONCE(conn->rx_wait_response) && READ_ONCE(conn->state) != TQP_CONN_DEAD)
 		tqp_queue_delayed(conn, &conn->rx_work, 0);
+}
+
+bool tqp_response_uses(const struct tqp_conn *conn, u32 key)
+{
+	for (u32 i = 0; conn->responses && i < TQP_RESPONSES_MAX; i++)
+		if (smp_load_acquire(&conn->responses[i].busy) &&
+		    conn->responses[i].source.lkey == key)
+			return true;
+	return false;
 }
 
 /* Under the sk lock: is a response from @mr still to be sent, or acknowledged? */

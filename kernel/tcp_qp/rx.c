@@ -86,6 +86,9 @@ static void tqp_rx_complete(struct tqp_conn *conn, enum ib_wc_status status)
 				  msg->opcode == TCP_BTH_OP_WRITE_ONLY_IMM)) {
 		wc.ex.imm_data = htonl(msg->ext4);
 		wc.wc_flags = IB_WC_WITH_IMM;
+	} else if (msg->opcode_known && msg->opcode == TCP_BTH_OP_SEND_ONLY_INV) {
+		wc.ex.invalidate_rkey = msg->ext4;
+		wc.wc_flags = IB_WC_WITH_INVALIDATE;
 	}
 	/* the switch must see the slot as used before the application can post it again */
 	if (conn->shadow)
@@ -258,6 +261,12 @@ static bool tqp_rx_end(struct tqp_conn *conn)
 	trace_tqp_rx_message(conn->qpn, msg->msn, msg->opcode, msg->start_seq, msg->done);
 	switch (msg->kind) {
 	case TQP_MSG_SEND:
+		if (msg->opcode == TCP_BTH_OP_SEND_ONLY_INV &&
+		    !tqp_mw_invalidate(conn, msg->ext4)) {
+			tqp_rx_refuse(conn, TCP_BTH_NAK_REMOTE_ACCESS);
+			return false;
+		}
+		fallthrough;
 	case TQP_MSG_WRITE:
 		if (tqp_rx_msg_untagged(msg))
 			tqp_rx_complete(conn, IB_WC_SUCCESS);

@@ -48,7 +48,9 @@ enum {
 	TQP_PD_MAX = 1 << 16,
 	TQP_SRQ_MAX = 1 << 16,
 	TQP_WR_MAX = 1 << 14,		/* per SQ or RQ; msn arithmetic needs < 32768 */
-	TQP_CQE_MAX = 1 << 16,
+	TQP_CQE_MAX = 1 << 20,		/* 64 MiB, charged to who asks */
+	TQP_MW_FIRST = 1 << 23,		/* index of windows' keys */
+	TQP_MW_MAX = 1 << 16,
 	TQP_SGE_MAX = 32,
 	TQP_INLINE_MAX_BYTES = 512,
 	TQP_MR_MAX_BYTES_LOG2 = 38,
@@ -87,9 +89,10 @@ struct tqp_device {
 	struct tqp_offload_device *offload;	/* NULL: software only; constant for the device's life */
 	struct list_head node;		/* tqp_devices, under tqp_devices_mutex */
 	struct xarray mrs;		/* key >> 8 -> struct tqp_mr, RCU */
+	struct xarray mws;		/* key >> 8 -> struct tqp_mw, RCU */
 	struct xarray qps;		/* qpn -> struct tqp_qp */
 	struct ida pds;
-	u32 next_mr, next_qp;		/* xa_alloc_cyclic() */
+	u32 next_mr, next_mw, next_qp;		/* xa_alloc_cyclic() */
 	bool leaving;			/* removal began: an attach must not wait on; its conn->wait is woken */
 	bool doomed;			/* under tqp_devices_mutex: unregister as soon as registered */
 	bool dead;			/* same lock: the core let go */
@@ -133,6 +136,15 @@ struct tqp_mr {
 	struct work_struct release_work;	/* unpinning sleeps */
 	wait_queue_head_t unused;	/* refs fell to 1 */
 	struct rcu_head rcu;
+};
+
+struct tqp_binding;
+
+struct tqp_mw {
+	struct ib_mw ib;		/* rkey: under lock */
+	u32 pdn;
+	spinlock_t lock;
+	struct tqp_binding __rcu *binding;	/* NULL: not bound */
 };
 
 struct tqp_cq {
@@ -182,6 +194,7 @@ struct tqp_qp {
 TQP_TO(tqp_device, device)
 TQP_TO(tqp_pd, pd)
 TQP_TO(tqp_mr, mr)
+TQP_TO(tqp_mw, mw)
 TQP_TO(tqp_cq, cq)
 TQP_TO(tqp_qp, qp)
 TQP_TO(tqp_srq, srq)
@@ -270,6 +283,11 @@ void *tqp_mr_kaddr(const struct tqp_mr *mr, u64 addr, u32 bytes, u32 *run);
  * joined.  Returns how many of @max were used; *@done is set to bytes covered.
  */
 int tqp_mr_bvecs(const struct tqp_mr *mr, u64 addr, u32 bytes, struct bio_vec *bv, int max, u32 *done);
+
+/* ---- mw.c: memory windows ---- */
+int tqp_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata);
+int tqp_dealloc_mw(struct ib_mw *ibmw);
+void tqp_mw_drop_qp(struct tqp_device *dev, u32 qpn);
 
 /* ---- cq.c ---- */
 int tqp_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *init,

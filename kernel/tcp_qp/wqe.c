@@ -30,6 +30,24 @@ static const struct tqp_op tqp_ops[] = {
 		.bth_opcode = TCP_BTH_OP_SEND_ONLY_IMM,
 		.wc_opcode = IB_WC_SEND,
 	},
+	[IB_WR_SEND_WITH_INV] = {
+		.known = true,
+		.untagged = true,
+		.invalidates = true,
+		.bth_opcode = TCP_BTH_OP_SEND_ONLY_INV,
+		.wc_opcode = IB_WC_SEND,
+	},
+	[IB_WR_LOCAL_INV] = {
+		.known = true,
+		.local = true,
+		.invalidates = true,
+		.wc_opcode = IB_WC_LOCAL_INV,
+	},
+	[IB_WR_BIND_MW] = {
+		.known = true,
+		.local = true,
+		.wc_opcode = IB_WC_BIND_MW,
+	},
 	[IB_WR_RDMA_READ] = {
 		.known = true,
 		.request = true,
@@ -65,15 +83,28 @@ static bool tqp_is_atomic(const struct tqp_op *op)
 
 /* ---- the one copy ---- */
 
+static void tqp_wqe_copy_bind(const struct rxe_send_wqe *from, struct tqp_mw_bind *bind)
+{
+	bind->old_key = READ_ONCE(from->wr.wr.mw.mw_rkey);
+	bind->new_key = READ_ONCE(from->wr.wr.mw.rkey);
+	bind->lkey = READ_ONCE(from->wr.wr.mw.mr_lkey);
+	bind->access = READ_ONCE(from->wr.wr.mw.access);
+	bind->va = READ_ONCE(from->wr.wr.mw.addr);
+	bind->bytes = READ_ONCE(from->wr.wr.mw.length);
+}
+
 static void tqp_wqe_copy(const struct rxe_send_wqe *from, struct tqp_wqe *wqe)
 {
 	wqe->op = tqp_op_of(READ_ONCE(from->wr.opcode));
 	wqe->wr_id = READ_ONCE(from->wr.wr_id);
 	wqe->flags = READ_ONCE(from->wr.send_flags);
-	wqe->ex = ntohl(READ_ONCE(from->wr.ex.imm_data));
+	wqe->ex = wqe->op && wqe->op->invalidates ? READ_ONCE(from->wr.ex.invalidate_rkey) :
+						   ntohl(READ_ONCE(from->wr.ex.imm_data));
 	wqe->num_sge = READ_ONCE(from->dma.num_sge);
 	wqe->inline_bytes = READ_ONCE(from->dma.length);
-	if (wqe->op && tqp_is_atomic(wqe->op)) {
+	if (wqe->op && wqe->op->local) {
+		tqp_wqe_copy_bind(from, &wqe->bind);
+	} else if (wqe->op && tqp_is_atomic(wqe->op)) {
 		wqe->remote_addr = READ_ONCE(from->wr.wr.atomic.remote_addr);
 		wqe->compare_add = READ_ONCE(from->wr.wr.atomic.compare_add);
 		wqe->swap = READ_ONCE(from->wr.wr.atomic.swap);
@@ -149,6 +180,13 @@ static bool tqp_wqe_may_go(struct tqp_conn *conn)
 	if (wqe->flags & IB_SEND_FENCE && !wqe->part && conn->reads_out) {
 		conn->tx_wait_read = true;
 		return false;
+	}
+	if (wqe->op->local && wqe->op->invalidates) {
+		WRITE_ONCE(conn->tx_wait_response, true);
+		smp_mb();	/* pairs with tqp_response_done(): it sees us wait, or we see it done */
+		if (tqp_response_uses(conn, wqe->ex))
+			return false;
+		WRITE_ONCE(conn->tx_wait_response, false);
 	}
 	if (wqe->op->request)
 		return tqp_read_room(conn);
@@ -328,6 +366,16 @@ static void tqp_begin_request(struct tqp_conn *conn)
 	tqp_tx_begin(conn, tqp_wqe_msg(conn), &rec);
 }
 
+static void tqp_wqe_promise(struct tqp_conn *conn, struct tqp_tx_msg *msg)
+{
+	const struct tqp_wqe *wqe = &conn->wqe;
+
+	msg->wr_id = wqe->wr_id;
+	msg->wc_opcode = wqe->op->wc_opcode;
+	msg->signaled = conn->qp->sq_sig_all || wqe->flags & IB_SEND_SIGNALED;
+	msg->loaded = true;
+}
+
 static enum ib_wc_status tqp_wqe_load(struct tqp_conn *conn)
 {
 	const struct rxe_send_wqe *from = tqp_ring_entry(conn->qp->sq, conn->sq_next);
@@ -341,10 +389,7 @@ static enum ib_wc_status tqp_wqe_load(struct tqp_conn *conn)
 		tqp_tx_msg_put(msg);
 		return status;
 	}
-	msg->wr_id = wqe->wr_id;
-	msg->wc_opcode = wqe->op->wc_opcode;
-	msg->signaled = conn->qp->sq_sig_all || wqe->flags & IB_SEND_SIGNALED;
-	msg->loaded = true;
+	tqp_wqe_promise(conn, msg);
 	wqe->loaded = true;
 	return IB_WC_SUCCESS;
 }
@@ -361,19 +406,60 @@ static bool tqp_wqe_refuse(struct tqp_conn *conn, enum ib_wc_status status)
 	return false;
 }
 
+void tqp_wqe_sent(struct tqp_conn *conn)
+{
+	struct tqp_tx_msg *msg = tqp_wqe_msg(conn);
+
+	conn->wqe.valid = false;
+	conn->sq_next = (conn->sq_next + 1) & conn->qp->sq->mask;
+	tqp_tx_msg_put(msg);
+}
+
+/* Done when its turn comes; it completes in the SQ's order, like all others. */
+static bool tqp_wqe_local(struct tqp_conn *conn)
+{
+	const struct tqp_wqe *wqe = &conn->wqe;
+	struct tqp_tx_msg *msg = tqp_wqe_msg(conn);
+	enum ib_wc_status status;
+
+	if (wqe->op->invalidates)
+		status = tqp_mw_invalidate(conn, wqe->ex) ? IB_WC_SUCCESS : IB_WC_MW_BIND_ERR;
+	else
+		status = tqp_mw_bind(conn, &wqe->bind);
+	if (status)
+		return tqp_wqe_refuse(conn, status);
+	tqp_tx_msg_init(msg, conn);
+	msg->bytes = 0;
+	tqp_wqe_promise(conn, msg);
+	tqp_wqe_sent(conn);
+	return true;
+}
+
+/* The next WQE that is posted and may go now; a local one is done here. */
+static bool tqp_wqe_take(struct tqp_conn *conn)
+{
+	struct tqp_wqe *wqe = &conn->wqe;
+
+	do {
+		if (!wqe->valid) {
+			if (!tqp_ring_posted(conn->qp->sq, conn->sq_next))
+				return false;
+			tqp_wqe_copy(tqp_ring_entry(conn->qp->sq, conn->sq_next), wqe);
+		}
+		if (!wqe->op)
+			return tqp_wqe_refuse(conn, IB_WC_LOC_QP_OP_ERR);
+		if (!tqp_wqe_may_go(conn))
+			return false;
+	} while (wqe->op->local && tqp_wqe_local(conn));
+	return !wqe->op->local;
+}
+
 bool tqp_wqe_next(struct tqp_conn *conn)
 {
 	struct tqp_wqe *wqe = &conn->wqe;
 	enum ib_wc_status status;
 
-	if (!wqe->valid) {
-		if (!tqp_ring_posted(conn->qp->sq, conn->sq_next))
-			return false;
-		tqp_wqe_copy(tqp_ring_entry(conn->qp->sq, conn->sq_next), wqe);
-	}
-	if (!wqe->op)
-		return tqp_wqe_refuse(conn, IB_WC_LOC_QP_OP_ERR);
-	if (!tqp_wqe_may_go(conn))
+	if (!tqp_wqe_take(conn))
 		return false;
 	conn->tx_wait_credit = false;
 	if (!wqe->loaded) {
@@ -386,13 +472,4 @@ bool tqp_wqe_next(struct tqp_conn *conn)
 	else
 		tqp_begin_payload(conn);
 	return true;
-}
-
-void tqp_wqe_sent(struct tqp_conn *conn)
-{
-	struct tqp_tx_msg *msg = tqp_wqe_msg(conn);
-
-	conn->wqe.valid = false;
-	conn->sq_next = (conn->sq_next + 1) & conn->qp->sq->mask;
-	tqp_tx_msg_put(msg);
 }

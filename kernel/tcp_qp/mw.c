@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Memory windows (IBTA 10.6.7): an rkey of its own for a part of a region,
+ * bound and taken back by work requests.  Type 1 belongs to a PD, type 2 to
+ * the QP that bound it.
+ *
+ * A binding names its region by key, so a window's use ends with its region.
+ * The switch knows no windows: what is written through one is delivered, and
+ * the CPU copies it.
+ */
+#include <linux/random.h>
+#include <linux/slab.h>
+#include "conn.h"
+
+#define TQP_MW_ACCESS (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC)
+
+/* What a bound window permits; replaced as a whole, read under RCU. */
+struct tqp_binding {
+	struct rcu_head rcu;
+	u32 key;
+	u32 lkey;		/* of the region */
+	u32 qpn;		/* type 2; 0: any QP of the PD */
+	int access;
+	u64 va;
+	u64 bytes;
+};
+
+/* Keys of windows lie above all keys of regions. */
+static_assert(TQP_MR_MAX < TQP_MW_FIRST);
+static_assert(TQP_MW_FIRST + TQP_MW_MAX <= 1 << 24);
+
+static struct tqp_mw *tqp_mw_lookup(struct tqp_device *dev, u32 key)
+{
+	return xa_load(&dev->mws, key >> 8);
+}
+
+int tqp_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
+{
+	struct tqp_device *dev = to_tqp_device(ibmw->device);
+	struct tqp_mw *mw = to_tqp_mw(ibmw);
+	u32 index;
+	int ret;
+
+	if (ibmw->type != IB_MW_TYPE_1 && ibmw->type != IB_MW_TYPE_2)
+		return -EINVAL;
+	mw->pdn = to_tqp_pd(ibmw->pd)->pdn;
+	spin_lock_init(&mw->lock);
+	ret = xa_alloc_cyclic(&dev->mws, &index, XA_ZERO_ENTRY,
+			      XA_LIMIT(TQP_MW_FIRST, TQP_MW_FIRST + TQP_MW_MAX - 1), &dev->next_mw,
+			      GFP_KERNEL);
+	if (ret < 0)
+		return ret;
+	ibmw->rkey = index << 8 | get_random_u8();
+	xa_store(&dev->mws, index, mw, GFP_KERNEL);	/* replaces: allocates nothing */
+	return 0;
+}
+
+int tqp_dealloc_mw(struct ib_mw *ibmw)
+{
+	struct tqp_mw *mw = to_tqp_mw(ibmw);
+
+	xa_erase(&to_tqp_device(ibmw->device)->mws, ibmw->rkey >> 8);
+	synchronize_rcu_expedited();	/* for all who found it */
+	kfree(rcu_access_pointer(mw->binding));
+	return 0;
+}
+
+/* RCU read side */
+struct tqp_mr *tqp_mw_resolve(const struct tqp_conn *conn, u32 key, u64 va, u64 bytes, int access)
+{
+	struct tqp_mw *mw = tqp_mw_lookup(conn->dev, key);
+	const struct tqp_binding *binding = mw ? rcu_dereference(mw->binding) : NULL;
+	struct tqp_mr *mr;
+
+	if (!binding || binding->key != key || mw->pdn != conn->qp->pd->pdn ||
+	    (binding->qpn && binding->qpn != conn->qpn) || (binding->access & access) != access ||
+	    va < binding->va || va - binding->va > binding->bytes ||
+	    bytes > binding->bytes - (va - binding->va))
+		return NULL;
+	mr = tqp_mr_lookup(conn->dev, binding->lkey);
+	return mr && !tqp_mr_check(mr, mw->pdn, va, bytes, 0) ? mr : NULL;
+}
+
+/* ---- work requests ---- */
+
+/* May the region be opened like this?  IBTA 10.6.7.2.1 */
+static bool tqp_mw_region_fits(const struct tqp_conn *conn, const struct tqp_mw_bind *bind)
+{
+	int access = IB_ACCESS_MW_BIND;
+	struct tqp_mr *mr;
+	bool fits;
+
+	if (bind->access & (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC))
+		access |= IB_ACCESS_LOCAL_WRITE;
+	rcu_read_lock();
+	mr = tqp_mr_lookup(conn->dev, bind->lkey);
+	fits = mr && !tqp_mr_check(mr, conn->qp->pd->pdn, bind->va, bind->bytes, access);
+	rcu_read_unlock();
+	return fits;
+}
+
+/* Under mw->lock: does the request fit the window? */
+static bool tqp_mw_may_bind(const struct tqp_conn *conn, const struct tqp_mw *mw,
+			    const struct tqp_mw_bind *bind)
+{
+	if (mw->pdn != conn->qp->pd->pdn || mw->ib.rkey != bind->old_key)
+		return false;
+	if (mw->ib.type == IB_MW_TYPE_1)
+		return true;
+	/* type 2: taken back before, a length, a new key */
+	return !rcu_access_pointer(mw->binding) && bind->bytes &&
+	       (u8)bind->new_key != (u8)bind->old_key;
+}
+
+static struct tqp_binding *tqp_binding_create(const struct tqp_conn *conn,
+					      const struct tqp_mw_bind *bind)
+{
+	struct tqp_binding *binding;
+
+	if ((bind->access & ~TQP_MW_ACCESS) || !tqp_mw_region_fits(conn, bind))
+		return NULL;
+	binding = kzalloc(sizeof(*binding), GFP_KERNEL_ACCOUNT);
+	if (!binding)
+		return NULL;
+	binding->key = (bind->old_key & ~0xffU) | (u8)bind->new_key;
+	binding->lkey = bind->lkey;
+	binding->access = bind->access;
+	binding->va = bind->va;
+	binding->bytes = bind->bytes;
+	return binding;
+}
+
+/* False: nothing changed.  *@old is what was bound before. */
+static bool tqp_mw_swap(struct tqp_conn *conn, const struct tqp_mw_bind *bind,
+			struct tqp_binding *fresh, struct tqp_binding **old)
+{
+	struct tqp_mw *mw;
+	bool fits;
+
+	rcu_read_lock();
+	mw = tqp_mw_lookup(conn->dev, bind->old_key);
+	if (!mw) {
+		rcu_read_unlock();
+		return false;
+	}
+	spin_lock_bh(&mw->lock);
+	fits = tqp_mw_may_bind(conn, mw, bind);
+	if (fits) {
+		if (fresh && mw->ib.type == IB_MW_TYPE_2)
+			fresh->qpn = conn->qpn;
+		mw->ib.rkey = (bind->old_key & ~0xffU) | (u8)bind->new_key;
+		*old = rcu_replace_pointer(mw->binding, fresh, lockdep_is_held(&mw->lock));
+	}
+	spin_unlock_bh(&mw->lock);
+	rcu_read_unlock();
+	return fits;
+}
+
+enum ib_wc_status tqp_mw_bind(struct tqp_conn *conn, const struct tqp_mw_bind *bind)
+{
+	struct tqp_binding *fresh = NULL, *old = NULL;
+
+	if (bind->bytes) {	/* without: a type 1 window is taken back */
+		fresh = tqp_binding_create(conn, bind);
+		if (!fresh)
+			return IB_WC_MW_BIND_ERR;
+	}
+	if (!tqp_mw_swap(conn, bind, fresh, &old)) {
+		kfree(fresh);
+		return IB_WC_MW_BIND_ERR;
+	}
+	if (old) {	/* other QPs may be copying by the old key */
+		synchronize_rcu_expedited();
+		kfree(old);
+	}
+	return IB_WC_SUCCESS;
+}
+
+/* What @qpn bound, if its key is *@key or if @key is NULL; RCU read side. */
+static bool tqp_mw_unbind(struct tqp_mw *mw, u32 qpn, const u32 *key)
+{
+	struct tqp_binding *binding;
+
+	spin_lock_bh(&mw->lock);
+	binding = rcu_dereference_protected(mw->binding, lockdep_is_held(&mw->lock));
+	if (binding && binding->qpn == qpn && (!key || binding->key == *key))
+		RCU_INIT_POINTER(mw->binding, NULL);
+	else
+		binding = NULL;
+	spin_unlock_bh(&mw->lock);
+	if (binding)
+		kfree_rcu(binding, rcu);
+	return binding;
+}
+
+/*
+ * Only a type 2 window of this QP: whoever uses it is received under the sk
+ * lock that we hold, so there is none to wait for.
+ */
+bool tqp_mw_invalidate(struct tqp_conn *conn, u32 key)
+{
+	struct tqp_mw *mw;
+	bool taken;
+
+	rcu_read_lock();
+	mw = tqp_mw_lookup(conn->dev, key);
+	taken = mw && tqp_mw_unbind(mw, conn->qpn, &key);
+	rcu_read_unlock();
+	return taken;
+}
+
+/* A QP's windows end with it. */
+void tqp_mw_drop_qp(struct tqp_device *dev, u32 qpn)
+{
+	unsigned long index;
+	struct tqp_mw *mw;
+
+	rcu_read_lock();
+	xa_for_each(&dev->mws, index, mw)
+		tqp_mw_unbind(mw, qpn, NULL);
+	rcu_read_unlock();
+}
