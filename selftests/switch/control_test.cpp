@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "fake_qp.hpp"
 #include "pcap_file.hpp"

@@ -2,6 +2,7 @@
 // A host that breaks the rules is stopped and counted; its neighbours never notice.
 #include <cstring>
 #include <functional>
+#include <nlohmann/json.hpp>
 
 #include "fake_qp.hpp"
 #include "two_ports.hpp"

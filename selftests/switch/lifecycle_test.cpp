@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "fake_qp.hpp"
 #include "two_ports.hpp"

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "two_ports.hpp"
 

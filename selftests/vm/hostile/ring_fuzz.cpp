@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <poll.h>
 
-#include <CLI/CLI.hpp>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -20,8 +19,8 @@
 #include <string>
 #include <thread>
 
+#include "command.hpp"
 #include "flood.hpp"
-#include "tcp.hpp"
 #include "verbs/device.hpp"
 
 namespace {
@@ -37,10 +36,7 @@ constexpr int kRoundEndMs = 30000;  // for the other side to notice
 constexpr size_t kProducerAt = 128 / 4, kConsumerAt = 256 / 4, kEntriesAt = 384 / 4;
 
 struct Options {
-    std::string connect;
-    uint16_t port = 0;
-    std::string interface = "nupa0";
-    std::string engine = "auto";
+    PeerOptions peer;
     uint32_t rounds = 20;
     uint32_t round_ms = 300;
     uint32_t seed = 1;
@@ -120,12 +116,6 @@ private:
     std::thread thread_;
 };
 
-uint32_t engine_of(const Options& o) {
-    return o.engine == "offload"    ? TCP_QP_ENGINE_OFFLOAD
-           : o.engine == "software" ? TCP_QP_ENGINE_SOFTWARE
-                                    : TCP_QP_ENGINE_AUTO;
-}
-
 // A queue pair whose data nobody trusts.
 struct Loose {
     Loose(const tcpqp::Context& context, int socket, const Options& o)
@@ -140,7 +130,7 @@ struct Loose {
         if (int error = qp.post_receives(receives))
             tcpqp::throw_errno("post receives", error);
         tcp_qp_attach_req request{};
-        request.engine = engine_of(o);
+        request.engine = o.peer.engine_id();
         const tcpqp::Attached attached = tcpqp::attach(context, qp, socket, request);
         if (attached.error)
             tcpqp::throw_errno("attach", attached.error);
@@ -218,23 +208,20 @@ void peer_round(const tcpqp::Context& context, tcpqp::Fd socket, Flood& bystande
 }
 
 void all(const Options& o) {
-    auto context = tcpqp::open_device(o.interface);
-    tcpqp::Fd listener = o.connect.empty() ? listen_on(o.port, 1) : tcpqp::Fd();
-    const auto next_socket = [&] {
-        return listener ? accept_from(listener) : connect_to(o.connect, o.port);
-    };
+    auto context = tcpqp::open_device(o.peer.interface);
+    const tcpqp::Fd listener = o.peer.listener();
     FloodOptions f;
-    f.engine = engine_of(o), f.bytes = 8 << 10, f.key = o.seed;
-    Flood bystander(*context, next_socket(), f);
+    f.engine = o.peer.engine_id(), f.bytes = 8 << 10, f.key = o.seed;
+    Flood bystander(*context, o.peer.next_socket(listener), f);
     for (uint32_t round = 0; round < o.rounds; round++) {
-        tcpqp::Fd socket = next_socket();
-        if (o.connect.empty())
+        tcpqp::Fd socket = o.peer.next_socket(listener);
+        if (o.peer.listens())
             peer_round(*context, std::move(socket), bystander, o);
         else
             hostile_round(*context, std::move(socket), bystander, o, o.seed * 1000 + round);
     }
     // The hostile side ends last: its queue pair may fail long before its round is over.
-    if (o.connect.empty())
+    if (o.peer.listens())
         for (const auto limit = Clock::now() + milliseconds(kRoundEndMs);
              bystander.step(1) && Clock::now() < limit;) {
         }
@@ -247,20 +234,13 @@ void all(const Options& o) {
 
 int main(int argc, char** argv) {
     Options o;
-    CLI::App app{"Write over a queue pair's rings while it works"};
-    app.add_option("--connect", o.connect, "numeric address; without: listen, be the peer");
-    app.add_option("--port", o.port)->required();
-    app.add_option("--interface", o.interface);
-    app.add_option("--engine", o.engine);
-    app.add_option("--rounds", o.rounds);
-    app.add_option("--round-ms", o.round_ms);
-    app.add_option("--seed", o.seed);
-    CLI11_PARSE(app, argc, argv);
-    try {
-        all(o);
-        return 0;
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "ring_fuzz: FAILED: %s\n", e.what());
-        return 1;
-    }
+    return Command("ring_fuzz", "Write over a queue pair's rings while it works")
+        .peer(o.peer)
+        .option("--rounds", o.rounds)
+        .option("--round-ms", o.round_ms)
+        .option("--seed", o.seed)
+        .run(argc, argv, [&] {
+            all(o);
+            return 0;
+        });
 }

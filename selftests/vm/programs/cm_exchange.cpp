@@ -11,7 +11,6 @@
 #include <rdma/rdma_verbs.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -23,6 +22,8 @@
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "command.hpp"
 
 namespace {
 
@@ -342,22 +343,7 @@ void run_client(const Options& o) {
     std::printf("{\"connections\": %u, \"seconds\": %.3f}\n", o.count, took.count());
 }
 
-int run(int argc, char** argv) {
-    Options o;
-    CLI::App app{"connections by rdma_cm, checked"};
-    app.add_option("--listen", o.listen, "[ADDR:]PORT");
-    app.add_option("--connect", o.connect, "ADDR:PORT");
-    app.add_option("--ports", o.ports, "as many ports from PORT on");
-    app.add_option("--count", o.count, "connections (server: to end or reject)");
-    app.add_option("--private-bytes", o.private_bytes, "of the request")->check(CLI::Range(0, 255));
-    app.add_option("--reply-bytes", o.reply_bytes, "of the answer")->check(CLI::Range(0, 255));
-    app.add_option("--depth", o.depth, "initiator depth and responder resources");
-    app.add_flag("--reject", o.reject, "the server rejects");
-    app.add_flag("--server-disconnects", o.server_disconnects, "else the client does");
-    app.add_flag("--hold", o.hold, "say nothing, wait for the other to disconnect");
-    app.add_option("--expect", o.expect, "event that ends a connect");
-    app.add_option("--timeout", o.timeout_s, "seconds");
-    CLI11_PARSE(app, argc, argv);
+int run(const Options& o) {
     if (o.listen.empty() == o.connect.empty())
         die("one of --listen and --connect", 0);
     alarm(o.timeout_s);
@@ -371,10 +357,19 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    try {
-        return run(argc, argv);
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "cm_exchange: %s\n", e.what());
-        return 1;
-    }
+    Options o;
+    return nupa::programs::Command("cm_exchange", "connections by rdma_cm, checked")
+        .option("--listen", o.listen, "[ADDR:]PORT")
+        .option("--connect", o.connect, "ADDR:PORT")
+        .option("--ports", o.ports, "as many ports from PORT on")
+        .option("--count", o.count, "connections (server: to end or reject)")
+        .option("--private-bytes", o.private_bytes, {0, 255}, "of the request")
+        .option("--reply-bytes", o.reply_bytes, {0, 255}, "of the answer")
+        .option("--depth", o.depth, "initiator depth and responder resources")
+        .flag("--reject", o.reject, "the server rejects")
+        .flag("--server-disconnects", o.server_disconnects, "else the client does")
+        .flag("--hold", o.hold, "say nothing, wait for the other to disconnect")
+        .option("--expect", o.expect, "event that ends a connect")
+        .option("--timeout", o.timeout_s, "seconds")
+        .run(argc, argv, [&] { return run(o); });
 }

@@ -9,14 +9,13 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
 #include <functional>
 #include <map>
 
+#include "command.hpp"
 #include "flood.hpp"
-#include "tcp.hpp"
 #include "verbs/device.hpp"
 
 namespace {
@@ -27,11 +26,8 @@ using Clock = std::chrono::steady_clock;
 constexpr int kStepMs = 100;
 
 struct Options {
-    std::string connect;
-    uint16_t port = 0;
-    std::string interface = "nupa0";
+    PeerOptions peer;
     std::string how = "wait";
-    std::string engine = "auto";
     uint64_t after = 50;        // messages received, then the end
     uint32_t limit_ms = 20000;  // for the end to come, and for all to complete
     uint32_t user_timeout_ms = 0;
@@ -48,8 +44,7 @@ const std::map<std::string, std::function<void(Flood&)>> kEnds{
 };
 
 tcpqp::Fd make_socket(const Options& o) {
-    tcpqp::Fd fd =
-        o.connect.empty() ? accept_from(listen_on(o.port, 1)) : connect_to(o.connect, o.port);
+    tcpqp::Fd fd = o.peer.socket();
     if (o.user_timeout_ms)
         setsockopt(fd.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &o.user_timeout_ms,
                    sizeof o.user_timeout_ms);
@@ -79,10 +74,8 @@ bool run(Flood& flood, const Options& o) {
 }
 
 int all(Options& o) {
-    o.flood.engine = o.engine == "offload"    ? TCP_QP_ENGINE_OFFLOAD
-                     : o.engine == "software" ? TCP_QP_ENGINE_SOFTWARE
-                                              : TCP_QP_ENGINE_AUTO;
-    auto context = tcpqp::open_device(o.interface);
+    o.flood.engine = o.peer.engine_id();
+    auto context = tcpqp::open_device(o.peer.interface);
     Flood flood(*context, make_socket(o), o.flood);
     std::fprintf(stderr, "qp_end: attached\n");
     const bool ended = run(flood, o);
@@ -99,23 +92,16 @@ int all(Options& o) {
 
 int main(int argc, char** argv) {
     Options o;
-    CLI::App app{"End a busy queue pair and account for every work request"};
-    app.add_option("--connect", o.connect, "numeric address; without: listen");
-    app.add_option("--port", o.port)->required();
-    app.add_option("--interface", o.interface);
-    app.add_option("--how", o.how, "wait, close, reset, fin or abandon")
-        ->check(CLI::IsMember(kEnds));
-    app.add_option("--engine", o.engine);
-    app.add_option("--after", o.after, "messages received before the end");
-    app.add_option("--limit-ms", o.limit_ms);
-    app.add_option("--user-timeout-ms", o.user_timeout_ms, "TCP_USER_TIMEOUT of the socket");
-    app.add_option("--bytes", o.flood.bytes);
-    app.add_option("--depth", o.flood.depth);
-    CLI11_PARSE(app, argc, argv);
-    try {
-        return all(o);
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "qp_end: FAILED: %s\n", e.what());
-        return 1;
-    }
+    std::vector<std::string> ends;
+    for (const auto& [name, end] : kEnds)
+        ends.push_back(name);
+    return Command("qp_end", "End a busy queue pair and account for every work request")
+        .peer(o.peer)
+        .choice("--how", o.how, ends)
+        .option("--after", o.after, "messages received before the end")
+        .option("--limit-ms", o.limit_ms)
+        .option("--user-timeout-ms", o.user_timeout_ms, "TCP_USER_TIMEOUT of the socket")
+        .option("--bytes", o.flood.bytes)
+        .option("--depth", o.flood.depth)
+        .run(argc, argv, [&] { return all(o); });
 }

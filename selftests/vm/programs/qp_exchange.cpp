@@ -9,33 +9,37 @@
 // Prints one JSON object of counters; exit 0 only if all was right.
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
-#include <rdma/rdma_user_ioctl_cmds.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
-#include <tcp_qp/tcp_qp.h>
-#include <unistd.h>
 
-#include <CLI/CLI.hpp>
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <deque>
-#include <random>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "command.hpp"
+#include "memory.hpp"
+#include "pattern.hpp"
+#include "tcp.hpp"
+#include "verbs/attach.hpp"
+#include "verbs/cq.hpp"
+#include "verbs/device.hpp"
+#include "verbs/mr.hpp"
+#include "verbs/qp.hpp"
+
 namespace {
+
+using namespace nupa::programs;
 
 struct Options {
     uint16_t listen = 0;
     std::string connect;
-    std::string device = "tcpqp0";
+    std::string interface = "nupa0";
     uint32_t messages = 1000;
     uint32_t max_bytes = 65536;
     uint32_t depth = 16;
@@ -57,13 +61,6 @@ struct Options {
     throw std::runtime_error(what + (err ? std::string(": ") + std::strerror(err) : ""));
 }
 
-uint64_t mix(uint64_t x) {
-    x += 0x9e3779b97f4a7c15ull;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-    return x ^ (x >> 31);
-}
-
 // What message @m of the side @side is: both ends can compute it.
 struct Plan {
     const Options& o;
@@ -83,99 +80,27 @@ struct Plan {
     }
     bool imm(uint32_t m) const { return mix(key(m) ^ 0x1337) & 1; }
     uint32_t imm_value(uint32_t m) const { return static_cast<uint32_t>(key(m)); }
-    void fill(uint32_t m, uint8_t* to, uint32_t n) const {
-        uint64_t k = key(m);
-        for (uint32_t i = 0; i < n; i += 8) {
-            uint64_t v = mix(k + i);
-            std::memcpy(to + i, &v, std::min(8u, n - i));
-        }
-    }
-    bool check(uint32_t m, const uint8_t* from, uint32_t n) const {
-        uint64_t k = key(m);
-        for (uint32_t i = 0; i < n; i += 8) {
-            uint64_t v = mix(k + i);
-            if (std::memcmp(from + i, &v, std::min(8u, n - i)))
-                return false;
-        }
-        return true;
-    }
 };
 
-int tcp_socket(const Options& o) {
-    int one = 1;
-    if (o.listen) {
-        int l = socket(AF_INET6, SOCK_STREAM, 0);
-        setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-        sockaddr_in6 a{};
-        a.sin6_family = AF_INET6;
-        a.sin6_port = htons(o.listen);
-        if (bind(l, reinterpret_cast<sockaddr*>(&a), sizeof a) || listen(l, 1))
-            die("listen");
-        int s = accept(l, nullptr, nullptr);
-        close(l);
-        if (s < 0)
-            die("accept");
-        return s;
-    }
-    auto at = o.connect.rfind(':');
-    std::string host = o.connect.substr(0, at), port = o.connect.substr(at + 1);
-    sockaddr_storage a{};
-    socklen_t len;
-    if (host.find(':') != std::string::npos) {
-        auto& a6 = reinterpret_cast<sockaddr_in6&>(a);
-        a6.sin6_family = AF_INET6;
-        a6.sin6_port = htons(static_cast<uint16_t>(std::stoi(port)));
-        inet_pton(AF_INET6, host.c_str(), &a6.sin6_addr);
-        len = sizeof a6;
-    } else {
-        auto& a4 = reinterpret_cast<sockaddr_in&>(a);
-        a4.sin_family = AF_INET;
-        a4.sin_port = htons(static_cast<uint16_t>(std::stoi(port)));
-        inet_pton(AF_INET, host.c_str(), &a4.sin_addr);
-        len = sizeof a4;
-    }
-    for (int i = 0; i < 200; i++) {
-        int s = socket(a.ss_family, SOCK_STREAM, 0);
-        if (!connect(s, reinterpret_cast<sockaddr*>(&a), len))
-            return s;
-        close(s);
-        poll(nullptr, 0, 50);  // the listener may still be starting
-    }
-    die("connect " + o.connect);
+tcpqp::Fd tcp_socket(const Options& o) {
+    if (o.listen)
+        return accept_from(listen_on(o.listen, 1));
+    const auto at = o.connect.rfind(':');
+    return connect_to(o.connect.substr(0, at),
+                      static_cast<uint16_t>(std::stoi(o.connect.substr(at + 1))));
 }
 
-class Ioctl {
-public:
-    Ioctl(uint16_t method) {
-        hdr_.object_id = UVERBS_OBJECT_QP;
-        hdr_.method_id = method;
-        hdr_.driver_id = RDMA_DRIVER_RXE;
-    }
-    void handle(uint16_t id, uint32_t v) { add(id, 0, v); }
-    void fd(uint16_t id, int v) { add(id, 0, static_cast<uint64_t>(v)); }
-    void ptr(uint16_t id, void* p, uint16_t n) { add(id, n, reinterpret_cast<uint64_t>(p)); }
-    int call(int cmd_fd) {
-        std::vector<uint8_t> buf(sizeof hdr_ + attrs_.size() * sizeof(ib_uverbs_attr));
-        hdr_.length = static_cast<uint16_t>(buf.size());
-        hdr_.num_attrs = static_cast<uint16_t>(attrs_.size());
-        std::memcpy(buf.data(), &hdr_, sizeof hdr_);
-        std::memcpy(buf.data() + sizeof hdr_, attrs_.data(),
-                    attrs_.size() * sizeof(ib_uverbs_attr));
-        return ioctl(cmd_fd, RDMA_VERBS_IOCTL, buf.data()) ? errno : 0;
-    }
+uint32_t attach_flags(const Options& o) {
+    return (o.wire == 0 ? uint32_t{TCP_QP_ATTACH_F_WIRE_V0} : 0) |
+           (o.wire == 1 ? uint32_t{TCP_QP_ATTACH_F_WIRE_V1} : 0) |
+           (o.icrc ? uint32_t{TCP_QP_ATTACH_F_ICRC} : 0);
+}
 
-private:
-    void add(uint16_t id, uint16_t len, uint64_t data) {
-        ib_uverbs_attr a{};
-        a.attr_id = id;
-        a.len = len;
-        a.flags = UVERBS_ATTR_F_MANDATORY;
-        a.data = data;
-        attrs_.push_back(a);
-    }
-    std::vector<ib_uverbs_attr> attrs_;
-    ib_uverbs_ioctl_hdr hdr_{};  // last: it ends in a flexible array
-};
+// Whole pages, and one more than the longest message needs.
+constexpr uint32_t kPageBytes = 4096;
+constexpr uint32_t stride_of(uint32_t message_bytes) {
+    return (message_bytes + 2 * kPageBytes - 1) & ~(kPageBytes - 1);
+}
 
 class Exchange {
 public:
@@ -184,11 +109,26 @@ public:
           mine_{o, o.listen ? 1 : 0},
           theirs_{o, o.listen ? 0 : 1},
           to_send_(o.one_way && o.listen ? 0 : o.messages),
-          to_receive_(o.one_way && !o.listen ? 0 : o.messages) {}
+          to_receive_(o.one_way && !o.listen ? 0 : o.messages),
+          socket_(tcp_socket(o)),
+          context_(tcpqp::open_device(o.interface)),
+          stride_(stride_of(o.max_bytes)),
+          pages_(size_t{stride_} * kSlotsPerDepth * o.depth),
+          cq_(*context_, static_cast<int>(4 * o.depth + 16)),
+          mr_(*context_, pages_.bytes().data(), pages_.bytes().size(), IBV_ACCESS_LOCAL_WRITE),
+          qp_(*context_, cq_,
+              {.sends = o.depth,
+               .receives = o.depth,
+               .sges = o.sges,
+               .inline_bytes = o.inline_bytes}) {
+        if (!mr_)
+            die("register memory");
+        std::memset(pages_.bytes().data(), kPoison, pages_.bytes().size());
+        for (uint32_t i = 0; i < kSlotsPerDepth * o.depth; i++)
+            (i < o.depth ? free_tx_ : free_rx_).push_back(i);
+    }
 
     void run() {
-        sock_ = tcp_socket(o_);
-        open();
         if (!o_.late_receives)
             while (!free_rx_.empty() && posted_rx_.size() < o_.depth)
                 post_receive();
@@ -202,56 +142,10 @@ public:
 
 private:
     static constexpr uint8_t kPoison = 0xa5;
+    // one to send from, two to receive into: half of these rest, poisoned
+    static constexpr uint32_t kSlotsPerDepth = 3;
 
-    void open() {
-        int n = 0;
-        ibv_device** list = ibv_get_device_list(&n);
-        ibv_device* dev = nullptr;
-        for (int i = 0; i < n; i++)
-            if (o_.device == ibv_get_device_name(list[i]))
-                dev = list[i];
-        if (!dev)
-            die("no RDMA device " + o_.device, 0);
-        ctx_ = ibv_open_device(dev);
-        if (!ctx_)
-            die("ibv_open_device");
-        pd_ = ibv_alloc_pd(ctx_);
-        channel_ = ibv_create_comp_channel(ctx_);
-        cq_ = ibv_create_cq(ctx_, static_cast<int>(4 * o_.depth + 16), nullptr, channel_, 0);
-        if (!pd_ || !channel_ || !cq_)
-            die("verbs objects");
-        ibv_qp_init_attr qa{};
-        qa.send_cq = qa.recv_cq = cq_;
-        qa.cap.max_send_wr = qa.cap.max_recv_wr = o_.depth;
-        qa.cap.max_send_sge = qa.cap.max_recv_sge = o_.sges;
-        qa.cap.max_inline_data = o_.inline_bytes;
-        qa.qp_type = IBV_QPT_RC;
-        qp_ = ibv_create_qp(pd_, &qa);
-        if (!qp_)
-            die("ibv_create_qp");
-        ibv_qp_attr at{};
-        at.qp_state = IBV_QPS_INIT;
-        at.port_num = 1;
-        if (ibv_modify_qp(qp_, &at,
-                          IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))
-            die("modify to INIT");
-        // twice the depth of receive buffers: half of them rest, poisoned
-        stride_ = (o_.max_bytes + 4095u + 4096u) & ~4095u;
-        slots_ = 3 * o_.depth;
-        size_t bytes = size_t{stride_} * slots_;
-        mem_ = static_cast<uint8_t*>(
-            mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-        if (mem_ == MAP_FAILED)
-            die("mmap");
-        std::memset(mem_, kPoison, bytes);
-        mr_ = ibv_reg_mr(pd_, mem_, bytes, IBV_ACCESS_LOCAL_WRITE);
-        if (!mr_)
-            die("ibv_reg_mr");
-        for (uint32_t i = 0; i < slots_; i++)
-            (i < o_.depth ? free_tx_ : free_rx_).push_back(i);
-    }
-
-    uint8_t* slot(uint32_t i) { return mem_ + size_t{stride_} * i; }
+    uint8_t* slot(uint32_t i) { return pages_.bytes().data() + size_t{stride_} * i; }
 
     // @n bytes at @p cut into at most o_.sges uneven pieces
     std::vector<ibv_sge> pieces(uint8_t* p, uint32_t n, uint64_t r) {
@@ -259,7 +153,7 @@ private:
         uint32_t k = 1 + static_cast<uint32_t>(r % o_.sges), at = 0;
         for (uint32_t i = 0; i < k; i++) {
             uint32_t len = i + 1 == k ? n - at : static_cast<uint32_t>(mix(r + i) % (n - at + 1));
-            v.push_back({reinterpret_cast<uint64_t>(p + at), len, mr_->lkey});
+            v.push_back({reinterpret_cast<uint64_t>(p + at), len, mr_.lkey()});
             at += len;
         }
         return v;
@@ -276,7 +170,7 @@ private:
         wr.wr_id = s;
         wr.sg_list = sg.data();
         wr.num_sge = static_cast<int>(sg.size());
-        if (int e = ibv_post_recv(qp_, &wr, &bad))
+        if (int e = ibv_post_recv(qp_.get(), &wr, &bad))
             die("ibv_post_recv", e);
         posted_rx_.push_back(s);
         rang_ = false;
@@ -286,43 +180,18 @@ private:
         if (rang_ || !o_.doorbell)
             return;
         rang_ = true;
-        struct {
-            ib_uverbs_cmd_hdr hdr;
-            uint64_t response;
-            uint32_t qp_handle, wr_count, sge_count, wqe_size;
-        } cmd{};
-        struct {
-            uint32_t bad_wr;
-        } resp{};
-        cmd.hdr.command = IB_USER_VERBS_CMD_POST_SEND;
-        cmd.hdr.in_words = sizeof cmd / 4;
-        cmd.hdr.out_words = sizeof resp / 4;
-        cmd.response = reinterpret_cast<uint64_t>(&resp);
-        cmd.qp_handle = qp_->handle;
-        cmd.wqe_size = sizeof(ib_uverbs_send_wr);
-        if (write(ctx_->cmd_fd, &cmd, sizeof cmd) != sizeof cmd)
-            die("doorbell");
+        if (int e = qp_.ring_doorbell())
+            die("doorbell", e);
     }
 
     void attach() {
-        tcp_qp_attach_req req{};
-        tcp_qp_attach_resp resp{};
-        req.engine = o_.engine == "offload"    ? TCP_QP_ENGINE_OFFLOAD
-                     : o_.engine == "software" ? TCP_QP_ENGINE_SOFTWARE
-                                               : TCP_QP_ENGINE_AUTO;
-        if (o_.wire == 0)
-            req.flags |= TCP_QP_ATTACH_F_WIRE_V0;
-        if (o_.wire == 1)
-            req.flags |= TCP_QP_ATTACH_F_WIRE_V1;
-        if (o_.icrc)
-            req.flags |= TCP_QP_ATTACH_F_ICRC;
-        Ioctl io(TCP_QP_METHOD_ATTACH);
-        io.handle(TCP_QP_ATTR_ATTACH_HANDLE, qp_->handle);
-        io.fd(TCP_QP_ATTR_ATTACH_SOCKET, sock_);
-        io.ptr(TCP_QP_ATTR_ATTACH_REQ, &req, sizeof req);
-        io.ptr(TCP_QP_ATTR_ATTACH_RESP, &resp, sizeof resp);
-        if (int e = io.call(ctx_->cmd_fd))
-            die("attach (reason " + std::to_string(resp.reason) + ")", e);
+        tcp_qp_attach_req request{};
+        request.engine = engine_of(o_.engine);
+        request.flags = attach_flags(o_);
+        const tcpqp::Attached attached = tcpqp::attach(*context_, qp_, socket_.get(), request);
+        const tcp_qp_attach_resp& resp = attached.response;
+        if (attached.error)
+            die("attach (reason " + std::to_string(resp.reason) + ")", attached.error);
         fprintf(stderr, "qp_exchange: attached, engine %u reason %u wire %u mss %u\n", resp.engine,
                 resp.reason, resp.wire_version, resp.mss);
     }
@@ -331,7 +200,7 @@ private:
         uint32_t s = free_tx_.front();
         free_tx_.pop_front();
         uint32_t m = posted_++, n = mine_.bytes(m);
-        mine_.fill(m, slot(s), n);
+        fill({slot(s), n}, mine_.key(m));
         auto sg = pieces(slot(s), n, mix(mine_.key(m)));
         ibv_send_wr wr{}, *bad;
         wr.wr_id = uint64_t{1} << 32 | s;
@@ -342,7 +211,7 @@ private:
             wr.send_flags |= IBV_SEND_INLINE;
         wr.opcode = mine_.imm(m) ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND;
         wr.imm_data = htonl(mine_.imm_value(m));
-        if (int e = ibv_post_send(qp_, &wr, &bad))
+        if (int e = ibv_post_send(qp_.get(), &wr, &bad))
             die("ibv_post_send", e);
     }
 
@@ -354,34 +223,29 @@ private:
         while (posted_rx_.size() < o_.depth && !free_rx_.empty())
             post_receive();
         ring();
-        if (ibv_req_notify_cq(cq_, 0))
+        if (!cq_.arm())
             die("req_notify");
         if (drain())
             return;
-        pollfd p{channel_->fd, POLLIN, 0};
+        pollfd p{cq_.fd(), POLLIN, 0};
         if (poll(&p, 1, static_cast<int>(o_.timeout_s) * 1000) <= 0)
             die("no completion for " + std::to_string(o_.timeout_s) + " s: sent " +
                     std::to_string(completed_) + " received " + std::to_string(received_),
                 0);
-        ibv_cq* cq;
-        void* arg;
-        if (ibv_get_cq_event(channel_, &cq, &arg))
-            die("get_cq_event");
-        ibv_ack_cq_events(cq, 1);
+        cq_.consume_events();
         drain();
     }
 
     bool drain() {
-        ibv_wc wc[32];
+        std::array<ibv_wc, 32> wcs;
         bool any = false;
-        int n;
-        while ((n = ibv_poll_cq(cq_, 32, wc)) > 0) {
+        while (const int n = cq_.poll(wcs)) {
+            if (n < 0)
+                die("poll_cq", 0);
             any = true;
             for (int i = 0; i < n; i++)
-                completion(wc[i]);
+                completion(wcs[static_cast<size_t>(i)]);
         }
-        if (n < 0)
-            die("poll_cq");
         return any;
     }
 
@@ -412,7 +276,7 @@ private:
         if (!!(wc.wc_flags & IBV_WC_WITH_IMM) != theirs_.imm(m) ||
             (theirs_.imm(m) && ntohl(wc.imm_data) != theirs_.imm_value(m)))
             die("message " + std::to_string(m) + ": wrong immediate", 0);
-        if (!theirs_.check(m, slot(s), n))
+        if (first_wrong({slot(s), n}, theirs_.key(m)) != n)
             die("message " + std::to_string(m) + ": wrong bytes", 0);
         for (uint32_t i = n; i < stride_; i++)
             if (slot(s)[i] != kPoison)
@@ -424,17 +288,14 @@ private:
 
     // Both sides are done when both say so; each has its receives counted by then.
     void farewell() {
-        shutdown(sock_, SHUT_WR);
-        pollfd p{sock_, POLLRDHUP, 0};
+        shutdown(socket_.get(), SHUT_WR);
+        pollfd p{socket_.get(), POLLRDHUP, 0};
         poll(&p, 1, 10000);
     }
 
     void report() {
         tcp_qp_info info{};
-        Ioctl io(TCP_QP_METHOD_QUERY);
-        io.handle(TCP_QP_ATTR_QUERY_HANDLE, qp_->handle);
-        io.ptr(TCP_QP_ATTR_QUERY_INFO, &info, sizeof info);
-        if (int e = io.call(ctx_->cmd_fd))
+        if (int e = tcpqp::query(*context_, qp_, info))
             die("query", e);
         printf(
             "{\"engine\":%u,\"wire\":%u,\"mss\":%u,\"received_bytes\":%llu,\"delivered\":%llu,"
@@ -453,15 +314,14 @@ private:
     const Options& o_;
     Plan mine_, theirs_;
     uint32_t to_send_, to_receive_;
-    int sock_ = -1;
-    ibv_context* ctx_ = nullptr;
-    ibv_pd* pd_ = nullptr;
-    ibv_comp_channel* channel_ = nullptr;
-    ibv_cq* cq_ = nullptr;
-    ibv_qp* qp_ = nullptr;
-    ibv_mr* mr_ = nullptr;
-    uint8_t* mem_ = nullptr;
-    uint32_t stride_ = 0, slots_ = 0, posted_ = 0, completed_ = 0, received_ = 0, posts_ = 0;
+    tcpqp::Fd socket_;
+    std::unique_ptr<tcpqp::Context> context_;
+    uint32_t stride_;
+    Pages pages_;
+    tcpqp::CompletionQueue cq_;
+    tcpqp::Mr mr_;
+    tcpqp::QueuePair qp_;
+    uint32_t posted_ = 0, completed_ = 0, received_ = 0, posts_ = 0;
     uint64_t bytes_ = 0;
     bool rang_ = true;
     std::deque<uint32_t> free_tx_, free_rx_, posted_rx_;
@@ -471,33 +331,29 @@ private:
 
 int main(int argc, char** argv) {
     Options o;
-    CLI::App app{"Exchange checked messages over an attached queue pair"};
-    app.add_option("--listen", o.listen);
-    app.add_option("--connect", o.connect, "ADDR:PORT");
-    app.add_option("--device", o.device);
-    app.add_option("--messages", o.messages);
-    app.add_option("--max-bytes", o.max_bytes);
-    app.add_option("--depth", o.depth);
-    app.add_option("--sges", o.sges)->check(CLI::Range(1, 32));
-    app.add_option("--inline", o.inline_bytes);
-    app.add_option("--seed", o.seed);
-    app.add_option("--engine", o.engine);
-    app.add_option("--wire", o.wire);
-    app.add_flag("--icrc", o.icrc, "a CRC on each segment sent");
-    app.add_flag("--one-way", o.one_way);
-    app.add_flag("--late-receives", o.late_receives, "attach before any receive is posted");
-    app.add_option("--pause-ms", o.pause_ms, "between attach and the first receive");
-    app.add_option("--slow-ms", o.slow_ms, "before receives are posted again");
-    app.add_flag("!--no-doorbell", o.doorbell, "post receives as stock librxe does");
-    app.add_option("--timeout", o.timeout_s, "seconds without a completion");
-    CLI11_PARSE(app, argc, argv);
-    try {
-        if (!o.listen == o.connect.empty())
-            die("give one of --listen and --connect", 0);
-        Exchange(o).run();
-        return 0;
-    } catch (const std::exception& e) {
-        fprintf(stderr, "qp_exchange: FAILED: %s\n", e.what());
-        return 1;
-    }
+    return Command("qp_exchange", "Exchange checked messages over an attached queue pair")
+        .option("--listen", o.listen)
+        .option("--connect", o.connect, "ADDR:PORT")
+        .option("--interface", o.interface)
+        .option("--messages", o.messages)
+        .option("--max-bytes", o.max_bytes)
+        .option("--depth", o.depth)
+        .option("--sges", o.sges, {1, 32})
+        .option("--inline", o.inline_bytes)
+        .option("--seed", o.seed)
+        .engine(o.engine)
+        .option("--wire", o.wire)
+        .flag("--icrc", o.icrc, "a CRC on each segment sent")
+        .flag("--one-way", o.one_way)
+        .flag("--late-receives", o.late_receives, "attach before any receive is posted")
+        .option("--pause-ms", o.pause_ms, "between attach and the first receive")
+        .option("--slow-ms", o.slow_ms, "before receives are posted again")
+        .flag("!--no-doorbell", o.doorbell, "post receives as stock librxe does")
+        .option("--timeout", o.timeout_s, "seconds without a completion")
+        .run(argc, argv, [&] {
+            if (!o.listen == o.connect.empty())
+                die("give one of --listen and --connect", 0);
+            Exchange(o).run();
+            return 0;
+        });
 }

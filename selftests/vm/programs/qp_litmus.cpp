@@ -5,7 +5,6 @@
 //   qp_litmus --port PORT [--connect ADDR] [--engine E] [--rounds N]
 #include <arpa/inet.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -17,9 +16,9 @@
 
 #include <fmt/format.h>
 
+#include "command.hpp"
 #include "pattern.hpp"
 #include "rdma_peer.hpp"
-#include "tcp.hpp"
 #include "verbs/device.hpp"
 
 namespace {
@@ -27,10 +26,7 @@ namespace {
 using namespace nupa::programs;
 
 struct Options {
-    std::string connect;
-    uint16_t port = 0;
-    std::string interface = "nupa0";
-    std::string engine = "auto";
+    PeerOptions peer;
     uint32_t rounds = 60;
 };
 
@@ -343,15 +339,11 @@ void Passive::serve() {
 }
 
 void all(const Options& o) {
-    auto context = tcpqp::open_device(o.interface);
-    tcpqp::Fd socket =
-        o.connect.empty() ? accept_from(listen_on(o.port, 1)) : connect_to(o.connect, o.port);
+    auto context = tcpqp::open_device(o.peer.interface);
     RdmaPeer::Options options;
-    options.engine = o.engine == "offload"    ? TCP_QP_ENGINE_OFFLOAD
-                     : o.engine == "software" ? TCP_QP_ENGINE_SOFTWARE
-                                              : TCP_QP_ENGINE_AUTO;
-    RdmaPeer peer(*context, std::move(socket), options);
-    if (o.connect.empty())
+    options.engine = o.peer.engine_id();
+    RdmaPeer peer(*context, o.peer.socket(), options);
+    if (o.peer.listens())
         Passive(peer).serve();
     else
         active(peer, o);
@@ -362,18 +354,11 @@ void all(const Options& o) {
 
 int main(int argc, char** argv) {
     Options o;
-    CLI::App app{"One litmus test for each ordering rule"};
-    app.add_option("--connect", o.connect, "numeric address; without: listen");
-    app.add_option("--port", o.port)->required();
-    app.add_option("--interface", o.interface);
-    app.add_option("--engine", o.engine);
-    app.add_option("--rounds", o.rounds);
-    CLI11_PARSE(app, argc, argv);
-    try {
-        all(o);
-        return 0;
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "qp_litmus: FAILED: %s\n", e.what());
-        return 1;
-    }
+    return Command("qp_litmus", "One litmus test for each ordering rule")
+        .peer(o.peer)
+        .option("--rounds", o.rounds)
+        .run(argc, argv, [&] {
+            all(o);
+            return 0;
+        });
 }

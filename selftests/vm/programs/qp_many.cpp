@@ -8,7 +8,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include <CLI/CLI.hpp>
 #include <array>
 #include <chrono>
 #include <cstdio>
@@ -16,9 +15,9 @@
 #include <memory>
 #include <vector>
 
+#include "command.hpp"
 #include "memory.hpp"
 #include "pattern.hpp"
-#include "tcp.hpp"
 #include "verbs/attach.hpp"
 #include "verbs/cq.hpp"
 #include "verbs/device.hpp"
@@ -36,10 +35,7 @@ constexpr uint64_t kReceive = uint64_t{1} << 63;
 constexpr size_t kBatch = 64;
 
 struct Options {
-    std::string connect;
-    uint16_t port = 0;
-    std::string interface = "nupa0";
-    std::string engine = "auto";
+    PeerOptions peer;
     uint32_t count = 1000;
     uint32_t messages = 10;  // each way on each
     uint32_t bytes = 2000;
@@ -70,7 +66,7 @@ class Many {
 public:
     explicit Many(const Options& o)
         : o_(o),
-          context_(tcpqp::open_device(o.interface)),
+          context_(tcpqp::open_device(o.peer.interface)),
           pages_(size_t{o.count} * kSlots * o.bytes),
           cq_(*context_, static_cast<int>(std::min<uint32_t>(o.count * kSlots, 65000))),
           mr_(*context_, pages_.bytes().data(), pages_.bytes().size(), IBV_ACCESS_LOCAL_WRITE) {
@@ -107,25 +103,17 @@ public:
     }
 
 private:
-    tcpqp::Fd next_socket(const tcpqp::Fd& listener) {
-        return listener ? accept_from(listener) : connect_to(o_.connect, o_.port);
-    }
-
     void connect_all() {
-        tcpqp::Fd listener;
+        const tcpqp::Fd listener = o_.peer.listener(static_cast<int>(o_.count));
         all_.resize(o_.count);
-        if (o_.connect.empty())
-            listener = listen_on(o_.port, static_cast<int>(o_.count));
         for (uint32_t i = 0; i < o_.count; i++)
-            all_[i].socket = next_socket(listener);
-        control_ = next_socket(listener);
+            all_[i].socket = o_.peer.next_socket(listener);
+        control_ = o_.peer.next_socket(listener);
     }
 
     void attach_all() {
         tcp_qp_attach_req request{};
-        request.engine = o_.engine == "offload"    ? TCP_QP_ENGINE_OFFLOAD
-                         : o_.engine == "software" ? TCP_QP_ENGINE_SOFTWARE
-                                                   : TCP_QP_ENGINE_AUTO;
+        request.engine = o_.peer.engine_id();
         request.flags = TCP_QP_ATTACH_F_NOWAIT;
         request.timeout_ms = o_.timeout_ms;
         for (uint32_t i = 0; i < o_.count; i++) {
@@ -164,7 +152,7 @@ private:
         One& one = all_[i];
         while (one.posted < o_.messages && one.posted - one.sent < kDepth) {
             const uint32_t m = one.posted++, index = kDepth + m % kDepth;
-            fill(slot(i, index), key(i, m, !o_.connect.empty()));
+            fill(slot(i, index), key(i, m, !o_.peer.listens()));
             const tcpqp::Work w = work(i, index, 0, m);
             if (int error = one.qp->post_sends({&w, 1}))
                 tcpqp::throw_errno("post a send", error);
@@ -215,7 +203,7 @@ private:
         }
         const uint32_t m = one.received++;
         if (wc.byte_len != o_.bytes ||
-            first_wrong(slot(i, index), key(i, m, o_.connect.empty())) != o_.bytes)
+            first_wrong(slot(i, index), key(i, m, o_.peer.listens())) != o_.bytes)
             throw std::runtime_error("queue pair " + std::to_string(i) + ": message " +
                                      std::to_string(m) + " is wrong");
         if (one.received + kDepth <= o_.messages) {
@@ -268,21 +256,14 @@ void raise_file_limit() {
 
 int main(int argc, char** argv) {
     Options o;
-    CLI::App app{"Exchange checked messages over many queue pairs at once"};
-    app.add_option("--connect", o.connect, "numeric address; without: listen");
-    app.add_option("--port", o.port)->required();
-    app.add_option("--interface", o.interface);
-    app.add_option("--engine", o.engine);
-    app.add_option("--count", o.count);
-    app.add_option("--messages", o.messages);
-    app.add_option("--bytes", o.bytes);
-    CLI11_PARSE(app, argc, argv);
-    try {
-        raise_file_limit();
-        Many(o).run();
-        return 0;
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "qp_many: FAILED: %s\n", e.what());
-        return 1;
-    }
+    return Command("qp_many", "Exchange checked messages over many queue pairs at once")
+        .peer(o.peer)
+        .option("--count", o.count)
+        .option("--messages", o.messages)
+        .option("--bytes", o.bytes)
+        .run(argc, argv, [&] {
+            raise_file_limit();
+            Many(o).run();
+            return 0;
+        });
 }

@@ -9,7 +9,6 @@
 // The passive side sees immediates only, and compares its region at the end.
 #include <arpa/inet.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <deque>
 #include <random>
@@ -19,9 +18,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "command.hpp"
 #include "pattern.hpp"
 #include "rdma_peer.hpp"
-#include "tcp.hpp"
 #include "verbs/device.hpp"
 
 namespace {
@@ -29,10 +28,7 @@ namespace {
 using namespace nupa::programs;
 
 struct Options {
-    std::string connect;
-    uint16_t port = 0;
-    std::string interface = "nupa0";
-    std::string engine = "auto";
+    PeerOptions peer;
     int wire = -1;
     uint32_t operations = 400;
     uint32_t max_bytes = 60000;
@@ -45,9 +41,7 @@ constexpr uint32_t kImmEnd = 0xffffffff;
 
 RdmaPeer::Options peer_options(const Options& o) {
     RdmaPeer::Options p;
-    p.engine = o.engine == "offload"    ? TCP_QP_ENGINE_OFFLOAD
-               : o.engine == "software" ? TCP_QP_ENGINE_SOFTWARE
-                                        : TCP_QP_ENGINE_AUTO;
+    p.engine = o.peer.engine_id();
     p.wire_flags = o.wire == 0   ? TCP_QP_ATTACH_F_WIRE_V0
                    : o.wire == 1 ? TCP_QP_ATTACH_F_WIRE_V1
                                  : 0;
@@ -292,12 +286,10 @@ uint32_t passive(RdmaPeer& peer) {
 }
 
 void all(const Options& o) {
-    auto context = tcpqp::open_device(o.interface);
-    tcpqp::Fd socket =
-        o.connect.empty() ? accept_from(listen_on(o.port, 1)) : connect_to(o.connect, o.port);
-    RdmaPeer peer(*context, std::move(socket), peer_options(o));
+    auto context = tcpqp::open_device(o.peer.interface);
+    RdmaPeer peer(*context, o.peer.socket(), peer_options(o));
     uint32_t immediates = 0;
-    if (o.connect.empty()) {
+    if (o.peer.listens()) {
         immediates = passive(peer);
     } else {
         Active active(peer, o);
@@ -312,22 +304,14 @@ void all(const Options& o) {
 
 int main(int argc, char** argv) {
     Options o;
-    CLI::App app{"WRITE, READ and atomics against a model"};
-    app.add_option("--connect", o.connect, "numeric address; without: listen");
-    app.add_option("--port", o.port)->required();
-    app.add_option("--interface", o.interface);
-    app.add_option("--engine", o.engine);
-    app.add_option("--wire", o.wire, "0 or 1: this version on sent segments");
-    app.add_option("--operations", o.operations);
-    app.add_option("--max-bytes", o.max_bytes, "of one operation, at most 131000")
-        ->check(CLI::Range(1, 131000));
-    app.add_option("--seed", o.seed);
-    CLI11_PARSE(app, argc, argv);
-    try {
-        all(o);
-        return 0;
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "qp_rdma: FAILED: %s\n", e.what());
-        return 1;
-    }
+    return Command("qp_rdma", "WRITE, READ and atomics against a model")
+        .peer(o.peer)
+        .option("--wire", o.wire, "0 or 1: this version on sent segments")
+        .option("--operations", o.operations)
+        .option("--max-bytes", o.max_bytes, {1, 131000}, "of one operation")
+        .option("--seed", o.seed)
+        .run(argc, argv, [&] {
+            all(o);
+            return 0;
+        });
 }

@@ -6,7 +6,6 @@
 // be flushed; and not one byte of the region may change.
 //
 //   qp_refused --port PORT [--connect ADDR] [--engine E] [--case NAME ...]
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <stdexcept>
@@ -14,8 +13,8 @@
 
 #include <fmt/format.h>
 
+#include "command.hpp"
 #include "rdma_peer.hpp"
-#include "tcp.hpp"
 #include "verbs/device.hpp"
 
 namespace {
@@ -24,6 +23,7 @@ using namespace nupa::programs;
 
 constexpr uint8_t kFill = 0x5c;
 constexpr uint32_t kReceives = 4;
+constexpr int kBacklog = 8;
 constexpr uint32_t kReceiveBytes = 256;
 constexpr size_t kRegionBytes = 1 << 20;
 
@@ -70,10 +70,7 @@ const std::vector<Case> kCases{
 };
 
 struct Options {
-    std::string connect;
-    uint16_t port = 0;
-    std::string interface = "nupa0";
-    std::string engine = "auto";
+    PeerOptions peer;
     std::vector<std::string> cases;
 };
 
@@ -146,31 +143,26 @@ void passive(RdmaPeer& peer, const Case& c) {
 
 void one(const tcpqp::Context& context, tcpqp::Fd socket, const Options& o, const Case& c) {
     RdmaPeer::Options options;
-    options.engine = o.engine == "offload"    ? TCP_QP_ENGINE_OFFLOAD
-                     : o.engine == "software" ? TCP_QP_ENGINE_SOFTWARE
-                                              : TCP_QP_ENGINE_AUTO;
+    options.engine = o.peer.engine_id();
     options.region_bytes = kRegionBytes;
     options.qp_access = c.passive_access;
     options.fill = kFill;
     try {
         RdmaPeer peer(context, std::move(socket), options);
-        o.connect.empty() ? passive(peer, c) : active(peer, c);
+        o.peer.listens() ? passive(peer, c) : active(peer, c);
     } catch (const std::exception& e) {
         throw std::runtime_error(fmt::format("{}: {}", c.name, e.what()));
     }
 }
 
 void all(const Options& o) {
-    auto context = tcpqp::open_device(o.interface);
-    tcpqp::Fd listener;
-    if (o.connect.empty())
-        listener = listen_on(o.port, 8);
+    auto context = tcpqp::open_device(o.peer.interface);
+    const tcpqp::Fd listener = o.peer.listener(kBacklog);
     int done = 0;
     for (const Case& c : kCases) {
         if (!o.cases.empty() && std::ranges::find(o.cases, c.name) == o.cases.end())
             continue;
-        one(*context, o.connect.empty() ? accept_from(listener) : connect_to(o.connect, o.port), o,
-            c);
+        one(*context, o.peer.next_socket(listener), o, c);
         done++;
     }
     std::printf("{\"refused\": %d}\n", done);
@@ -180,18 +172,11 @@ void all(const Options& o) {
 
 int main(int argc, char** argv) {
     Options o;
-    CLI::App app{"Requests that the peer must refuse"};
-    app.add_option("--connect", o.connect, "numeric address; without: listen");
-    app.add_option("--port", o.port)->required();
-    app.add_option("--interface", o.interface);
-    app.add_option("--engine", o.engine);
-    app.add_option("--case", o.cases, "these alone, on both sides");
-    CLI11_PARSE(app, argc, argv);
-    try {
-        all(o);
-        return 0;
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "qp_refused: FAILED: %s\n", e.what());
-        return 1;
-    }
+    return Command("qp_refused", "Requests that the peer must refuse")
+        .peer(o.peer)
+        .option("--case", o.cases, "these alone, on both sides")
+        .run(argc, argv, [&] {
+            all(o);
+            return 0;
+        });
 }

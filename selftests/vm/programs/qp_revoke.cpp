@@ -11,14 +11,13 @@
 // The listening side receives, the other one sends.
 #include <poll.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <random>
 
+#include "command.hpp"
 #include "flood.hpp"
-#include "tcp.hpp"
 #include "verbs/device.hpp"
 
 namespace {
@@ -32,11 +31,8 @@ constexpr int kEndMs = 30000;  // for the other side to notice
 constexpr uint8_t kMark = 0x5a;
 
 struct Options {
-    std::string connect;
-    uint16_t port = 0;
-    std::string interface = "nupa0";
+    PeerOptions peer;
     std::string revoke = "none";
-    std::string engine = "auto";
     uint32_t rounds = 20;
     uint32_t seed = 1;
     uint32_t moment_ms = 60;  // at most this long after the first message
@@ -97,15 +93,13 @@ void one_round(const tcpqp::Context& context, tcpqp::Fd socket, const Options& o
 }
 
 void all(Options& o) {
-    o.flood.engine = o.engine == "offload"    ? TCP_QP_ENGINE_OFFLOAD
-                     : o.engine == "software" ? TCP_QP_ENGINE_SOFTWARE
-                                              : TCP_QP_ENGINE_AUTO;
-    o.flood.sends = !o.connect.empty();
-    o.flood.receives = o.connect.empty();
-    auto context = tcpqp::open_device(o.interface);
-    tcpqp::Fd listener = o.connect.empty() ? listen_on(o.port, 1) : tcpqp::Fd();
+    o.flood.engine = o.peer.engine_id();
+    o.flood.sends = !o.peer.listens();
+    o.flood.receives = o.peer.listens();
+    auto context = tcpqp::open_device(o.peer.interface);
+    const tcpqp::Fd listener = o.peer.listener();
     for (uint32_t round = 0; round < o.rounds; round++) {
-        tcpqp::Fd socket = listener ? accept_from(listener) : connect_to(o.connect, o.port);
+        tcpqp::Fd socket = o.peer.next_socket(listener);
         try {
             one_round(*context, std::move(socket), o, round);
         } catch (const std::exception& e) {
@@ -119,23 +113,16 @@ void all(Options& o) {
 
 int main(int argc, char** argv) {
     Options o;
-    CLI::App app{"Take memory or a queue pair back while messages run"};
-    app.add_option("--connect", o.connect, "numeric address; without: listen and receive");
-    app.add_option("--port", o.port)->required();
-    app.add_option("--interface", o.interface);
-    app.add_option("--revoke", o.revoke)->check(CLI::IsMember({"none", "memory", "qp"}));
-    app.add_option("--engine", o.engine);
-    app.add_option("--rounds", o.rounds);
-    app.add_option("--seed", o.seed);
-    app.add_option("--moment-ms", o.moment_ms, "the latest moment")->check(CLI::PositiveNumber);
-    app.add_option("--bytes", o.flood.bytes);
-    app.add_option("--depth", o.flood.depth);
-    CLI11_PARSE(app, argc, argv);
-    try {
-        all(o);
-        return 0;
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "qp_revoke: FAILED: %s\n", e.what());
-        return 1;
-    }
+    return Command("qp_revoke", "Take memory or a queue pair back while messages run")
+        .peer(o.peer)
+        .choice("--revoke", o.revoke, {"none", "memory", "qp"})
+        .option("--rounds", o.rounds)
+        .option("--seed", o.seed)
+        .option("--moment-ms", o.moment_ms, {1, UINT32_MAX}, "the latest moment")
+        .option("--bytes", o.flood.bytes)
+        .option("--depth", o.flood.depth)
+        .run(argc, argv, [&] {
+            all(o);
+            return 0;
+        });
 }

@@ -2,7 +2,7 @@
 // The commands of the control socket: docs in control_commands.cpp, one function each.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 

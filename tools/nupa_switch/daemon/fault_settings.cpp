@@ -2,6 +2,7 @@
 #include "fault_settings.hpp"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>

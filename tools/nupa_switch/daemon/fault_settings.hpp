@@ -2,7 +2,7 @@
 // What impairs the way towards a port, as the control socket says it.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "engine/faults.hpp"
 #include "link_model.hpp"

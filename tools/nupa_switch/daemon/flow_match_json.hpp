@@ -3,7 +3,7 @@
 //   {"src": ADDRESS, "dst": ADDRESS, "sport": n, "dport": n}, each field optional
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "engine/flow_match.hpp"
 

@@ -25,7 +25,7 @@ QueuePair::QueuePair(const Context& context, const CompletionQueue& cq, QpDepth 
                 .max_recv_wr = depth.receives,
                 .max_send_sge = depth.sges,
                 .max_recv_sge = depth.sges,
-                .max_inline_data = 0};
+                .max_inline_data = depth.inline_bytes};
     attr.qp_type = IBV_QPT_RC;
     attr.sq_sig_all = 1;
     qp_.reset(ibv_create_qp(context.pd(), &attr));

@@ -18,6 +18,7 @@ struct QpDepth {
     uint32_t receives = 0;
     uint32_t sges = 1;  // of each work request
     int access = 0;     // IBV_ACCESS_REMOTE_*: what the peer may do
+    uint32_t inline_bytes = 0;
 };
 
 // One buffer to send from or receive into; @cookie comes back in its completion.
