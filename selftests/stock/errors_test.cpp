@@ -162,6 +162,17 @@ TEST(Errors, QueuePair) {
     o.flags = 8;
     EXPECT_EQ(tcpqp_qp_create(cq.get(), tcp.get(), &o, &qp, nullptr), -EINVAL);
     o.flags = 0;
+    o.first_count = 1;
+    EXPECT_EQ(tcpqp_qp_create(cq.get(), tcp.get(), &o, &qp, nullptr), -EINVAL);
+    tcpqp_work first[2]{};
+    o.first = first;
+    first[0].length = 1;
+    EXPECT_EQ(tcpqp_qp_create(cq.get(), tcp.get(), &o, &qp, nullptr), -EFAULT);
+    o.receives = 1;
+    o.first_count = 2;
+    EXPECT_EQ(tcpqp_qp_create(cq.get(), tcp.get(), &o, &qp, nullptr), -EINVAL);
+    o.first = nullptr;
+    o.first_count = 0;
     o.timeout_ms = -1;
     EXPECT_EQ(tcpqp_qp_create(cq.get(), tcp.get(), &o, &qp, nullptr), -EINVAL);
     EXPECT_EQ(tcpqp_qp_destroy(nullptr), 0);

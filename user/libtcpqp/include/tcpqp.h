@@ -172,6 +172,16 @@ int tcpqp_wait(tcpqp_cq *cq, int timeout_ms);
 
 /* ---- queue pair -------------------------------------------------------- */
 
+struct tcpqp_work {
+	uint64_t id;     /* comes back in the completion */
+	void *addr;
+	uint32_t length; /* sends may be empty, receives too */
+	uint32_t imm;    /* sends: with TCPQP_F_IMM */
+	uint32_t flags;
+	uint32_t reserved; /* zero */
+	tcpqp_mr *mr;    /* that the buffer lies in; NULL: stock only */
+};
+
 enum { TCPQP_QP_F_NOWAIT = 1 << 0 }; /* do not wait for the peer: sends wait instead */
 
 struct tcpqp_qp_opts {
@@ -182,7 +192,9 @@ struct tcpqp_qp_opts {
 	int timeout_ms;        /* for the peer's queue pair; 0: the default */
 	uint32_t zerocopy_bytes; /* stock: messages from this size on go by SEND_ZC, until
 				  * the kernel says that it copies all the same; 0: never */
-	uint32_t reserved;     /* zero */
+	uint32_t first_count;  /* of first: at most the depth */
+	const struct tcpqp_work *first; /* receives that are posted before the peer can send:
+				  * so on offload the first message, too, is placed */
 };
 
 /*
@@ -191,7 +203,7 @@ struct tcpqp_qp_opts {
  * after tcpqp_qp_destroy().  Do not read from or write to it meanwhile, but
  * shutdown(SHUT_WR), once your sends have completed, is how you say "no more".
  *
- * -EINVAL: options.  -ENOTCONN: not a connected TCP socket.  -EPROTO: the peer
+ * -EINVAL: options.  -EFAULT: opts->first, as tcpqp_post_recv().  -ENOTCONN: not a connected TCP socket.  -EPROTO: the peer
  * speaks something else (the bytes read are lost).  -ETIMEDOUT: it said
  * nothing.  -ECONNRESET.  @reason (may be NULL) has more.
  */
@@ -205,16 +217,6 @@ int tcpqp_qp_create(tcpqp_cq *cq, int socket, const struct tcpqp_qp_opts *opts, 
 int tcpqp_qp_destroy(tcpqp_qp *qp);
 /* Ends it, from any thread: posted work completes with -ECANCELED, the peer sees a reset. */
 int tcpqp_qp_cancel(tcpqp_qp *qp);
-
-struct tcpqp_work {
-	uint64_t id;     /* comes back in the completion */
-	void *addr;
-	uint32_t length; /* sends may be empty, receives too */
-	uint32_t imm;    /* sends: with TCPQP_F_IMM */
-	uint32_t flags;
-	uint32_t reserved; /* zero */
-	tcpqp_mr *mr;    /* that the buffer lies in; NULL: stock only */
-};
 
 /*
  * Posts work requests in order, as many as the queue has room for: a batch

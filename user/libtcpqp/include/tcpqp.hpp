@@ -52,7 +52,8 @@ public:
         tcpqp_context* c = nullptr;
         uint32_t reason = TCPQP_REASON_NONE;
         opts.size = sizeof(opts);
-        detail::check(tcpqp_context_create(&opts, &c, &reason), reason, "open an engine");
+        const int error = tcpqp_context_create(&opts, &c, &reason);
+        detail::check(error, reason, "open an engine");
         handle_.reset(c);
     }
     [[nodiscard]] tcpqp_context* get() const noexcept { return handle_.get(); }
@@ -102,8 +103,8 @@ public:
         tcpqp_qp* q = nullptr;
         uint32_t reason = TCPQP_REASON_NONE;
         opts.size = sizeof(opts);
-        detail::check(tcpqp_qp_create(cq.get(), socket, &opts, &q, &reason), reason,
-                      "give the socket a queue pair");
+        const int error = tcpqp_qp_create(cq.get(), socket, &opts, &q, &reason);
+        detail::check(error, reason, "give the socket a queue pair");
         handle_.reset(q);
     }
     [[nodiscard]] tcpqp_qp* get() const noexcept { return handle_.get(); }
@@ -160,8 +161,8 @@ public:
         tcpqp_conn* c = nullptr;
         uint32_t reason = TCPQP_REASON_NONE;
         opts.size = sizeof(opts);
-        detail::check(tcpqp_open(socket, &opts, &c, &reason), reason,
-                      "open a queue pair connection");
+        const int error = tcpqp_open(socket, &opts, &c, &reason);
+        detail::check(error, reason, "open a queue pair connection");
         handle_.reset(c);
     }
     [[nodiscard]] tcpqp_conn* get() const noexcept { return handle_.get(); }

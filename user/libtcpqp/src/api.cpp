@@ -34,13 +34,17 @@ int hand_out(Made<T>& made, T** out, uint32_t* reason) noexcept {
     return made.error;
 }
 
+int check_all(const tcpqp_context& context, std::span<const tcpqp_work> works) noexcept {
+    for (const tcpqp_work& work : works)
+        if (const int error = check_work(context, work); error != 0)
+            return error;
+    return 0;
+}
+
 int check_works(const tcpqp_qp& qp, const tcpqp_work* works, size_t count) noexcept {
     if (works == nullptr || count == 0)
         return -EINVAL;
-    for (size_t i = 0; i < count; i++)
-        if (const int error = check_work(qp.cq.context, works[i]); error != 0)
-            return error;
-    return 0;
+    return check_all(qp.cq.context, {works, count});
 }
 
 }  // namespace
@@ -59,7 +63,8 @@ int check_work(const tcpqp_context& context, const tcpqp_work& work) noexcept {
 
 int check_qp_opts(const tcpqp_qp_opts* from, int socket, QpRequest& request) noexcept {
     tcpqp_qp_opts o;
-    if (!read_opts(from, o) || (o.flags & ~uint32_t{TCPQP_QP_F_NOWAIT}) != 0 || o.reserved != 0)
+    if (!read_opts(from, o) || (o.flags & ~uint32_t{TCPQP_QP_F_NOWAIT}) != 0 ||
+        (o.first == nullptr) != (o.first_count == 0))
         return -EINVAL;
     request.socket = socket;
     request.sends = o.sends != 0 ? o.sends : +TCPQP_DEPTH_DEFAULT;
@@ -67,7 +72,9 @@ int check_qp_opts(const tcpqp_qp_opts* from, int socket, QpRequest& request) noe
     request.timeout_ms = o.timeout_ms != 0 ? o.timeout_ms : +TCPQP_TIMEOUT_DEFAULT_MS;
     request.nowait = (o.flags & TCPQP_QP_F_NOWAIT) != 0;
     request.zerocopy_bytes = o.zerocopy_bytes;
-    const bool sane = request.sends <= TCPQP_DEPTH_MAX && request.receives <= TCPQP_DEPTH_MAX &&
+    request.first = {o.first, o.first_count};
+    const bool sane = request.first.size() <= request.receives &&
+                      request.sends <= TCPQP_DEPTH_MAX && request.receives <= TCPQP_DEPTH_MAX &&
                       request.timeout_ms > 0 && request.timeout_ms <= TCP_QP_ATTACH_TIMEOUT_MAX_MS;
     return sane ? 0 : -EINVAL;
 }
@@ -162,7 +169,10 @@ int tcpqp_qp_create(tcpqp_cq* cq, int socket, const tcpqp_qp_opts* opts, tcpqp_q
     QpRequest request;
     if (cq == nullptr || out == nullptr)
         return -EINVAL;
-    if (const int error = check_qp_opts(opts, socket, request); error != 0)
+    int error = check_qp_opts(opts, socket, request);
+    if (error == 0)
+        error = check_all(cq->context, request.first);
+    if (error != 0)
         return error;
     return guarded([&] {
         Made<tcpqp_qp> made = cq->context.create_qp(*cq, request);

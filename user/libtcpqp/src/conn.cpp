@@ -95,8 +95,12 @@ void tcpqp_conn::handle(const tcpqp_completion& c) noexcept {
                                                               slot};
 }
 
+tcpqp_work tcpqp_conn::receive_work(uint32_t slot) noexcept {
+    return {slot, at(slot), buffer_bytes_, 0, 0, 0, mr_.get()};
+}
+
 int tcpqp_conn::post_receive(uint32_t slot) noexcept {
-    const tcpqp_work work{slot, at(slot), buffer_bytes_, 0, 0, 0, mr_.get()};
+    const tcpqp_work work = receive_work(slot);
     slots_[slot] = Slot::kPosted;
     const int n = qp_->post_recv({&work, 1});
     if (n > 0)

@@ -36,6 +36,8 @@ private:
     using Lock = std::unique_lock<std::mutex>;
 
     int build(tcpqp::Made<tcpqp_context> context, int socket, int timeout_ms, uint32_t& reason);
+    // -ENODEV: stock may do.
+    int open_verbs(int socket, const tcpqp_conn_opts& opts, uint32_t& reason);
     int open_auto(int socket, const tcpqp_conn_opts& opts, const tcpqp::Deadline& deadline,
                   uint32_t& reason);
     void tear_down() noexcept;
@@ -44,6 +46,8 @@ private:
     int wait_until(Lock& lock, int timeout_ms, Done done) noexcept;
     bool pump_one() noexcept;
     void handle(const tcpqp_completion& completion) noexcept;
+    std::vector<tcpqp_work> first_receives();
+    tcpqp_work receive_work(uint32_t slot) noexcept;
     int post_receive(uint32_t slot) noexcept;
     int take_free(Lock& lock, int timeout_ms, uint32_t& slot) noexcept;
     int start_send(const tcpqp_view& view) noexcept;

@@ -14,6 +14,8 @@ using namespace tcpqp;
 
 namespace {
 
+constexpr int kAttachSliceMs = 250;
+
 // A stock peer says hello at once; its bytes then wait in the plain stream.
 bool peer_is_stock(int socket) noexcept {
     stock::FrameBytes bytes;
@@ -55,6 +57,8 @@ int tcpqp_conn::build(Made<tcpqp_context> context, int socket, int timeout_ms, u
     request.sends = 2 * buffers_;
     request.receives = buffers_;
     request.timeout_ms = timeout_ms;
+    const std::vector<tcpqp_work> first = first_receives();
+    request.first = first;
     Made<tcpqp_qp> qp = context_->create_qp(*cq_, request);
     if (qp.reason != TCPQP_REASON_NONE)
         reason = qp.reason;
@@ -62,24 +66,42 @@ int tcpqp_conn::build(Made<tcpqp_context> context, int socket, int timeout_ms, u
     return qp.error;
 }
 
-int tcpqp_conn::open_auto(int socket, const tcpqp_conn_opts& opts, const Deadline& deadline,
-                          uint32_t& reason) {
-    Made<tcpqp_context> stock;
-    if (peer_is_stock(socket)) {
-        reason = TCPQP_REASON_PEER_STOCK;
-    } else {
-        // half of the time for the better engine, so that the peer still waits
-        const int error = build(make_verbs(opts.engine, opts.ifname, socket), socket,
-                                opts.timeout_ms / 2, reason);
+// The peer may send at once, and nothing of it shall have to be copied.
+std::vector<tcpqp_work> tcpqp_conn::first_receives() {
+    std::vector<tcpqp_work> works;
+    for (uint32_t slot = 0; slot < buffers_; slot++) {
+        works.push_back(receive_work(slot));
+        slots_[slot] = Slot::kPosted;
+    }
+    return works;
+}
+
+// Half of the time for the better engine, so that the peer still waits; in slices,
+// for a stock peer says so in the plain stream, perhaps only after we began.
+int tcpqp_conn::open_verbs(int socket, const tcpqp_conn_opts& opts, uint32_t& reason) {
+    const Deadline deadline(opts.timeout_ms / 2);
+    for (int slice_ms = kAttachSliceMs; !peer_is_stock(socket); slice_ms *= 2) {
+        const int left_ms = deadline.left_ms();
+        const int error = build(make_verbs(TCPQP_ENGINE_AUTO, opts.ifname, socket), socket,
+                                std::max(1, std::min(slice_ms, left_ms)), reason);
         if (error == 0)
             return 0;
-        const bool no_engine = !context_;
-        const bool no_peer = reason == TCP_QP_REASON_NO_PEER_QP;
+        const bool may_be_stock = !context_ || reason == TCP_QP_REASON_NO_PEER_QP;
+        const bool over = !context_ || left_ms <= slice_ms;
         tear_down();
-        if (!no_engine && !no_peer)
-            return error;
+        if (!may_be_stock || over)
+            return may_be_stock ? -ENODEV : error;
     }
-    stock = make_stock();
+    reason = TCPQP_REASON_PEER_STOCK;
+    return -ENODEV;
+}
+
+int tcpqp_conn::open_auto(int socket, const tcpqp_conn_opts& opts, const Deadline& deadline,
+                          uint32_t& reason) {
+    const int error = open_verbs(socket, opts, reason);
+    if (error != -ENODEV)
+        return error;
+    Made<tcpqp_context> stock = make_stock();
     if (stock.object)
         stock.object->reason = stock.reason = reason;
     return build(std::move(stock), socket, deadline.left_ms(), reason);
@@ -87,15 +109,9 @@ int tcpqp_conn::open_auto(int socket, const tcpqp_conn_opts& opts, const Deadlin
 
 int tcpqp_conn::open(int socket, uint32_t engine, const tcpqp_conn_opts& opts, uint32_t& reason) {
     const Deadline deadline(opts.timeout_ms);
-    const int error = engine == TCPQP_ENGINE_AUTO ? open_auto(socket, opts, deadline, reason)
-                                                  : build(make_context(engine, opts.ifname, socket),
-                                                          socket, opts.timeout_ms, reason);
-    if (error != 0)
-        return error;
-    for (uint32_t slot = 0; slot < buffers_; slot++)
-        if (const int post = post_receive(slot); post != 0)
-            return post;
-    return 0;
+    return engine == TCPQP_ENGINE_AUTO
+               ? open_auto(socket, opts, deadline, reason)
+               : build(make_context(engine, opts.ifname, socket), socket, opts.timeout_ms, reason);
 }
 
 extern "C" {

@@ -20,7 +20,8 @@ struct QpRequest {
     uint32_t receives = 0;
     int timeout_ms = 0;
     bool nowait = false;
-    uint32_t zerocopy_bytes = 0;  // 0: never
+    uint32_t zerocopy_bytes = 0;        // 0: never
+    std::span<const tcpqp_work> first;  // receives; sane, as many as fit
 };
 
 template <typename T>

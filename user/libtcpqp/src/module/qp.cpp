@@ -34,6 +34,8 @@ int Qp::attach(const QpRequest& request, uint32_t engine, uint32_t& reason) noex
     r.engine = engine;
     r.flags = request.nowait ? TCP_QP_ATTACH_F_NOWAIT : 0;
     r.timeout_ms = static_cast<uint32_t>(request.timeout_ms);
+    if (const int error = post_first(request.first); error != 0)
+        return error;
     const Attached attached = tcpqp::attach(cq_.device(), qp_, request.socket, r);
     reason = reason_ = attached.response.reason;
     return -attached.error;
@@ -65,6 +67,22 @@ int Qp::post_recv(std::span<const tcpqp_work> works) noexcept {
     const std::lock_guard guard(cq_.lock());
     if (ended_)
         return -ENOTCONN;
+    const int posted = fill_receives(works);
+    if (posted <= 0)
+        return posted;
+    const int error = qp_.ring_doorbell();  // credits for the peer, now
+    return error != 0 ? -error : posted;
+}
+
+int Qp::post_first(std::span<const tcpqp_work> works) noexcept {
+    const std::lock_guard guard(cq_.lock());
+    if (works.empty())
+        return 0;
+    const int posted = fill_receives(works);
+    return posted < 0 ? posted : 0;
+}
+
+int Qp::fill_receives(std::span<const tcpqp_work> works) noexcept {
     const size_t total = std::min(works.size(), receives_.room());
     for (size_t done = 0; done < total;) {
         std::array<Work, kBatch> batch;
@@ -79,10 +97,7 @@ int Qp::post_recv(std::span<const tcpqp_work> works) noexcept {
             receives_.push(works[done + i].id);
         done += n;
     }
-    if (total == 0)
-        return -EAGAIN;
-    const int error = qp_.ring_doorbell();  // credits for the peer, now
-    return error != 0 ? -error : static_cast<int>(total);
+    return total == 0 ? -EAGAIN : static_cast<int>(total);
 }
 
 int Qp::cancel() noexcept {

@@ -49,6 +49,10 @@ public:
     void completed(const ibv_wc& wc, tcpqp_completion& out) noexcept;
 
 private:
+    int post_first(std::span<const tcpqp_work> works) noexcept;
+    // Number posted, no doorbell; lock held.
+    int fill_receives(std::span<const tcpqp_work> works) noexcept;
+
     Cq& cq_;
     QueuePair qp_;
     Ids sends_;

@@ -39,6 +39,8 @@ Qp::Qp(Cq& queue, Fd socket, const QpRequest& request, bool greeted)
         flights_.emplace_back(*this, flight_buffer_bytes(request));
     const std::lock_guard guard(cq_.lock());
     cq_.enter(request.sends + request.receives);
+    for (const tcpqp_work& work : request.first)
+        receives_.push(work);
     receive();
     cq_.settle();
 }

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""libtcpqp with the module and without, the choice between them, and what each end is told."""
+
+import json
+import re
+
+from traffic import free_port
+from vmtest import Failed, Guests, Needs
+
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/lib_exchange", "user/libtcpqp/examples/tcpqp_echo", "user/libtcpqp/examples/tcpqp_hello"),
+              setup="full")  # fmt: skip
+
+EXCHANGE = "$BUILD/cmake/selftests/vm/programs/lib_exchange"
+HELLO = "$BUILD/cmake/user/libtcpqp/examples/tcpqp_hello"
+ECHO = "$BUILD/cmake/user/libtcpqp/examples/tcpqp_echo"
+SAID = re.compile(r"done \((?P<reason>\w+)\): (?P<engine>\w+), (?P<received>\d+) bytes received, (?P<placed>\d+) placed by the switch, (?P<copied>\d+) copied")
+
+
+def run_both(t: Guests, listener: str, connector: str, engines: tuple[str, str], port: int) -> list:
+    """How both ended; @engines are values of TCPQP_ENGINE, "" for none."""
+    jobs = [t.start(0, f"TCPQP_ENGINE={engines[0]} exec {listener}")]
+    t.wait_listening(0, port)
+    jobs.append(t.start(1, f"TCPQP_ENGINE={engines[1]} exec {connector}"))
+    return [job.wait() for job in jobs]
+
+
+def exchange(t: Guests, engines: tuple[str, str], options: str = "", listener: str = "") -> list[dict]:
+    port = free_port()
+    results = run_both(t, f"{EXCHANGE} --port {port} {options} {listener}", f"{EXCHANGE} --port {port} --connect $PEER {options}", engines, port)
+    if not all(r.ok for r in results):
+        raise Failed("\n".join(f"node{n} ended with {r.status}: {r.stderr}" for n, r in enumerate(results)))
+    return [json.loads(r.stdout) for r in results if r.stdout]
+
+
+def echo(t: Guests, engines: tuple[str, str], address: str = "$PEER", count: int = 60, size: int = 20000) -> list[dict]:
+    port = free_port()
+    listener, connector = f"{ECHO} {port}", f"{ECHO} {address} {port} {count} {size}"
+    ends = []
+    for node, result in enumerate(run_both(t, listener, connector, engines, port)):
+        said = SAID.search(result.stdout)
+        if not result.ok or said is None:
+            raise Failed(f"node{node} ended with {result.status}: {result.stdout}{result.stderr}")
+        ends.append({key: int(value) if value.isdigit() else value for key, value in said.groupdict().items()})
+        t.equal(ends[-1]["received"], count * size, f"node{node}: bytes received")
+        t.equal(ends[-1]["placed"] + ends[-1]["copied"], count * size, f"node{node}: placed + copied")
+    return ends
+
+
+def test_the_readme(t: Guests) -> None:
+    """What a newcomer sees: the same messages, and on offload no byte copied."""
+    for engine, last in (("", "offload: 27 bytes received, 0 copied"), ("stock", "stock: 27 bytes received, 27 copied")):
+        port = free_port()
+        receiver, _ = run_both(t, f"{HELLO} {port}", f"{HELLO} {port} $PEER", (engine, engine), port)
+        t.equal((receiver.stdout, receiver.stderr.strip()), ("message 0\nmessage 1\nmessage 2\n", last), f"engine {engine or 'auto'}")
+
+
+def test_echo_on_offload_copies_nothing(t: Guests) -> None:
+    for node, end in enumerate(echo(t, ("offload", "offload"))):
+        t.equal((end["engine"], end["copied"]), ("offload", 0), f"node{node}: {end}")
+
+
+def test_echo_on_software(t: Guests) -> None:
+    for node, end in enumerate(echo(t, ("software", "software"))):
+        t.equal((end["engine"], end["placed"]), ("software", 0), f"node{node}: {end}")
+
+
+def test_the_choice(t: Guests) -> None:
+    for node, end in enumerate(echo(t, ("", ""))):
+        t.equal(end["engine"], "offload", f"node{node}: {end}")
+    mixed = echo(t, ("", "software"))
+    t.equal([end["engine"] for end in mixed], ["offload", "software"], "one end forced")
+    for node, end in enumerate(echo(t, ("", "stock"))):
+        t.equal(end["engine"], "stock", f"node{node}: {end}")
+        t.equal(end["placed"], 0, f"node{node}: {end}")
+
+
+def test_no_device_on_the_way(t: Guests) -> None:
+    """Loopback has no tcp_qp device: stock, and both programs are told why."""
+    port = free_port()
+    t.run(0, f"({ECHO} {port} >/tmp/echo.out 2>&1 &)")
+    t.wait_listening(0, port)
+    said = SAID.search(t.run(0, f"{ECHO} 127.0.0.1 {port} 20 3000"))
+    t.check(said is not None, "the client said nothing")
+    t.equal((said["engine"], said["reason"]), ("stock", "NO_DEVICE"), "engine and reason")
+    refused = t.fails(0, f"TCPQP_ENGINE=offload {EXCHANGE} --port {port} --connect 127.0.0.1 & "
+                         f"TCPQP_ENGINE=offload {EXCHANGE} --port {port}; status=$?; wait; exit $status")  # fmt: skip
+    t.check("[NO_DEVICE]" in refused.stderr, f"forced offload without a device: {refused.stderr}")
+
+
+def test_peer_without_a_queue_pair(t: Guests) -> None:
+    port = free_port()
+    listener = t.start(0, f"timeout 20 python3 -c 'import socket; s = socket.create_server((\"\", {port})); c, _ = s.accept(); c.recv(1)'")
+    t.wait_listening(0, port)
+    refused = t.fails(1, f"TCPQP_ENGINE=software {EXCHANGE} --port {port} --connect $PEER --timeout-ms 1500")
+    t.check("[NO_PEER_QP]" in refused.stderr, f"reason: {refused.stderr}")
+    listener.wait()
+
+
+def test_every_byte_on_each_pair_of_engines(t: Guests) -> None:
+    for engines in (("offload", "offload"), ("software", "offload"), ("stock", "stock")):
+        for node, end in enumerate(exchange(t, engines)):
+            what = f"{engines}, node{node}: {end}"
+            t.equal((end["engine"], end["sent"], end["received"]), (engines[node], 100, 100), what)
+            t.equal(end["placed"] + end["copied"], end["rx_bytes"], what)
+            if engines == ("offload", "offload"):
+                # a message that comes before its receive was posted again is copied
+                t.check(end["placed"] > 0.9 * end["rx_bytes"], what)
+                t.equal(end["tx_zerocopy"], end["tx_bytes"], what)
+
+
+def test_peer_that_leaves(t: Guests) -> None:
+    """The process is gone in the middle: the other's posted work completes, with a reason."""
+    for engine in ("offload", "software", "stock"):
+        (end,) = exchange(t, (engine, engine), "--messages 100000", listener="--leave-after 40")
+        t.equal(end["status"], -125, f"{engine}: posted work is canceled: {end}")
+        t.check(end["reason"] in ("PEER_CLOSED", "PROTOCOL", "RESET", "CLOSED", "TRUNCATED"), f"{engine}: {end}")

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Messages of random sizes both ways through libtcpqp's level 1, every byte
+// checked; waits by epoll on the cq's descriptor.  The engine is TCPQP_ENGINE's.
+//
+//   lib_exchange --port PORT [--connect ADDR] [--messages N] [--bytes MAX] [--leave-after N]
+//                [--timeout-ms N]
+//
+// Prints one JSON object; exit 0 only if all was right.
+#include <getopt.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "memory.hpp"
+#include "pattern.hpp"
+#include "tcp.hpp"
+#include "tcpqp.hpp"
+
+namespace {
+
+using namespace nupa::programs;
+constexpr uint32_t kDepth = 16;
+constexpr int kSilenceMs = 20000;
+
+struct Options {
+    std::string connect;
+    uint16_t port = 0;
+    uint32_t messages = 100;
+    uint32_t bytes = 65536;
+    int timeout_ms = 0;        // for the peer's queue pair
+    uint32_t leave_after = 0;  // messages received, then _exit(0)
+};
+
+class Exchange {
+public:
+    Exchange(const Options& o, int socket)
+        : o_(o),
+          side_(o.connect.empty() ? 0 : 1),
+          memory_(size_t{2} * kDepth * o.bytes),
+          context_(opts(socket)),
+          mr_(context_, std::as_writable_bytes(memory_.bytes())),
+          cq_(context_),
+          qp_(cq_, socket, qp_opts()) {}
+
+    void run() {
+        tcpqp::Fd epoll(::epoll_create1(0));
+        epoll_event event{};
+        event.events = EPOLLIN;
+        if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, cq_.fd(), &event) != 0)
+            tcpqp::throw_errno("epoll");
+        while (!ended_ && (sent_ < o_.messages || received_ < o_.messages)) {
+            post_sends();
+            int n = 0;
+            while ((n = ::epoll_wait(epoll.get(), &event, 1, kSilenceMs)) < 0 && errno == EINTR) {
+            }
+            if (n <= 0)
+                throw std::runtime_error("silence");
+            take();
+        }
+    }
+
+    void print() const {
+        const tcpqp_qp_info i = qp_.info();
+        std::printf(
+            "{\"engine\": \"%s\", \"reason\": \"%s\", \"sent\": %u, \"received\": %u, \"status\": "
+            "%d, "
+            "\"tx_bytes\": %llu, \"tx_zerocopy\": %llu, \"rx_bytes\": %llu, \"placed\": %llu, "
+            "\"copied\": %llu}\n",
+            tcpqp_engine_name(i.engine), tcpqp_reason_name(i.reason), sent_, received_, status_,
+            ull(i.tx_bytes), ull(i.tx_zerocopy_bytes), ull(i.rx_bytes), ull(i.rx_placed_bytes),
+            ull(i.rx_copied_bytes));
+    }
+
+private:
+    static unsigned long long ull(uint64_t v) { return v; }
+    static tcpqp_context_opts opts(int socket) {
+        tcpqp_context_opts c{};
+        c.socket = socket;
+        return c;
+    }
+    tcpqp_qp_opts qp_opts() {
+        tcpqp_qp_opts q{};
+        for (uint32_t i = 0; i < kDepth; i++)
+            first_.push_back(receive(i));
+        q.first = first_.data();
+        q.first_count = kDepth;
+        q.timeout_ms = o_.timeout_ms;
+        return q;
+    }
+
+    [[nodiscard]] uint64_t key(int side, uint32_t m) const {
+        return mix(uint64_t{m} * 2 + static_cast<uint64_t>(side));
+    }
+    [[nodiscard]] uint32_t size(int side, uint32_t m) const {
+        const uint64_t r = mix(key(side, m) ^ 7);
+        return static_cast<uint32_t>((r >> 8) % ((r & 3) == 0 ? 200 : o_.bytes + 1));
+    }
+    uint8_t* at(uint32_t slot) { return memory_.bytes().data() + size_t{slot} * o_.bytes; }
+    tcpqp_work receive(uint32_t slot) { return {slot, at(slot), o_.bytes, 0, 0, 0, mr_.get()}; }
+
+    void post_sends() {
+        while (posted_ < o_.messages && posted_ - sent_ < kDepth) {
+            const uint32_t slot = kDepth + posted_ % kDepth, n = size(side_, posted_);
+            fill({at(slot), n}, key(side_, posted_));
+            const bool imm = posted_ % 3 == 0;
+            const tcpqp_work w{
+                slot, at(slot), n, imm ? posted_ : 0, imm ? uint32_t{TCPQP_F_IMM} : 0,
+                0,    mr_.get()};
+            const int error = qp_.post_send({&w, 1});
+            if (error == -EAGAIN || error == -ENOTCONN)
+                return;
+            if (error < 0)
+                throw std::runtime_error("post_send: " + std::to_string(error));
+            posted_++;
+        }
+    }
+
+    void take() {
+        tcpqp_completion batch[8];
+        const int n = cq_.poll(batch);
+        for (int i = 0; i < n; i++)
+            on(batch[i]);
+    }
+
+    void on(const tcpqp_completion& c) {
+        if (c.status != 0) {
+            ended_ = true;
+            status_ = status_ != 0 ? status_ : c.status;
+        } else if (c.opcode == TCPQP_OP_SEND) {
+            sent_++;
+        } else {
+            check(c);
+            received_++;
+            if (received_ == o_.leave_after)
+                _exit(0);
+            const tcpqp_work w = receive(static_cast<uint32_t>(c.id));
+            const int error = qp_.post_recv({&w, 1});
+            if (error < 0 && error != -ENOTCONN)  // its completions will tell
+                throw std::runtime_error("post_recv: " + std::to_string(error));
+        }
+    }
+
+    void check(const tcpqp_completion& c) {
+        const uint32_t n = size(1 - side_, received_);
+        const bool imm = received_ % 3 == 0;
+        if (c.length != n || c.id != received_ % kDepth || (c.flags == TCPQP_F_IMM) != imm ||
+            (imm && c.imm != received_))
+            throw std::runtime_error("message " + std::to_string(received_) +
+                                     " is not the one sent");
+        if (first_wrong({at(static_cast<uint32_t>(c.id)), n}, key(1 - side_, received_)) != n)
+            throw std::runtime_error("message " + std::to_string(received_) + " has a wrong byte");
+    }
+
+    const Options& o_;
+    const int side_;
+    Pages memory_;
+    tcpqp::v1::Context context_;
+    tcpqp::v1::MemoryRegion mr_;
+    tcpqp::v1::Completions cq_;
+    std::vector<tcpqp_work> first_;
+    tcpqp::v1::Qp qp_;
+    uint32_t posted_ = 0, sent_ = 0, received_ = 0;
+    bool ended_ = false;
+    int status_ = 0;
+};
+
+bool parse(int argc, char** argv, Options& o) {
+    const option known[] = {{"port", 1, nullptr, 'p'},
+                            {"connect", 1, nullptr, 'c'},
+                            {"messages", 1, nullptr, 'm'},
+                            {"bytes", 1, nullptr, 'b'},
+                            {"leave-after", 1, nullptr, 'l'},
+                            {"timeout-ms", 1, nullptr, 't'},
+                            {}};
+    for (int c = 0; (c = ::getopt_long(argc, argv, "", known, nullptr)) != -1;) {
+        const auto number = optarg != nullptr ? static_cast<uint32_t>(std::atoi(optarg)) : 0;
+        switch (c) {
+            case 'c':
+                o.connect = optarg;
+                break;
+            case 'p':
+                o.port = static_cast<uint16_t>(number);
+                break;
+            case 'm':
+                o.messages = number;
+                break;
+            case 'b':
+                o.bytes = number;
+                break;
+            case 'l':
+                o.leave_after = number;
+                break;
+            case 't':
+                o.timeout_ms = static_cast<int>(number);
+                break;
+            default:
+                return false;
+        }
+    }
+    return o.port != 0 && o.bytes >= 200;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    Options o;
+    if (!parse(argc, argv, o))
+        return 64;
+    try {
+        const tcpqp::Fd fd =
+            o.connect.empty() ? accept_from(listen_on(o.port, 1)) : connect_to(o.connect, o.port);
+        Exchange exchange(o, fd.get());
+        exchange.run();
+        exchange.print();
+        return 0;
+    } catch (const tcpqp::v1::Error& e) {
+        std::fprintf(stderr, "lib_exchange: %s [%s]\n", e.what(), tcpqp_reason_name(e.reason()));
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "lib_exchange: FAILED: %s\n", e.what());
+    }
+    return 1;
+}
