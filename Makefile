@@ -59,8 +59,8 @@ demo: all ## two machines, one file, three engines: a table of what it cost
 compat: all ## other people's RDMA programs on both engines, and soft RoCE beside them; build/results/compat.json
 	@tools/compat/compat
 
-bench: all ## run the benchmarks; results in build/results
-	@selftests/bench
+bench: all ## TCP-QP beside TCP, io_uring and soft RoCE, counted and timed (QUICK=1: in 4 minutes); build/results/bench.json
+	@bench/run $(if $(QUICK),--quick)
 
 sim: deps ## play SEEDS (default 2000) simulated schedules, or replay one: SEED=77
 	@test -f $(CMAKE_DIR)/build.ninja || cmake -S . -B $(CMAKE_DIR) -G Ninja $(CMAKE_ARGS)

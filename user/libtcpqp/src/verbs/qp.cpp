@@ -27,7 +27,7 @@ QueuePair::QueuePair(const Context& context, const CompletionQueue& cq, QpDepth 
                 .max_recv_sge = depth.sges,
                 .max_inline_data = depth.inline_bytes};
     attr.qp_type = IBV_QPT_RC;
-    attr.sq_sig_all = 1;
+    attr.sq_sig_all = depth.signal_all;
     qp_.reset(ibv_create_qp(context.pd(), &attr));
     if (!qp_)
         throw_errno("create a queue pair");

@@ -19,6 +19,7 @@ struct QpDepth {
     uint32_t sges = 1;  // of each work request
     int access = 0;     // IBV_ACCESS_REMOTE_*: what the peer may do
     uint32_t inline_bytes = 0;
+    bool signal_all = true;  // a completion for every send, asked for or not
 };
 
 // One buffer to send from or receive into; @cookie comes back in its completion.

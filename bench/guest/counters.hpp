@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What this guest has done so far, and what lies between two moments.
+//
+// Under QEMU's -icount shift=0 a nanosecond of guest time is one instruction, so
+// busy_ns counts the instructions that were not the idle loop's.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "verbs/fd.hpp"
+
+namespace nupa::bench {
+
+struct Counters {
+    uint64_t wall_ns = 0;
+    uint64_t idle_ns = 0;  // of all processors
+    uint64_t device_interrupts = 0;
+    uint64_t doorbells = 0;       // of the transmit rings
+    uint64_t rx_completions = 0;  // what the driver took from its receive rings
+    uint64_t system_calls = 0;    // of this process, if counted
+    uint64_t context_switches = 0;
+
+    // busy = wall - idle; the result is one JSON object.
+    [[nodiscard]] static std::string between(const Counters& before, const Counters& after);
+};
+
+// Where a host has not the files (no nupa0, no permission) its counts stay zero.
+class CounterReader {
+public:
+    // @calls: count system calls, by a tracepoint.  Throws if that was asked for and can't be.
+    CounterReader(const std::string& interface, bool calls);
+    [[nodiscard]] Counters read();
+
+private:
+    void read_device(Counters& c) const;
+
+    std::string interface_;
+    tcpqp::Fd ethtool_;
+    tcpqp::Fd calls_;
+};
+
+// KiB of a field of /proc/meminfo; 0 if there is none.
+[[nodiscard]] uint64_t meminfo_kib(const std::string& field);
+
+}  // namespace nupa::bench

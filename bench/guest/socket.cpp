@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "socket.hpp"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <stdexcept>
+
+namespace nupa::bench {
+
+Flows::Flows(std::vector<tcpqp::Fd> sockets, bool no_delay) {
+    const int one = 1;
+    const timeval limit{kSilenceLimitMs / 1000, 0};
+    for (tcpqp::Fd& fd : sockets) {
+        if (no_delay)
+            setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+        setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+        if (sockets.size() > 1 && fcntl(fd.get(), F_SETFL, O_NONBLOCK) < 0)
+            tcpqp::throw_errno("make a socket non-blocking");
+        flows_.push_back({std::move(fd)});
+    }
+}
+
+void Flows::begin(const Spec& spec, uint64_t messages) {
+    const auto count = static_cast<uint32_t>(flows_.size());
+    open_ = 0;
+    shares_.clear();
+    for (uint32_t i = 0; i < count; i++) {
+        flows_[i].left = share_of(messages, i, count) * spec.bytes;
+        flows_[i].done = 0;
+        open_ += flows_[i].left > 0;
+    }
+}
+
+void Flows::advance(Flow& flow, uint64_t bytes) {
+    flow.left -= bytes;
+    flow.done += bytes;
+    if (flow.left)
+        return;
+    open_--;
+    if (shares_.empty())
+        for (const Flow& f : flows_)
+            shares_.push_back(f.done);
+}
+
+void Flows::wait(short events) {
+    polled_.clear();
+    for (const Flow& f : flows_)
+        if (f.left)
+            polled_.push_back({f.fd.get(), events, 0});
+    if (poll(polled_.data(), polled_.size(), kSilenceLimitMs) <= 0)
+        throw std::runtime_error("sockets: nothing moves");
+}
+
+void send_all(int fd, const void* data, size_t bytes) {
+    const auto* at = static_cast<const char*>(data);
+    while (bytes) {
+        const ssize_t n = send(fd, at, bytes, MSG_NOSIGNAL);
+        if (n <= 0)
+            tcpqp::throw_errno("send");
+        at += n;
+        bytes -= static_cast<size_t>(n);
+    }
+}
+
+// MSG_WAITALL may end early for a reason that is no error (io_uring's task work, a signal).
+void receive_all(int fd, void* data, size_t bytes) {
+    auto* at = static_cast<char*>(data);
+    while (bytes) {
+        const ssize_t n = recv(fd, at, bytes, MSG_WAITALL);
+        if (n < 0)
+            tcpqp::throw_errno("receive");
+        if (n == 0)
+            throw std::runtime_error("receive: the other end closed");
+        at += n;
+        bytes -= static_cast<size_t>(n);
+    }
+}
+
+}  // namespace nupa::bench

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the transports over plain sockets share.
+#pragma once
+
+#include <poll.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "memory.hpp"
+#include "transport.hpp"
+#include "verbs/fd.hpp"
+
+namespace nupa::bench {
+
+// A receiver takes what is there, up to so much: fewer calls for small messages.
+inline constexpr size_t kReadMinBytes = 256 << 10;
+inline constexpr size_t kReadMaxBytes = 1 << 20;
+
+struct Flow {
+    tcpqp::Fd fd;
+    uint64_t left = 0;  // bytes of this phase
+    uint64_t done = 0;
+};
+
+// Sockets of one end with what each has still to do.
+class Flows {
+public:
+    // Sets TCP_NODELAY if @no_delay, and that calls do not block if there are several.
+    Flows(std::vector<tcpqp::Fd> sockets, bool no_delay);
+
+    void begin(const Spec& spec, uint64_t messages);
+    [[nodiscard]] std::vector<Flow>& all() noexcept { return flows_; }
+    [[nodiscard]] bool several() const noexcept { return flows_.size() > 1; }
+    [[nodiscard]] bool finished() const noexcept { return open_ == 0; }
+    void advance(Flow& flow, uint64_t bytes);
+    // Until one that is unfinished is ready.  Throws after kSilenceLimitMs.
+    void wait(short events);
+    [[nodiscard]] const Shares& shares() const noexcept { return shares_; }
+
+private:
+    std::vector<Flow> flows_;
+    std::vector<pollfd> polled_;
+    size_t open_ = 0;
+    Shares shares_;
+};
+
+// One whole buffer each way, for round trips.  Throws.
+void send_all(int fd, const void* data, size_t bytes);
+void receive_all(int fd, void* data, size_t bytes);
+
+}  // namespace nupa::bench

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Plain TCP: send() and recv().
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <ctime>
+#include <stdexcept>
+
+#include "clock.hpp"
+#include "socket.hpp"
+
+namespace nupa::bench {
+namespace {
+
+using programs::Pages;
+
+class Tcp : public Transport {
+public:
+    explicit Tcp(TransportArgs args)
+        : spec_(args.spec),
+          flows_(std::move(args.sockets), args.spec.pingpong()),
+          buffer_(std::max<size_t>(spec_.bytes, kReadMinBytes)) {
+        std::ranges::fill(buffer_.bytes(), uint8_t{0x5a});
+    }
+
+    void send(uint64_t messages) override {
+        flows_.begin(spec_, messages);
+        while (!flows_.finished()) {
+            bool moved = false;
+            for (Flow& f : flows_.all())
+                moved |= send_some(f);
+            if (!moved)
+                flows_.wait(POLLOUT);
+        }
+    }
+
+    void receive(uint64_t messages) override {
+        flows_.begin(spec_, messages);
+        while (!flows_.finished()) {
+            bool moved = false;
+            for (Flow& f : flows_.all())
+                moved |= receive_some(f);
+            if (!moved)
+                flows_.wait(POLLIN);
+        }
+    }
+
+    void ping(uint64_t messages, std::vector<uint64_t>& rtt) override {
+        const int fd = flows_.all()[0].fd.get();
+        for (uint64_t i = 0; i < messages; i++) {
+            const uint64_t then = now_ns();
+            send_all(fd, buffer_.bytes().data(), spec_.bytes);
+            receive_all(fd, buffer_.bytes().data(), spec_.bytes);
+            rtt.push_back(now_ns() - then);
+        }
+        copied_ += 2 * messages * spec_.bytes;
+    }
+
+    void pong(uint64_t messages) override {
+        const int fd = flows_.all()[0].fd.get();
+        for (uint64_t i = 0; i < messages; i++) {
+            receive_all(fd, buffer_.bytes().data(), spec_.bytes);
+            send_all(fd, buffer_.bytes().data(), spec_.bytes);
+        }
+        copied_ += 2 * messages * spec_.bytes;
+    }
+
+    [[nodiscard]] Copies copies() const override { return {copied_, 0}; }
+    [[nodiscard]] Shares shares() const override { return flows_.shares(); }
+
+private:
+    // One message, or what of it fits.
+    bool send_some(Flow& f) {
+        if (!f.left)
+            return false;
+        const size_t rest = spec_.bytes - f.done % spec_.bytes;
+        return moved(f, ::send(f.fd.get(), buffer_.bytes().data(), rest, MSG_NOSIGNAL));
+    }
+
+    bool receive_some(Flow& f) {
+        if (!f.left)
+            return false;
+        const size_t room = std::min<uint64_t>({f.left, buffer_.bytes().size(), kReadMaxBytes});
+        return moved(f, ::recv(f.fd.get(), buffer_.bytes().data(), room, 0));
+    }
+
+    bool moved(Flow& f, ssize_t n) {
+        if (n < 0 && errno == EAGAIN && flows_.several())
+            return false;
+        if (n < 0)
+            tcpqp::throw_errno("tcp");
+        if (n == 0)
+            throw std::runtime_error("tcp: the other end closed");
+        flows_.advance(f, static_cast<uint64_t>(n));
+        copied_ += static_cast<uint64_t>(n);
+        return true;
+    }
+
+    Spec spec_;
+    Flows flows_;
+    Pages buffer_;
+    uint64_t copied_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_tcp(TransportArgs args) {
+    return std::make_unique<Tcp>(std::move(args));
+}
+
+}  // namespace nupa::bench

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "verbs.hpp"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+
+#include "clock.hpp"
+
+namespace nupa::bench {
+namespace {
+
+constexpr uint64_t kWindowBytes = 8 << 20;      // of messages under way on a flow
+constexpr uint64_t kMemoryMaxBytes = 96 << 20;  // more flows share buffers
+constexpr uint32_t kDepthMin = 4;
+constexpr uint32_t kDepthMax = 512;
+constexpr uint32_t kChainMax = 32;
+constexpr uint32_t kInlineMaxBytes = 128;
+constexpr size_t kPollBatch = 64;
+constexpr uint64_t kReceiveBit = uint64_t{1} << 63;
+constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+
+uint32_t depth_of(const Spec& s) {
+    return s.depth
+               ? s.depth
+               : std::clamp(static_cast<uint32_t>(kWindowBytes / s.bytes), kDepthMin, kDepthMax);
+}
+
+// Twice as many receives as sends: a receiver that is late need not stop the sender.
+uint64_t slots_of(const Spec& s, uint32_t depth) {
+    const uint64_t wanted = uint64_t{2} * depth * s.flows;
+    return std::clamp<uint64_t>(kMemoryMaxBytes / s.bytes, kDepthMin, wanted);
+}
+
+}  // namespace
+
+Verbs::Verbs(const TransportArgs& args, std::unique_ptr<tcpqp::Context> context, bool doorbells)
+    : spec_(args.spec),
+      context_(std::move(context)),
+      write_(spec_.transport.find("write") != std::string::npos),
+      doorbells_(doorbells),
+      sends_(args.sender || spec_.pingpong()),
+      receives_((!args.sender && !write_) || spec_.pingpong()),
+      depth_(depth_of(spec_)),
+      batch_(spec_.batch ? std::min(spec_.batch, kChainMax)
+                         : std::clamp(depth_ / 4, 1u, kChainMax)),
+      inline_bytes_(spec_.bytes <= kInlineMaxBytes ? spec_.bytes : 0),
+      slots_(slots_of(spec_, depth_)),
+      memory_(slots_ * spec_.bytes),
+      mr_(*context_, memory_.bytes().data(), memory_.bytes().size(), kAccess),
+      cq_(*context_, static_cast<int>(uint64_t{3} * depth_ * spec_.flows)),
+      flows_(spec_.flows) {
+    if (write_ && spec_.pingpong())
+        throw std::invalid_argument("WRITEs have no round trips");
+    if (!mr_)
+        tcpqp::throw_errno("register memory");
+    std::ranges::fill(memory_.bytes(), uint8_t{0x5a});
+    create();
+}
+
+void Verbs::create() {
+    const tcpqp::QpDepth depth{.sends = sends_ ? depth_ : 1,
+                               .receives = receives_ ? 2 * depth_ : 1,
+                               .sges = 1,
+                               .access = IBV_ACCESS_REMOTE_WRITE,
+                               .inline_bytes = inline_bytes_,
+                               .signal_all = false};
+    for (uint32_t i = 0; i < spec_.flows; i++) {
+        flows_[i].qp = std::make_unique<tcpqp::QueuePair>(*context_, cq_, depth);
+        if (!receives_)
+            continue;
+        flows_[i].to_receive = 2 * depth_;
+        while (flows_[i].to_receive)
+            refill(flows_[i], i, false);
+    }
+}
+
+void Verbs::exchange_targets(Control& control) {
+    const auto mine = reinterpret_cast<uint64_t>(memory_.bytes().data());
+    const std::string theirs =
+        control.meet(std::to_string(mine) + " " + std::to_string(mr_.lkey()));
+    size_t used = 0;
+    peer_.address = std::stoull(theirs, &used);
+    peer_.key = static_cast<uint32_t>(std::stoul(theirs.substr(used)));
+}
+
+uint8_t* Verbs::slot(uint64_t n) const noexcept {
+    return memory_.bytes().data() + (n % slots_) * spec_.bytes;
+}
+
+void Verbs::begin(uint64_t messages) {
+    left_ = messages;
+    shares_.clear();
+    ready_.clear();
+    for (uint32_t i = 0; i < spec_.flows; i++) {
+        Flow& f = flows_[i];
+        f.target = share_of(messages, i, spec_.flows);
+        f.posted = f.sent = f.received = 0;
+        if (f.target)
+            ready_.push_back(i);
+    }
+}
+
+void Verbs::send(uint64_t messages) {
+    begin(messages);
+    while (left_) {
+        while (!ready_.empty()) {
+            const uint32_t flow = ready_.front();
+            ready_.pop_front();
+            post_sends(flow);
+        }
+        if (!take_completions())
+            wait();
+    }
+}
+
+// Whole batches, unless what is left is less.
+void Verbs::post_sends(uint32_t flow) {
+    Flow& f = flows_[flow];
+    for (;;) {
+        const uint64_t room = depth_ - (f.posted - f.sent), rest = f.target - f.posted;
+        const auto count = static_cast<uint32_t>(std::min<uint64_t>(batch_, rest));
+        if (!count || room < count)
+            return;
+        post_chain(flow, count);
+    }
+}
+
+// The last one is signalled: its completion tells of all before it.
+void Verbs::post_chain(uint32_t flow, uint32_t count) {
+    std::array<ibv_send_wr, kChainMax> wrs;
+    std::array<ibv_sge, kChainMax> sges;
+    Flow& f = flows_[flow];
+    for (uint32_t i = 0; i < count; i++) {
+        const uint64_t number = f.posted++;
+        const uint8_t* data = slot(uint64_t{flow} * depth_ + number % depth_);
+        sges[i] = {reinterpret_cast<uint64_t>(data), spec_.bytes, mr_.lkey()};
+        wrs[i] = {};
+        wrs[i].wr_id = uint64_t{flow} << 32 | static_cast<uint32_t>(f.posted);
+        wrs[i].sg_list = &sges[i];
+        wrs[i].num_sge = 1;
+        wrs[i].opcode = write_ ? IBV_WR_RDMA_WRITE : IBV_WR_SEND;
+        wrs[i].send_flags = inline_bytes_ ? static_cast<unsigned>(IBV_SEND_INLINE) : 0u;
+        wrs[i].wr.rdma.remote_addr =
+            peer_.address + static_cast<uint64_t>(data - memory_.bytes().data());
+        wrs[i].wr.rdma.rkey = peer_.key;
+        wrs[i].next = &wrs[i + 1 < kChainMax ? i + 1 : i];
+    }
+    wrs[count - 1].next = nullptr;
+    wrs[count - 1].send_flags |= IBV_SEND_SIGNALED;
+    ibv_send_wr* bad = nullptr;
+    if (const int error = ibv_post_send(f.qp->get(), wrs.data(), &bad); error != 0)
+        tcpqp::throw_errno("post sends", error);
+}
+
+void Verbs::receive(uint64_t messages) {
+    if (write_)
+        return;
+    begin(messages);
+    while (left_)
+        if (!take_completions())
+            wait();
+}
+
+// A quarter of the receives at a time, or at once.
+void Verbs::refill(Flow& flow, uint32_t index, bool now) {
+    std::array<tcpqp::Work, kChainMax> works;
+    if (!flow.to_receive || (!now && flow.to_receive < std::max(1u, depth_ / 4)))
+        return;
+    while (flow.to_receive) {
+        const uint32_t n = std::min(flow.to_receive, kChainMax);
+        for (uint32_t i = 0; i < n; i++)
+            works[i] = {
+                .cookie = kReceiveBit | index,
+                .address = slot(uint64_t{index} * 2 * depth_ + flow.receives++ % (2 * depth_)),
+                .bytes = spec_.bytes,
+                .lkey = mr_.lkey()};
+        if (const int error = flow.qp->post_receives({works.data(), n}); error != 0)
+            tcpqp::throw_errno("post receives", error);
+        flow.to_receive -= n;
+    }
+    if (doorbells_ && received_)
+        if (const int error = flow.qp->ring_doorbell(); error != 0)
+            tcpqp::throw_errno("ring the doorbell", error);
+}
+
+bool Verbs::take_completions() {
+    std::array<ibv_wc, kPollBatch> wcs;
+    const int n = cq_.poll(wcs);
+    if (n < 0)
+        throw std::runtime_error("the completion queue is broken");
+    for (int i = 0; i < n; i++) {
+        const ibv_wc& wc = wcs[static_cast<size_t>(i)];
+        if (wc.status != IBV_WC_SUCCESS)
+            throw std::runtime_error(spec_.transport + ": " + ibv_wc_status_str(wc.status));
+        if (wc.wr_id & kReceiveBit)
+            receive_completed(wc);
+        else
+            sends_completed(wc);
+    }
+    return n > 0;
+}
+
+void Verbs::sends_completed(const ibv_wc& wc) {
+    const auto index = static_cast<uint32_t>(wc.wr_id >> 32);
+    Flow& f = flows_[index];
+    const uint32_t count = static_cast<uint32_t>(wc.wr_id) - static_cast<uint32_t>(f.sent);
+    f.sent += count;
+    sent_ += count;
+    if (spec_.pingpong())
+        return;
+    left_ -= count;
+    ready_.push_back(index);
+    if (f.sent == f.target)
+        remember_shares();
+}
+
+void Verbs::receive_completed(const ibv_wc& wc) {
+    const auto index = static_cast<uint32_t>(wc.wr_id);
+    Flow& f = flows_[index];
+    if (wc.byte_len != spec_.bytes)
+        throw std::runtime_error(spec_.transport + ": a message of another length");
+    received_++;
+    left_--;
+    f.received++;
+    f.to_receive++;
+    refill(f, index, false);
+    if (f.received == f.target)
+        remember_shares();
+}
+
+void Verbs::remember_shares() {
+    if (!shares_.empty())
+        return;
+    for (const Flow& f : flows_)
+        shares_.push_back((f.sent + f.received) * spec_.bytes);
+}
+
+void Verbs::wait() {
+    if (spec_.poll)
+        return spin();
+    if (!cq_.arm())
+        tcpqp::throw_errno("arm the completion queue");
+    if (take_completions())
+        return;
+    pollfd ready{cq_.fd(), POLLIN, 0};
+    if (poll(&ready, 1, kSilenceLimitMs) <= 0)
+        throw std::runtime_error(spec_.transport + ": no completion came");
+    cq_.consume_events();
+}
+
+void Verbs::spin() {
+    constexpr uint64_t kLookEvery = 1 << 16;
+    if (spins_++ % kLookEvery)
+        return;
+    const uint64_t done = completed(), now = now_ns();
+    if (done != moved_ || !moved_ns_) {
+        moved_ = done;
+        moved_ns_ = now;
+    } else if (now - moved_ns_ > uint64_t{kSilenceLimitMs} * 1000000) {
+        throw std::runtime_error(spec_.transport + ": no completion came");
+    }
+}
+
+// One message each way; what completes of the sends is taken along.
+void Verbs::ping(uint64_t messages, std::vector<uint64_t>& rtt) {
+    begin(0);
+    for (uint64_t i = 0; i < messages; i++) {
+        const uint64_t then = now_ns();
+        left_ = 1;
+        post_chain(0, 1);
+        while (left_)
+            if (!take_completions())
+                wait();
+        rtt.push_back(now_ns() - then);
+    }
+    drain_sends();
+}
+
+void Verbs::pong(uint64_t messages) {
+    begin(0);
+    for (uint64_t i = 0; i < messages; i++) {
+        left_ = 1;
+        while (left_)
+            if (!take_completions())
+                wait();
+        post_chain(0, 1);
+    }
+    drain_sends();
+}
+
+// Nothing of one phase completes in the next.
+void Verbs::drain_sends() {
+    while (flows_[0].sent < flows_[0].posted)
+        if (!take_completions())
+            wait();
+}
+
+}  // namespace nupa::bench

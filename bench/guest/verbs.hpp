@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Messages over reliable queue pairs, of whatever device; how they get connected is the
+// subclass's.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <deque>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "memory.hpp"
+#include "transport.hpp"
+#include "verbs/context.hpp"
+#include "verbs/cq.hpp"
+#include "verbs/mr.hpp"
+#include "verbs/qp.hpp"
+
+namespace nupa::bench {
+
+class Verbs : public Transport {
+public:
+    void send(uint64_t messages) override;
+    void receive(uint64_t messages) override;
+    void ping(uint64_t messages, std::vector<uint64_t>& rtt) override;
+    void pong(uint64_t messages) override;
+    [[nodiscard]] bool receiver_is_passive() const noexcept override { return write_; }
+    [[nodiscard]] Shares shares() const override { return shares_; }
+
+protected:
+    struct Flow {
+        std::unique_ptr<tcpqp::QueuePair> qp;
+        uint64_t target = 0;  // messages of this phase
+        uint64_t posted = 0;
+        uint64_t sent = 0;  // of these, completed
+        uint64_t received = 0;
+        uint64_t receives = 0;    // posted so far, in all phases
+        uint32_t to_receive = 0;  // receives that are free again
+    };
+    // Where the peer's WRITEs go.
+    struct Target {
+        uint64_t address = 0;
+        uint32_t key = 0;
+    };
+
+    // @context: for @args.spec; @doorbells: the device wants to hear of new receives.
+    Verbs(const TransportArgs& args, std::unique_ptr<tcpqp::Context> context, bool doorbells);
+    // After the queue pairs are connected: both ends know where WRITEs go.
+    void exchange_targets(Control& control);
+
+    [[nodiscard]] const tcpqp::Context& context() const noexcept { return *context_; }
+    [[nodiscard]] std::vector<Flow>& flows() noexcept { return flows_; }
+    [[nodiscard]] const std::vector<Flow>& flows() const noexcept { return flows_; }
+    [[nodiscard]] const Spec& spec() const noexcept { return spec_; }
+    // Messages in all phases, both ways.
+    [[nodiscard]] uint64_t completed() const noexcept { return sent_ + received_; }
+
+private:
+    void create();
+    void begin(uint64_t messages);
+    void post_sends(uint32_t flow);
+    void post_chain(uint32_t flow, uint32_t count);
+    void refill(Flow& flow, uint32_t index, bool now);
+    bool take_completions();
+    void completed(const ibv_wc& wc);
+    void sends_completed(const ibv_wc& wc);
+    void receive_completed(const ibv_wc& wc);
+    void remember_shares();
+    void drain_sends();
+    void wait();
+    void spin();
+    [[nodiscard]] uint8_t* slot(uint64_t n) const noexcept;
+
+    Spec spec_;
+    std::unique_ptr<tcpqp::Context> context_;
+    bool write_, doorbells_, sends_, receives_;
+    uint32_t depth_, batch_, inline_bytes_;
+    uint64_t slots_;
+    programs::Pages memory_;
+    tcpqp::Mr mr_;
+    tcpqp::CompletionQueue cq_;
+    std::vector<Flow> flows_;
+    std::deque<uint32_t> ready_;  // flows that may have room for sends
+    Target peer_;
+    uint64_t left_ = 0;                 // messages of this phase that have not completed
+    uint64_t sent_ = 0, received_ = 0;  // in all phases
+    uint64_t spins_ = 0;
+    uint64_t moved_ = 0, moved_ns_ = 0;  // what spinning last saw, and when
+    Shares shares_;
+};
+
+}  // namespace nupa::bench

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The lines that the figures are held against: pure arithmetic on a Book."""
+
+from dataclasses import dataclass
+
+from .cases import MIB
+from .figures import Book, rounded
+
+AT_MOST, AT_LEAST = "at most", "at least"
+COPY_LIMIT = 0.9  # of memcpy
+COPY_SIZES = (16384, 65536)
+
+
+@dataclass(frozen=True)
+class Bar:
+    what: str
+    sense: str
+    bound: float
+    value: float | None
+
+    @property
+    def ok(self) -> bool:
+        if self.value is None:
+            return False
+        return self.value <= self.bound if self.sense == AT_MOST else self.value >= self.bound
+
+    def json(self) -> dict:
+        value = None if self.value is None else rounded(self.value)
+        return {"name": f"{self.what}, {self.sense}", "value": value, "bound": self.bound, "ok": self.ok}
+
+
+def ratio(a: float | None, b: float | None) -> float | None:
+    return None if a is None or not b else a / b
+
+
+def total(*values: float | None) -> float | None:
+    return None if None in values else sum(values)
+
+
+def least(*values: float | None) -> float | None:
+    there = [value for value in values if value is not None]
+    return min(there) if there else None
+
+
+def instructions(book: Book, end: str, transport: str, big: bool = True) -> float | None:
+    return book.find(f"{end}_instructions_per_byte", transport=transport, big_tcp=big, clock="icount")
+
+
+def bulk(book: Book) -> list[Bar]:
+    def cost(end: str, big: bool = True) -> float | None:
+        return ratio(instructions(book, end, "offload", big), instructions(book, end, "tcp", big))
+
+    def speed(ours: str, theirs: str) -> float | None:
+        return ratio(book.find("gbps", transport=ours), book.find("gbps", transport=theirs))
+
+    def both(transport: str) -> float | None:
+        return total(*(instructions(book, end, transport) for end in ("tx", "rx")))
+
+    return [
+        Bar("1 MiB: receive instructions per byte, offload / TCP, 64 KB bursts", AT_MOST, 1 / 4, cost("rx", big=False)),
+        Bar("1 MiB: receive instructions per byte, offload / TCP, BIG TCP", AT_MOST, 1 / 20, cost("rx")),
+        Bar("1 MiB: send instructions per byte, offload / TCP, BIG TCP", AT_MOST, 1 / 8, cost("tx")),
+        Bar("1 MiB: throughput, offload / TCP", AT_LEAST, 4, speed("offload", "tcp")),
+        Bar("1 MiB: throughput, offload WRITE / rxe WRITE", AT_LEAST, 3, speed("offload_write", "rxe_write")),
+        Bar("1 MiB: throughput, software / TCP", AT_LEAST, 1.2, speed("software", "tcp")),
+        Bar("1 MiB: instructions per byte of both ends, software / TCP", AT_MOST, 0.8, ratio(both("software"), both("tcp"))),
+    ]
+
+
+def small(book: Book) -> list[Bar]:
+    def trip(transport: str, poll: bool = False) -> float | None:
+        return book.find("rtt_p50_us", transport=transport, bytes=64, mode="pingpong", poll=poll)
+
+    def rate(transport: str) -> float | None:
+        return book.find("messages_per_s", transport=transport, bytes=64)
+
+    ours = least(trip("offload"), trip("offload", poll=True))
+    return [
+        Bar("64 B: round trip, offload / TCP", AT_MOST, 0.8, ratio(ours, trip("tcp"))),
+        Bar("64 B: message rate, offload / TCP", AT_LEAST, 3, ratio(rate("offload"), rate("tcp"))),
+    ]
+
+
+def native(book: Book) -> list[Bar]:
+    ns = {row["engine"]: row["ns"] for row in book.more if "engine" in row}
+    if not ns:
+        return []
+    speeds = [ratio(ns.get(f"copies/memcpy/{size}"), ns.get(f"place/contiguous/{size}")) for size in COPY_SIZES]
+    return [
+        Bar("engine: placement / memcpy, 16 KiB and more", AT_LEAST, COPY_LIMIT, least(*speeds)),
+        Bar("engine: ns for a segment of 64 B", AT_MOST, 120, ns.get("place/contiguous/64")),
+        Bar("engine: flow lookup, 100,000 QPs / 10", AT_MOST, 1.5, ratio(ns.get("flow_find/100000"), ns.get("flow_find/10"))),
+    ]
+
+
+def idle(book: Book) -> list[Bar]:
+    rows = [row for row in book.more if row.get("idle")]
+    if not rows:
+        return []
+    worst = max(row["wakeups_per_s"] - row["kernel_alone_per_s"] for row in rows)
+    return [Bar("idle: wake-ups a second beyond the kernel's own, switch and guests", AT_MOST, 1, worst)]
+
+
+def many(book: Book) -> list[Bar]:
+    rows = {row["qps"]: row for row in book.more if "qps" in row and "messages_per_s" in row}
+    if not rows:
+        return []
+    most = max(rows)
+    memory = rows[most]["kernel_kib_per_qp"]
+    few = rows[min(rows)]["messages_per_s"]
+    return [
+        Bar("10,000 QPs: throughput / that of 10", AT_LEAST, 0.8, ratio(rows[most]["messages_per_s"], few) if most >= 10000 else None),
+        Bar("10,000 QPs: KiB of kernel memory for an idle one beyond rings and socket", AT_MOST, 4, memory if most >= 10000 else None),
+    ]
+
+
+def evaluate(book: Book) -> list[Bar]:
+    return [*bulk(book), *small(book), *native(book), *idle(book), *many(book)]
+
+
+__all__ = ["Bar", "MIB", "evaluate", "ratio"]

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What is measured: one case is one row of the report."""
+
+from dataclasses import dataclass, replace
+
+KIB, MIB = 1 << 10, 1 << 20
+BURST_BIG = 524032  # NUPA_TSO_MAX_BYTES less room for headers: what nupa_dev allows
+BURST_PLAIN = 65536
+
+
+@dataclass(frozen=True)
+class Case:
+    transport: str
+    bytes: int = MIB  # of a message
+    flows: int = 1
+    mtu: int = 1500
+    big: bool = True  # BIG TCP: bursts above 64 KiB
+    loss: float = 0.0
+    mode: str = "stream"
+    poll: bool = False
+    depth: int = 0
+    batch: int = 0
+    calls: bool = False
+    memory: bool = False
+    messages: int = 0  # 0: as many as pass in ms
+    warm_bytes: int = 8 * MIB
+    ms: int = 150
+    clock: str = "wall"  # or "icount": virtual time, one instruction a nanosecond
+
+    def spec(self) -> str:
+        """As nupa_bench takes it."""
+        words = {
+            "transport": self.transport, "mode": self.mode, "bytes": self.bytes, "flows": self.flows, "messages": self.messages, "ms": self.ms,
+            "warm_bytes": self.warm_bytes, "depth": self.depth, "batch": self.batch, "burst": BURST_BIG if self.big else BURST_PLAIN, "mtu": self.mtu,
+            "poll": int(self.poll), "calls": int(self.calls), "memory": int(self.memory),
+        }  # fmt: skip
+        return ",".join(f"{key}={value}" for key, value in words.items())
+
+    def counted(self, messages: int, warm_bytes: int = 8 * MIB) -> "Case":
+        """The same under -icount, where time tells instructions: a fixed number of messages."""
+        return replace(self, clock="icount", messages=messages, warm_bytes=warm_bytes)
+
+    def facts(self) -> dict:
+        return {
+            "transport": self.transport, "mode": self.mode, "bytes": self.bytes, "flows": self.flows, "mtu": self.mtu, "big_tcp": self.big,
+            "loss": self.loss, "poll": self.poll, "clock": self.clock,
+        }  # fmt: skip
+
+
+# Rows of the default point: 1 MiB messages, one flow, MTU 1500, no loss.
+TRANSPORTS = (
+    Case("tcp"), Case("tcp", big=False), Case("zerocopy"), Case("uring"), Case("uring_zc"),
+    Case("rxe_send", warm_bytes=2 * MIB), Case("rxe_write", warm_bytes=2 * MIB),
+    Case("software"), Case("software", big=False), Case("software_v0"), Case("offload"), Case("offload_v1"), Case("offload", big=False),
+    Case("offload_v1", big=False), Case("offload_write"),
+)  # fmt: skip
+MAIN = ("tcp", "software", "offload")
+SIZES = (8, 64, 512, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, 16 * MIB)
+SIZE_TRANSPORTS = ("tcp", "uring", "rxe_send", "software", "offload")
+FLOWS = (4, 16)
+LOSSES = (0.001, 0.01)
+PINGPONG_BYTES = (64, 4 * KIB, 64 * KIB)
+
+
+def pingpong(bytes_: int) -> list[Case]:
+    common = {"mode": "pingpong", "bytes": bytes_, "warm_bytes": 64 * bytes_}
+    ends = [Case(name, **common) for name in ("tcp", "uring", "rxe_send", "software", "offload")]
+    return [*ends, *(Case(name, poll=True, **common) for name in ("software", "offload"))]
+
+
+def small(bytes_: int) -> list[Case]:
+    """Message rate: a send() each, chains of sends, batches of work requests."""
+    return [Case(name, bytes=bytes_, warm_bytes=2048 * bytes_) for name in SIZE_TRANSPORTS]
+
+
+QUICK = (("tcp", True), ("tcp", False), ("zerocopy", True), ("uring", True), ("rxe_write", True), ("software", True), ("offload", True),
+         ("offload", False), ("offload_write", True))  # fmt: skip
+
+
+def quick_bulk() -> list[Case]:
+    return [c for c in TRANSPORTS if (c.transport, c.big) in QUICK]
+
+
+def quick_small(cases: list[Case]) -> list[Case]:
+    return [c for c in cases if c.transport in MAIN]
+
+
+def quick_wall() -> list[Case]:
+    return [*(replace(c, ms=100) for c in quick_bulk()), *quick_small(small(64)), *quick_small(pingpong(64))]
+
+
+def full_wall() -> list[Case]:
+    sizes = [Case(name, bytes=size, warm_bytes=min(8 * MIB, 2048 * size)) for size in SIZES for name in SIZE_TRANSPORTS]
+    flows = [Case(name, flows=count) for count in FLOWS for name in (*MAIN, "rxe_send", "offload_write")]
+    mtu = [Case(name, mtu=9000) for name in ("tcp", "zerocopy", "rxe_send", "rxe_write", "software", "offload", "offload_v1")]
+    latency = [case for size in PINGPONG_BYTES for case in pingpong(size)]
+    return [*TRANSPORTS, *sizes, *flows, *latency, *mtu]
+
+
+def lossy(loss: float) -> list[Case]:
+    return [Case(name, loss=loss, ms=300) for name in (*MAIN, "offload_v1")]
+
+
+def quick_counted() -> list[Case]:
+    bulk = [c.counted(24) for c in quick_bulk()]
+    return [*bulk, *(c.counted(4096, 2048 * 64) for c in quick_small(small(64))), *(c.counted(200) for c in quick_small(pingpong(64)) if not c.poll)]
+
+
+def full_counted() -> list[Case]:
+    bulk = [c.counted(32) for c in TRANSPORTS]
+    tiny = [c.counted(8192, 2048 * 64) for c in small(64)]
+    middle = [c.counted(16 * MIB // size) for size in (4 * KIB, 64 * KIB) for c in (Case(name, bytes=size) for name in SIZE_TRANSPORTS)]
+    jumbo = [c.counted(32) for c in (Case(name, mtu=9000) for name in MAIN)]
+    return [*bulk, *tiny, *middle, *(c.counted(1000) for c in pingpong(64) if not c.poll), *jumbo]
+
+
+def call_counts(cases: list[Case]) -> list[Case]:
+    """Once more, with system calls counted: that costs instructions itself, so it is never the run that counts those."""
+    return [replace(c, calls=True) for c in cases]
