@@ -45,6 +45,7 @@ struct Receiver {
         nupa_cmd_qp qp = ring.cmd;
         qp.flow = Wire(TcpFrame{}).packet.flow().raw;
         qp.rcv_nxt = kRcvNxt, qp.rcv_wscale = 14;
+        qp.flags = NUPA_QP_F_REMOTE_WRITE | NUPA_QP_F_SHADOW;
         engine.qp_create(1, qp);
         open();
     }

@@ -36,6 +36,8 @@ std::string Control::receive() {
     size_t end;
     while ((end = pending_.find('\n')) == std::string::npos) {
         const ssize_t n = ::recv(socket_.get(), chunk.data(), chunk.size(), 0);
+        if (n < 0 && errno == EINTR)
+            continue;
         if (n < 0)
             tcpqp::throw_errno("hear from the other end");
         closed_ = n == 0;

@@ -51,7 +51,8 @@ void Flows::wait(short events) {
     for (const Flow& f : flows_)
         if (f.left)
             polled_.push_back({f.fd.get(), events, 0});
-    if (poll(polled_.data(), polled_.size(), kSilenceLimitMs) <= 0)
+    const int n = poll(polled_.data(), polled_.size(), kSilenceLimitMs);
+    if (n == 0 || (n < 0 && errno != EINTR))
         throw std::runtime_error("sockets: nothing moves");
 }
 
@@ -71,6 +72,8 @@ void receive_all(int fd, void* data, size_t bytes) {
     auto* at = static_cast<char*>(data);
     while (bytes) {
         const ssize_t n = recv(fd, at, bytes, MSG_WAITALL);
+        if (n < 0 && errno == EINTR)
+            continue;
         if (n < 0)
             tcpqp::throw_errno("receive");
         if (n == 0)

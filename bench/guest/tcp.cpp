@@ -85,7 +85,7 @@ private:
     }
 
     bool moved(Flow& f, ssize_t n) {
-        if (n < 0 && errno == EAGAIN && flows_.several())
+        if (n < 0 && (errno == EINTR || (errno == EAGAIN && flows_.several())))
             return false;
         if (n < 0)
             tcpqp::throw_errno("tcp");

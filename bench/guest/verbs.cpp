@@ -246,7 +246,8 @@ void Verbs::wait() {
     if (take_completions())
         return;
     pollfd ready{cq_.fd(), POLLIN, 0};
-    if (poll(&ready, 1, kSilenceLimitMs) <= 0)
+    const int n = poll(&ready, 1, kSilenceLimitMs);
+    if (n == 0 || (n < 0 && errno != EINTR))
         throw std::runtime_error(spec_.transport + ": no completion came");
     cq_.consume_events();
 }

@@ -56,6 +56,8 @@ public:
         while (left) {
             const size_t room = std::min<uint64_t>({left, memory_.bytes().size(), kReadMaxBytes});
             const ssize_t n = recv(fd(), memory_.bytes().data(), room, 0);
+            if (n < 0 && errno == EINTR)
+                continue;
             if (n <= 0)
                 tcpqp::throw_errno("receive");
             left -= static_cast<uint64_t>(n);
@@ -91,7 +93,7 @@ private:
     void reap(bool wait) {
         if (wait) {
             pollfd p{fd(), 0, 0};
-            if (poll(&p, 1, kSilenceLimitMs) <= 0)
+            if (poll(&p, 1, kSilenceLimitMs) == 0)
                 throw std::runtime_error("zerocopy: no notification");
         }
         for (;;) {

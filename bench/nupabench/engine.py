@@ -27,6 +27,8 @@ def rows(report: dict) -> list[dict]:
     """One a benchmark: nanoseconds of CPU for one turn, of all repetitions."""
     runs: dict[str, list[dict]] = {}
     for one in report["benchmarks"]:
+        if one.get("error_occurred"):
+            raise RuntimeError(f"engine: {one['name']}: {one.get('error_message')}")
         if one.get("run_type") == "iteration":
             runs.setdefault(one["run_name"], []).append(one)
     out = []

@@ -126,5 +126,9 @@ class Report(unittest.TestCase):
         (row,) = engine.rows({"benchmarks": [*runs, {"run_type": "aggregate", "run_name": "a", "cpu_time": 9}]})
         self.assertEqual((row["engine"], row["n"], row["ns"], row["ns_min"], row["ns_max"]), ("a", 3, 2, 1, 3))
 
+    def test_engine_that_failed_has_no_figure(self) -> None:
+        with self.assertRaises(RuntimeError):
+            engine.rows({"benchmarks": [{"run_type": "iteration", "run_name": "a", "name": "a", "cpu_time": 0, "error_occurred": True}]})
+
 
 unittest.main()
