@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "pair.hpp"
@@ -55,6 +56,30 @@ TEST(Threads, ThePosterExits) {
         ASSERT_EQ(pair.end_a->next().status, 0);
         ASSERT_EQ(in, out);
     }
+}
+
+// A thread that waits sees what another one's call completed, also while it sleeps in the socket.
+TEST(Threads, TheWaiterSeesAnothersSend) {
+    Pair pair;
+    std::byte byte{};
+    for (uint64_t i = 0; i < 20; i++) {
+        auto waiter = std::async(std::launch::async, [&] { return pair.end_a->next(); });
+        if (i < 3)
+            std::this_thread::sleep_for(std::chrono::milliseconds(i * 8));
+        ASSERT_EQ(pair.end_a->send(i, &byte, 1), 1);
+        ASSERT_EQ(waiter.get().id, i);
+    }
+}
+
+TEST(Threads, TheSocketsTimeoutIsGivenBack) {
+    std::array<Fd, 2> sockets = tcp_pair();
+    const timeval before{7, 0};
+    timeval after{};
+    socklen_t bytes = sizeof(after);
+    ASSERT_EQ(::setsockopt(sockets[0].get(), SOL_SOCKET, SO_RCVTIMEO, &before, sizeof(before)), 0);
+    { End end(sockets[0].get(), nowait()); }
+    ASSERT_EQ(::getsockopt(sockets[0].get(), SOL_SOCKET, SO_RCVTIMEO, &after, &bytes), 0);
+    EXPECT_EQ(after.tv_sec, 7);
 }
 
 TEST(Threads, QueriesAndCancelMeanwhile) {

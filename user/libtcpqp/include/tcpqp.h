@@ -35,6 +35,10 @@
 extern "C" {
 #endif
 
+#if defined(__GNUC__)
+#pragma GCC visibility push(default)
+#endif
+
 typedef struct tcpqp_context tcpqp_context;
 typedef struct tcpqp_mr tcpqp_mr;
 typedef struct tcpqp_cq tcpqp_cq;
@@ -307,6 +311,10 @@ int tcpqp_conn_fd(tcpqp_conn *conn);
 int tcpqp_conn_query(tcpqp_conn *conn, struct tcpqp_qp_info *info);
 /* Ends it, from any thread; waiting calls return -ENOTCONN. */
 int tcpqp_conn_cancel(tcpqp_conn *conn);
+
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
 
 #ifdef __cplusplus
 }

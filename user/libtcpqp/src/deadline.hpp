@@ -11,7 +11,8 @@ class Deadline {
 public:
     explicit Deadline(int timeout_ms) noexcept
         : endless_(timeout_ms < 0),
-          at_(Clock::now() + std::chrono::milliseconds(endless_ ? 0 : timeout_ms)) {}
+          at_(endless_ ? Clock::time_point()
+                       : Clock::now() + std::chrono::milliseconds(timeout_ms)) {}
 
     [[nodiscard]] int left_ms() const noexcept {
         if (endless_)

@@ -80,6 +80,10 @@ private:
     void forget(const tcpqp_qp* qp) noexcept;
     void release_held() noexcept;
     unsigned publish_sqes() noexcept;
+    // The queue pair whose socket wait() may sleep on itself, or nullptr.
+    Qp* only_one(int timeout_ms) const noexcept;
+    bool wait_by_socket(std::unique_lock<std::mutex>& lock, Qp& qp) noexcept;
+    int wait_by_ring(std::unique_lock<std::mutex>& lock, int timeout_ms) noexcept;
     int enter_and_wait(unsigned submissions, unsigned tail, int timeout_ms) noexcept;
     void wait_one() noexcept;
     void nudge() noexcept;
@@ -90,7 +94,10 @@ private:
     bool held_ = false;  // the first CQE in the ring has been handled
     bool reap_again_ = false;
     bool fd_is_known_ = false;
-    unsigned waiters_ = 0;                 // threads in wait()
+    bool polled_empty_ = false;  // by the last call
+    bool in_socket_ = false;     // a thread sleeps in recv(), where nothing but bytes wakes it
+    bool is_shared_ = false;     // another thread had something for it meanwhile: never again
+    unsigned waiters_ = 0;       // threads in wait()
     std::vector<tcpqp_completion> ready_;  // a ring
     size_t room_ = 0;
     size_t head_ = 0;

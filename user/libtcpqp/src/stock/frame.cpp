@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "stock/frame.hpp"
 
-#include <algorithm>
+#include <arpa/inet.h>
+
 #include <cstring>
 
 namespace tcpqp::stock {
@@ -19,15 +20,22 @@ enum : size_t {
 constexpr uint8_t kFlagImm = 1;
 
 void put32(std::byte* at, uint32_t v) noexcept {
-    for (int i = 0; i < 4; i++)
-        at[i] = static_cast<std::byte>(v >> (24 - 8 * i));
+    const uint32_t big = htonl(v);
+    std::memcpy(at, &big, sizeof(big));
 }
 
 uint32_t get32(const std::byte* at) noexcept {
-    uint32_t v = 0;
-    for (int i = 0; i < 4; i++)
-        v = v << 8 | static_cast<uint8_t>(at[i]);
-    return v;
+    uint32_t big = 0;
+    std::memcpy(&big, at, sizeof(big));
+    return ntohl(big);
+}
+
+// The seven bytes at kZeroAt.
+bool is_zero(const std::byte* at) noexcept {
+    uint32_t first = 0, last = 0;  // they share a byte
+    std::memcpy(&first, at, sizeof(first));
+    std::memcpy(&last, at + kFrameBytes - kZeroAt - sizeof(last), sizeof(last));
+    return (first | last) == 0;
 }
 
 bool is_sane(const Frame& f) noexcept {
@@ -63,17 +71,14 @@ uint32_t decode(const std::byte* in, Frame& frame) noexcept {
     frame.msn = get32(in + kMsnAt);
     frame.imm = get32(in + kImmAt);
     frame.has_imm = (flags & kFlagImm) != 0;
-    const bool zero =
-        std::all_of(in + kZeroAt, in + kFrameBytes, [](std::byte b) { return b == std::byte{0}; });
+    const bool zero = is_zero(in + kZeroAt);
     return zero && (flags & ~kFlagImm) == 0 && is_sane(frame) ? TCPQP_REASON_NONE
                                                               : TCPQP_REASON_BAD_FRAME;
 }
 
 bool may_begin(std::span<const std::byte> bytes) noexcept {
-    constexpr std::array<std::byte, 2> kMagic{static_cast<std::byte>(kFrameMagic >> 8),
-                                              static_cast<std::byte>(kFrameMagic & 0xff)};
-    return std::equal(bytes.begin(), bytes.begin() + std::min(bytes.size(), kMagic.size()),
-                      kMagic.begin());
+    constexpr std::byte kFirst{kFrameMagic >> 8}, kSecond{kFrameMagic & 0xff};
+    return (bytes.empty() || bytes[0] == kFirst) && (bytes.size() < 2 || bytes[1] == kSecond);
 }
 
 }  // namespace tcpqp::stock

@@ -20,6 +20,10 @@ constexpr size_t kFlightSegments = 64;           // iovecs of one send
 constexpr size_t kFlightMessages = 256;
 constexpr uint64_t kFlightBytes = 512 * 1024;  // a send takes no further message beyond
 
+// A thread in wait() sleeps in recv() for so long before it does in the ring: the
+// longest that another thread's first completion may go unnoticed.
+constexpr int kSocketWaitMs = 10;
+
 // The pusher's patience with an application that has sent a moment ago.
 constexpr std::chrono::milliseconds kPusherGrace{1};
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 namespace tcpqp::stock {
 
@@ -33,7 +34,8 @@ Qp::Qp(Cq& queue, Fd socket, const QpRequest& request, bool greeted)
       receives_(request.receives),
       rx_(greeted),
       receive_op_{Op::Kind::kReceive, this, nullptr},
-      poll_op_{Op::Kind::kPoll, this, nullptr} {
+      poll_op_{Op::Kind::kPoll, this, nullptr},
+      timeout_(socket_.get()) {
     info_.engine = TCPQP_ENGINE_STOCK;
     for (size_t i = 0; i < flights_of(request); i++)
         flights_.emplace_back(*this, flight_buffer_bytes(request));
@@ -178,8 +180,13 @@ void Qp::end(uint32_t reason, bool reset) noexcept {
     wanted_ = false;
     cq_.set_stuck(*this, false);
     stop_kernel();
-    if (reset)
+    if (in_socket_) {
+        // the thread in there goes first
+        ::shutdown(socket_.get(), SHUT_RDWR);
+        reset_after_ = reset;
+    } else if (reset) {
         reset_connection();
+    }
     flush();
 }
 
@@ -244,6 +251,39 @@ bool Qp::attempt() noexcept {
         flush();
     }
     return wanted_ && !tried_;
+}
+
+bool Qp::may_sleep_in_socket() const noexcept {
+    return wanted_ && rx_.greeted() && !stuck && !polling_ && zerocopy_bytes_ == 0 &&
+           state_ == State::kOpen && timeout_.is_set();
+}
+
+std::span<iovec> Qp::begin_socket_wait() noexcept {
+    wanted_ = false;
+    in_socket_ = receiving_ = true;
+    return rx_.where();
+}
+
+int Qp::sleep_in_socket(std::span<iovec> where) const noexcept {
+    ssize_t n = 0;
+    if (where.size() == 1) {
+        n = ::recv(socket_.get(), where[0].iov_base, where[0].iov_len, 0);
+    } else {
+        msghdr message{};
+        message.msg_iov = where.data();
+        message.msg_iovlen = where.size();
+        n = ::recvmsg(socket_.get(), &message, 0);
+    }
+    return n < 0 ? -errno : static_cast<int>(n);
+}
+
+bool Qp::end_socket_wait(int result) noexcept {
+    in_socket_ = receiving_ = false;
+    if (std::exchange(reset_after_, false))
+        reset_connection();
+    on_receive(result);
+    flush();
+    return result != -EAGAIN;
 }
 
 // The hello is left in the socket until somebody takes it, so that the pusher can.

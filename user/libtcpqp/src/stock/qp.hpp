@@ -7,6 +7,7 @@
 
 #include "stock/cq.hpp"
 #include "stock/flight.hpp"
+#include "stock/receive_timeout.hpp"
 #include "stock/receiver.hpp"
 #include "stock/work_queue.hpp"
 #include "verbs/fd.hpp"
@@ -36,6 +37,11 @@ public:
     void go_on() noexcept;
     [[nodiscard]] short awaits() const noexcept;  // POLLOUT, or POLLIN: the hello
     [[nodiscard]] int socket() const noexcept { return socket_.get(); }
+    // A thread of the cq waits by recv(), in between with the lock released.
+    [[nodiscard]] bool may_sleep_in_socket() const noexcept;
+    std::span<iovec> begin_socket_wait() noexcept;
+    int sleep_in_socket(std::span<iovec> where) const noexcept;
+    bool end_socket_wait(int result) noexcept;
     bool listed = false;  // the cq's
     bool stuck = false;   // the cq's
 
@@ -51,8 +57,13 @@ private:
     void arm_receive() noexcept;
     void arm_poll() noexcept;
     void launch() noexcept;
+    [[nodiscard]] int hand_over(const msghdr& message) const noexcept;
     void set_waiting(bool waiting) noexcept;
     Flight* unsent() noexcept;
+    // Where the flight that is @i behind the oldest lies.
+    [[nodiscard]] size_t at(size_t i) const noexcept {
+        return first_ + i < flights_.size() ? first_ + i : first_ + i - flights_.size();
+    }
     void load(Flight& flight) noexcept;
     void fly_zerocopy(Flight& flight) noexcept;
     // TCP's answer to a send.  False: no more now.
@@ -86,10 +97,13 @@ private:
     Op receive_op_;
     Op poll_op_;
     msghdr receive_message_{};
-    bool receiving_ = false;  // the kernel has receive_op_
-    bool polling_ = false;    // the kernel has poll_op_
-    bool wanted_ = false;     // bytes are wanted, and not asked for yet
-    bool tried_ = false;      // ... and there were none
+    bool receiving_ = false;    // the kernel has receive_op_
+    bool polling_ = false;      // the kernel has poll_op_
+    bool wanted_ = false;       // bytes are wanted, and not asked for yet
+    bool in_socket_ = false;    // receiving_, by recv() of a thread
+    bool reset_after_ = false;  // ... which is woken, and then the connection reset
+    ReceiveTimeout timeout_;
+    bool tried_ = false;  // ... and there were none
     bool eof_ = false;
     int over_length_ = 0;  // status of the first receive when it all ended
 

@@ -37,10 +37,18 @@ void Qp::launch() noexcept {
     while (room && (flight = unsent()) != nullptr) {
         if (flight->zerocopy)
             return fly_zerocopy(*flight);
-        const ssize_t n = ::sendmsg(socket_.get(), &flight->message(), MSG_DONTWAIT | MSG_NOSIGNAL);
-        room = took(*flight, n < 0 ? -errno : static_cast<int>(n));
+        room = took(*flight, hand_over(flight->message()));
     }
     set_waiting(!room || (!rx_.greeted() && !sends_.empty()));
+}
+
+int Qp::hand_over(const msghdr& message) const noexcept {
+    constexpr int kFlags = MSG_DONTWAIT | MSG_NOSIGNAL;
+    const iovec& first = message.msg_iov[0];
+    const ssize_t n = message.msg_iovlen == 1
+                          ? ::send(socket_.get(), first.iov_base, first.iov_len, kFlags)
+                          : ::sendmsg(socket_.get(), &message, kFlags);
+    return n < 0 ? -errno : static_cast<int>(n);
 }
 
 void Qp::set_waiting(bool waiting) noexcept {
@@ -53,13 +61,13 @@ Flight* Qp::unsent() noexcept {
     if (!rx_.greeted() || state_ == State::kEnded)
         return nullptr;
     if (in_use_ != 0) {
-        Flight& last = flights_[(first_ + in_use_ - 1) % flights_.size()];
+        Flight& last = flights_[at(in_use_ - 1)];
         if (!last.sent())
             return last.in_kernel ? nullptr : &last;
     }
     if (in_use_ == flights_.size() || launched_ == sends_.size())
         return nullptr;
-    Flight& next = flights_[(first_ + in_use_++) % flights_.size()];
+    Flight& next = flights_[at(in_use_++)];
     load(next);
     return &next;
 }
@@ -146,7 +154,7 @@ void Qp::retire() noexcept {
             launched_--;
             complete_send(0);
         }
-        first_ = (first_ + 1) % flights_.size();
+        first_ = at(1);
         in_use_--;
     }
 }

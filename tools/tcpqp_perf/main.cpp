@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// tcpqp_perf: a queue pair against plain send() and recv(), in the same run.
+//
+// The client makes three connections: control (lines), plain, queue pair.  For
+// each round it says on the first what is measured and on which of the others.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+#include <stdexcept>
+
+#include "options.hpp"
+#include "plain.hpp"
+#include "queue.hpp"
+#include "report.hpp"
+#include "sockets.hpp"
+
+namespace perf {
+namespace {
+
+constexpr uint64_t kRoundBytes = uint64_t{512} << 20;  // of a bandwidth round, about
+constexpr uint64_t kRoundMessages = 200000;
+constexpr uint64_t kRoundTrips = 5000;
+constexpr uint64_t kMemoryBytes = uint64_t{256} << 20;  // of receives
+
+uint32_t largest(const Options& o) { return *std::max_element(o.sizes.begin(), o.sizes.end()); }
+
+struct Link {
+    Link(Socket line, Socket plain_socket, Socket queue_socket, const Options& o, uint32_t bytes)
+        : control(std::move(line)),
+          plain(std::move(plain_socket), bytes),
+          queue(std::move(queue_socket), opts(o), bytes, depth(o, bytes)) {}
+
+    static tcpqp_context_opts opts(const Options& o) {
+        tcpqp_context_opts c{};
+        c.engine = o.engine;
+        return c;
+    }
+    static Depth depth(const Options& o, uint32_t bytes) {
+        const uint64_t fit = std::max<uint64_t>(kMemoryBytes / bytes, 2);
+        return {o.depth.sends, static_cast<uint32_t>(std::min<uint64_t>(o.depth.receives, fit))};
+    }
+    Transport& of(const std::string& word) {
+        return word == "plain" ? static_cast<Transport&>(plain) : queue;
+    }
+
+    Socket control;
+    Plain plain;
+    Queue queue;
+};
+
+Round round_of(const Options& o, uint32_t bytes) {
+    Round r{o.test, bytes, o.messages, o.batch};
+    if (r.messages == 0)
+        r.messages = o.test == Test::kLatency
+                         ? kRoundTrips
+                         : std::clamp<uint64_t>(kRoundBytes / bytes, 16, kRoundMessages);
+    return r;
+}
+
+Sample ask(Link& link, const std::string& word, const Round& r) {
+    std::ostringstream line;
+    line << word << ' ' << static_cast<uint32_t>(r.test) << ' ' << r.bytes << ' ' << r.messages
+         << ' ' << r.batch;
+    send_line(link.control, line.str());
+    receive_line(link.control);  // it is ready
+    return link.of(word).ask(r);
+}
+
+tcpqp_qp_info server_info(Link& link) {
+    tcpqp_qp_info i{};
+    send_line(link.control, "info");
+    std::istringstream(receive_line(link.control)) >> i.rx_placed_bytes >> i.rx_copied_bytes;
+    return i;
+}
+
+Result measure(Link& link, const Options& o, uint32_t bytes) {
+    Result result;
+    result.round = round_of(o, bytes);
+    const tcpqp_qp_info client = link.queue.info(), server = server_info(link);
+    Round warm = result.round;
+    warm.messages = std::max<uint64_t>(warm.messages / 10, 1);
+    ask(link, "plain", warm);
+    ask(link, "queue", warm);
+    for (uint32_t i = 0; i < o.rounds; i++) {
+        result.plain.push_back(ask(link, "plain", result.round));
+        result.queue.push_back(ask(link, "queue", result.round));
+    }
+    result.client = link.queue.info();
+    result.server = server_info(link);
+    result.client.tx_zerocopy_bytes -= client.tx_zerocopy_bytes;
+    result.server.rx_placed_bytes -= server.rx_placed_bytes;
+    result.server.rx_copied_bytes -= server.rx_copied_bytes;
+    return result;
+}
+
+void run_client(const Options& o) {
+    Socket control = connect_to(o.host, o.port);
+    send_line(control, std::to_string(largest(o)));
+    Socket plain = connect_to(o.host, o.port), queue = connect_to(o.host, o.port);
+    Link link(std::move(control), std::move(plain), std::move(queue), o, largest(o));
+    std::vector<Result> results;
+    if (!o.json)
+        print_header(o.test);
+    for (uint32_t bytes : o.sizes) {
+        results.push_back(measure(link, o, bytes));
+        if (!o.json)
+            print_row(results.back());
+    }
+    if (o.json)
+        print_json(results);
+    send_line(link.control, "end");
+}
+
+// What a client may ask for is bounded by what was set up for it.
+void serve_line(Link& link, const std::string& line, uint32_t bytes_max) {
+    std::string word;
+    uint32_t test = 0;
+    Round r;
+    std::istringstream in(line);
+    in >> word;
+    if (word == "info") {
+        const tcpqp_qp_info i = link.queue.info();
+        send_line(link.control,
+                  std::to_string(i.rx_placed_bytes) + " " + std::to_string(i.rx_copied_bytes));
+        return;
+    }
+    in >> test >> r.bytes >> r.messages >> r.batch;
+    if (!in || test > static_cast<uint32_t>(Test::kRate) || r.bytes == 0 || r.bytes > bytes_max)
+        throw std::runtime_error("the client asked for something else: " + line);
+    r.test = static_cast<Test>(test);
+    send_line(link.control, "ready");
+    link.of(word).serve(r);
+}
+
+void serve_client(const Socket& listener, const Options& o) {
+    Socket control = accept_from(listener);
+    const uint64_t bytes = std::strtoull(receive_line(control).c_str(), nullptr, 10);
+    if (bytes == 0 || bytes > TCPQP_MESSAGE_MAX_BYTES)
+        throw std::runtime_error("the client names no size");
+    Socket plain = accept_from(listener), queue = accept_from(listener);
+    const auto bytes_max = static_cast<uint32_t>(bytes);
+    Link link(std::move(control), std::move(plain), std::move(queue), o, bytes_max);
+    for (std::string line = receive_line(link.control); line != "end";
+         line = receive_line(link.control))
+        serve_line(link, line, bytes_max);
+}
+
+int run_server(const Options& o) {
+    const Socket listener = listen_on(o.port);
+    for (;;) {
+        int status = 0;
+        try {
+            serve_client(listener, o);
+        } catch (const std::exception& e) {
+            std::fprintf(stderr, "tcpqp_perf: %s\n", e.what());
+            status = 1;
+        }
+        if (o.once)
+            return status;
+    }
+}
+
+}  // namespace
+}  // namespace perf
+
+int main(int argc, char** argv) {
+    const perf::Options o = perf::parse(argc, argv);
+    try {
+        if (o.host.empty())
+            return perf::run_server(o);
+        perf::run_client(o);
+        return 0;
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "tcpqp_perf: %s\n", e.what());
+        return 1;
+    }
+}

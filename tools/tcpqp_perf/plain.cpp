@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "plain.hpp"
+
+#include <algorithm>
+
+#include "clock.hpp"
+
+namespace perf {
+namespace {
+
+constexpr uint32_t kSinkBytes = 65536;  // of one recv() when the rate is what counts
+
+}  // namespace
+
+Plain::Plain(Socket socket, uint32_t bytes_max)
+    : socket_(std::move(socket)), buffer_(std::max(bytes_max, kSinkBytes), 'p') {}
+
+Sample Plain::ask(const Round& round) {
+    return round.test == Test::kLatency ? ping(round) : send_stream(round);
+}
+
+// One send per message, whatever the test.
+Sample Plain::send_stream(const Round& round) {
+    const Stopwatch watch;
+    for (uint64_t i = 0; i < round.messages; i++)
+        send_all(socket_, buffer_.data(), round.bytes);
+    receive_all(socket_, buffer_.data(), kAckBytes);
+    return {watch.seconds(), {}};
+}
+
+Sample Plain::ping(const Round& round) {
+    Sample s;
+    s.trips_us.reserve(round.messages);
+    const Stopwatch whole;
+    for (uint64_t i = 0; i < round.messages; i++) {
+        const Stopwatch trip;
+        send_all(socket_, buffer_.data(), round.bytes);
+        receive_all(socket_, buffer_.data(), round.bytes);
+        s.trips_us.push_back(static_cast<float>(trip.seconds() * 1e6));
+    }
+    s.seconds = whole.seconds();
+    return s;
+}
+
+void Plain::serve(const Round& round) {
+    if (round.test != Test::kLatency)
+        return sink(round);
+    for (uint64_t i = 0; i < round.messages; i++) {
+        receive_all(socket_, buffer_.data(), round.bytes);
+        send_all(socket_, buffer_.data(), round.bytes);
+    }
+}
+
+void Plain::sink(const Round& round) {
+    if (round.test == Test::kBandwidth) {
+        for (uint64_t i = 0; i < round.messages; i++)
+            receive_all(socket_, buffer_.data(), round.bytes);
+    } else {
+        for (uint64_t left = round.messages * round.bytes; left != 0;)
+            left -= receive_some(socket_, buffer_.data(), std::min<uint64_t>(left, kSinkBytes));
+    }
+    send_all(socket_, buffer_.data(), kAckBytes);
+}
+
+}  // namespace perf

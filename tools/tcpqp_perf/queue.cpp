@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "queue.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include "clock.hpp"
+
+namespace perf {
+namespace {
+
+constexpr uint32_t kCompletions = 256;  // taken at once
+
+tcpqp_cq_opts cq_opts(Depth depth) {
+    tcpqp_cq_opts o{};
+    o.entries = depth.sends + depth.receives;
+    return o;
+}
+
+tcpqp_context_opts with_socket(tcpqp_context_opts o, int socket) {
+    o.socket = socket;
+    return o;
+}
+
+void check(int result, const char* what) {
+    if (result < 0)
+        throw std::system_error(-result, std::generic_category(), what);
+}
+
+}  // namespace
+
+Queue::Queue(Socket socket, const tcpqp_context_opts& opts, uint32_t bytes_max, Depth depth)
+    : depth_(depth),
+      stride_(std::max(bytes_max, kAckBytes)),
+      socket_(std::move(socket)),
+      memory_(size_t{stride_} * (depth.receives + 1), std::byte{'q'}),
+      context_(with_socket(opts, socket_.get())),
+      mr_(context_, memory_),
+      cq_(context_, cq_opts(depth)),
+      completions_(kCompletions),
+      qp_(cq_, socket_.get(), qp_opts()) {
+    receives_.clear();
+}
+
+tcpqp_work Queue::receive(uint32_t slot) noexcept {
+    return {slot, memory_.data() + size_t{slot} * stride_, stride_, 0, 0, 0, mr_.get()};
+}
+
+tcpqp_qp_opts Queue::qp_opts() {
+    for (uint32_t slot = 0; slot < depth_.receives; slot++)
+        receives_.push_back(receive(slot));
+    tcpqp_qp_opts o{};
+    o.sends = depth_.sends;
+    o.receives = depth_.receives;
+    o.first = receives_.data();
+    o.first_count = depth_.receives;
+    return o;
+}
+
+// Completions; with @wait until there is one at least.
+void Queue::take(bool wait) {
+    for (;;) {
+        const int n = cq_.poll(completions_);
+        check(n, "poll");
+        for (const tcpqp_completion& c : std::span(completions_).first(static_cast<size_t>(n))) {
+            check(c.status, "work request");
+            if (c.opcode == TCPQP_OP_SEND) {
+                sending_--;
+            } else {
+                received_++;
+                receives_.push_back(receive(static_cast<uint32_t>(c.id)));
+            }
+        }
+        if (n != 0 || !wait)
+            return;
+        const int error = cq_.wait(-1);
+        if (error != -EINTR)
+            check(error, "wait");
+    }
+}
+
+void Queue::repost() {
+    if (receives_.empty())
+        return;
+    check(qp_.post_recv(receives_), "post_recv");
+    receives_.clear();
+}
+
+void Queue::await_message() {
+    const uint64_t before = received_;
+    while (received_ == before)
+        take(true);
+}
+
+// All from the same memory: its contents are not the point.
+uint64_t Queue::send_batch(uint32_t bytes, uint64_t count) {
+    std::byte* at = memory_.data() + size_t{depth_.receives} * stride_;
+    sends_.assign(count, tcpqp_work{0, at, bytes, 0, 0, 0, mr_.get()});
+    const int n = qp_.post_send(sends_);
+    check(n, "post_send");
+    sending_ += static_cast<uint64_t>(n);
+    return static_cast<uint64_t>(n);
+}
+
+Sample Queue::ask(const Round& round) {
+    return round.test == Test::kLatency ? ping(round) : send_stream(round);
+}
+
+Sample Queue::send_stream(const Round& round) {
+    const uint64_t batch = std::clamp<uint64_t>(round.batch, 1, depth_.sends);
+    const uint64_t answers = received_;
+    const Stopwatch watch;
+    for (uint64_t left = round.messages; left != 0;) {
+        while (sending_ + std::min(batch, left) > depth_.sends)
+            take(true);
+        left -= send_batch(round.bytes, std::min(batch, left));
+    }
+    while (received_ == answers)
+        take(true);
+    const double seconds = watch.seconds();
+    repost();
+    return {seconds, {}};
+}
+
+Sample Queue::ping(const Round& round) {
+    Sample s;
+    s.trips_us.reserve(round.messages);
+    const Stopwatch whole;
+    for (uint64_t i = 0; i < round.messages; i++) {
+        const Stopwatch trip;
+        repost();
+        send_batch(round.bytes, 1);
+        await_message();
+        s.trips_us.push_back(static_cast<float>(trip.seconds() * 1e6));
+    }
+    s.seconds = whole.seconds();
+    repost();
+    return s;
+}
+
+void Queue::serve(const Round& round) {
+    if (round.test != Test::kLatency)
+        return sink(round);
+    for (uint64_t i = 0; i < round.messages; i++) {
+        await_message();
+        repost();
+        send_batch(round.bytes, 1);
+    }
+    while (sending_ != 0)
+        take(true);
+}
+
+void Queue::sink(const Round& round) {
+    for (const uint64_t all = received_ + round.messages; received_ < all;) {
+        take(true);
+        repost();
+    }
+    send_batch(kAckBytes, 1);
+    while (sending_ != 0)
+        take(true);
+}
+
+}  // namespace perf

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The same rounds over libtcpqp's level 1.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "round.hpp"
+#include "sockets.hpp"
+#include "tcpqp.hpp"
+
+namespace perf {
+
+struct Depth {
+    uint32_t sends = 0;
+    uint32_t receives = 0;
+};
+
+class Queue final : public Transport {
+public:
+    // Buffers for messages of up to @bytes_max; waits for the peer's queue pair.
+    Queue(Socket socket, const tcpqp_context_opts& opts, uint32_t bytes_max, Depth depth);
+    Sample ask(const Round& round) override;
+    void serve(const Round& round) override;
+    [[nodiscard]] tcpqp_qp_info info() const noexcept { return qp_.info(); }
+
+private:
+    Sample send_stream(const Round& round);
+    Sample ping(const Round& round);
+    void sink(const Round& round);
+    uint64_t send_batch(uint32_t bytes, uint64_t count);
+    void take(bool wait);
+    void repost();
+    void await_message();
+    tcpqp_qp_opts qp_opts();
+    tcpqp_work receive(uint32_t slot) noexcept;
+
+    const Depth depth_;
+    const uint32_t stride_;
+    Socket socket_;
+    std::vector<std::byte> memory_;
+    tcpqp::Context context_;
+    tcpqp::MemoryRegion mr_;
+    tcpqp::Completions cq_;
+    std::vector<tcpqp_work> receives_;  // to be posted (again)
+    std::vector<tcpqp_work> sends_;
+    std::vector<tcpqp_completion> completions_;
+    tcpqp::Qp qp_;
+    uint64_t sending_ = 0;
+    uint64_t received_ = 0;
+};
+
+}  // namespace perf

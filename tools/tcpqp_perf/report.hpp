@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a size's rounds came to, as a table or as JSON.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "round.hpp"
+
+namespace perf {
+
+// Of one size: one sample of each transport for each round.
+struct Result {
+    Round round;
+    std::vector<Sample> plain, queue;
+    tcpqp_qp_info client{}, server{};  // of the queue pair, this size's share
+};
+
+void print_header(Test test);
+void print_row(const Result& result);
+void print_json(const std::vector<Result>& results);
+
+}  // namespace perf

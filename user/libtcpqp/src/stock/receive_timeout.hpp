@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A socket's SO_RCVTIMEO for as long as it has a queue pair: ours, for recv()
+// in wait(); then the application's again.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include "stock/limits.hpp"
+
+namespace tcpqp::stock {
+
+class ReceiveTimeout {
+public:
+    explicit ReceiveTimeout(int socket) noexcept : socket_(socket) {
+        socklen_t bytes = sizeof(before_);
+        const timeval ours{0, kSocketWaitMs * 1000};
+        const int flags = ::fcntl(socket, F_GETFL);
+        set_ = flags >= 0 && (flags & O_NONBLOCK) == 0 &&
+               ::getsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &before_, &bytes) == 0 &&
+               ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &ours, sizeof(ours)) == 0;
+    }
+    ~ReceiveTimeout() {
+        if (set_)
+            ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &before_, sizeof(before_));
+    }
+    ReceiveTimeout(const ReceiveTimeout&) = delete;
+    ReceiveTimeout& operator=(const ReceiveTimeout&) = delete;
+    // A blocking recv() ends in time.
+    [[nodiscard]] bool is_set() const noexcept { return set_; }
+
+private:
+    int socket_;
+    timeval before_{};
+    bool set_ = false;
+};
+
+}  // namespace tcpqp::stock
