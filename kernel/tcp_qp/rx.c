@@ -10,6 +10,9 @@
 #include "conn.h"
 #include "trace.h"
 
+/* The ring is read by libibverbs, whose IBV_WC_WITH_INV is not the kernel's IB_WC_WITH_INVALIDATE. */
+#define TQP_USER_WC_WITH_INV (1 << 3)
+
 static void tqp_protocol_error(struct tqp_conn *conn)
 {
 	tqp_count(conn->dev, TQP_C_rx_protocol_errors, 1);
@@ -88,7 +91,7 @@ static void tqp_rx_complete(struct tqp_conn *conn, enum ib_wc_status status)
 		wc.wc_flags = IB_WC_WITH_IMM;
 	} else if (msg->opcode_known && msg->opcode == TCP_BTH_OP_SEND_ONLY_INV) {
 		wc.ex.invalidate_rkey = msg->ext4;
-		wc.wc_flags = IB_WC_WITH_INVALIDATE;
+		wc.wc_flags = TQP_USER_WC_WITH_INV;
 	}
 	/* the switch must see the slot as used before the application can post it again */
 	if (conn->shadow)

@@ -8,23 +8,26 @@ import random
 import time
 from collections.abc import Iterator
 
+from exchange import exchange
 from vmtest import Failed, Guests, Needs
 
-PROGRAMS = tuple(f"selftests/vm/programs/{name}" for name in ("qp_rdma", "qp_refused", "qp_litmus"))
+PROGRAMS = tuple(f"selftests/vm/programs/{name}" for name in ("qp_rdma", "qp_refused", "qp_litmus", "qp_window"))
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=PROGRAMS, setup="full")
 
 PORT = 7300
 LIMIT_S = 90
 KILLS = int(os.environ.get("TCP_QP_KILLS", "5"))  # make soak: 1,000
+HUGE_PAGES = 24  # of 2 MiB: region and scratch of both programs
 END_LIMIT_S = 20  # for the survivor to hear of it
 FAULTS = {"loss": 0.01, "reorder": 0.05, "duplicate": 0.01}
 
 
-def pair(t: Guests, program: str, engines: tuple[str, str], options: str = "", active: str = "", address: str = "10.77.0.1") -> list[dict]:
+def pair(t: Guests, program: str, engines: tuple[str, str], options: str = "", active: str = "", address: str = "10.77.0.1",
+         limit_s: float = LIMIT_S) -> list[dict]:  # fmt: skip
     """What both sides print; node 0 is the passive one."""
     command = f"$BUILD/cmake/selftests/vm/programs/{program} --port {PORT} {options}"
-    passive = t.start(0, f"{command} --engine {engines[0]}", LIMIT_S)
-    asker = t.start(1, f"{command} --engine {engines[1]} --connect {address} {active}", LIMIT_S)
+    passive = t.start(0, f"{command} --engine {engines[0]}", limit_s)
+    asker = t.start(1, f"{command} --engine {engines[1]} --connect {address} {active}", limit_s)
     results = [passive.wait(), asker.wait()]
     for node, result in enumerate(results):
         if not result.ok:
@@ -43,8 +46,8 @@ def bad_fabric(t: Guests) -> Iterator[None]:
             t.switch("faults", port=port, clear=True)
 
 
-def model(t: Guests, engines: tuple[str, str], active: str, options: str = "", address: str = "10.77.0.1") -> list[dict]:
-    results = pair(t, "qp_rdma", engines, options, active, address)
+def model(t: Guests, engines: tuple[str, str], active: str, options: str = "", address: str = "10.77.0.1", limit_s: float = LIMIT_S) -> list[dict]:
+    results = pair(t, "qp_rdma", engines, options, active, address, limit_s)
     t.equal(results[0]["immediates"], results[1]["immediates"], "immediates")
     return [r["counters"] for r in results]
 
@@ -76,6 +79,49 @@ def test_model_small(t: Guests) -> None:
     model(t, ("offload", "offload"), "--seed 36 --operations 1500 --max-bytes 200")
 
 
+def kinds(t: Guests, engine: str, operations: int) -> None:
+    """SEND, WRITE, READ and atomics in memory of each kind; the switch writes all of it."""
+    t.cluster.run_all(f"sysctl -qw vm.nr_hugepages={HUGE_PAGES}; modprobe -q udmabuf || true", check=True)
+    try:
+        for seed, kind in enumerate(("huge", "udmabuf", "dma-heap"), 50):
+            counters = model(t, (engine, engine), f"--seed {seed}", f"--memory {kind} --operations {operations}")
+            counters += exchange(t, engine, engine, f"--messages 40 --memory {kind} --seed {seed}")
+            if engine == "offload":
+                mostly_placed(t, counters)
+    finally:
+        t.cluster.run_all("sysctl -qw vm.nr_hugepages=0", check=True)
+
+
+def test_memory_of_each_kind_offload(t: Guests) -> None:
+    kinds(t, "offload", 150)
+
+
+def test_memory_of_each_kind_software(t: Guests) -> None:
+    kinds(t, "software", 60)
+
+
+def test_locked_memory_is_limited(t: Guests) -> None:
+    """RLIMIT_MEMLOCK counts for who has no CAP_IPC_LOCK: 5 MiB are registered here."""
+    nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups --bounding-set=-all"
+    command = f"$BUILD/cmake/selftests/vm/programs/qp_rdma --port {PORT}"
+    for node in (0, 1):
+        t.run(node, "chmod 666 /dev/infiniband/uverbs*")
+    refused = [
+        t.start(0, f"ulimit -l 1024; {nobody} {command}", LIMIT_S),
+        t.start(1, f"ulimit -l 1024; {nobody} {command} --connect 10.77.0.1", LIMIT_S),
+    ]
+    for job in refused:
+        result = job.wait()
+        t.check(result.status == 1 and "register memory: Cannot allocate memory" in result.stderr, f"{result.status}: {result.stderr}")
+    allowed = [
+        t.start(0, f"ulimit -l 65536; {nobody} {command} --operations 20", LIMIT_S),
+        t.start(1, f"ulimit -l 65536; {nobody} {command} --operations 20 --connect 10.77.0.1", LIMIT_S),
+    ]
+    for job in allowed:
+        result = job.wait()
+        t.check(result.ok, f"{result.status}: {result.stderr}")
+
+
 def test_model_with_faults(t: Guests) -> None:
     with bad_fabric(t):
         model(t, ("offload", "offload"), "--seed 37 --operations 300")
@@ -88,6 +134,14 @@ def test_refused_offload(t: Guests) -> None:
 
 def test_refused_software(t: Guests) -> None:
     pair(t, "qp_refused", ("software", "software"))
+
+
+def test_windows_offload(t: Guests) -> None:
+    pair(t, "qp_window", ("offload", "offload"))
+
+
+def test_windows_software(t: Guests) -> None:
+    pair(t, "qp_window", ("software", "software"))
 
 
 # docs/ordering.md, rule by rule.

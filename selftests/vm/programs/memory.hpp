@@ -1,41 +1,50 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Anonymous pages of one's own: nothing else of the process shares them.
+// Memory of one's own, of each kind that can be registered: nothing else of the process shares it.
 #pragma once
-
-#include <sys/mman.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
+#include <string>
 
+#include "verbs/context.hpp"
 #include "verbs/fd.hpp"
+#include "verbs/mr.hpp"
 
 namespace nupa::programs {
 
+enum class Memory {
+    kPages,    // anonymous
+    kHuge,     // anonymous, pages of 2 MiB
+    kUdmabuf,  // a memfd as a dma-buf (/dev/udmabuf)
+    kDmaHeap,  // a dma-buf of /dev/dma_heap/system
+};
+
+// Of "pages", "huge", "udmabuf" or "dma-heap"; throws.
+[[nodiscard]] Memory memory_of(const std::string& name);
+
 class Pages {
 public:
-    explicit Pages(size_t bytes)
-        : bytes_(bytes),
-          at_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
-        if (at_ == MAP_FAILED)
-            tcpqp::throw_errno("mmap");
-    }
-    Pages(Pages&& other) noexcept
-        : bytes_(std::exchange(other.bytes_, 0)), at_(std::exchange(other.at_, MAP_FAILED)) {}
+    // At least @bytes, mapped for the CPU.  Throws std::system_error.
+    explicit Pages(size_t bytes, Memory kind = Memory::kPages);
+    Pages(Pages&& other) noexcept;
     Pages& operator=(Pages&&) = delete;
-    ~Pages() {
-        if (at_ != MAP_FAILED)
-            munmap(at_, bytes_);
-    }
+    ~Pages();
 
     [[nodiscard]] std::span<uint8_t> bytes() const noexcept {
         return {static_cast<uint8_t*>(at_), bytes_};
     }
+    // By address, or by its dma-buf if it is one; the region begins at bytes() either way.
+    // Throws std::system_error.
+    [[nodiscard]] tcpqp::Mr registered(const tcpqp::Context& context, int access) const;
 
 private:
+    void map(size_t whole, int flags, int fd);
+
     size_t bytes_;
-    void* at_;
+    size_t mapped_ = 0;
+    void* at_ = nullptr;
+    tcpqp::Fd dmabuf_;
 };
 
 }  // namespace nupa::programs

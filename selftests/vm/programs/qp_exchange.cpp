@@ -55,6 +55,7 @@ struct Options {
     uint32_t slow_ms = 0;   // before each receive is posted again
     bool doorbell = true;   // tell the kernel of posted receives
     uint32_t timeout_s = 120;
+    std::string memory = "pages";
 };
 
 [[noreturn]] void die(const std::string& what, int err = errno) {
@@ -113,16 +114,14 @@ public:
           socket_(tcp_socket(o)),
           context_(tcpqp::open_device(o.interface)),
           stride_(stride_of(o.max_bytes)),
-          pages_(size_t{stride_} * kSlotsPerDepth * o.depth),
+          pages_(size_t{stride_} * kSlotsPerDepth * o.depth, memory_of(o.memory)),
           cq_(*context_, static_cast<int>(4 * o.depth + 16)),
-          mr_(*context_, pages_.bytes().data(), pages_.bytes().size(), IBV_ACCESS_LOCAL_WRITE),
+          mr_(pages_.registered(*context_, IBV_ACCESS_LOCAL_WRITE)),
           qp_(*context_, cq_,
               {.sends = o.depth,
                .receives = o.depth,
                .sges = o.sges,
                .inline_bytes = o.inline_bytes}) {
-        if (!mr_)
-            die("register memory");
         std::memset(pages_.bytes().data(), kPoison, pages_.bytes().size());
         for (uint32_t i = 0; i < kSlotsPerDepth * o.depth; i++)
             (i < o.depth ? free_tx_ : free_rx_).push_back(i);
@@ -349,6 +348,7 @@ int main(int argc, char** argv) {
         .option("--pause-ms", o.pause_ms, "between attach and the first receive")
         .option("--slow-ms", o.slow_ms, "before receives are posted again")
         .flag("!--no-doorbell", o.doorbell, "post receives as stock librxe does")
+        .choice("--memory", o.memory, {"pages", "huge", "udmabuf", "dma-heap"})
         .option("--timeout", o.timeout_s, "seconds without a completion")
         .run(argc, argv, [&] {
             if (!o.listen == o.connect.empty())

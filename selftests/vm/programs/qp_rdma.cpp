@@ -33,6 +33,8 @@ struct Options {
     uint32_t operations = 400;
     uint32_t max_bytes = 60000;
     uint64_t seed = 1;
+    std::string memory = "pages";
+    uint32_t region_mib = 1;
 };
 
 constexpr uint32_t kSlots = 24;  // operations in flight, each with its own scratch
@@ -42,6 +44,8 @@ constexpr uint32_t kImmEnd = 0xffffffff;
 RdmaPeer::Options peer_options(const Options& o) {
     RdmaPeer::Options p;
     p.engine = o.peer.engine_id();
+    p.memory = memory_of(o.memory);
+    p.region_bytes = size_t{o.region_mib} << 20;
     p.wire_flags = o.wire == 0   ? TCP_QP_ATTACH_F_WIRE_V0
                    : o.wire == 1 ? TCP_QP_ATTACH_F_WIRE_V1
                                  : 0;
@@ -310,6 +314,8 @@ int main(int argc, char** argv) {
         .option("--operations", o.operations)
         .option("--max-bytes", o.max_bytes, {1, 131000}, "of one operation")
         .option("--seed", o.seed)
+        .choice("--memory", o.memory, {"pages", "huge", "udmabuf", "dma-heap"})
+        .option("--region-mib", o.region_mib, {1, 2048}, "on both sides the same")
         .run(argc, argv, [&] {
             all(o);
             return 0;

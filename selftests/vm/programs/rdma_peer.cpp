@@ -15,15 +15,8 @@ constexpr uint32_t kDepth = 64;
 constexpr uint32_t kSges = 4;
 constexpr size_t kScratchBytes = 4 << 20;
 
-tcpqp::Mr registered(const tcpqp::Context& context, std::span<uint8_t> memory, int access) {
-    tcpqp::Mr mr(context, memory.data(), memory.size(), access);
-    if (!mr)
-        tcpqp::throw_errno("register memory");
-    return mr;
-}
-
-uint32_t key_of_the_past(const tcpqp::Context& context, std::span<uint8_t> memory) {
-    return registered(context, memory, IBV_ACCESS_LOCAL_WRITE | kRemoteAll).lkey();
+uint32_t key_of_the_past(const tcpqp::Context& context, const Pages& memory) {
+    return memory.registered(context, IBV_ACCESS_LOCAL_WRITE | kRemoteAll).lkey();
 }
 
 }  // namespace
@@ -31,14 +24,14 @@ uint32_t key_of_the_past(const tcpqp::Context& context, std::span<uint8_t> memor
 RdmaPeer::RdmaPeer(const tcpqp::Context& context, tcpqp::Fd socket, const Options& options)
     : context_(context),
       socket_(std::move(socket)),
-      region_(options.region_bytes),
-      scratch_(kScratchBytes),
-      region_mr_(registered(context, region_.bytes(), IBV_ACCESS_LOCAL_WRITE | kRemoteAll)),
-      read_only_mr_(registered(context, region_.bytes(), IBV_ACCESS_REMOTE_READ)),
-      scratch_mr_(registered(context, scratch_.bytes(), IBV_ACCESS_LOCAL_WRITE)),
+      region_(options.region_bytes, options.memory),
+      scratch_(kScratchBytes, options.memory),
+      region_mr_(region_.registered(context, IBV_ACCESS_LOCAL_WRITE | kRemoteAll)),
+      read_only_mr_(region_.registered(context, IBV_ACCESS_REMOTE_READ)),
+      scratch_mr_(scratch_.registered(context, IBV_ACCESS_LOCAL_WRITE)),
       foreign_(context.get()->device),
-      foreign_mr_(registered(foreign_, region_.bytes(), IBV_ACCESS_LOCAL_WRITE | kRemoteAll)),
-      stale_key_(key_of_the_past(context, region_.bytes())),
+      foreign_mr_(region_.registered(foreign_, IBV_ACCESS_LOCAL_WRITE | kRemoteAll)),
+      stale_key_(key_of_the_past(context, region_)),
       cq_(context, 4 * kDepth),
       qp_(context, cq_,
           {.sends = kDepth, .receives = kDepth, .sges = kSges, .access = options.qp_access}) {

@@ -38,7 +38,8 @@ public:
         uint32_t wire_flags = 0;  // TCP_QP_ATTACH_F_WIRE_*
         size_t region_bytes = 1 << 20;
         int qp_access = kRemoteAll;
-        uint8_t fill = 0;  // what the region holds before the peer can know of it
+        Memory memory = Memory::kPages;  // of region and scratch
+        uint8_t fill = 0;                // what the region holds before the peer can know of it
     };
 
     // Exchanges offers over @socket, attaches.  Throws.
@@ -47,6 +48,7 @@ public:
     [[nodiscard]] std::span<uint8_t> region() const noexcept { return region_.bytes(); }
     [[nodiscard]] std::span<uint8_t> scratch() const noexcept { return scratch_.bytes(); }
     [[nodiscard]] uint32_t scratch_key() const noexcept { return scratch_mr_.lkey(); }
+    [[nodiscard]] ibv_qp* qp() const noexcept { return qp_.get(); }
     [[nodiscard]] const Offer& peer() const noexcept { return peer_; }
     [[nodiscard]] const tcp_qp_attach_resp& attached() const noexcept { return attached_; }
     [[nodiscard]] tcp_qp_info info() const;

@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "verbs/attach.hpp"
 
-#include <rdma/ib_user_ioctl_verbs.h>
-#include <rdma/rdma_user_ioctl_cmds.h>
-#include <sys/ioctl.h>
-
-#include <array>
-#include <cerrno>
-#include <cstring>
+#include "verbs/ioctl.hpp"
 
 namespace tcpqp {
 namespace {
@@ -16,40 +10,10 @@ constexpr uint32_t kNoHandle = 0xffffffff;
 // What the uverbs core answers for a method that the device does not have.
 constexpr int kNoMethod = EPROTONOSUPPORT;
 
-ib_uverbs_attr value_attr(uint16_t id, uint64_t value) {
-    ib_uverbs_attr a{};
-    a.attr_id = id;
-    a.flags = UVERBS_ATTR_F_MANDATORY;
-    a.data = value;
-    return a;
-}
-
-ib_uverbs_attr pointer_attr(uint16_t id, const void* at, size_t bytes) {
-    ib_uverbs_attr a = value_attr(id, reinterpret_cast<uint64_t>(at));
-    a.len = static_cast<uint16_t>(bytes);
-    return a;
-}
-
-template <size_t N>
-int invoke(const Context& context, uint16_t method, const std::array<ib_uverbs_attr, N>& attrs) {
-    // the header ends in a flexible array, so the call is laid out by hand
-    constexpr size_t kBytes = sizeof(ib_uverbs_ioctl_hdr) + N * sizeof(ib_uverbs_attr);
-    alignas(ib_uverbs_ioctl_hdr) std::array<unsigned char, kBytes> call{};
-    ib_uverbs_ioctl_hdr header{};
-    header.length = kBytes;
-    header.object_id = UVERBS_OBJECT_QP;
-    header.method_id = method;
-    header.num_attrs = N;
-    header.driver_id = RDMA_DRIVER_RXE;
-    std::memcpy(call.data(), &header, sizeof(header));
-    std::memcpy(call.data() + sizeof(header), attrs.data(), N * sizeof(ib_uverbs_attr));
-    return ::ioctl(context.cmd_fd(), RDMA_VERBS_IOCTL, call.data()) == 0 ? 0 : errno;
-}
-
 int query_handle(const Context& context, uint32_t handle, tcp_qp_info& info) {
-    return invoke<2>(context, TCP_QP_METHOD_QUERY,
-                     {value_attr(TCP_QP_ATTR_QUERY_HANDLE, handle),
-                      pointer_attr(TCP_QP_ATTR_QUERY_INFO, &info, sizeof(info))});
+    std::array attrs{value_attr(TCP_QP_ATTR_QUERY_HANDLE, handle),
+                     pointer_attr(TCP_QP_ATTR_QUERY_INFO, &info, sizeof(info))};
+    return invoke(context.cmd_fd(), UVERBS_OBJECT_QP, TCP_QP_METHOD_QUERY, attrs);
 }
 
 }  // namespace
@@ -57,11 +21,11 @@ int query_handle(const Context& context, uint32_t handle, tcp_qp_info& info) {
 Attached attach(const Context& context, const QueuePair& qp, int socket,
                 const tcp_qp_attach_req& request) noexcept {
     Attached r;
-    r.error = invoke<4>(context, TCP_QP_METHOD_ATTACH,
-                        {value_attr(TCP_QP_ATTR_ATTACH_HANDLE, qp.handle()),
-                         value_attr(TCP_QP_ATTR_ATTACH_SOCKET, static_cast<uint64_t>(socket)),
-                         pointer_attr(TCP_QP_ATTR_ATTACH_REQ, &request, sizeof(request)),
-                         pointer_attr(TCP_QP_ATTR_ATTACH_RESP, &r.response, sizeof(r.response))});
+    std::array attrs{value_attr(TCP_QP_ATTR_ATTACH_HANDLE, qp.handle()),
+                     value_attr(TCP_QP_ATTR_ATTACH_SOCKET, static_cast<uint64_t>(socket)),
+                     pointer_attr(TCP_QP_ATTR_ATTACH_REQ, &request, sizeof(request)),
+                     pointer_attr(TCP_QP_ATTR_ATTACH_RESP, &r.response, sizeof(r.response))};
+    r.error = invoke(context.cmd_fd(), UVERBS_OBJECT_QP, TCP_QP_METHOD_ATTACH, attrs);
     return r;
 }
 

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A memory region of 1 GiB, used all over."""
+
+from rdma import model, mostly_placed
+from vmtest import Guests, Needs, long
+
+# a region each, and the active side's model of the other's
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_rdma",), setup="full", mem_mb=3072)
+
+
+@long
+def test_region_of_a_gibibyte(t: Guests) -> None:
+    for engine in ("offload", "software"):
+        counters = model(t, (engine, engine), "--seed 61", "--region-mib 1024 --operations 300", limit_s=300)
+        if engine == "offload":
+            mostly_placed(t, counters)
