@@ -21,7 +21,7 @@ enum : std::uint64_t {
     kShadowBytes = 0x500,  // of each QP
 };
 constexpr unsigned kQps = 4, kKeys = 8;
-constexpr unsigned kOperationsMax = 200;
+constexpr unsigned kOperationsMax = 48;
 
 struct Peer {  // the sender of one flow
     std::uint32_t next = 0;
@@ -38,10 +38,11 @@ public:
     void run(Input& in) {
         for (unsigned i = 0; i < kOperationsMax && !in.empty(); i++) {
             step(in);
-            memory_.check();
+            memory_.check_touched();
             require(engine_.qps() == model_.qps.size() && engine_.mrs() == model_.mrs.size(),
                     "as many objects as were made");
         }
+        memory_.check();
         finish_run();
         require(
             stats_[NUPA_STAT_placed_segments] + stats_[NUPA_STAT_qp_delivered_segments] == counted_,

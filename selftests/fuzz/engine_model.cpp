@@ -13,35 +13,70 @@ Memory::Memory() {
             auto* p = static_cast<std::uint8_t*>(std::aligned_alloc(kPageBytes, bytes));
             return std::unique_ptr<std::uint8_t[], decltype(&std::free)>(p, &std::free);
         };
-        regions_.push_back({addr, bytes, make(), make()});
+        regions_.push_back({addr, bytes, make(), make(), addr ? unsigned{kLowPages} : 0u});
         require(host_.add(addr, {reinterpret_cast<std::byte*>(regions_.back().real.get()), bytes}),
                 "guest memory");
     }
     reset();
 }
 
+template <class Visit>
+void Memory::each(Pages pages, Visit visit) const {
+    for (const Region& r : regions_)
+        for (std::uint64_t at = 0; at < r.bytes; at += kPageBytes)
+            if (pages >> (r.first_page + at / kPageBytes) & 1)
+                visit(r.real.get() + at, r.mirror.get() + at);
+}
+
+// What no one touched is zero: check() found both alike.
 void Memory::reset() {
-    for (Region& r : regions_) {
-        std::memset(r.real.get(), 0, r.bytes);
-        std::memset(r.mirror.get(), 0, r.bytes);
-    }
+    each(dirty_, [](std::uint8_t* real, std::uint8_t* mirror) {
+        std::memset(real, 0, kPageBytes);
+        std::memset(mirror, 0, kPageBytes);
+    });
+    touched_ = dirty_ = 0;
+}
+
+void Memory::touch(const Region& r, std::uint64_t from, std::size_t bytes) {
+    for (std::uint64_t page = from / kPageBytes; page <= (from + bytes - 1) / kPageBytes; page++)
+        touched_ |= Pages{1} << (r.first_page + page);
+    dirty_ |= touched_;
 }
 
 void Memory::write(std::uint64_t addr, std::span<const std::uint8_t> bytes) {
     for (Region& r : regions_) {
-        if (bytes.empty() || addr < r.addr || addr - r.addr >= r.bytes)
+        if (bytes.empty() || !r.contains(addr))
             continue;
         const std::size_t n = std::min<std::size_t>(bytes.size(), r.bytes - (addr - r.addr));
         std::memcpy(r.real.get() + (addr - r.addr), bytes.data(), n);
         std::memcpy(r.mirror.get() + (addr - r.addr), bytes.data(), n);
+        touch(r, addr - r.addr, n);
     }
 }
 
-std::uint8_t* Memory::mirror(std::uint64_t addr) {
-    for (Region& r : regions_)
-        if (addr >= r.addr && addr - r.addr < r.bytes)
+const std::uint8_t* Memory::mirror(std::uint64_t addr) const {
+    for (const Region& r : regions_)
+        if (r.contains(addr))
             return r.mirror.get() + (addr - r.addr);
     return nullptr;
+}
+
+bool Memory::allow(std::uint64_t addr, std::uint8_t byte) {
+    for (Region& r : regions_) {
+        if (!r.contains(addr))
+            continue;
+        r.mirror[addr - r.addr] = byte;
+        touch(r, addr - r.addr, 1);
+        return true;
+    }
+    return false;
+}
+
+void Memory::check_touched() {
+    each(touched_, [](const std::uint8_t* real, const std::uint8_t* mirror) {
+        require(std::memcmp(real, mirror, kPageBytes) == 0, "guest memory is what the rules allow");
+    });
+    touched_ = 0;
 }
 
 void Memory::check() const {
@@ -210,9 +245,7 @@ void Model::write(const ModelQp& qp, std::uint32_t key, std::uint32_t access, st
                 bytes.size() <= mr.cmd.bytes - (addr - mr.cmd.iova),
             "inside its region");
     for (std::size_t i = 0; i < bytes.size(); i++) {
-        std::uint8_t* to = memory_.mirror(mr.at(addr + i));
-        require(to, "inside guest memory");
-        *to = bytes[i];
+        require(memory_.allow(mr.at(addr + i), bytes[i]), "inside guest memory");
     }
 }
 

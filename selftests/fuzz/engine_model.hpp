@@ -27,7 +27,7 @@ class Memory {
 public:
     Memory();
     const nupa::HostMemory& host() const { return host_; }
-    void reset();
+    void reset();  // after check()
     // Both copies.  Ignored outside.
     void write(std::uint64_t addr, std::span<const std::uint8_t> bytes);
     template <class T>
@@ -35,7 +35,9 @@ public:
         write(addr, {reinterpret_cast<const std::uint8_t*>(&v), sizeof v});
     }
     // The mirror's byte; null outside guest memory.
-    std::uint8_t* mirror(std::uint64_t addr);
+    const std::uint8_t* mirror(std::uint64_t addr) const;
+    // The mirror alone, as a rule allows; false outside guest memory.
+    bool allow(std::uint64_t addr, std::uint8_t byte);
     template <class T>
     T read(std::uint64_t addr) {
         T v{};
@@ -46,14 +48,24 @@ public:
         }
         return v;
     }
-    void check() const;  // equal?
+    void check_touched();  // equal in the pages written since the last call?
+    void check() const;    // equal everywhere?
 
 private:
     struct Region {
         std::uint64_t addr, bytes;
         std::unique_ptr<std::uint8_t[], decltype(&std::free)> real, mirror;
+        unsigned first_page;  // its bit in the sets
+        bool contains(std::uint64_t a) const { return a >= addr && a - addr < bytes; }
     };
+    using Pages = std::uint32_t;  // a set
+    static_assert(kLowPages + kHighPages <= 32);
+    void touch(const Region& r, std::uint64_t from, std::size_t bytes);
+    template <class Visit>
+    void each(Pages pages, Visit visit) const;
+
     std::vector<Region> regions_;
+    Pages touched_ = 0, dirty_ = ~Pages{0};  // since check_touched(), since reset()
     nupa::HostMemory host_;
 };
 

@@ -27,9 +27,11 @@ enum : std::uint64_t {
     kOtherPd = 56 * kPage,
     kTxRing = 57 * kPage,
     kTxBuffer = 58 * kPage,
+    kRamPages = 64,
 };
 constexpr std::uint32_t kReceiveKey = 5, kRemoteKey = 6, kOtherPdKey = 7;
 constexpr std::uint64_t kTxBufferBytes = 3 * kPage;
+constexpr std::uint64_t kFillBuffersEnd = kFillBuffers + kEntries * std::uint64_t{kBufBytes};
 
 struct Range {
     std::uint64_t from, to;
@@ -39,7 +41,7 @@ constexpr Range kGiven[] = {
     {kAdminComps, kAdminComps + NUPA_ADMIN_ENTRIES * sizeof(nupa_admin_comp)},
     {kComps, kComps + kEntries * sizeof(nupa_rx_comp)},
     {kSlots, kSlots + kEntries* std::uint64_t{NUPA_RX_SLOT_BYTES}},
-    {kFillBuffers, kFillBuffers + kEntries* std::uint64_t{kBufBytes}},
+    {kFillBuffers, kFillBuffersEnd},
     {kPosted, kUnposted},
     {kRemote, kRemote + kPage / 2},
 };
@@ -56,7 +58,7 @@ nupa_cmd_mr region(std::uint64_t table, std::uint64_t iova, std::uint64_t bytes,
 }  // namespace
 
 HonestHost::HonestHost(nupa::daemon::Epoll& epoll, nupa::daemon::Fabric& fabric)
-    : client(epoll, fabric, "honest", 1, 1), expected_(kRamBytes) {}
+    : client(epoll, fabric, "honest", 1, 1, kRamPages), expected_(client.ram.bytes()) {}
 
 void HonestHost::command(nupa_admin_op op, std::uint32_t id, const void* body, std::size_t bytes) {
     nupa_admin_cmd cmd{};
@@ -65,9 +67,16 @@ void HonestHost::command(nupa_admin_op op, std::uint32_t id, const void* body, s
     require(client.command(cmd).status == NUPA_OK, "an honest command is obeyed");
 }
 
+void HonestHost::clear(std::uint64_t from, std::uint64_t to) {
+    std::memset(client.ram.at(from), 0, to - from);
+    std::memset(expected_.data() + from, 0, to - from);
+}
+
+// Buffers for what is delivered keep their bytes: nobody reads them before they are written.
 void HonestHost::restart(std::uint8_t rx_mode) {
+    clear(0, kFillBuffers);
+    clear(kFillBuffersEnd, client.ram.bytes());
     client.restart(kAdminRing, kAdminComps);
-    std::fill(expected_.begin(), expected_.end(), std::byte{});
     sent_ = consumed_ = buffers_used_ = posted_ = 0;
     for (std::uint64_t i = 0; i < kEntries; i++)
         put<std::uint64_t>(kFills + 8 * i, kFillBuffers + i * kBufBytes);
@@ -102,7 +111,7 @@ void HonestHost::restart(std::uint8_t rx_mode) {
     for (unsigned flow = 0; flow < 2; flow++) {
         nupa_cmd_qp qp{};
         qp.flow = flow_of(flow), qp.pd = kPd, qp.rcv_nxt = kRcvNxt, qp.rcv_wscale = 4;
-        qp.flags = NUPA_QP_F_TX_V0;
+        qp.flags = NUPA_QP_F_TX_V0 | NUPA_QP_F_REMOTE_WRITE;
         qp.rq_log2_bytes = kRqLog2, qp.rq_sge_max = 2, qp.rq_mask = kRqMask;
         qp.rq_pages = 1, qp.rq_table_addr = kTables + 48, qp.shadow_addr = kShadow;
         command(NUPA_ADMIN_QP_CREATE, flow, &qp, sizeof qp);
@@ -193,7 +202,7 @@ void HonestHost::check() const {
                 "memory that was not given away does not change");
         at = given.to;
     }
-    require(std::memcmp(client.ram.at(at), expected_.data() + at, kRamBytes - at) == 0,
+    require(std::memcmp(client.ram.at(at), expected_.data() + at, expected_.size() - at) == 0,
             "memory that was not given away does not change");
 }
 

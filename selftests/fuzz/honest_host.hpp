@@ -31,6 +31,7 @@ private:
         std::memcpy(client.ram.at(addr), &v, sizeof v);
         std::memcpy(expected_.data() + addr, &v, sizeof v);
     }
+    void clear(std::uint64_t from, std::uint64_t to);
     void command(nupa_admin_op op, std::uint32_t id, const void* body, std::size_t bytes);
     void completion(const nupa_rx_comp& c, const std::uint8_t* header);
 

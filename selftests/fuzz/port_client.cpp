@@ -40,10 +40,11 @@ bool receive_message(int socket, std::int64_t& value, int& fd) {
 
 }  // namespace
 
-Ram::Ram(const char* name) : name_(std::string("nupa-fuzz-ram-") + name) {
+Ram::Ram(const char* name, std::uint64_t pages)
+    : name_(std::string("nupa-fuzz-ram-") + name), bytes_(pages * kPage) {
     fd_ = ::memfd_create(name_.c_str(), 0);
-    require(fd_ >= 0 && ::ftruncate(fd_, kRamBytes) == 0, "guest memory");
-    void* at = ::mmap(nullptr, kRamBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+    require(fd_ >= 0 && ::ftruncate(fd_, static_cast<off_t>(bytes_)) == 0, "guest memory");
+    void* at = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
     require(at != MAP_FAILED, "guest memory mapped");
     data_ = static_cast<std::byte*>(at);
 }
@@ -67,8 +68,8 @@ void Ram::guard_others() const {
 }
 
 PortClient::PortClient(nupa::daemon::Epoll& epoll, nupa::daemon::Fabric& fabric, const char* name,
-                       std::uint16_t id, unsigned queue_pairs)
-    : ram(name), port(epoll, fabric, options_of(ram, name, id, queue_pairs), id, 7) {
+                       std::uint16_t id, unsigned queue_pairs, std::uint64_t ram_pages)
+    : ram(name, ram_pages), port(epoll, fabric, options_of(ram, name, id, queue_pairs), id, 7) {
     fabric.attach(port);
     plug(port.options().socket);
 }
@@ -95,7 +96,6 @@ void PortClient::plug(const std::string& socket) {
 }
 
 void PortClient::restart(std::uint64_t ring, std::uint64_t comps) {
-    std::memset(ram.at(0), 0, kRamBytes);
     // The host's registers and control blocks as after power-on.
     std::memset(bar2_ + offsetof(nupa_regs, control), 0,
                 NUPA_BAR2_BYTES - offsetof(nupa_regs, control));

@@ -12,20 +12,20 @@
 namespace fuzz {
 
 inline constexpr std::uint64_t kPage = 4096;
-inline constexpr std::uint64_t kRamPages = 64;
-inline constexpr std::uint64_t kRamBytes = kRamPages * kPage;
 
 // Guest memory as a file the switch can open.
 class Ram {
 public:
-    explicit Ram(const char* name);
+    Ram(const char* name, std::uint64_t pages);
     std::string path() const { return "/proc/self/fd/" + std::to_string(fd_); }
     std::byte* at(std::uint64_t addr) const { return data_ + addr; }
+    std::uint64_t bytes() const { return bytes_; }
     // Pages without access around every other mapping of this file.
     void guard_others() const;
 
 private:
     std::string name_;
+    std::uint64_t bytes_;
     int fd_;
     std::byte* data_;
 };
@@ -33,7 +33,7 @@ private:
 class PortClient {
 public:
     PortClient(nupa::daemon::Epoll& epoll, nupa::daemon::Fabric& fabric, const char* name,
-               std::uint16_t id, unsigned queue_pairs);
+               std::uint16_t id, unsigned queue_pairs, std::uint64_t ram_pages);
 
     // The host's side of BAR2; everything in it can be written, as by a real guest.
     template <class T>
@@ -48,7 +48,8 @@ public:
     nupa_rxq_ctl& rx(unsigned q) const {
         return bar2<nupa_rxq_ctl>(NUPA_BAR2_RXQ_AT + q * sizeof(nupa_rxq_ctl));
     }
-    // A new life: memory zero, port disabled and enabled with its admin ring at @ring and @comps.
+    // A new life: port disabled and enabled with its admin ring at @ring and @comps.  Memory is the
+    // caller's to clear.
     void restart(std::uint64_t ring, std::uint64_t comps);
     // Puts a command in the admin ring and rings; the completion when the switch is at rest.
     nupa_admin_comp command(nupa_admin_cmd cmd);

@@ -9,7 +9,7 @@ namespace {
 
 using namespace fuzz;
 
-constexpr unsigned kOperationsMax = 100;
+constexpr unsigned kOperationsMax = 32;
 constexpr unsigned kQueues = 2;
 
 // Where the hostile guest usually has things.
@@ -24,11 +24,13 @@ enum : std::uint64_t {
     kRq = 17 * kPage,
     kShadow = 18 * kPage,
     kBuffers = 20 * kPage,
+    kRamPages = 32,
 };
 
 class World {
 public:
-    World() : hostile_(epoll_, fabric_, "hostile", 0, kQueues), honest_(epoll_, fabric_) {}
+    World()
+        : hostile_(epoll_, fabric_, "hostile", 0, kQueues, kRamPages), honest_(epoll_, fabric_) {}
 
     void run(Input& in) {
         restart(in.u8());
@@ -46,6 +48,7 @@ private:
             c->port.faults = nupa::Faults();
             c->port.set_link(true);
         }
+        std::memset(hostile_.ram.at(0), 0, hostile_.ram.bytes());
         hostile_.restart(kAdminRing, kAdminComps);
         produced_ = {};
         next_.fill(HonestHost::kRcvNxt);
@@ -117,7 +120,7 @@ private:
         const std::uint64_t at = (in.u8() % kRamPages) * kPage + in.u16() % kPage;
         const auto bytes = in.bytes(1 + in.below(64));
         std::memcpy(hostile_.ram.at(at), bytes.data(),
-                    std::min<std::size_t>(bytes.size(), kRamBytes - at));
+                    std::min<std::size_t>(bytes.size(), hostile_.ram.bytes() - at));
     }
 
     void poke_registers(Input& in) {
@@ -201,7 +204,7 @@ private:
                 break;
             case NUPA_ADMIN_QP_CREATE:
                 cmd.qp.flow = flow_of(in.below(kFlows));
-                cmd.qp.pd = in.u8() & 1, cmd.qp.flags = in.u8() & 7, cmd.qp.rcv_nxt = in.u16();
+                cmd.qp.pd = in.u8() & 1, cmd.qp.flags = in.u8() & 31, cmd.qp.rcv_nxt = in.u16();
                 cmd.qp.rcv_wscale = in.below(15),
                 cmd.qp.rq_log2_bytes = static_cast<__u8>(6 + in.below(3));
                 cmd.qp.rq_sge_max = in.below(4), cmd.qp.rq_mask = (2u << in.below(4)) - 1;
