@@ -70,7 +70,9 @@ def _processor(m: Machine) -> list[str]:
         return ["-accel", "kvm", "-cpu", "host", "-smp", str(m.cpus)]
     if m.icount:  # one instruction is one nanosecond of guest time
         return ["-accel", "tcg,thread=single", "-icount", "shift=0", "-cpu", "max", "-smp", "1"]
-    return ["-accel", "tcg,thread=multi,tb-size=256", "-cpu", "max", "-smp", str(m.cpus)]
+    # With room for no second CPU, TCG leaves the guest's memory barriers out: fine between a guest's own CPUs, but the switch is another
+    # process.  Its doorbells and the guest's interrupts were lost that way, and the interface was dead.
+    return ["-accel", "tcg,thread=multi,tb-size=256", "-cpu", "max", "-smp", f"{m.cpus},maxcpus={max(2, m.cpus)}"]
 
 
 def _memory(m: Machine) -> list[str]:
