@@ -3,20 +3,18 @@
 
 import contextlib
 import json
-import os
 import random
 import time
 from collections.abc import Iterator
 
 from exchange import exchange
-from vmtest import Failed, Guests, Needs
+from vmtest import Failed, Guests, Needs, long
 
 PROGRAMS = tuple(f"selftests/vm/programs/{name}" for name in ("qp_rdma", "qp_refused", "qp_litmus", "qp_window"))
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=PROGRAMS, setup="full")
 
 PORT = 7300
 LIMIT_S = 90
-KILLS = int(os.environ.get("TCP_QP_KILLS", "5"))  # make soak: 1,000
 HUGE_PAGES = 24  # of 2 MiB: region and scratch of both programs
 END_LIMIT_S = 20  # for the survivor to hear of it
 FAULTS = {"loss": 0.01, "reorder": 0.05, "duplicate": 0.01}
@@ -159,9 +157,9 @@ def test_litmus_with_faults(t: Guests) -> None:
 
 
 # Whatever was under way: the survivor's requests complete, with an error, and nothing is left behind.
-def test_kill_at_any_moment(t: Guests) -> None:
-    dice = random.Random(41)
-    for round_ in range(KILLS):
+def kills(t: Guests, count: int, seed: int) -> None:
+    dice = random.Random(seed)
+    for round_ in range(count):
         engine, victim = dice.choice(("offload", "software")), dice.randrange(2)
         command = f"$BUILD/cmake/selftests/vm/programs/qp_rdma --port {PORT} --engine {engine} --operations 1000000 --seed {round_}"
         jobs = [t.start(0, command, END_LIMIT_S), t.start(1, f"{command} --connect 10.77.0.1", END_LIMIT_S)]
@@ -170,3 +168,12 @@ def test_kill_at_any_moment(t: Guests) -> None:
         survivor = jobs[1 - victim].wait()
         jobs[victim].wait()
         t.check(survivor.status == 1, f"round {round_}, {engine}, node{victim} killed: the other ended with {survivor.status}\n{survivor.stderr}")
+
+
+def test_kill_at_any_moment(t: Guests) -> None:
+    kills(t, 5, seed=41)
+
+
+@long
+def test_kill_a_thousand_times(t: Guests) -> None:
+    kills(t, 1000, seed=42)
