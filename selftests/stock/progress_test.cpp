@@ -92,6 +92,17 @@ TEST(ProgressEnd, DestroyClosesTheSocket) {
     EXPECT_EQ(pair.end_b->next().status, -ECANCELED);  // the rest never comes, and that is told
 }
 
+// All of it goes while the cq's thread is in its grace, asleep, or just awake.
+TEST(ProgressEnd, DestroyAtAnyMoment) {
+    std::vector<std::byte> out(16 << 20);
+    for (int i = 0; i < 70; i++) {
+        Pair pair;
+        ASSERT_EQ(pair.end_a->send(1, out.data(), out.size()), 1);
+        std::this_thread::sleep_for(std::chrono::microseconds(i * 40));
+        pair.end_a.reset();
+    }
+}
+
 TEST(ProgressEnd, TwoQueuePairsOneQueue) {
     tcpqp::v1::Context context(stock_opts());
     tcpqp::v1::Completions cq(context);

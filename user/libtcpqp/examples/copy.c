@@ -9,7 +9,7 @@
 #include "tcp.h"
 #include "tcpqp.h"
 
-static int send_file(tcpqp_conn *conn, int file) {
+static int send_file(tcpqp_conn *conn, int file, unsigned long long *total) {
     for (;;) {
         struct tcpqp_view view;
         if (tcpqp_buffer(conn, &view, -1) != 0)
@@ -20,6 +20,7 @@ static int send_file(tcpqp_conn *conn, int file) {
             return 1;
         }
         view.length = (uint32_t)n;
+        *total += (unsigned long long)n;
         if (tcpqp_send_view(conn, &view) != 0)
             return 1;
         if (n == 0)
@@ -40,10 +41,11 @@ static int write_all(int file, const char *at, size_t bytes) {
     return 0;
 }
 
-static int receive_file(tcpqp_conn *conn, int file) {
+static int receive_file(tcpqp_conn *conn, int file, unsigned long long *total) {
     struct tcpqp_view view;
     while (tcpqp_recv(conn, &view, -1) == 0) {
         const int last = view.length == 0;
+        *total += view.length;
         const int error = write_all(file, view.data, view.length);
         tcpqp_release(conn, &view);
         if (last || error)
@@ -73,13 +75,13 @@ int main(int argc, char **argv) {
         fprintf(stderr, "no queue pair: %s (%s)\n", strerror(-error), tcpqp_reason_text(reason));
         return 1;
     }
-    int status = sender ? send_file(conn, file) : receive_file(conn, file);
+    unsigned long long total = 0;
+    int status = sender ? send_file(conn, file, &total) : receive_file(conn, file, &total);
     struct tcpqp_qp_info info = {.size = sizeof(info)};
     tcpqp_conn_query(conn, &info);
     error = tcpqp_close(conn, 10000); // the sender's last messages
     status |= error != 0;
-    printf("%s: %s, %llu bytes\n", status == 0 ? "done" : "FAILED", tcpqp_engine_name(info.engine),
-           (unsigned long long)(sender ? info.tx_bytes : info.rx_bytes));
+    printf("%s: %s, %llu bytes\n", status == 0 ? "done" : "FAILED", tcpqp_engine_name(info.engine), total);
     close(fd);
     return status;
 }

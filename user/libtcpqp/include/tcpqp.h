@@ -117,10 +117,14 @@ struct tcpqp_context_opts {
  * io_uring.  @reason (may be NULL) is written on failure and on success.
  */
 int tcpqp_context_create(const struct tcpqp_context_opts *opts, tcpqp_context **out, uint32_t *reason);
-/* -EBUSY: mrs or cqs of it exist. */
+/* Gives the engine up; NULL is allowed.  -EBUSY: mrs or cqs of it exist. */
 int tcpqp_context_destroy(tcpqp_context *context);
-/* AUTO for the kernel's engines: which of them, a qp tells (tcpqp_qp_query()). */
+/*
+ * The engine that was forced or chosen; AUTO for the kernel's engines, of which
+ * a qp tells which (tcpqp_qp_query()).
+ */
 uint32_t tcpqp_context_engine(const tcpqp_context *context);
+/* Why it is not the better engine: an enum tcpqp_reason. */
 uint32_t tcpqp_context_reason(const tcpqp_context *context);
 
 /* ---- memory ----------------------------------------------------------- */
@@ -160,8 +164,9 @@ struct tcpqp_completion {
 			  * other errors of the kernel's engines as they are */
 };
 
+/* Completions of any number of qps of @context.  -EINVAL, -ENOMEM; others of io_uring or verbs. */
 int tcpqp_cq_create(tcpqp_context *context, const struct tcpqp_cq_opts *opts, tcpqp_cq **out);
-/* -EBUSY: qps of it exist. */
+/* Gives the queue up; NULL is allowed.  -EBUSY: qps of it exist. */
 int tcpqp_cq_destroy(tcpqp_cq *cq);
 /*
  * A descriptor for poll, select and epoll (level triggered): readable means
@@ -169,9 +174,9 @@ int tcpqp_cq_destroy(tcpqp_cq *cq);
  * make epoll_wait() return EINTR without a signal: try again, as always.
  */
 int tcpqp_cq_fd(tcpqp_cq *cq);
-/* Up to @max completions into @out, never waits.  Number written, or -ENODEV. */
+/* Writes up to @max completions to @out, never waits.  Number written.  -ENODEV: the device is gone. */
 int tcpqp_poll(tcpqp_cq *cq, struct tcpqp_completion *out, size_t max);
-/* Until tcpqp_poll() may find something.  0, -ETIMEDOUT, -EINTR. */
+/* Sleeps until tcpqp_poll() may find something.  -ETIMEDOUT: it did not come.  -EINTR: a signal. */
 int tcpqp_wait(tcpqp_cq *cq, int timeout_ms);
 
 /* ---- queue pair -------------------------------------------------------- */
@@ -251,7 +256,7 @@ struct tcpqp_qp_info {
 	uint64_t rx_staged_bytes;   /* stock: of the copied, copied twice (small messages) */
 };
 
-/* -EINVAL: size.  Fills as much as the caller's size has room for. */
+/* Engine, reason and counters; fills as much as the caller's size has room for.  -EINVAL: size. */
 int tcpqp_qp_query(tcpqp_qp *qp, struct tcpqp_qp_info *info);
 
 /* ---- level 2: a connection that sends and receives messages -------------- */
@@ -302,12 +307,20 @@ int tcpqp_send(tcpqp_conn *conn, const void *data, size_t length, int timeout_ms
 int tcpqp_recv(tcpqp_conn *conn, struct tcpqp_view *view, int timeout_ms);
 /* Gives a view back.  -EINVAL: not one that you hold. */
 int tcpqp_release(tcpqp_conn *conn, struct tcpqp_view *view);
-/* A buffer to write the next message into, sent without a copy by tcpqp_send_view(). */
+/*
+ * A buffer to write the next message into, sent without a copy by
+ * tcpqp_send_view().  -EAGAIN, -ETIMEDOUT: none is free.  -ENOTCONN: ended.
+ */
 int tcpqp_buffer(tcpqp_conn *conn, struct tcpqp_view *view, int timeout_ms);
-/* Sends view->length bytes of a view from tcpqp_buffer() or tcpqp_recv(), which it gives back. */
+/*
+ * Sends view->length bytes of a view from tcpqp_buffer() or tcpqp_recv(), which
+ * it gives back.  -EINVAL: not one that you hold.  -EMSGSIZE: longer than
+ * buffer_bytes.  -ENOTCONN: ended; the view is still yours.
+ */
 int tcpqp_send_view(tcpqp_conn *conn, struct tcpqp_view *view);
 /* For epoll: readable means that tcpqp_recv() with timeout 0 may find something. */
 int tcpqp_conn_fd(tcpqp_conn *conn);
+/* As tcpqp_qp_query(), of the connection's qp. */
 int tcpqp_conn_query(tcpqp_conn *conn, struct tcpqp_qp_info *info);
 /* Ends it, from any thread; waiting calls return -ENOTCONN. */
 int tcpqp_conn_cancel(tcpqp_conn *conn);

@@ -20,7 +20,10 @@ Cq::Cq(tcpqp_context& owner, uint32_t entries) : tcpqp_cq(owner) {
         throw std::system_error(-error, std::generic_category(), "io_uring");
 }
 
-Cq::~Cq() { io_uring_queue_exit(&ring_); }
+Cq::~Cq() {
+    pusher_.stop();
+    io_uring_queue_exit(&ring_);
+}
 
 int Cq::fd() noexcept {
     const std::lock_guard guard(lock_);

@@ -15,7 +15,7 @@
 
 namespace tcpqp::stock {
 
-Pusher::~Pusher() {
+void Pusher::stop() noexcept {
     if (!thread_.joinable())
         return;
     {
@@ -69,7 +69,8 @@ void Pusher::run() noexcept {
         if (stop_ || !cq_.is_left_alone() || cq_.moves() != before)
             continue;
         wait_for_sockets(lock);
-        cq_.send_more();
+        if (!stop_)
+            cq_.send_more();
     }
 }
 

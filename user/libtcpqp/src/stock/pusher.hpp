@@ -22,12 +22,13 @@ class Cq;
 class Pusher {
 public:
     explicit Pusher(Cq& cq) noexcept : cq_(cq) {}
-    // The cq has no queue pair any more; its lock is not held.
-    ~Pusher();
+    ~Pusher() { stop(); }
     Pusher(const Pusher&) = delete;
     Pusher& operator=(const Pusher&) = delete;
 
-    // All with the cq's lock held.  The cq is left alone: look after it.
+    // Its thread has ended when it returns: before the ring goes.  Lock not held.
+    void stop() noexcept;
+    // Both with the cq's lock held.  The cq is left alone: look after it.
     void watch() noexcept;
     // It may sleep on the wrong sockets.
     void kick() noexcept;
