@@ -73,7 +73,7 @@ static bool tqp_response_pin(struct tqp_conn *conn, struct tqp_response *respons
 
 	rcu_read_lock();
 	mr = tqp_key_mr(conn, request->rkey, request->va, request->length,
-			   IB_ACCESS_REMOTE_READ);
+			IB_ACCESS_REMOTE_READ);
 	if (mr && !refcount_inc_not_zero(&mr->refs))
 		mr = NULL;
 	rcu_read_unlock();
@@ -213,6 +213,7 @@ void tqp_response_done(struct tqp_tx_msg *msg)
 bool tqp_response_uses(const struct tqp_conn *conn, u32 key)
 {
 	for (u32 i = 0; conn->responses && i < TQP_RESPONSES_MAX; i++)
+		/* pairs with tqp_response_done() */
 		if (smp_load_acquire(&conn->responses[i].busy) &&
 		    conn->responses[i].source.lkey == key)
 			return true;
