@@ -245,6 +245,11 @@ extern const struct uapi_definition tqp_uapi[];
 struct rdma_hw_stats *tqp_stats_alloc(struct ib_device *ib, u32 port);
 int tqp_stats_get(struct ib_device *ib, struct rdma_hw_stats *stats, u32 port, int index);
 
+/* ---- restrack.c: `rdma resource show -dd` ---- */
+int tqp_fill_res_qp(struct sk_buff *skb, struct ib_qp *ibqp);
+int tqp_fill_res_mr(struct sk_buff *skb, struct ib_mr *ibmr);
+int tqp_fill_res_cq(struct sk_buff *skb, struct ib_cq *ibcq);
+
 /* ---- query.c ---- */
 int tqp_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct ib_udata *udata);
 int tqp_query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attr);

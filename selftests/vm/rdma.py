@@ -142,6 +142,22 @@ def test_windows_software(t: Guests) -> None:
     pair(t, "qp_window", ("software", "software"))
 
 
+def test_resource_details(t: Guests) -> None:
+    """What `rdma resource show -dd` says of a QP, its regions and its CQ while they work."""
+    command = f"exec $BUILD/cmake/selftests/vm/programs/qp_rdma --port {PORT} --engine offload --operations 100000"
+    jobs = [t.start(0, command, LIMIT_S), t.start(1, f"{command} --connect 10.77.0.1", LIMIT_S)]
+    placed = "rdma resource show qp -dd | grep -Eq 'drv_engine offload .*drv_rx_placed [1-9][0-9]{5}'"
+    t.run(0, f"until {placed}; do sleep 0.1; done", 20)
+    words = t.run(0, "rdma resource show qp -dd").split()
+    of = {name: int(words[words.index(f"drv_rx_{name}") + 1]) for name in ("delivered", "placed", "copied")}
+    t.equal(of["placed"] + of["copied"], of["delivered"], "placed + copied")
+    t.check("drv_memory user drv_offloaded 1" in t.run(0, "rdma resource show mr -dd"), "no region that the switch knows")
+    t.check("drv_state" in t.run(0, "rdma resource show cq -dd"), "no state of the CQ")
+    for job in jobs:
+        job.kill()
+        job.wait()
+
+
 # docs/ordering.md, rule by rule.
 def test_litmus_offload(t: Guests) -> None:
     pair(t, "qp_litmus", ("offload", "offload"))
