@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ncqp: netcat for queue pairs.  See docs/ncqp.md.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <exception>
 

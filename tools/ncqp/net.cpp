@@ -2,7 +2,7 @@
 #include "net.hpp"
 
 #include <arpa/inet.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <linux/tcp.h>
 #include <net/if.h>
 #include <netdb.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Sender over a queue pair: hello, wait for ready, data, end, wait for the verdict.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <vector>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "qp_session.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <net/if.h>
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 #include "stop.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 

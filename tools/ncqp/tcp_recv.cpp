@@ -3,7 +3,7 @@
 // into the output file's page cache, mapped and filled beforehand.  Otherwise
 // one buffer that stays in the processor's cache, and write(): measured faster
 // than mapping pages that must first be cleared.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

@@ -3,7 +3,7 @@
 // send() from its mapping, one copy.  There is no handshake, so any netcat may
 // be the peer; the receiver says "I have everything" by closing, and anything
 // else by a reset.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/sendfile.h>
 
 #include <algorithm>

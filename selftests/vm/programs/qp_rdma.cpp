@@ -16,7 +16,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "command.hpp"
 #include "pattern.hpp"

@@ -7,7 +7,7 @@
 // No byte may change but those that the first request wrote.
 //
 //   qp_window --port PORT [--connect ADDR] [--engine E] [--case NAME ...]
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <arpa/inet.h>
 #include <algorithm>

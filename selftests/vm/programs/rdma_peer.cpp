@@ -4,7 +4,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <algorithm>
 #include <stdexcept>
 

@@ -2,7 +2,7 @@
 #include "flow_match_json.hpp"
 
 #include <arpa/inet.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include <stdexcept>

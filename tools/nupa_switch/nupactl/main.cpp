@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // nupactl: looks at and disturbs a running nupa_switch.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
