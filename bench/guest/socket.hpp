@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "memory.hpp"
+#include "buffer.hpp"
 #include "transport.hpp"
 #include "verbs/fd.hpp"
 

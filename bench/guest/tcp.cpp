@@ -12,16 +12,12 @@
 namespace nupa::bench {
 namespace {
 
-using programs::Pages;
-
 class Tcp : public Transport {
 public:
     explicit Tcp(TransportArgs args)
         : spec_(args.spec),
           flows_(std::move(args.sockets), args.spec.pingpong()),
-          buffer_(std::max<size_t>(spec_.bytes, kReadMinBytes)) {
-        std::ranges::fill(buffer_.bytes(), uint8_t{0x5a});
-    }
+          buffer_(std::max<size_t>(spec_.bytes, kReadMinBytes)) {}
 
     void send(uint64_t messages) override {
         flows_.begin(spec_, messages);
@@ -98,7 +94,7 @@ private:
 
     Spec spec_;
     Flows flows_;
-    Pages buffer_;
+    Buffer buffer_;
     uint64_t copied_ = 0;
 };
 

@@ -11,8 +11,6 @@
 namespace nupa::bench {
 namespace {
 
-using programs::Pages;
-
 constexpr uint64_t kWindowBytes = 8 << 20;
 constexpr uint32_t kChainMax = 32;  // sends that share one system call
 constexpr uint32_t kBuffersMin = 4;
@@ -66,7 +64,6 @@ public:
           memory_(std::max<size_t>(size_t{buffers_} * spec_.bytes, kReadMaxBytes)) {
         if (flows_.several())
             throw std::invalid_argument("io_uring has one flow");
-        std::ranges::fill(memory_.bytes(), uint8_t{0x5a});
     }
 
     void send(uint64_t messages) override {
@@ -168,7 +165,7 @@ private:
     Flows flows_;
     Ring ring_;
     uint32_t buffers_;
-    Pages memory_;
+    Buffer memory_;
     uint64_t sending_ = 0;  // not yet taken by the socket
     uint64_t held_ = 0;     // buffers that the kernel may still read
     uint64_t received_ = 0;

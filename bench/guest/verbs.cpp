@@ -56,7 +56,6 @@ Verbs::Verbs(const TransportArgs& args, std::unique_ptr<tcpqp::Context> context,
         throw std::invalid_argument("WRITEs have no round trips");
     if (!mr_)
         tcpqp::throw_errno("register memory");
-    std::ranges::fill(memory_.bytes(), uint8_t{0x5a});
     create();
 }
 

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "memory.hpp"
+#include "buffer.hpp"
 #include "transport.hpp"
 #include "verbs/context.hpp"
 #include "verbs/cq.hpp"
@@ -77,7 +77,7 @@ private:
     bool write_, doorbells_, sends_, receives_;
     uint32_t depth_, batch_, inline_bytes_;
     uint64_t slots_;
-    programs::Pages memory_;
+    Buffer memory_;
     tcpqp::Mr mr_;
     tcpqp::CompletionQueue cq_;
     std::vector<Flow> flows_;

@@ -16,8 +16,6 @@
 namespace nupa::bench {
 namespace {
 
-using programs::Pages;
-
 constexpr uint64_t kWindowBytes = 8 << 20;  // handed over and not yet given back
 constexpr uint32_t kBuffersMin = 4;
 constexpr uint32_t kBuffersMax = 1024;
@@ -36,7 +34,6 @@ public:
         const int one = 1;
         if (setsockopt(fd(), SOL_SOCKET, SO_ZEROCOPY, &one, sizeof one))
             tcpqp::throw_errno("SO_ZEROCOPY");
-        std::ranges::fill(memory_.bytes(), uint8_t{0x5a});
     }
 
     void send(uint64_t messages) override {
@@ -120,7 +117,7 @@ private:
     Spec spec_;
     Flows flows_;
     uint32_t buffers_;
-    Pages memory_;
+    Buffer memory_;
     uint64_t calls_ = 0, done_ = 0;
     bool last_copied_ = false;  // loopback copies after all
     Copies copies_;
