@@ -8,7 +8,7 @@
 
 namespace nupa::bench {
 
-inline constexpr int kStepLimitS = 60;  // for the other end to come to the same place
+inline constexpr int kStepLimitS = 240;  // for the other end to come to the same place
 
 class Control {
 public:

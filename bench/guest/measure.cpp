@@ -82,7 +82,7 @@ private:
 
     // How many messages pass in spec.ms, by the sender's clock.
     uint64_t warm_up() {
-        const uint64_t floor = std::max<uint64_t>(kWarmMessagesMin, 2 * spec_.flows);
+        const uint64_t floor = std::max<uint64_t>(kWarmMessagesMin, spec_.flows);
         const uint64_t warm =
             std::clamp(spec_.warm_bytes / spec_.bytes, floor, std::max(floor, kWarmMessagesMax));
         (void)control_.meet("warm");

@@ -48,17 +48,17 @@ class Machines:
     def switch(self, command: str, **more) -> dict:
         return control(self.cluster, {"cmd": command, **more})
 
-    def run(self, cases: list[Case]) -> list[dict]:
+    def run(self, cases: list[Case], limit_s: float = CALL_LIMIT_S) -> list[dict]:
         """One result for each case, in order.  A case that fails has "ok": false and its problem."""
         results = []
         while len(results) < len(cases):
-            results += self._call(cases[len(results) : len(results) + CASES_PER_CALL])
+            results += self._call(cases[len(results) : len(results) + CASES_PER_CALL], limit_s)
         return results
 
-    def _call(self, cases: list[Case]) -> list[dict]:
+    def _call(self, cases: list[Case], limit_s: float) -> list[dict]:
         """At least one result: a case without an answer has failed, those behind it are for the next call."""
         command = f"{PROGRAM} --connect {self.cluster.node[SERVER].ip4} --port {PORT} " + " ".join(c.spec() for c in cases)
-        done = self.cluster.node[CLIENT].run(f"exec {command}", CALL_LIMIT_S + CASE_LIMIT_S * len(cases))
+        done = self.cluster.node[CLIENT].run(f"exec {command}", limit_s + CASE_LIMIT_S * len(cases))
         results = [json.loads(line) for line in done.stdout.splitlines()]
         if len(results) < len(cases):
             problem = f"no answer: status {done.status} {done.stderr.strip()}"
