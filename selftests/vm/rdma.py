@@ -178,14 +178,17 @@ def kills(t: Guests, count: int, seed: int) -> None:
     for round_ in range(count):
         engine, victim = dice.choice(("offload", "software")), dice.randrange(2)
         command = f"$BUILD/cmake/selftests/vm/programs/qp_rdma --port {PORT} --engine {engine} --operations 1000000 --seed {round_}"
-        jobs = [t.start(0, command, END_LIMIT_S), t.start(1, f"{command} --connect 10.77.0.1", END_LIMIT_S)]
+        jobs = [t.start(0, command, LIMIT_S), t.start(1, f"{command} --connect 10.77.0.1", LIMIT_S)]
         # from here on both know of each other: before, the one that listens would rightly wait on
         t.run(0, f"until ss -Htn state established 'sport = :{PORT}' | grep -q .; do sleep 0.02; done", END_LIMIT_S)
         time.sleep(dice.uniform(0, 1))
         t.run(victim, "pkill -9 -x qp_rdma")
+        killed = time.monotonic()
         survivor = jobs[1 - victim].wait()
+        took = time.monotonic() - killed
         jobs[victim].wait()
         t.check(survivor.status == 1, f"round {round_}, {engine}, node{victim} killed: the other ended with {survivor.status}\n{survivor.stderr}")
+        t.check(took < END_LIMIT_S * t.cluster.slowness, f"round {round_}, {engine}, node{victim} killed: the other ended {took:.1f} s later")
 
 
 def test_kill_at_any_moment(t: Guests) -> None:
