@@ -37,6 +37,8 @@ def rows(report: dict) -> list[dict]:
         row = {"engine": name, "n": len(times), "ns": rounded(statistics.median(times)), "ns_min": rounded(min(times)), "ns_max": rounded(max(times))}
         if "bytes_per_second" in all_of_it[0]:
             row["gbytes_per_s"] = rounded(statistics.median(one["bytes_per_second"] for one in all_of_it) / 1e9)
+        if "switch_ns_per_frame" in all_of_it[0]:
+            row["switch_ns_per_frame"] = rounded(statistics.median(one["switch_ns_per_frame"] for one in all_of_it))
         if "items_per_second" in all_of_it[0]:
             row["ns_per_item"] = rounded(1e9 / statistics.median(one["items_per_second"] for one in all_of_it))
         out.append(row)
