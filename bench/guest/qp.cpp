@@ -31,12 +31,10 @@ class Qp : public Verbs {
 public:
     explicit Qp(TransportArgs args)
         : Verbs(args, tcpqp::open_device(args.interface), true), sockets_(std::move(args.sockets)) {
-        // what was there before: the sockets, our buffers, the rings of this process
-        const uint64_t available = args.spec.memory ? meminfo_kib("MemAvailable") : 0;
         attach();
         (void)args.control.meet("attached");
         if (args.spec.memory)
-            memory_ = memory_json(available);
+            memory_ = memory_json();
         exchange_targets(args.control);
     }
 
@@ -80,12 +78,14 @@ private:
         return i;
     }
 
-    [[nodiscard]] std::string memory_json(uint64_t available) const {
-        const double count = static_cast<double>(flows().size());
-        const auto used =
-            static_cast<double>(available) - static_cast<double>(meminfo_kib("MemAvailable"));
-        return ", \"attach_kib_per_qp\": " + std::to_string(used / count) +
-               ", \"ring_kib\": " + std::to_string(mapped_ring_kib());
+    // Objects of the kernel for an idle queue pair; its rings apart, its socket was there before.
+    [[nodiscard]] std::string memory_json() const {
+        const auto rings = static_cast<double>(mapped_ring_kib() - rings_kib());
+        const double used = static_cast<double>(available_kib()) -
+                            static_cast<double>(meminfo_kib("MemAvailable")) - rings;
+        const auto count = static_cast<double>(flows().size());
+        return ", \"kernel_kib_per_qp\": " + std::to_string(used / count) +
+               ", \"ring_kib_per_qp\": " + std::to_string(rings / count);
     }
 
     std::vector<tcpqp::Fd> sockets_;

@@ -8,6 +8,8 @@
 #include <stdexcept>
 
 #include "clock.hpp"
+#include "counters.hpp"
+#include "maps.hpp"
 
 namespace nupa::bench {
 namespace {
@@ -60,6 +62,10 @@ Verbs::Verbs(const TransportArgs& args, std::unique_ptr<tcpqp::Context> context,
 }
 
 void Verbs::create() {
+    if (spec_.memory) {
+        available_kib_ = meminfo_kib("MemAvailable");
+        rings_kib_ = mapped_ring_kib();
+    }
     const tcpqp::QpDepth depth{.sends = sends_ ? depth_ : 1,
                                .receives = receives_ ? 2 * depth_ : 1,
                                .sges = 1,

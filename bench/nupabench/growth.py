@@ -50,8 +50,8 @@ def _queue_pairs(machines: Machines, count: int) -> dict:
     rx = turns[0]["rx"]  # the first found no memory of an earlier one's
     rate = statistics.median(turn["rx"]["messages"] / turn["rx"]["phase_ns"] for turn in turns) * 1e9
     return {
-        "qps": count, "n": len(turns), "messages_per_s": rounded(rate), "kernel_kib_per_qp": rounded(rx["attach_kib_per_qp"]),
-        "ring_kib_per_qp": rounded(rx["ring_kib"] / count), "socket_kib_per_qp": rounded(rx["socket_kib"] / count),
+        "qps": count, "n": len(turns), "messages_per_s": rounded(rate), "kernel_kib_per_qp": rounded(rx["kernel_kib_per_qp"]),
+        "ring_kib_per_qp": rounded(rx["ring_kib_per_qp"]), "socket_kib_per_qp": rounded(rx["socket_kib"] / count),
         "switch_kib_per_qp": rounded((switch_rss_kib(machines.cluster) - before) / count / 2),
     }  # fmt: skip
 

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""bench.json as a page."""
+
+from pathlib import Path
+
+from .report import size
+
+BULK = ("gbps", "tx_instructions_per_byte", "rx_instructions_per_byte", "tx_copies_per_byte", "rx_copies_per_byte", "tx_calls_per_mib", "rx_calls_per_mib",
+        "tx_interrupts_per_mib", "rx_interrupts_per_mib", "tx_doorbells_per_mib", "rx_packets_per_mib")  # fmt: skip
+TRIPS = ("rtt_p50_us", "rtt_p99_us", "rtt_p999_us", "tx_instructions_per_message", "rx_instructions_per_message")
+
+
+def table(head: tuple[str, ...], rows: list[list[str]]) -> str:
+    lines = [" | ".join(head), " | ".join(["---"] * len(head)), *(" | ".join(row) for row in rows)]
+    return "".join(f"| {line} |\n" for line in lines)
+
+
+def name(row: dict) -> str:
+    parts = [row["transport"], size(row["bytes"])]
+    parts += [f"{row['flows']} flows"] if row["flows"] > 1 else []
+    parts += [f"MTU {row['mtu']}"] if row["mtu"] != 1500 else []
+    parts += ["64 KB bursts"] if not row["big_tcp"] else []
+    parts += [f"loss {row['loss']:.1%}"] if row["loss"] else []
+    parts += ["polling"] if row["poll"] else []
+    return ", ".join(parts)
+
+
+def joined(rows: list[dict], mode: str) -> dict[str, dict]:
+    """What was timed and what was counted, in one line each."""
+    lines: dict[str, dict] = {}
+    for row in rows:
+        if row.get("mode") == mode:
+            lines.setdefault(name(row), {}).update(row["figures"])
+    return lines
+
+
+def cells(figures: dict, wanted: tuple[str, ...]) -> list[str]:
+    out = []
+    for figure in wanted:
+        value = figures.get(figure)
+        spread = f" ({value['min']:.2g} to {value['max']:.2g})" if value and figure in ("gbps", "rtt_p50_us") else ""
+        out.append("-" if value is None else f"{value['median']:.3g}{spread}")
+    return out
+
+
+def words(figures: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(figure.replace("_", " ") for figure in figures)
+
+
+def other(rows: list[dict]) -> str:
+    lines = []
+    for row in rows:
+        if "transport" not in row:
+            kind = next(iter(row))
+            lines.append(f"- {kind} `{row[kind]}`: " + ", ".join(f"{key} {value}" for key, value in row.items() if key != kind) + "\n")
+    return "".join(lines)
+
+
+def results(report: dict, drawn: list[Path]) -> str:
+    rows = report["rows"]
+    bars = [[bar["name"], f"{bar['value']:.3g}", f"{bar['bound']:.3g}", "yes" if bar["ok"] else "**no**"] for bar in report["bars"]]
+    bulk = [[line, *cells(figures, BULK)] for line, figures in joined(rows, "stream").items()]
+    trips = [[line, *cells(figures, TRIPS)] for line, figures in joined(rows, "pingpong").items()]
+    return "\n".join([
+        "# Results\n", f"`{report['command']}` on commit {report['commit'][:12]}, kernel {report['kernel']}; {report['machine']}.",
+        "Made by `bench/charts` from `build/results/bench.json`; how, and what it means: [README.md](README.md).\n",
+        "## Bars", table(("", "value", "bound", "holds"), bars), "".join(f"![{path.stem}]({path.name})\n" for path in drawn),
+        "## Streams", table(("", *words(BULK)), bulk), "## Round trips", table(("", *words(TRIPS)), trips), "## Engine, growth, idle", other(rows),
+    ])  # fmt: skip
