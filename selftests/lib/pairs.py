@@ -25,6 +25,14 @@ def fabric(t: Guests, seed: int = 5, **faults) -> Iterator[None]:
                 t.switch("faults", port=port, clear=True)
 
 
+def outputs(jobs: list[Job]) -> list[dict]:
+    """What the job of each node printed; all must succeed."""
+    results = [job.wait() for job in jobs]
+    if not all(result.ok for result in results):
+        raise Failed("\n".join(f"node{n} ended with {r.status}: {r.stdout}{r.stderr}" for n, r in enumerate(results)))
+    return [json.loads(result.stdout) for result in results]
+
+
 class Pair:
     """PROGRAM on node 0, which listens, and on node 1, which connects."""
 
@@ -45,10 +53,7 @@ class Pair:
 
     def done(self) -> list[dict]:
         """What both printed; both must succeed."""
-        results = [job.wait() for job in self.jobs]
-        if not all(result.ok for result in results):
-            raise Failed("\n".join(f"node{n} ended with {r.status}: {r.stdout}{r.stderr}" for n, r in enumerate(results)))
-        return [json.loads(result.stdout) for result in results]
+        return outputs(self.jobs)
 
     def survivor(self, node: int) -> dict:
         """What the program on this node printed, and it succeeded; the other was ended by the test."""
@@ -59,4 +64,4 @@ class Pair:
         return json.loads(result.stdout)
 
 
-__all__ = ["Job", "PORTS", "PROGRAMS", "Pair", "fabric"]
+__all__ = ["Job", "PORTS", "PROGRAMS", "Pair", "fabric", "outputs"]

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Every byte of every message, checked, between all pairs of engines; with and without faults in the fabric."""
 
-import json
-
-from vmtest import Failed, Guests, Needs
+from pairs import fabric, outputs
+from vmtest import Guests, Needs
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_exchange",), setup="full")
 
@@ -18,11 +17,7 @@ def exchange(t: Guests, engine0: str, engine1: str, options: str = "", address: 
     common = f"--timeout 30 {options}"
     server = t.start(0, f"{PROGRAM} --listen {PORT} --engine {engine0} {common}", LIMIT_S)
     client = t.start(1, f"{PROGRAM} --connect {address}:{PORT} --engine {engine1} {common}", LIMIT_S)
-    results = [server.wait(), client.wait()]
-    for node, result in enumerate(results):
-        if not result.ok:
-            raise Failed(f"node{node} ended with {result.status}\n{result.stderr}\nother: {results[1 - node].stderr}")
-    return [json.loads(result.stdout) for result in results]
+    return outputs([server, client])
 
 
 def placed_share(counters: dict) -> float:
@@ -88,13 +83,8 @@ def test_software_pair_ipv6(t: Guests) -> None:
 
 def under_faults(t: Guests, engine0: str, engine1: str, options: str) -> list[dict]:
     before = lost(t)
-    for port in ("n0", "n1"):
-        t.switch("faults", port=port, set={**FAULTS, "seed": 5})
-    try:
+    with fabric(t, **FAULTS):
         counters = exchange(t, engine0, engine1, options)
-    finally:
-        for port in ("n0", "n1"):
-            t.switch("faults", port=port, clear=True)
     t.check(lost(t) > before, "the fabric lost nothing: no test of loss")
     return counters
 

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """WRITE, READ and atomics: every byte against a model, and every right that is not granted."""
 
-import contextlib
-import json
 import random
 import time
-from collections.abc import Iterator
 
-from exchange import exchange
-from vmtest import Failed, Guests, Needs, long
+from exchange import FAULTS, exchange
+from pairs import fabric, outputs
+from vmtest import Guests, Needs, long
 
 PROGRAMS = tuple(f"selftests/vm/programs/{name}" for name in ("qp_rdma", "qp_refused", "qp_litmus", "qp_window"))
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=PROGRAMS, setup="full")
@@ -17,7 +15,6 @@ PORT = 7300
 LIMIT_S = 90
 HUGE_PAGES = 24  # of 2 MiB: region and scratch of both programs
 END_LIMIT_S = 20  # for the survivor to hear of it
-FAULTS = {"loss": 0.01, "reorder": 0.05, "duplicate": 0.01}
 
 
 def pair(t: Guests, program: str, engines: tuple[str, str], options: str = "", active: str = "", address: str = "10.77.0.1",
@@ -26,22 +23,7 @@ def pair(t: Guests, program: str, engines: tuple[str, str], options: str = "", a
     command = f"$BUILD/cmake/selftests/vm/programs/{program} --port {PORT} {options}"
     passive = t.start(0, f"{command} --engine {engines[0]}", limit_s)
     asker = t.start(1, f"{command} --engine {engines[1]} --connect {address} {active}", limit_s)
-    results = [passive.wait(), asker.wait()]
-    for node, result in enumerate(results):
-        if not result.ok:
-            raise Failed(f"node{node} ended with {result.status}\n{result.stderr}\nother: {results[1 - node].stderr}")
-    return [json.loads(result.stdout) for result in results]
-
-
-@contextlib.contextmanager
-def bad_fabric(t: Guests) -> Iterator[None]:
-    for port in ("n0", "n1"):
-        t.switch("faults", port=port, set={**FAULTS, "seed": 5})
-    try:
-        yield
-    finally:
-        for port in ("n0", "n1"):
-            t.switch("faults", port=port, clear=True)
+    return outputs([passive, asker])
 
 
 def model(t: Guests, engines: tuple[str, str], active: str, options: str = "", address: str = "10.77.0.1", limit_s: float = LIMIT_S) -> list[dict]:
@@ -121,7 +103,7 @@ def test_locked_memory_is_limited(t: Guests) -> None:
 
 
 def test_model_with_faults(t: Guests) -> None:
-    with bad_fabric(t):
+    with fabric(t, **FAULTS):
         model(t, ("offload", "offload"), "--seed 37 --operations 300")
         model(t, ("software", "software"), "--seed 38 --operations 100")
 
@@ -168,7 +150,7 @@ def test_litmus_software(t: Guests) -> None:
 
 
 def test_litmus_with_faults(t: Guests) -> None:
-    with bad_fabric(t):
+    with fabric(t, **FAULTS):
         pair(t, "qp_litmus", ("offload", "offload"), "--rounds 20")
 
 

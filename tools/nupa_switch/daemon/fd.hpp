@@ -1,80 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A file descriptor with one owner, and a shared mapping with one owner.
+// File descriptors are libtcpqp's.
 #pragma once
 
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstddef>
-#include <string>
-#include <system_error>
-#include <utility>
+#include "verbs/fd.hpp"
 
 namespace nupa::daemon {
 
-[[noreturn]] inline void throw_errno(const std::string& what) {
-    throw std::system_error(errno, std::generic_category(), what);
-}
-
-class Fd {
-public:
-    Fd() = default;
-    explicit Fd(int fd) noexcept : fd_(fd) {}
-    Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-    Fd& operator=(Fd&& other) noexcept {
-        if (this != &other)
-            reset(std::exchange(other.fd_, -1));
-        return *this;
-    }
-    Fd(const Fd&) = delete;
-    Fd& operator=(const Fd&) = delete;
-    ~Fd() { reset(); }
-
-    [[nodiscard]] int get() const noexcept { return fd_; }
-    explicit operator bool() const noexcept { return fd_ >= 0; }
-    [[nodiscard]] int release() noexcept { return std::exchange(fd_, -1); }
-
-    void reset(int fd = -1) noexcept {
-        if (fd_ >= 0)
-            ::close(fd_);
-        fd_ = fd;
-    }
-
-private:
-    int fd_ = -1;
-};
-
-class Mapping {
-public:
-    Mapping() = default;
-    // Maps @bytes of @fd shared and writable; throws std::system_error naming @what.
-    Mapping(int fd, size_t bytes, const std::string& what) : bytes_(bytes) {
-        base_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        if (base_ == MAP_FAILED)
-            throw_errno("mmap " + what);
-    }
-    Mapping(Mapping&& other) noexcept
-        : base_(std::exchange(other.base_, MAP_FAILED)), bytes_(std::exchange(other.bytes_, 0)) {}
-    Mapping& operator=(Mapping&& other) noexcept {
-        std::swap(base_, other.base_);
-        std::swap(bytes_, other.bytes_);
-        return *this;
-    }
-    Mapping(const Mapping&) = delete;
-    Mapping& operator=(const Mapping&) = delete;
-    ~Mapping() {
-        if (base_ != MAP_FAILED)
-            ::munmap(base_, bytes_);
-    }
-
-    [[nodiscard]] std::byte* data() const noexcept { return static_cast<std::byte*>(base_); }
-    [[nodiscard]] size_t bytes() const noexcept { return bytes_; }
-    explicit operator bool() const noexcept { return base_ != MAP_FAILED; }
-
-private:
-    void* base_ = MAP_FAILED;
-    size_t bytes_ = 0;
-};
+using tcpqp::Fd;
+using tcpqp::throw_errno;
 
 }  // namespace nupa::daemon

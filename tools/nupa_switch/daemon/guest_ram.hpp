@@ -5,7 +5,7 @@
 #include <string>
 
 #include "engine/host_memory.hpp"
-#include "fd.hpp"
+#include "mapping.hpp"
 
 namespace nupa::daemon {
 

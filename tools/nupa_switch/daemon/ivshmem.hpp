@@ -8,6 +8,7 @@
 
 #include "event.hpp"
 #include "fd.hpp"
+#include "mapping.hpp"
 #include "tcp_qp/nupa_hw.h"
 
 namespace nupa::daemon {

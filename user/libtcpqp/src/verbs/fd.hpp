@@ -31,6 +31,7 @@ public:
 
     [[nodiscard]] int get() const noexcept { return fd_; }
     explicit operator bool() const noexcept { return fd_ >= 0; }
+    [[nodiscard]] int release() noexcept { return std::exchange(fd_, -1); }
 
     void reset(int fd = -1) noexcept {
         if (fd_ >= 0)
