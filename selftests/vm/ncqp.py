@@ -101,9 +101,13 @@ def test_receiver_tells_the_sender_why(t: Guests) -> None:
     t.run(0, "umount /mnt/t/tiny")
 
 
+# A megabyte on any connection: there is no other with so much.
+MOVED = "until ss -Hti state established | grep -Eq 'bytes_{}:[0-9]{{7}}'; do sleep 0.05; done"
+
+
 def test_interrupted_sender(t: Guests) -> None:
     for engine in ENGINES:
-        tx, rx = both(t, f"--engine {engine}", "-n 100G & sleep 2; kill -INT $!; wait $!", ">/dev/null")
+        tx, rx = both(t, f"--engine {engine}", f"-n 100G & {MOVED.format('acked')}; kill -INT $!; wait $!", ">/dev/null")
         t.equal((tx.status, rx.status), (1, 1), f"{engine}: statuses; {tx.stderr}{rx.stderr}")
         t.check("interrupted" in tx.stderr, tx.stderr)
         t.check("went away" in rx.stderr, rx.stderr)
@@ -111,7 +115,7 @@ def test_interrupted_sender(t: Guests) -> None:
 
 def test_interrupted_receiver(t: Guests) -> None:
     for engine in ENGINES:
-        tx, rx = both(t, f"--engine {engine}", "-n 100G", ">/dev/null & sleep 2; kill -INT $!; wait $!")
+        tx, rx = both(t, f"--engine {engine}", "-n 100G", f">/dev/null & {MOVED.format('received')}; kill -INT $!; wait $!")
         t.equal((tx.status, rx.status), (1, 1), f"{engine}: statuses; {tx.stderr}{rx.stderr}")
         t.check("interrupted" in rx.stderr, rx.stderr)
 

@@ -22,7 +22,7 @@ def test_driver_reload_under_load(t: Guests) -> None:
         server = t.start(1, f"iperf3 -s -1 -p {port}", 20)
         t.wait_listening(1, port)
         client = t.start(0, f"iperf3 -t 8 -c $PEER -p {port}", 20)
-        t.run(0, f"until ss -Htn state established 'dport = :{port}' | grep -q .; do sleep 0.1; done; sleep 0.5")
+        t.run(0, f"until ss -Hti state established 'dport = :{port}' | grep -Eq 'bytes_acked:[0-9]{{7}}'; do sleep 0.1; done", 20)
         t.run(0, "rmmod nupa_dev")
         client.kill()
         server.kill()
