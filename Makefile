@@ -20,7 +20,7 @@ export KDIR ?= $(shell ls -d /usr/src/linux-headers-6.12.*-amd64 2>/dev/null | s
 DEPS_LIST := tools/deps/debian-12
 DEPS_STAMP := $(BUILD)/.deps
 
-.PHONY: all deps user kernel debug-kernel check-debug demo compat check bench lint sim soak install clean vm help
+.PHONY: all deps user kernel debug-kernel check-debug demo compat sanitize check bench lint sim soak install clean vm help
 .DEFAULT_GOAL := all
 MAKEFLAGS += --no-print-directory
 
@@ -55,6 +55,9 @@ check-debug: user debug-kernel ## the VM tests on the debug kernel; build/result
 
 demo: all ## two machines, one file, three engines: a table of what it cost
 	@tools/vm/demo
+
+sanitize: user ## libtcpqp's tests under ASAN + UBSAN, TSAN and valgrind
+	@JOBS=$(JOBS) selftests/stock/sanitize
 
 compat: all ## other people's RDMA programs on both engines, and soft RoCE beside them; build/results/compat.json
 	@tools/compat/compat

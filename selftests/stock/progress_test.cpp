@@ -16,7 +16,7 @@ constexpr size_t kBytes = 1 << 20;
 constexpr uint64_t kSends = 24;  // more than any socket buffer holds
 
 struct Progress : testing::TestWithParam<uint32_t> {
-    Progress() : pair(opts()), out(pattern(kBytes, 5)) {}
+    Progress() : out(pattern(kBytes, 5)), pair(opts()) {}
     static tcpqp_qp_opts opts() {
         tcpqp_qp_opts o{};
         o.zerocopy_bytes = GetParam();
@@ -37,8 +37,8 @@ struct Progress : testing::TestWithParam<uint32_t> {
             ASSERT_EQ(in, out);
         }
     }
+    std::vector<std::byte> out;  // outlives the queue pair, whose it is until then
     Pair pair;
-    std::vector<std::byte> out;
 };
 
 TEST_P(Progress, NobodyCalls) {
