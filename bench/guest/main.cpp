@@ -67,9 +67,13 @@ Options parse(int argc, char** argv) {
     return o;
 }
 
+constexpr rlim_t kFilesWanted = 65536;  // a socket for each flow
+
 void raise_file_limit() {
+    const rlimit wanted{kFilesWanted, kFilesWanted};
     rlimit limit{};
-    getrlimit(RLIMIT_NOFILE, &limit);
+    if (!setrlimit(RLIMIT_NOFILE, &wanted) || getrlimit(RLIMIT_NOFILE, &limit))
+        return;
     limit.rlim_cur = limit.rlim_max;
     setrlimit(RLIMIT_NOFILE, &limit);
 }
