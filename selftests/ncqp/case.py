@@ -72,6 +72,11 @@ class Case(unittest.TestCase):
         self.addCleanup(one.kill)
         return one
 
+    def program_for_all(self) -> Path:
+        """A copy of ncqp that any user may start: the repository may lie where only its owner may go, as in /root."""
+        self.dir.chmod(0o755)
+        return Path(shutil.copy(shutil.which(NCQP) or NCQP, self.dir))
+
     def path(self, name: str, content: bytes | None = None) -> Path:
         path = self.dir / name
         if content is not None:

@@ -69,7 +69,7 @@ class FileToFile(Case):
         self.assertEqual(target.read_bytes(), b"y" * 4097 + b"payload" + b"y" * (9000 - 4104))
 
     def test_output_without_read_permission_is_written(self) -> None:
-        user = {"user": 65534} if os.geteuid() == 0 else {}  # root may read every file
+        user = {"user": 65534, "executable": self.program_for_all()} if os.geteuid() == 0 else {}  # root may read every file
         target = self.path("out", b"")
         target.chmod(0o200)
         with target.open("wb") as o:
