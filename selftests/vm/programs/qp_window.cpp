@@ -317,6 +317,8 @@ private:
 // ---- mistakes of the owner ----
 
 void make_mistake(const tcpqp::Context& context, RdmaPeer& peer, Mistake mistake) {
+    peer.post_receive(0, 0, kReceiveBytes);
+    expect(peer.wait(), IBV_WC_SUCCESS, "the peer's message");  // it has attached, too
     const bool unbindable = mistake == Mistake::kUnbindableRegion;
     const tcpqp::Mr mr(context, peer.region().data(), peer.region().size(),
                        mistake == Mistake::kReadOnlyRegion ? kRead | IBV_ACCESS_MW_BIND
@@ -373,8 +375,17 @@ void make_mistake(const tcpqp::Context& context, RdmaPeer& peer, Mistake mistake
 
 // The owner's queue pair ends, and with it the peer's.
 void suffer_mistake(RdmaPeer& peer) {
-    peer.post_receive(0, 0, kReceiveBytes);
-    expect(peer.wait(), IBV_WC_WR_FLUSH_ERR, "the receive");
+    constexpr uint64_t kReceive = 0, kSend = 1;
+    peer.post_receive(kReceive, 0, kReceiveBytes);
+    ibv_send_wr wr{};
+    wr.wr_id = kSend;
+    wr.opcode = IBV_WR_SEND;
+    wr.send_flags = IBV_SEND_SIGNALED;
+    peer.post(wr);
+    ibv_wc wc = peer.wait();
+    if (wc.wr_id == kSend)  // acknowledged, or the end was faster
+        wc = peer.wait();
+    expect(wc, IBV_WC_WR_FLUSH_ERR, "the receive");
 }
 
 // ---- both ----

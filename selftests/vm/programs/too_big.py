@@ -12,14 +12,15 @@ import sys
 ETH_P = {"-4": 0x0800, "-6": 0x86DD}
 ETHERNET_BYTES = 14
 QUOTE_BYTES = 68
-EVERY = 20  # segments
-AHEAD_BYTES = 32 << 10  # this segment is acknowledged by the time; what follows it is in flight
+EVERY = 4  # packets; a merged one may be half a megabyte, so a short transfer has few
+# This packet is acknowledged by the time; one of what follows it is in flight.
+AHEAD_BYTES = (8 << 10, 32 << 10, 128 << 10, 384 << 10)
 
 
-def later(packet: bytes, tcp: int) -> bytes:
-    """The packet with the sequence number of one that is sent after it."""
+def later(packet: bytes, tcp: int, ahead: int) -> bytes:
+    """The packet with the sequence number of one that is sent @ahead bytes after it."""
     (seq,) = struct.unpack_from("!I", packet, tcp + 4)
-    return packet[: tcp + 4] + struct.pack("!I", (seq + AHEAD_BYTES) & 0xFFFFFFFF) + packet[tcp + 8 : QUOTE_BYTES]
+    return packet[: tcp + 4] + struct.pack("!I", (seq + ahead) & 0xFFFFFFFF) + packet[tcp + 8 : QUOTE_BYTES]
 
 
 def checksum(data: bytes) -> int:
@@ -28,14 +29,14 @@ def checksum(data: bytes) -> int:
     return ~(total + (total >> 16)) & 0xFFFF
 
 
-def message4(mtu: int, packet: bytes) -> tuple[bytes, str]:
-    body = later(packet, (packet[0] & 15) * 4)
+def message4(mtu: int, packet: bytes, ahead: int) -> tuple[bytes, str]:
+    body = later(packet, (packet[0] & 15) * 4, ahead)
     head = struct.pack("!BBHHH", 3, 4, 0, 0, mtu)
     return struct.pack("!BBHHH", 3, 4, checksum(head + body), 0, mtu) + body, socket.inet_ntop(socket.AF_INET, packet[12:16])
 
 
-def message6(mtu: int, packet: bytes) -> tuple[bytes, str]:  # the kernel fills the checksum in
-    return struct.pack("!BBHI", 2, 0, 0, mtu) + later(packet, 40), socket.inet_ntop(socket.AF_INET6, packet[8:24])
+def message6(mtu: int, packet: bytes, ahead: int) -> tuple[bytes, str]:  # the kernel fills the checksum in
+    return struct.pack("!BBHI", 2, 0, 0, mtu) + later(packet, 40, ahead), socket.inet_ntop(socket.AF_INET6, packet[8:24])
 
 
 def is_data(family: str, packet: bytes) -> bool:
@@ -57,8 +58,8 @@ def main() -> None:
         if not is_data(family, packet):
             continue
         seen += 1
-        if seen % EVERY == 0:
-            icmp, to = build(mtu, packet)
+        for ahead in AHEAD_BYTES if seen % EVERY == 0 else ():
+            icmp, to = build(mtu, packet, ahead)
             out.sendto(icmp, (to, 0))
 
 
