@@ -215,7 +215,7 @@ static void tqp_unreachable(struct tqp_conn *conn)
 	struct tqp_ring *sq = conn->qp->sq;
 
 	if (conn->error_msg || sq->index == conn->sq_next || !conn->sk_err ||
-	    conn->sk_err == ECONNRESET || conn->sk_err == EPIPE)
+	    conn->sk_err == ECONNRESET || conn->sk_err == EPIPE || conn->sk_err == ECONNABORTED)
 		return;
 	conn->error_msg = &conn->tx[sq->index & sq->mask];
 	conn->error_status = IB_WC_RETRY_EXC_ERR;

@@ -228,7 +228,6 @@ def test_module_leaves_under_listen(t: Guests) -> None:
     t.run(0, "rdma link delete tcpqp0; rmmod nupa_dev")
     result = told.wait()
     t.check(result.ok and json.loads(result.stdout)["removed"] == 1, f"a server was told: {result.status} {result.stderr}")
-    t.start(0, "sleep 5; for p in $(ls /proc | grep '^[0-9]'); do s=$(cat /proc/$p/stack 2>/dev/null); case $s in *tqp*|*delete_module*|*rcu_b*) echo $(cat /proc/$p/comm); echo $s;; esac; done >/results/where; ps ax >/results/ps", 40)
-    t.run(0, "date +%T >/results/t1; rmmod tcp_qp; date +%T >/results/t2; sh -x $REPO/tools/vm/guest/setup full 2>/results/setupx", 60)
+    t.run(0, "rmmod tcp_qp; sh $REPO/tools/vm/guest/setup full")
     connect(t, port)
     t.equal(served(t, stays)["ended"], 1, "connections ended after the device came back")
