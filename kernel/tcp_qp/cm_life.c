@@ -226,6 +226,9 @@ void tqp_ep_close(struct tqp_ep *ep, bool reset)
 	if (cm_id)
 		cm_id->rem_ref(cm_id);
 	xa_erase(&tqp_eps, ep->id);
+	/* or the module waits at its end for a deadline that means nothing any more */
+	if (cancel_delayed_work(&ep->work))
+		tqp_ep_put(ep);
 	tqp_ep_put(ep);		/* the table's; the caller has another */
 }
 
