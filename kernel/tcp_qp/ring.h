@@ -52,10 +52,17 @@ static inline u32 tqp_ring_user_prod(const struct tqp_ring *ring)
 	return smp_load_acquire(&ring->buf->producer_index) & ring->mask;
 }
 
-/* Entries that user space has posted and we have not consumed, from @from on. */
+/*
+ * Entries from @from on that user space has posted; those between our index
+ * and @from are taken but not consumed yet.  A producer index that runs over
+ * them is a lie: they keep their slots.
+ */
 static inline u32 tqp_ring_posted(const struct tqp_ring *ring, u32 from)
 {
-	return (tqp_ring_user_prod(ring) - from) & ring->mask;
+	u32 prod = tqp_ring_user_prod(ring), index = READ_ONCE(ring->index);
+	u32 posted = (prod - index) & ring->mask, taken = (from - index) & ring->mask;
+
+	return posted > taken ? posted - taken : 0;
 }
 
 /* We have taken the entry at ring->index: its slot is user space's again. */

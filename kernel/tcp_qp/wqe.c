@@ -435,15 +435,6 @@ static bool tqp_wqe_local(struct tqp_conn *conn)
 	return true;
 }
 
-/* A producer index that runs over what is still in flight is a lie: those keep their slots. */
-static bool tqp_wqe_posted(const struct tqp_conn *conn)
-{
-	const struct tqp_ring *sq = conn->qp->sq;
-
-	return tqp_ring_posted(sq, conn->sq_next) &&
-	       ((conn->sq_next - READ_ONCE(sq->index)) & sq->mask) < sq->mask;
-}
-
 /* The next WQE that is posted and may go now; a local one is done here. */
 static bool tqp_wqe_take(struct tqp_conn *conn)
 {
@@ -451,7 +442,7 @@ static bool tqp_wqe_take(struct tqp_conn *conn)
 
 	do {
 		if (!wqe->valid) {
-			if (!tqp_wqe_posted(conn))
+			if (!tqp_ring_posted(conn->qp->sq, conn->sq_next))
 				return false;
 			tqp_wqe_copy(tqp_ring_entry(conn->qp->sq, conn->sq_next), wqe);
 		}

@@ -29,17 +29,10 @@ Sample Plain::send_stream(const Round& round) {
 }
 
 Sample Plain::ping(const Round& round) {
-    Sample s;
-    s.trips_us.reserve(round.messages);
-    const Stopwatch whole;
-    for (uint64_t i = 0; i < round.messages; i++) {
-        const Stopwatch trip;
+    return time_trips(round.messages, [&] {
         send_all(socket_, buffer_.data(), round.bytes);
         receive_all(socket_, buffer_.data(), round.bytes);
-        s.trips_us.push_back(static_cast<float>(trip.seconds() * 1e6));
-    }
-    s.seconds = whole.seconds();
-    return s;
+    });
 }
 
 void Plain::serve(const Round& round) {

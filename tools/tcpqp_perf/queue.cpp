@@ -124,17 +124,11 @@ Sample Queue::send_stream(const Round& round) {
 }
 
 Sample Queue::ping(const Round& round) {
-    Sample s;
-    s.trips_us.reserve(round.messages);
-    const Stopwatch whole;
-    for (uint64_t i = 0; i < round.messages; i++) {
-        const Stopwatch trip;
+    Sample s = time_trips(round.messages, [&] {
         repost();
         send_batch(round.bytes, 1);
         await_message();
-        s.trips_us.push_back(static_cast<float>(trip.seconds() * 1e6));
-    }
-    s.seconds = whole.seconds();
+    });
     repost();
     return s;
 }

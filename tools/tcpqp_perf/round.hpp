@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "clock.hpp"
 #include "tcpqp.h"
 
 namespace perf {
@@ -22,6 +23,21 @@ struct Sample {
     double seconds = 0;           // first send to the peer's word that it has all
     std::vector<float> trips_us;  // latency: each round trip
 };
+
+// Each of @trips timed by itself.
+template <typename Trip>
+Sample time_trips(uint64_t trips, Trip trip) {
+    Sample s;
+    s.trips_us.reserve(trips);
+    const Stopwatch whole;
+    for (uint64_t i = 0; i < trips; i++) {
+        const Stopwatch one;
+        trip();
+        s.trips_us.push_back(static_cast<float>(one.seconds() * 1e6));
+    }
+    s.seconds = whole.seconds();
+    return s;
+}
 
 constexpr uint32_t kAckBytes = 8;
 

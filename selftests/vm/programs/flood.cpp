@@ -26,9 +26,7 @@ Flood::Flood(const tcpqp::Context& context, tcpqp::Fd socket, const FloodOptions
       socket_(std::move(socket)),
       pages_(size_t{2} * o_.depth * o_.bytes),
       cq_(context, static_cast<int>(2 * o_.depth)),
-      mr_(context, pages_.bytes().data(), pages_.bytes().size(), IBV_ACCESS_LOCAL_WRITE) {
-    if (!mr_)
-        tcpqp::throw_errno("register memory");
+      mr_(pages_.registered(context, IBV_ACCESS_LOCAL_WRITE)) {
     lkey_ = mr_.lkey();
     qp_.emplace(context, cq_, tcpqp::QpDepth{o_.depth, o_.depth});
     for (uint32_t i = 0; i < o_.depth; i++) {

@@ -69,10 +69,7 @@ public:
           context_(tcpqp::open_device(o.peer.interface)),
           pages_(size_t{o.count} * kSlots * o.bytes),
           cq_(*context_, static_cast<int>(std::min<uint32_t>(o.count * kSlots, 65000))),
-          mr_(*context_, pages_.bytes().data(), pages_.bytes().size(), IBV_ACCESS_LOCAL_WRITE) {
-        if (!mr_)
-            tcpqp::throw_errno("register memory");
-    }
+          mr_(pages_.registered(*context_, IBV_ACCESS_LOCAL_WRITE)) {}
 
     void run() {
         const uint64_t before = kilobytes("MemAvailable"), slab = kilobytes("Slab");

@@ -16,6 +16,25 @@ uint32_t key_of(const tcpqp_work& work) noexcept {
     return work.mr == nullptr ? 0 : static_cast<const Mr*>(work.mr)->lkey();
 }
 
+// As many as @ids has room for, in batches.  Number posted, or a negative errno if none was.
+template <typename Translate, typename Post>
+int post_batches(std::span<const tcpqp_work> works, Ids& ids, Translate translate,
+                 Post post) noexcept {
+    const size_t total = std::min(works.size(), ids.room());
+    for (size_t done = 0; done < total;) {
+        std::array<Work, kBatch> batch;
+        const size_t n = std::min(total - done, kBatch);
+        for (size_t i = 0; i < n; i++)
+            batch[i] = translate(works[done + i], ids.slot(i));
+        if (const int error = post(std::span<const Work>(batch.data(), n)); error != 0)
+            return done != 0 ? static_cast<int>(done) : -error;
+        for (size_t i = 0; i < n; i++)
+            ids.push(works[done + i].id);
+        done += n;
+    }
+    return total == 0 ? -EAGAIN : static_cast<int>(total);
+}
+
 }  // namespace
 
 Qp::Qp(Cq& queue, const QpRequest& request)
@@ -45,22 +64,11 @@ int Qp::post_send(std::span<const tcpqp_work> works) noexcept {
     const std::lock_guard guard(cq_.lock());
     if (ended_)
         return -ENOTCONN;
-    const size_t total = std::min(works.size(), sends_.room());
-    for (size_t done = 0; done < total;) {
-        std::array<Work, kBatch> batch;
-        const size_t n = std::min(total - done, kBatch);
-        for (size_t i = 0; i < n; i++) {
-            const tcpqp_work& w = works[done + i];
-            const bool has_imm = (w.flags & TCPQP_F_IMM) != 0;
-            batch[i] = {sends_.slot(i), w.addr, w.length, key_of(w), w.imm, !has_imm};
-        }
-        if (const int error = qp_.post_sends({batch.data(), n}); error != 0)
-            return done != 0 ? static_cast<int>(done) : -error;
-        for (size_t i = 0; i < n; i++)
-            sends_.push(works[done + i].id);
-        done += n;
-    }
-    return total == 0 ? -EAGAIN : static_cast<int>(total);
+    const auto send = [](const tcpqp_work& w, uint32_t slot) {
+        return Work{slot, w.addr, w.length, key_of(w), w.imm, (w.flags & TCPQP_F_IMM) == 0};
+    };
+    return post_batches(works, sends_, send,
+                        [this](std::span<const Work> batch) { return qp_.post_sends(batch); });
 }
 
 int Qp::post_recv(std::span<const tcpqp_work> works) noexcept {
@@ -83,21 +91,11 @@ int Qp::post_first(std::span<const tcpqp_work> works) noexcept {
 }
 
 int Qp::fill_receives(std::span<const tcpqp_work> works) noexcept {
-    const size_t total = std::min(works.size(), receives_.room());
-    for (size_t done = 0; done < total;) {
-        std::array<Work, kBatch> batch;
-        const size_t n = std::min(total - done, kBatch);
-        for (size_t i = 0; i < n; i++) {
-            const tcpqp_work& w = works[done + i];
-            batch[i] = {kReceiveCookie | receives_.slot(i), w.addr, w.length, key_of(w), 0, false};
-        }
-        if (const int error = qp_.post_receives({batch.data(), n}); error != 0)
-            return done != 0 ? static_cast<int>(done) : -error;
-        for (size_t i = 0; i < n; i++)
-            receives_.push(works[done + i].id);
-        done += n;
-    }
-    return total == 0 ? -EAGAIN : static_cast<int>(total);
+    const auto receive = [](const tcpqp_work& w, uint32_t slot) {
+        return Work{kReceiveCookie | slot, w.addr, w.length, key_of(w), 0, false};
+    };
+    return post_batches(works, receives_, receive,
+                        [this](std::span<const Work> batch) { return qp_.post_receives(batch); });
 }
 
 int Qp::cancel() noexcept {

@@ -15,6 +15,31 @@ namespace {
 
 constexpr size_t kChainMax = 64;  // work requests handed to ibv_post_* at once
 
+// @fill adds what only this kind of request has; @post hands a chain over.
+template <typename Wr, typename Fill, typename Post>
+int post_chains(std::span<const Work> works, Fill fill, Post post) noexcept {
+    std::array<Wr, kChainMax> wrs;
+    std::array<ibv_sge, kChainMax> sges;
+    while (!works.empty()) {
+        const size_t n = std::min(works.size(), kChainMax);
+        for (size_t i = 0; i < n; i++) {
+            const Work& w = works[i];
+            sges[i] = {reinterpret_cast<uint64_t>(w.address), w.bytes, w.lkey};
+            wrs[i] = {};
+            wrs[i].wr_id = w.cookie;
+            wrs[i].sg_list = &sges[i];
+            wrs[i].num_sge = 1;
+            wrs[i].next = i + 1 < n ? &wrs[i + 1] : nullptr;
+            fill(wrs[i], w);
+        }
+        Wr* bad = nullptr;
+        if (const int error = post(wrs.data(), &bad); error != 0)
+            return error;
+        works = works.subspan(n);
+    }
+    return 0;
+}
+
 }  // namespace
 
 QueuePair::QueuePair(const Context& context, const CompletionQueue& cq, QpDepth depth) {
@@ -42,46 +67,21 @@ QueuePair::QueuePair(const Context& context, const CompletionQueue& cq, QpDepth 
 }
 
 int QueuePair::post_sends(std::span<const Work> works) noexcept {
-    std::array<ibv_send_wr, kChainMax> wrs;
-    std::array<ibv_sge, kChainMax> sges;
-    while (!works.empty()) {
-        const size_t n = std::min(works.size(), kChainMax);
-        for (size_t i = 0; i < n; i++) {
-            const Work& w = works[i];
-            sges[i] = {reinterpret_cast<uint64_t>(w.address), w.bytes, w.lkey};
-            wrs[i] = {};
-            wrs[i].wr_id = w.cookie;
-            wrs[i].sg_list = &sges[i];
-            wrs[i].num_sge = 1;
-            wrs[i].opcode = w.without_imm ? IBV_WR_SEND : IBV_WR_SEND_WITH_IMM;
-            wrs[i].send_flags = IBV_SEND_SIGNALED;
-            wrs[i].imm_data = htonl(w.imm);
-            wrs[i].next = i + 1 < n ? &wrs[i + 1] : nullptr;
-        }
-        ibv_send_wr* bad = nullptr;
-        if (int error = ibv_post_send(qp_.get(), wrs.data(), &bad); error != 0)
-            return error;
-        works = works.subspan(n);
-    }
-    return 0;
+    const auto fill = [](ibv_send_wr& wr, const Work& w) {
+        wr.opcode = w.without_imm ? IBV_WR_SEND : IBV_WR_SEND_WITH_IMM;
+        wr.send_flags = IBV_SEND_SIGNALED;
+        wr.imm_data = htonl(w.imm);
+    };
+    return post_chains<ibv_send_wr>(works, fill, [this](ibv_send_wr* wrs, ibv_send_wr** bad) {
+        return ibv_post_send(qp_.get(), wrs, bad);
+    });
 }
 
 int QueuePair::post_receives(std::span<const Work> works) noexcept {
-    std::array<ibv_recv_wr, kChainMax> wrs;
-    std::array<ibv_sge, kChainMax> sges;
-    while (!works.empty()) {
-        const size_t n = std::min(works.size(), kChainMax);
-        for (size_t i = 0; i < n; i++) {
-            const Work& w = works[i];
-            sges[i] = {reinterpret_cast<uint64_t>(w.address), w.bytes, w.lkey};
-            wrs[i] = {w.cookie, i + 1 < n ? &wrs[i + 1] : nullptr, &sges[i], 1};
-        }
-        ibv_recv_wr* bad = nullptr;
-        if (int error = ibv_post_recv(qp_.get(), wrs.data(), &bad); error != 0)
-            return error;
-        works = works.subspan(n);
-    }
-    return 0;
+    const auto fill = [](ibv_recv_wr&, const Work&) {};
+    return post_chains<ibv_recv_wr>(works, fill, [this](ibv_recv_wr* wrs, ibv_recv_wr** bad) {
+        return ibv_post_recv(qp_.get(), wrs, bad);
+    });
 }
 
 int QueuePair::ring_doorbell() noexcept {
