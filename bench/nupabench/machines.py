@@ -13,7 +13,7 @@ from .cases import Case
 PROGRAM = "$BUILD/cmake/bench/guest/nupa_bench"
 PORT = 7700
 SERVER, CLIENT = 0, 1
-CALL_LIMIT_S, CASE_LIMIT_S = 30, 10
+CALL_LIMIT_S, CASE_LIMIT_S, LISTEN_S = 30, 10, 30
 CASES_PER_CALL = 8
 CLOCK_ERROR_MAX = 0.02  # ticks and calibration
 RXE = "modprobe rdma_rxe && rdma link add rxe0 type rxe netdev nupa0 && sh $REPO/tools/vm/guest/mkdev"
@@ -31,7 +31,8 @@ class Machines:
             self.cluster.run_all(RXE, 60, check=True)
         node = self.cluster.node[SERVER]
         self.server = node.start(f"exec {PROGRAM} --port {PORT}", 3600, name="server")
-        node.run(f"until ss -Hltn 'sport = :{PORT}' | grep -q .; do sleep 0.1; done", 30, check=True)
+        if not node.wait_listening(PORT, LISTEN_S):
+            raise CommandFailed(f"{node.name}: {PROGRAM} does not listen")
 
     def count_loop(self) -> float:
         """Nanoseconds that an instruction takes by this guest's clock, by a loop of known length: 1 under -icount."""

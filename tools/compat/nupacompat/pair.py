@@ -37,8 +37,7 @@ def set_engine(cluster: Cluster, engine: str) -> None:
 
 
 def listening(cluster: Cluster, port: int) -> bool:
-    probe = f"until ss -Hltn 'sport = :{port}' | grep -q .; do sleep 0.05; done"
-    return cluster.node[SERVER].run(probe, LISTEN_LIMIT_S).ok
+    return cluster.node[SERVER].wait_listening(port, LISTEN_LIMIT_S)
 
 
 def run_pair(cluster: Cluster, program: Program) -> tuple[str, str]:

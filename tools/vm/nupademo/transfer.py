@@ -62,8 +62,7 @@ def transfer(cluster: Cluster, engine: str, payload: Payload, scratch: Path, loo
     # A QP's receiver learns the size from the sender and has its pages ready; plain TCP is told it, so that it may have them too.
     size = f"-n {payload.bytes}" if name == "tcp" else ""
     rx = receiver.start(f"rm -f {COPY}; {common} -l {size} >{COPY} & pid=$!; nupa-ctl get sending.{engine}.{look} >/dev/null; {watch}; wait $pid", TRANSFER_S)
-    listening = receiver.run(f"until ss -Hltn 'sport = :{port}' | grep -q .; do sleep 0.1; done", LISTEN_S)
-    if not listening.ok:
+    if not receiver.wait_listening(port, LISTEN_S):
         rx.kill()
         out.problem = f"the receiver does not listen: {rx.wait().stderr.strip()[-500:]}"
         return out
