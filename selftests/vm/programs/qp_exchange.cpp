@@ -51,7 +51,7 @@ struct Options {
     bool icrc = false;
     bool one_way = false;  // only the connecting side sends
     bool late_receives = false;
-    uint32_t pause_ms = 0;  // between attach and the first receive
+    uint32_t pause_ms = 0;  // the listening side, between attach and its first receive
     uint32_t slow_ms = 0;   // before each receive is posted again
     bool doorbell = true;   // tell the kernel of posted receives
     uint32_t timeout_s = 120;
@@ -132,7 +132,8 @@ public:
             while (!free_rx_.empty() && posted_rx_.size() < o_.depth)
                 post_receive();
         attach();
-        poll(nullptr, 0, static_cast<int>(o_.pause_ms));
+        if (o_.listen)  // one side only: else who pauses longer is a matter of chance
+            poll(nullptr, 0, static_cast<int>(o_.pause_ms));
         while (received_ < to_receive_ || completed_ < to_send_)
             step();
         farewell();
@@ -345,7 +346,7 @@ int main(int argc, char** argv) {
         .flag("--icrc", o.icrc, "a CRC on each segment sent")
         .flag("--one-way", o.one_way)
         .flag("--late-receives", o.late_receives, "attach before any receive is posted")
-        .option("--pause-ms", o.pause_ms, "between attach and the first receive")
+        .option("--pause-ms", o.pause_ms, "the listening side, between attach and its first receive")
         .option("--slow-ms", o.slow_ms, "before receives are posted again")
         .flag("!--no-doorbell", o.doorbell, "post receives as stock librxe does")
         .choice("--memory", o.memory, {"pages", "huge", "udmabuf", "dma-heap"})
