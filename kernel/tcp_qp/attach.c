@@ -379,6 +379,20 @@ static int tqp_wait_peer(struct tqp_conn *conn, const struct tcp_qp_attach_req *
 	return -ETIMEDOUT;
 }
 
+/*
+ * A receiver has nothing in flight: were the RST of a peer that died lost, it
+ * would wait for ever, with receives posted and no completion.
+ */
+static void tqp_keepalive(struct sock *sk)
+{
+	if (sock_flag(sk, SOCK_KEEPOPEN))
+		return;
+	tcp_sock_set_keepidle(sk, TQP_KEEP_IDLE_S);
+	tcp_sock_set_keepintvl(sk, TQP_KEEP_INTERVAL_S);
+	tcp_sock_set_keepcnt(sk, TQP_KEEP_PROBES);
+	sock_set_keepalive(sk);
+}
+
 static void tqp_conn_resp(const struct tqp_conn *conn, struct tcp_qp_attach_resp *resp)
 {
 	resp->engine = conn->engine;
@@ -431,6 +445,7 @@ int tqp_conn_attach(struct tqp_qp *qp, struct socket *sock, const struct tcp_qp_
 	err = tqp_wait_peer(conn, req);
 	if (err)
 		goto detach;
+	tqp_keepalive(sk);
 	tqp_conn_resp(conn, resp);
 	trace_tqp_attach(qp->qpn, resp->engine, resp->reason, resp->wire_version, resp->mss);
 	tqp_qp_connected(qp);

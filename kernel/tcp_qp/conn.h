@@ -42,6 +42,9 @@ enum {
 	TQP_LOG_EXTRA = 2 * TQP_RESPONSES_MAX,	/* records beside one for each SQ entry */
 	TQP_REVOKE_FIRST_MS = 20,		/* deregistration: messages that are as good as over */
 	TQP_REVOKE_LAST_MS = 10000,		/* a driver's transmit queue, at worst */
+	TQP_KEEP_IDLE_S = 30,			/* keepalive, unless the application set its own */
+	TQP_KEEP_INTERVAL_S = 5,
+	TQP_KEEP_PROBES = 6,
 	TQP_TERMINATE_MS = 1000,		/* for the peer to acknowledge why we end */
 };
 

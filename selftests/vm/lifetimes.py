@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Queue pairs end in every way there is while messages run; every work request completes, on both sides."""
 
-from pairs import Pair
+import re
+
+from pairs import Pair, fabric
 from vmtest import Guests, Needs
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_end",), setup="full")
@@ -69,6 +71,27 @@ def test_peer_vanishes(t: Guests) -> None:
                 _flushed(t, report, engine)
         finally:
             t.switch("link", port="n0", up=True)
+
+
+def test_peer_dies_unheard(t: Guests) -> None:
+    """Its RST is lost, and a receiver has nothing in flight to find out by: keepalive asks."""
+    for engine in ENGINES:
+        pair = Pair(t, "qp_end", common=f"--one-way --engine {engine} --keepalive-s 2")
+        pair.wait_moving()
+        with fabric(t, loss=1.0):
+            t.run(1, "pkill -9 -x qp_end; until ! ss -Htn state established | grep -q .; do sleep 0.1; done; sleep 0.3")
+        _flushed(t, pair.survivor(0), engine)
+
+
+def test_keepalive_is_on(t: Guests) -> None:
+    """Where the application set none."""
+    pair = Pair(t, "qp_end", common="--one-way --engine software")
+    pair.wait_moving()
+    timer = t.run(0, f"ss -Htno state established 'sport = :{pair.port}'")
+    t.run(1, "pkill -9 -x qp_end")
+    pair.survivor(0)
+    seconds = re.search(r"timer:\(keepalive,(\d+)", timer)
+    t.check(seconds and 20 <= int(seconds[1]) <= 30, f"no keepalive timer of tcp_qp's on the receiver: {timer}")
 
 
 def test_link_comes_back(t: Guests) -> None:

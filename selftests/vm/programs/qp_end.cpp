@@ -31,6 +31,8 @@ struct Options {
     uint64_t after = 50;        // messages received, then the end
     uint32_t limit_ms = 20000;  // for the end to come, and for all to complete
     uint32_t user_timeout_ms = 0;
+    int keepalive_s = 0;
+    bool one_way = false;  // only the connecting side sends
     FloodOptions flood;
 };
 
@@ -48,6 +50,11 @@ tcpqp::Fd make_socket(const Options& o) {
     if (o.user_timeout_ms)
         setsockopt(fd.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &o.user_timeout_ms,
                    sizeof o.user_timeout_ms);
+    if (const int on = 1; o.keepalive_s) {
+        for (const int option : {TCP_KEEPIDLE, TCP_KEEPINTVL})
+            setsockopt(fd.get(), IPPROTO_TCP, option, &o.keepalive_s, sizeof o.keepalive_s);
+        setsockopt(fd.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    }
     return fd;
 }
 
@@ -75,6 +82,8 @@ bool run(Flood& flood, const Options& o) {
 
 int all(Options& o) {
     o.flood.engine = o.peer.engine_id();
+    o.flood.sends = !o.one_way || !o.peer.listens();
+    o.flood.receives = !o.one_way || o.peer.listens();
     auto context = tcpqp::open_device(o.peer.interface);
     Flood flood(*context, make_socket(o), o.flood);
     std::fprintf(stderr, "qp_end: attached\n");
@@ -101,6 +110,8 @@ int main(int argc, char** argv) {
         .option("--after", o.after, "messages received before the end")
         .option("--limit-ms", o.limit_ms)
         .option("--user-timeout-ms", o.user_timeout_ms, "TCP_USER_TIMEOUT of the socket")
+        .option("--keepalive-s", o.keepalive_s, "SO_KEEPALIVE after this silence; without: tcp_qp's")
+        .flag("--one-way", o.one_way, "only the connecting side sends")
         .option("--bytes", o.flood.bytes)
         .option("--depth", o.flood.depth)
         .run(argc, argv, [&] { return all(o); });

@@ -27,7 +27,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr int kStepMs = 2;
-constexpr int kEndMs = 30000;  // for the other side to notice
+constexpr int kEndMs = 45000;  // for the other side to notice: by keepalive, if the RST is lost
 constexpr uint8_t kMark = 0x5a;
 
 struct Options {
