@@ -67,7 +67,8 @@ struct tqp_mr *tqp_mr_get(struct tqp_device *dev, u32 key)
 	return mr;
 }
 
-static struct tqp_mr *tqp_mr_alloc(struct ib_pd *ibpd, u64 bytes, u64 iova, int access)
+/* @start: where the memory begins, an address or an offset in the dma-buf. */
+static struct tqp_mr *tqp_mr_alloc(struct ib_pd *ibpd, u64 start, u64 bytes, u64 iova, int access)
 {
 	struct tqp_device *dev = to_tqp_device(ibpd->device);
 	struct tqp_mr *mr;
@@ -75,8 +76,9 @@ static struct tqp_mr *tqp_mr_alloc(struct ib_pd *ibpd, u64 bytes, u64 iova, int 
 
 	if (access & ~TQP_MR_ACCESS)
 		return ERR_PTR(-EOPNOTSUPP);
+	/* A page of the region must be a page of memory. */
 	if (!bytes || bytes > 1ULL << TQP_MR_MAX_BYTES_LOG2 ||
-	    check_add_overflow(iova, bytes, &last))
+	    check_add_overflow(iova, bytes, &last) || (start ^ iova) & ~PAGE_MASK)
 		return ERR_PTR(-EINVAL);
 	mr = kzalloc(sizeof(*mr), GFP_KERNEL_ACCOUNT);
 	if (!mr)
@@ -110,55 +112,53 @@ static int tqp_mr_reserve_key(struct tqp_mr *mr)
 }
 
 /* @fd, @offset: of the dma-buf, or -1 */
-static struct ib_mr *tqp_mr_publish(struct tqp_mr *mr, int fd, u64 offset)
+static int tqp_mr_publish(struct tqp_mr *mr, int fd, u64 offset)
 {
 	int ret;
 
 	ret = tqp_mr_reserve_key(mr);
 	if (ret)
-		return ERR_PTR(ret);
+		return ret;
 	ret = tqp_mr_offload(mr, fd, offset);
 	if (ret) {
 		xa_erase(&mr->dev->mrs, mr->key >> 8);
-		return ERR_PTR(ret);
+		return ret;
 	}
 	mr->ib.lkey = mr->key;
 	mr->ib.rkey = mr->key;
 	/* Replaces the reserved entry: allocates nothing, can't fail. */
 	xa_store(&mr->dev->mrs, mr->key >> 8, mr, GFP_KERNEL);
-	return &mr->ib;
+	return 0;
+}
+
+/* A region whose memory is mapped, unless that ended with @err. */
+static struct ib_mr *tqp_mr_finish(struct tqp_mr *mr, int err, int fd, u64 offset)
+{
+	err = err ?: tqp_mr_publish(mr, fd, offset);
+	if (!err)
+		return &mr->ib;
+	tqp_mr_free(mr);
+	return ERR_PTR(err);
+}
+
+static int tqp_mr_map_umem(struct tqp_mr *mr, u64 start)
+{
+	struct ib_umem *umem = ib_umem_get(&mr->dev->ib, start, mr->bytes, mr->access);
+
+	if (IS_ERR(umem))
+		return PTR_ERR(umem);
+	mr->umem = umem;
+	return tqp_mr_pages_umem(mr);
 }
 
 struct ib_mr *tqp_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 bytes, u64 iova, int access,
 			      struct ib_udata *udata)
 {
-	struct ib_mr *ibmr;
-	struct tqp_mr *mr;
-	int ret;
+	struct tqp_mr *mr = tqp_mr_alloc(ibpd, start, bytes, iova, access);
 
-	/* A page of the region must be a page of memory. */
-	if ((start ^ iova) & ~PAGE_MASK)
-		return ERR_PTR(-EINVAL);
-	mr = tqp_mr_alloc(ibpd, bytes, iova, access);
 	if (IS_ERR(mr))
 		return ERR_CAST(mr);
-	mr->umem = ib_umem_get(ibpd->device, start, bytes, access);
-	if (IS_ERR(mr->umem)) {
-		ret = PTR_ERR(mr->umem);
-		mr->umem = NULL;
-		goto err_free;
-	}
-	ret = tqp_mr_pages_umem(mr);
-	if (ret)
-		goto err_free;
-	ibmr = tqp_mr_publish(mr, -1, 0);
-	if (!IS_ERR(ibmr))
-		return ibmr;
-	ret = PTR_ERR(ibmr);
-
-err_free:
-	tqp_mr_free(mr);
-	return ERR_PTR(ret);
+	return tqp_mr_finish(mr, tqp_mr_map_umem(mr, start), -1, 0);
 }
 
 /*
@@ -189,26 +189,11 @@ static int tqp_mr_map_dmabuf(struct tqp_mr *mr, int fd, u64 offset)
 struct ib_mr *tqp_reg_dmabuf_mr(struct ib_pd *ibpd, u64 offset, u64 bytes, u64 iova, int fd,
 				int access, struct uverbs_attr_bundle *attrs)
 {
-	struct ib_mr *ibmr;
-	struct tqp_mr *mr;
-	int ret;
+	struct tqp_mr *mr = tqp_mr_alloc(ibpd, offset, bytes, iova, access);
 
-	if ((offset ^ iova) & ~PAGE_MASK)
-		return ERR_PTR(-EINVAL);
-	mr = tqp_mr_alloc(ibpd, bytes, iova, access);
 	if (IS_ERR(mr))
 		return ERR_CAST(mr);
-	ret = tqp_mr_map_dmabuf(mr, fd, offset);
-	if (ret)
-		goto err_free;
-	ibmr = tqp_mr_publish(mr, fd, offset);
-	if (!IS_ERR(ibmr))
-		return ibmr;
-	ret = PTR_ERR(ibmr);
-
-err_free:
-	tqp_mr_free(mr);
-	return ERR_PTR(ret);
+	return tqp_mr_finish(mr, tqp_mr_map_dmabuf(mr, fd, offset), fd, offset);
 }
 
 int tqp_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
