@@ -135,26 +135,47 @@ static int tqp_mr_tell(struct tqp_mr *mr, const dma_addr_t *pages, u32 nr_pages,
 static void tqp_mr_dma_unmap(struct tqp_mr *mr, u32 count)
 {
 	while (count--)
-		dma_unmap_page(mr->dev->offload->dma_dev, mr->dma_pages[count],
-			       1UL << mr->page_shift, tqp_mr_direction(mr));
+		dma_unmap_page_attrs(mr->dev->offload->dma_dev, mr->dma_pages[count],
+				     1UL << mr->page_shift, tqp_mr_direction(mr),
+				     DMA_ATTR_SKIP_CPU_SYNC);
 	kvfree(mr->dma_pages);
 	mr->dma_pages = NULL;
 }
 
-static int tqp_mr_dma_map(struct tqp_mr *mr)
+/*
+ * CPU and switch share the page as long as the region lives, and so do other
+ * regions of the same memory: there is no moment to hand it over, so a mapping
+ * that is not coherent, or is bounced, is of no use.
+ */
+static int tqp_mr_dma_map_page(struct tqp_mr *mr, u32 i)
 {
 	struct device *dma_dev = mr->dev->offload->dma_dev;
+	dma_addr_t addr = dma_map_page_attrs(dma_dev, mr->pages[i], 0, 1UL << mr->page_shift,
+					     tqp_mr_direction(mr), DMA_ATTR_SKIP_CPU_SYNC);
+
+	if (dma_mapping_error(dma_dev, addr))
+		return -ENOMEM;
+	mr->dma_pages[i] = addr;
+	if (!dma_need_sync(dma_dev, addr))
+		return 0;
+	dma_unmap_page_attrs(dma_dev, addr, 1UL << mr->page_shift, tqp_mr_direction(mr),
+			     DMA_ATTR_SKIP_CPU_SYNC);
+	return -EOPNOTSUPP;
+}
+
+static int tqp_mr_dma_map(struct tqp_mr *mr)
+{
+	int ret;
 	u32 i;
 
 	mr->dma_pages = kvmalloc_array(mr->nr_pages, sizeof(*mr->dma_pages), GFP_KERNEL_ACCOUNT);
 	if (!mr->dma_pages)
 		return -ENOMEM;
 	for (i = 0; i < mr->nr_pages; i++) {
-		mr->dma_pages[i] = dma_map_page(dma_dev, mr->pages[i], 0, 1UL << mr->page_shift,
-						tqp_mr_direction(mr));
-		if (dma_mapping_error(dma_dev, mr->dma_pages[i])) {
+		ret = tqp_mr_dma_map_page(mr, i);
+		if (ret) {
 			tqp_mr_dma_unmap(mr, i);
-			return -ENOMEM;
+			return ret;
 		}
 		cond_resched();
 	}

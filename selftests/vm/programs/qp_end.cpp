@@ -110,7 +110,8 @@ int main(int argc, char** argv) {
         .option("--after", o.after, "messages received before the end")
         .option("--limit-ms", o.limit_ms)
         .option("--user-timeout-ms", o.user_timeout_ms, "TCP_USER_TIMEOUT of the socket")
-        .option("--keepalive-s", o.keepalive_s, "SO_KEEPALIVE after this silence; without: tcp_qp's")
+        .option("--keepalive-s", o.keepalive_s,
+                "SO_KEEPALIVE after this silence; without: tcp_qp's")
         .flag("--one-way", o.one_way, "only the connecting side sends")
         .option("--bytes", o.flood.bytes)
         .option("--depth", o.flood.depth)

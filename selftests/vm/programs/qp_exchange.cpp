@@ -346,7 +346,8 @@ int main(int argc, char** argv) {
         .flag("--icrc", o.icrc, "a CRC on each segment sent")
         .flag("--one-way", o.one_way)
         .flag("--late-receives", o.late_receives, "attach before any receive is posted")
-        .option("--pause-ms", o.pause_ms, "the listening side, between attach and its first receive")
+        .option("--pause-ms", o.pause_ms,
+                "the listening side, between attach and its first receive")
         .option("--slow-ms", o.slow_ms, "before receives are posted again")
         .flag("!--no-doorbell", o.doorbell, "post receives as stock librxe does")
         .choice("--memory", o.memory, {"pages", "huge", "udmabuf", "dma-heap"})
