@@ -29,6 +29,11 @@
  * TERMINATE carry operands as the payload of a message of their own; layouts
  * are below.  A response bears its request's msn.
  *
+ * An ACKNOWLEDGE rides on pure ACKs.  An end whose TCP is stock can't send those
+ * at will: it sends ACKNOWLEDGE as messages, with AETH and rtr, whose bytes mean
+ * nothing; msn counts them.  It may do so before it has seen rtr.  Such an end
+ * takes SENDs only, reads ver 1, and needs the timestamps in TCP's own option.
+ *
  * Sources: RFC 4727 and RFC 6994 (experimental options), RFC 7323 (timestamps),
  * IBTA vol. 1 chapter 9 (opcodes, RETH, AETH, ICRC).
  */

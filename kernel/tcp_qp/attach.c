@@ -441,6 +441,7 @@ int tqp_conn_attach(struct tqp_qp *qp, struct socket *sock, const struct tcp_qp_
 		conn->rtr_deadline = (jiffies + tqp_attach_timeout(req)) ?: 1;
 	lock_sock(sk);
 	tqp_rtr_start(conn);
+	tqp_rx_run(conn);	/* a stock end's ACKNOWLEDGE does not wait for ours */
 	release_sock(sk);
 	err = tqp_wait_peer(conn, req);
 	if (err)

@@ -204,6 +204,7 @@ struct tqp_conn {
 	bool rtr_seen;			/* peer's rtr */
 	bool rtr_acked;			/* peer saw ours */
 	bool rtr_owed;			/* peer repeats its rtr: acknowledge it */
+	bool peer_stock;		/* SENDs only, ver 1 beside TCP's own timestamps */
 	unsigned long rtr_deadline;	/* jiffies; 0: attach itself waits */
 	u32 rtr_delay_ms;
 	struct delayed_work rtr_work;
@@ -370,6 +371,10 @@ void tqp_rtr_work(struct work_struct *work);
 /* A segment of the peer's carried an option: any context, RCU. */
 void tqp_peer_flags(struct tqp_conn *conn, u8 flags);
 void tqp_peer_credits(struct tqp_conn *conn, u16 limit);
+/* An ACKNOWLEDGE came as a message: whose TCP does that is a stock end.  Any context, RCU. */
+void tqp_peer_is_stock(struct tqp_conn *conn);
+/* The same, in its turn; sk lock */
+void tqp_peer_acknowledge(struct tqp_conn *conn, u32 aeth);
 void tqp_credit_update(struct tqp_conn *conn);	/* tell the peer if it gained much; sk lock */
 void tqp_probe_work(struct work_struct *work);
 

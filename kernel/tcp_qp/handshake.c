@@ -104,6 +104,32 @@ void tqp_peer_credits(struct tqp_conn *conn, u16 limit)
 }
 
 /*
+ * A stock end reads ver 1, SENDs only, and leaves timestamps to its TCP: to
+ * fold them would take them from it.  Set before rtr_seen, so that no message
+ * goes out another way.
+ */
+void tqp_peer_is_stock(struct tqp_conn *conn)
+{
+	if (READ_ONCE(conn->rtr_enabled) && !READ_ONCE(conn->peer_stock))
+		WRITE_ONCE(conn->peer_stock, true);
+}
+
+void tqp_peer_acknowledge(struct tqp_conn *conn, u32 aeth)
+{
+	sock_owned_by_me(conn->sk);
+	WRITE_ONCE(conn->peer_stock, true);
+	conn->host_version = 1;
+	conn->wire_version = 1;
+	if (conn->icrc) {	/* ver 0 alone has it */
+		tqp_conn_fail(conn, TCP_QP_REASON_PEER_STOCK_ICRC);
+		return;
+	}
+	tqp_peer_credits(conn, (u16)aeth);
+	if (!READ_ONCE(conn->rtr_seen))		/* it came before we attached: no hook saw it */
+		tqp_peer_flags(conn, TCP_BTH_F_RTR);
+}
+
+/*
  * Pure ACKs carry credits by themselves.  One is owed only when the peer may
  * soon stop: the credit it knows of is used up, or less than what is new.
  */

@@ -68,9 +68,9 @@ static struct sock *tqp_lookup(struct net *net, struct sk_buff *skb, const struc
 #endif
 }
 
-/* rtr and credits: hints until TCP's own checks of the addresses and the ACK hold. */
+/* @payload: bytes of it.  rtr and credits: hints until TCP's own checks of the addresses and the ACK hold. */
 static void tqp_hint(struct net *net, struct sk_buff *skb, const struct tcphdr *th,
-		     const struct tcp_bth *bth, u8 pf)
+		     const struct tcp_bth *bth, u32 payload, u8 pf)
 {
 	struct tqp_conn *conn;
 	struct sock *sk;
@@ -82,6 +82,8 @@ static void tqp_hint(struct net *net, struct sk_buff *skb, const struct tcphdr *
 	if (sk_fullsock(sk) && READ_ONCE(inet_csk(sk)->icsk_ulp_ops) == &tqp_ulp_ops &&
 	    tqp_ack_plausible(sk, th)) {
 		conn = tqp_conn_rcu(sk);
+		if (conn && payload && bth->opcode == TCP_BTH_OP_ACKNOWLEDGE)
+			tqp_peer_is_stock(conn);
 		if (conn && bth->opcode == TCP_BTH_OP_ACKNOWLEDGE &&
 		    bth->ext_bytes == TCP_BTH_EXT4_BYTES)
 			tqp_peer_credits(conn, (u16)bth->ext4);
@@ -115,7 +117,7 @@ static unsigned int tqp_in(struct sk_buff *skb, const struct nf_hook_state *stat
 	if (bth.flags & (TCP_BTH_F_RTR | TCP_BTH_F_RTR_ACK) || !payload)
 		if (skb_csum_unnecessary(skb) ||
 		    !nf_checksum(skb, NF_INET_LOCAL_IN, ihl, IPPROTO_TCP, state->pf))
-			tqp_hint(state->net, skb, th, &bth, state->pf);
+			tqp_hint(state->net, skb, th, &bth, payload, state->pf);
 	if (!payload)
 		return NF_ACCEPT;
 	/* placed payload the switch has checked; it is not here */

@@ -138,6 +138,8 @@ static bool tqp_rx_begin(struct tqp_conn *conn, const struct tqp_skb_map *map, u
 		return false;
 	}
 	conn->rx_started = true;
+	if (conn->rx.msg.kind == TQP_MSG_ACKNOWLEDGE)
+		return true;		/* may come before our rtr */
 	WRITE_ONCE(conn->rtr_acked, true);	/* the peer sends, so it saw our rtr */
 	WRITE_ONCE(conn->rtr_seen, true);
 	return true;
@@ -295,6 +297,9 @@ static bool tqp_rx_end(struct tqp_conn *conn)
 	case TQP_MSG_TERMINATE:
 		tqp_terminated(conn, conn->rx.operands);
 		return false;
+	case TQP_MSG_ACKNOWLEDGE:
+		tqp_peer_acknowledge(conn, msg->ext4);
+		break;
 	}
 	tqp_rx_msg_count(msg, &conn->rx_next);
 	msg->active = false;

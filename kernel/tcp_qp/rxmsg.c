@@ -25,6 +25,8 @@ static enum tqp_msg_kind tqp_kind_of(__u8 opcode)
 		return TQP_MSG_ATOMIC_RESPONSE;
 	case TCP_BTH_OP_TERMINATE:
 		return TQP_MSG_TERMINATE;
+	case TCP_BTH_OP_ACKNOWLEDGE:
+		return TQP_MSG_ACKNOWLEDGE;
 	default:
 		return TQP_MSG_NONE;
 	}
@@ -83,6 +85,7 @@ static bool tqp_ext4_fits(const struct tqp_skb_map *map)
 	case TCP_BTH_OP_SEND_ONLY_INV:
 	case TCP_BTH_OP_WRITE_ONLY_IMM:
 	case TCP_BTH_OP_ATOMIC_ACKNOWLEDGE:
+	case TCP_BTH_OP_ACKNOWLEDGE:
 		return map->flags & TQP_MAP_EXT4;
 	default:
 		return !(map->flags & TQP_MAP_EXT4);

@@ -21,6 +21,7 @@ enum tqp_msg_kind {
 	TQP_MSG_ATOMIC_REQUEST,
 	TQP_MSG_ATOMIC_RESPONSE,
 	TQP_MSG_TERMINATE,
+	TQP_MSG_ACKNOWLEDGE,	/* of an end that can't send ACKs at will; its bytes mean nothing */
 };
 
 /* The next number of each space. */

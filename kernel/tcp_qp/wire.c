@@ -74,27 +74,48 @@ static void tqp_write_icrc(struct sk_buff *skb, struct tcphdr *th, u32 opt_bytes
 		      tqp_icrc(opt, opt_bytes, skb, th->doff * 4));
 }
 
+/*
+ * Bytes of the stack's timestamp option that stay in front of ours: none where
+ * ours takes the values in.
+ */
+static u32 tqp_timestamps_beside(const struct tqp_conn *conn, struct tcp_bth *bth, bool stamped)
+{
+	if (!stamped)
+		return 0;
+	if (READ_ONCE(conn->peer_stock) &&
+	    TCPOLEN_TSTAMP_ALIGNED + tcp_bth_opt_bytes(bth) <= TCP_BTH_OPT_MAX_BYTES)
+		return TCPOLEN_TSTAMP_ALIGNED;
+	bth->flags |= TCP_BTH_F_TIMESTAMP;
+	return 0;
+}
+
 static int tqp_xmit_data(struct tqp_conn *conn, struct sock *sk, struct sk_buff *skb, u32 payload)
 {
 	struct tcphdr *th = tcp_hdr(skb);
-	u32 old = th->doff * 4 - sizeof(*th), seq = ntohl(th->seq);
+	u32 old = th->doff * 4 - sizeof(*th), seq = ntohl(th->seq), beside, bytes;
 	const struct tqp_msg_rec *rec = tqp_msglog_find(&conn->log, seq);
+	u8 stack_opts[TCPOLEN_TSTAMP_ALIGNED];
 	struct tcp_bth bth;
+	bool stamped;
 
 	if (!rec)
 		return 0;	/* sent before the first message */
-	tqp_bth_of(&bth, rec, conn->host_version, tqp_rtr_flags(conn), seq, payload);
-	if (tqp_stack_timestamps(th, &bth.tsval, &bth.tsecr))
-		bth.flags |= TCP_BTH_F_TIMESTAMP;
+	tqp_bth_of(&bth, rec, READ_ONCE(conn->peer_stock) ? 1 : conn->host_version,
+		   tqp_rtr_flags(conn), seq, payload);
+	stamped = tqp_stack_timestamps(th, &bth.tsval, &bth.tsecr);
+	beside = tqp_timestamps_beside(conn, &bth, stamped);
+	memcpy(stack_opts, th + 1, beside);
 	if (conn->icrc && bth.ver == 0)
 		bth.flags |= TCP_BTH_F_ICRC;
-	tqp_count_segment(conn, old > (bth.flags & TCP_BTH_F_TIMESTAMP ? TCPOLEN_TSTAMP_ALIGNED : 0));
-	th = tqp_resize_options(skb, old, tcp_bth_opt_bytes(&bth));
+	tqp_count_segment(conn, old > (stamped ? TCPOLEN_TSTAMP_ALIGNED : 0));
+	bytes = tcp_bth_opt_bytes(&bth);
+	th = tqp_resize_options(skb, old, beside + bytes);
 	if (!th)
 		return -ENOMEM;
-	tcp_bth_build((u8 *)(th + 1), &bth);
+	memcpy(th + 1, stack_opts, beside);
+	tcp_bth_build((u8 *)(th + 1) + beside, &bth);
 	if (bth.flags & TCP_BTH_F_ICRC)
-		tqp_write_icrc(skb, th, tcp_bth_opt_bytes(&bth));
+		tqp_write_icrc(skb, th, bytes);
 	conn->family->base_af->send_check(sk, skb);
 	return 0;
 }

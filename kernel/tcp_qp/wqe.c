@@ -435,6 +435,16 @@ static bool tqp_wqe_local(struct tqp_conn *conn)
 	return true;
 }
 
+/*
+ * A stock end's TCP acknowledges whatever arrives, so what it does not take
+ * must not be sent: the answer is the one it would give.
+ */
+static bool tqp_peer_takes(const struct tqp_conn *conn, const struct tqp_op *op)
+{
+	return op->local || !READ_ONCE(conn->peer_stock) ||
+	       op->bth_opcode == TCP_BTH_OP_SEND_ONLY || op->bth_opcode == TCP_BTH_OP_SEND_ONLY_IMM;
+}
+
 /* The next WQE that is posted and may go now; a local one is done here. */
 static bool tqp_wqe_take(struct tqp_conn *conn)
 {
@@ -448,6 +458,8 @@ static bool tqp_wqe_take(struct tqp_conn *conn)
 		}
 		if (!wqe->op)
 			return tqp_wqe_refuse(conn, IB_WC_LOC_QP_OP_ERR);
+		if (!tqp_peer_takes(conn, wqe->op))
+			return tqp_wqe_refuse(conn, IB_WC_REM_INV_REQ_ERR);
 		if (!tqp_wqe_may_go(conn))
 			return false;
 	} while (wqe->op->local && tqp_wqe_local(conn));
