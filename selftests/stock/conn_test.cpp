@@ -180,7 +180,7 @@ TEST(Conn, OpenErrors) {
     o.buffers = 2;
     o.timeout_ms = 100;
     EXPECT_EQ(tcpqp_open(sockets[0].get(), &o, &c, &reason), -ETIMEDOUT);
-    EXPECT_EQ(reason, uint32_t{TCPQP_REASON_NO_HELLO});
+    EXPECT_EQ(reason, uint32_t{TCPQP_REASON_NO_BPF_HELPER});
     EXPECT_EQ(c, nullptr);
 }
 

@@ -147,8 +147,8 @@ TEST(Hello, Reasons) {
         int error;
         uint32_t reason;
     } cases[] = {
-        {{}, false, -ETIMEDOUT, TCPQP_REASON_NO_HELLO},
-        {{std::byte{0x51}}, false, -ETIMEDOUT, TCPQP_REASON_NO_HELLO},
+        {{}, false, -ETIMEDOUT, TCPQP_REASON_NO_BPF_HELPER},
+        {{std::byte{0x51}}, false, -ETIMEDOUT, TCPQP_REASON_NO_BPF_HELPER},
         {{}, true, -ECONNRESET, TCPQP_REASON_CLOSED},
         {{std::byte{'S'}, std::byte{'S'}, std::byte{'H'}},
          false,

@@ -69,10 +69,10 @@ public:
             "{\"engine\": \"%s\", \"reason\": \"%s\", \"sent\": %u, \"received\": %u, \"status\": "
             "%d, "
             "\"tx_bytes\": %llu, \"tx_zerocopy\": %llu, \"rx_bytes\": %llu, \"placed\": %llu, "
-            "\"copied\": %llu}\n",
+            "\"copied\": %llu, \"framing\": %u}\n",
             tcpqp_engine_name(i.engine), tcpqp_reason_name(i.reason), sent_, received_, status_,
             ull(i.tx_bytes), ull(i.tx_zerocopy_bytes), ull(i.rx_bytes), ull(i.rx_placed_bytes),
-            ull(i.rx_copied_bytes));
+            ull(i.rx_copied_bytes), i.framing);
     }
 
 private:

@@ -74,6 +74,11 @@ enum tcpqp_reason {
 	TCPQP_REASON_RESET,           /* the connection broke: reset, timed out, unreachable */
 	TCPQP_REASON_CANCELED,        /* tcpqp_qp_cancel() */
 	TCPQP_REASON_DEVICE_GONE,     /* the RDMA device was removed */
+	TCPQP_REASON_NO_BPF_HELPER,   /* no tcpqp-bpf answers: stock ends only, and this is none */
+	TCPQP_REASON_BPF_REFUSED,     /* tcpqp-bpf refused the connection: as above */
+	TCPQP_REASON_FRAMING,         /* option framing was asked for, and the peer has none */
+	TCPQP_REASON_NO_BOUNDARY,     /* bytes came without the option that says whose they are */
+	TCPQP_REASON_NOT_A_SEND,      /* the peer asked for what a stock end does not do */
 	TCPQP_REASON_END,             /* one more than the last */
 };
 
@@ -242,6 +247,17 @@ int tcpqp_qp_cancel(tcpqp_qp *qp);
 int tcpqp_post_send(tcpqp_qp *qp, const struct tcpqp_work *works, size_t count);
 int tcpqp_post_recv(tcpqp_qp *qp, const struct tcpqp_work *works, size_t count);
 
+/*
+ * How a stock end marks its messages.  With the helper tcpqp-bpf it can speak
+ * to ends that have the module (option); two stock ends use frames.  The
+ * environment variable TCPQP_FRAMING (auto, stream, option) overrides.
+ */
+enum tcpqp_framing {
+	TCPQP_FRAMING_NONE = 0,   /* not known yet, or not a stock end */
+	TCPQP_FRAMING_STREAM = 1, /* frames between the messages */
+	TCPQP_FRAMING_OPTION = 2, /* the TCP option tcp_bth, by BPF */
+};
+
 struct tcpqp_qp_info {
 	size_t size;          /* set by the caller */
 	uint32_t engine;      /* the one that serves this qp */
@@ -254,6 +270,8 @@ struct tcpqp_qp_info {
 	uint64_t rx_placed_bytes;   /* written to the buffer by the switch */
 	uint64_t rx_copied_bytes;   /* ... by a CPU; placed + copied = delivered */
 	uint64_t rx_staged_bytes;   /* stock: of the copied, copied twice (small messages) */
+	uint32_t framing;           /* stock: enum tcpqp_framing */
+	uint32_t reserved;
 };
 
 /* Engine, reason and counters; fills as much as the caller's size has room for.  -EINVAL: size. */

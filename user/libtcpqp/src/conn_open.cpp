@@ -16,14 +16,15 @@ namespace {
 
 constexpr int kAttachSliceMs = 250;
 
-// A stock peer says hello at once; its bytes then wait in the plain stream.
+// A stock peer says hello at once; its bytes then wait in the plain stream.  One that can
+// speak tcp_bth is met by the module.
 bool peer_is_stock(int socket) noexcept {
     stock::FrameBytes bytes;
     stock::Frame frame;
     const ssize_t n = ::recv(socket, bytes.data(), bytes.size(), MSG_PEEK | MSG_DONTWAIT);
     return n == static_cast<ssize_t>(bytes.size()) &&
            stock::decode(bytes.data(), frame) == TCPQP_REASON_NONE &&
-           frame.type == stock::FrameType::kHello;
+           frame.type == stock::FrameType::kHello && !frame.can_option;
 }
 
 bool check_opts(const tcpqp_conn_opts* from, tcpqp_conn_opts& o) noexcept {

@@ -27,6 +27,11 @@ constexpr std::array<Reason, TCPQP_REASON_END - TCPQP_REASON_OWN> kReasons{{
     {"RESET", "the connection broke"},
     {"CANCELED", "the queue pair was canceled"},
     {"DEVICE_GONE", "the RDMA device was removed"},
+    {"NO_BPF_HELPER", "no tcpqp-bpf answers: without it a stock end speaks to stock ends only"},
+    {"BPF_REFUSED", "tcpqp-bpf refused: without it a stock end speaks to stock ends only"},
+    {"FRAMING", "option framing was asked for, and the peer has none"},
+    {"NO_BOUNDARY", "bytes came without the option that says whose they are"},
+    {"NOT_A_SEND", "the peer asked for what a stock end does not do"},
 }};
 
 bool is_own(uint32_t reason) noexcept {

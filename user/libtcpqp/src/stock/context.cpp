@@ -46,18 +46,49 @@ int prepare(int socket) noexcept {
     return ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) == 0 ? 0 : -errno;
 }
 
+// The helper is asked unless frames were asked for: only it can make a module's end hear us.
+int ask_helper(int socket, Wish wish, Meeting& m, uint32_t& reason) {
+    uint32_t why = TCPQP_REASON_NONE;
+    if (wish != Wish::kStream)
+        m.option = Option::open(socket, why);
+    m.without_option = why;
+    m.ours = {FrameType::kHello, 0, 0, 0, false, m.option != nullptr, wish == Wish::kOption};
+    if (m.option != nullptr || wish != Wish::kOption)
+        return 0;
+    reason = why;
+    return -EOPNOTSUPP;
+}
+
+int meet(int socket, const QpRequest& request, Meeting& m, uint32_t& reason) {
+    Wish wish = Wish::kAny;
+    if (!framing_from_environment(wish))
+        return -EINVAL;
+    int error = ask_helper(socket, wish, m, reason);
+    if (error == 0)
+        error = send_hello(socket, m.ours, m.option.get());
+    if (error == 0 && !request.nowait)
+        error = receive_hello(socket, request.timeout_ms, m.option.get(), m.greeting, reason);
+    if (reason == TCPQP_REASON_NO_HELLO && m.without_option != TCPQP_REASON_NONE)
+        reason = m.without_option;
+    if (error == 0 && m.greeting.done && !m.greeting.module &&
+        agree(m.ours, m.greeting.peers) == Framing::kNone) {
+        reason = TCPQP_REASON_FRAMING;
+        error = -EPROTO;
+    }
+    return error;
+}
+
 Made<tcpqp_qp> Context::create_qp(tcpqp_cq& cq, const QpRequest& request) {
     Made<tcpqp_qp> made;
     // our own descriptor: the number must not become another socket's
     Fd socket(::fcntl(request.socket, F_DUPFD_CLOEXEC, 0));
     made.error = socket ? prepare(socket.get()) : -errno;
+    Meeting meeting;
     if (made.error == 0)
-        made.error = send_hello(socket.get());
-    if (made.error == 0 && !request.nowait)
-        made.error = receive_hello(socket.get(), request.timeout_ms, made.reason);
+        made.error = meet(socket.get(), request, meeting, made.reason);
     if (made.error == 0)
-        made.object =
-            std::make_unique<Qp>(static_cast<Cq&>(cq), std::move(socket), request, !request.nowait);
+        made.object = std::make_unique<Qp>(static_cast<Cq&>(cq), std::move(socket), request,
+                                           std::move(meeting));
     else if (made.error == -EPIPE)
         made.error = -ECONNRESET;
     return made;

@@ -233,6 +233,20 @@ int Cq::enter_and_wait(unsigned submissions, unsigned tail, int timeout_ms) noex
 }
 
 int Cq::wait_by_ring(std::unique_lock<std::mutex>& lock, int timeout_ms) noexcept {
+    const Deadline deadline(timeout_ms);
+    for (;;) {
+        const int left_ms = deadline.left_ms();
+        const bool cut = ticks() && (left_ms < 0 || left_ms > kTickMs);
+        const int error = wait_slice(lock, cut ? kTickMs : left_ms);
+        if (!cut || error != -ETIMEDOUT)
+            return error;
+        go_on_stuck();
+        if (count_ != 0)
+            return 0;
+    }
+}
+
+int Cq::wait_slice(std::unique_lock<std::mutex>& lock, int timeout_ms) noexcept {
     waiters_++;
     arm_listed();
     const unsigned tail = io_uring_smp_load_acquire(ring_.cq.ktail);
@@ -279,10 +293,18 @@ int Cq::wait(int timeout_ms) noexcept {
     return error;
 }
 
-void Cq::send_more() noexcept {
+bool Cq::ticks() const noexcept {
+    return std::any_of(stuck_.begin(), stuck_.end(), [](const Qp* qp) { return qp->ticks(); });
+}
+
+void Cq::go_on_stuck() noexcept {
     for (size_t i = stuck_.size(); i-- > 0;)
         if (i < stuck_.size())
             stuck_[i]->go_on();
+}
+
+void Cq::send_more() noexcept {
+    go_on_stuck();
     settle();
 }
 

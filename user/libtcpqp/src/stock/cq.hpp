@@ -70,6 +70,8 @@ public:
     [[nodiscard]] bool is_left_alone() const noexcept { return !stuck_.empty() && waiters_ == 0; }
     [[nodiscard]] uint64_t moves() const noexcept { return moves_; }
     [[nodiscard]] std::span<Qp* const> stuck() const noexcept { return stuck_; }
+    // One of them waits for what no descriptor tells.
+    [[nodiscard]] bool ticks() const noexcept;
     void send_more() noexcept;
 
 private:
@@ -84,6 +86,8 @@ private:
     Qp* only_one(int timeout_ms) const noexcept;
     bool wait_by_socket(std::unique_lock<std::mutex>& lock, Qp& qp) noexcept;
     int wait_by_ring(std::unique_lock<std::mutex>& lock, int timeout_ms) noexcept;
+    int wait_slice(std::unique_lock<std::mutex>& lock, int timeout_ms) noexcept;
+    void go_on_stuck() noexcept;
     int enter_and_wait(unsigned submissions, unsigned tail, int timeout_ms) noexcept;
     void wait_one() noexcept;
     void nudge() noexcept;

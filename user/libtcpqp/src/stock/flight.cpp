@@ -38,6 +38,19 @@ void Flight::add(const Frame& frame, const tcpqp_work& work) noexcept {
     messages++;
 }
 
+void Flight::add_bare(const tcpqp_work& work) noexcept {
+    if (work.length == 0)
+        add_control();
+    else
+        append(work.addr, work.length);
+    messages++;
+}
+
+void Flight::add_control() noexcept {
+    buffer_[0] = std::byte{0};
+    append(buffer_.data(), 1);
+}
+
 void Flight::append(const void* at, size_t count) noexcept {
     bytes_ += count;
     if (message_.msg_iovlen != 0) {

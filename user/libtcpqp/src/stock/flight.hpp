@@ -22,6 +22,10 @@ public:
     void begin() noexcept;
     [[nodiscard]] bool has_room(const tcpqp_work& work) const noexcept;
     void add(const Frame& frame, const tcpqp_work& work) noexcept;
+    // Option framing: the message alone; one of no bytes takes one.
+    void add_bare(const tcpqp_work& work) noexcept;
+    // ... a control message's one byte, which completes nothing.
+    void add_control() noexcept;
 
     [[nodiscard]] const msghdr& message() const noexcept { return message_; }
     [[nodiscard]] bool sent() const noexcept { return bytes_ == 0; }

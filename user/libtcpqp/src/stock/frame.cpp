@@ -17,7 +17,7 @@ enum : size_t {
     kFlagsAt = 16,
     kZeroAt = 17
 };
-constexpr uint8_t kFlagImm = 1;
+constexpr uint8_t kFlagImm = 1, kFlagCanOption = 2, kFlagWantsOption = 4;
 
 void put32(std::byte* at, uint32_t v) noexcept {
     const uint32_t big = htonl(v);
@@ -42,8 +42,9 @@ bool is_sane(const Frame& f) noexcept {
     if (!f.has_imm && f.imm != 0)
         return false;
     if (f.type == FrameType::kHello)
-        return f.length == 0 && f.msn == 0 && !f.has_imm;
-    return f.type == FrameType::kMessage && f.length <= TCPQP_MESSAGE_MAX_BYTES;
+        return f.length == 0 && f.msn == 0 && !f.has_imm && (f.can_option || !f.wants_option);
+    return f.type == FrameType::kMessage && f.length <= TCPQP_MESSAGE_MAX_BYTES && !f.can_option &&
+           !f.wants_option;
 }
 
 }  // namespace
@@ -57,7 +58,9 @@ void encode(const Frame& frame, std::byte* out) noexcept {
     put32(out + kLengthAt, frame.length);
     put32(out + kMsnAt, frame.msn);
     put32(out + kImmAt, frame.imm);
-    out[kFlagsAt] = static_cast<std::byte>(frame.has_imm ? kFlagImm : 0);
+    out[kFlagsAt] = static_cast<std::byte>((frame.has_imm ? kFlagImm : 0) |
+                                           (frame.can_option ? kFlagCanOption : 0) |
+                                           (frame.wants_option ? kFlagWantsOption : 0));
 }
 
 uint32_t decode(const std::byte* in, Frame& frame) noexcept {
@@ -71,9 +74,12 @@ uint32_t decode(const std::byte* in, Frame& frame) noexcept {
     frame.msn = get32(in + kMsnAt);
     frame.imm = get32(in + kImmAt);
     frame.has_imm = (flags & kFlagImm) != 0;
+    frame.can_option = (flags & kFlagCanOption) != 0;
+    frame.wants_option = (flags & kFlagWantsOption) != 0;
     const bool zero = is_zero(in + kZeroAt);
-    return zero && (flags & ~kFlagImm) == 0 && is_sane(frame) ? TCPQP_REASON_NONE
-                                                              : TCPQP_REASON_BAD_FRAME;
+    return zero && (flags & ~(kFlagImm | kFlagCanOption | kFlagWantsOption)) == 0 && is_sane(frame)
+               ? TCPQP_REASON_NONE
+               : TCPQP_REASON_BAD_FRAME;
 }
 
 bool may_begin(std::span<const std::byte> bytes) noexcept {

@@ -7,10 +7,13 @@
 //         4   4  length of the payload that follows, bytes; hello: 0
 //         8   4  msn: 0, 1, ... of the sender's messages; hello: 0
 //        12   4  immediate data, if flag 1 is set; else 0
-//        16   1  flags: bit 0 immediate data is valid; others 0
+//        16   1  flags: bit 0 immediate data is valid; hello: bit 1 this end also speaks
+//               tcp_bth, bit 2 and wants to; others 0
 //        17   7  zero
 //
-// Each end sends one hello first, and messages only after the peer's hello.
+// Each end sends one hello first, and messages only after the peer's hello.  If both
+// speak tcp_bth and one wants to, or if the peer is a module's end, no further
+// frame is sent: the rest are messages of tcp_bth (option/).
 // Whatever is not so ends the connection.
 #pragma once
 
@@ -35,6 +38,8 @@ struct Frame {
     uint32_t msn = 0;
     uint32_t imm = 0;
     bool has_imm = false;
+    bool can_option = false;
+    bool wants_option = false;
 };
 
 using FrameBytes = std::array<std::byte, kFrameBytes>;

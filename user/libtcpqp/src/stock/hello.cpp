@@ -8,6 +8,7 @@
 
 #include "deadline.hpp"
 #include "stock/frame.hpp"
+#include "stock/limits.hpp"
 
 namespace tcpqp::stock {
 namespace {
@@ -26,46 +27,70 @@ uint32_t reason_of(const std::byte* at, size_t have) noexcept {
                : TCPQP_REASON_PEER_NOT_STOCK;
 }
 
-int wait_readable(int socket, const Deadline& deadline) noexcept {
+// @slice_ms: and no longer; -1: until the deadline.  -EAGAIN: it is over.
+int wait_readable(int socket, const Deadline& deadline, int slice_ms) noexcept {
     pollfd p{socket, POLLIN, 0};
-    const int n = ::poll(&p, 1, deadline.left_ms());
-    return n > 0 ? 0 : n == 0 ? -ETIMEDOUT : -errno;
+    const int left_ms = deadline.left_ms();
+    const bool cut = slice_ms >= 0 && (left_ms < 0 || left_ms > slice_ms);
+    const int n = ::poll(&p, 1, cut ? slice_ms : left_ms);
+    return n > 0 ? 0 : n < 0 ? -errno : cut ? -EAGAIN : -ETIMEDOUT;
+}
+
+// Bytes received, 0: none now, or a negative errno with a reason.
+int receive_some(int socket, std::byte* at, size_t bytes, uint32_t& reason) noexcept {
+    const ssize_t n = ::recv(socket, at, bytes, MSG_DONTWAIT);
+    if (n > 0)
+        return static_cast<int>(n);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return 0;
+    reason = n == 0 ? TCPQP_REASON_CLOSED : TCPQP_REASON_RESET;
+    return -ECONNRESET;
 }
 
 }  // namespace
 
-int send_hello(int socket) noexcept {
+int send_hello(int socket, const Frame& ours, Option* option) noexcept {
     FrameBytes bytes;
-    encode(Frame{FrameType::kHello, 0, 0, 0, false}, bytes.data());
-    const ssize_t n = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n == static_cast<ssize_t>(bytes.size()))
+    encode(ours, bytes.data());
+    if (option != nullptr)
+        option->announce_hello();
+    const ssize_t n =
+        ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT | MSG_EOR);
+    if (n == static_cast<ssize_t>(bytes.size())) {
+        if (option != nullptr)
+            option->took(kFrameBytes);
         return 0;
+    }
     // nobody but us has written yet, so 24 bytes fit
     return n < 0 ? -errno : -ENOBUFS;
 }
 
-int receive_hello(int socket, int timeout_ms, uint32_t& reason) noexcept {
+int receive_hello(int socket, int timeout_ms, const Option* option, Greeting& greeting,
+                  uint32_t& reason) noexcept {
     const Deadline deadline(timeout_ms);
     FrameBytes bytes;
     for (size_t have = 0; have < bytes.size();) {
-        const ssize_t n = ::recv(socket, bytes.data() + have, bytes.size() - have, MSG_DONTWAIT);
-        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
-            reason = n == 0 ? TCPQP_REASON_CLOSED : TCPQP_REASON_RESET;
-            return -ECONNRESET;
-        }
-        if (n < 0) {
-            const int error = wait_readable(socket, deadline);
-            if (error == -ETIMEDOUT)
-                reason = TCPQP_REASON_NO_HELLO;
-            if (error != 0)
-                return error;
-            continue;
-        }
+        // before the read: a module's bytes are no hello
+        greeting.module = have == 0 && option != nullptr && option->module_is_ready();
+        if (greeting.module)
+            break;
+        const int n = receive_some(socket, bytes.data() + have, bytes.size() - have, reason);
+        if (n < 0)
+            return n;
         have += static_cast<size_t>(n);
         reason = reason_of(bytes.data(), have);
         if (reason != TCPQP_REASON_NONE)
             return -EPROTO;
+        const int error =
+            n != 0 ? 0 : wait_readable(socket, deadline, option != nullptr ? kTickMs : -1);
+        if (error == -ETIMEDOUT)
+            reason = TCPQP_REASON_NO_HELLO;
+        if (error != 0 && error != -EAGAIN)
+            return error;
     }
+    greeting.done = true;
+    if (!greeting.module)
+        reason = decode(bytes.data(), greeting.peers);
     return 0;
 }
 

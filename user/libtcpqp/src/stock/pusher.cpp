@@ -77,7 +77,8 @@ void Pusher::run() noexcept {
 std::vector<pollfd> Pusher::sockets() const {
     std::vector<pollfd> list{{event_.get(), POLLIN, 0}};
     for (const Qp* qp : cq_.stuck())
-        list.push_back({qp->socket(), qp->awaits(), 0});
+        if (qp->awaits() != 0)
+            list.push_back({qp->socket(), qp->awaits(), 0});
     return list;
 }
 
@@ -88,9 +89,10 @@ void Pusher::wait_for_sockets(std::unique_lock<std::mutex>& lock) noexcept {
     } catch (const std::bad_alloc&) {
         return;  // after another grace
     }
+    const int limit_ms = cq_.ticks() ? kTickMs : -1;
     polling_ = true;
     lock.unlock();
-    ::poll(list.data(), list.size(), -1);
+    ::poll(list.data(), list.size(), limit_ms);
     lock.lock();
     polling_ = false;
     eventfd_t count = 0;

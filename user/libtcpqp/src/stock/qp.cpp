@@ -25,14 +25,16 @@ size_t flight_buffer_bytes(const QpRequest& request) noexcept {
 
 }  // namespace
 
-Qp::Qp(Cq& queue, Fd socket, const QpRequest& request, bool greeted)
+Qp::Qp(Cq& queue, Fd socket, const QpRequest& request, Meeting meeting)
     : tcpqp_qp(queue),
       cq_(queue),
       socket_(std::move(socket)),
+      ours_(meeting.ours),
+      option_(std::move(meeting.option)),
       sends_(request.sends),
       zerocopy_bytes_(request.zerocopy_bytes),
       receives_(request.receives),
-      rx_(greeted),
+      rx_(meeting.greeting.done),
       receive_op_{Op::Kind::kReceive, this, nullptr},
       poll_op_{Op::Kind::kPoll, this, nullptr},
       timeout_(socket_.get()) {
@@ -43,6 +45,9 @@ Qp::Qp(Cq& queue, Fd socket, const QpRequest& request, bool greeted)
     cq_.enter(request.sends + request.receives);
     for (const tcpqp_work& work : request.first)
         receives_.push(work);
+    rx_.stop_at_hello();
+    if (meeting.greeting.done)
+        greet(meeting.greeting);
     receive();
     cq_.settle();
 }
@@ -87,6 +92,7 @@ int Qp::query(tcpqp_qp_info& info) noexcept {
     info = info_;
     info.reason = reason_ != TCPQP_REASON_NONE ? reason_ : cq_.context.reason;
     info.rx_staged_bytes = rx_.staged_bytes();
+    info.framing = framing_;
     return 0;
 }
 
@@ -137,18 +143,70 @@ void Qp::receive() noexcept {
             rx_.next();
             continue;
         }
-        if (waited && rx_.greeted())
+        if (step == Receiver::Step::kHello) {
+            greet({true, false, rx_.frame()});
+            if (state_ == State::kOpen)
+                continue;
+            return;
+        }
+        if (rx_.greeted() && (waited || control_is_due()))
             launch();
         if (step == Receiver::Step::kNeedBytes)
             want_bytes();
         if (step == Receiver::Step::kBroken)
             end(rx_.reason(), true);
+        if (step == Receiver::Step::kRefused)
+            refuse(TCPQP_REASON_NOT_A_SEND);
         if (step == Receiver::Step::kTooLong) {
             over_length_ = -EMSGSIZE;
-            end(TCPQP_REASON_TOO_LONG, true);
+            refuse(TCPQP_REASON_TOO_LONG);
         }
         return;
     }
+}
+
+void Qp::greet(const Greeting& greeting) noexcept {
+    if (greeting.module)
+        return use_option(false);
+    switch (agree(ours_, greeting.peers)) {
+        case Framing::kOption:
+            return use_option(true);
+        case Framing::kNone:
+            return end(TCPQP_REASON_FRAMING, true);
+        case Framing::kStream:
+            break;
+    }
+    framing_ = TCPQP_FRAMING_STREAM;
+    if (option_)
+        option_->stop();
+    option_.reset();
+}
+
+void Qp::use_option(bool peer_is_stock) noexcept {
+    framing_ = TCPQP_FRAMING_OPTION;
+    option_->begin(peer_is_stock);
+    rx_.use(option_->boundaries());
+    launch();
+}
+
+// A module's end says in no stream that it is one.
+void Qp::look_for_module() noexcept {
+    if (option_ && !rx_.greeted() && option_->module_is_ready())
+        use_option(false);
+}
+
+// What the peer sent is its fault: in option framing it is told which message.
+void Qp::refuse(uint32_t reason) noexcept {
+    std::array<std::byte, TCP_BTH_TERMINATE_BYTES> operands;
+    const bool at_end = in_use_ == 0 || flights_[at(in_use_ - 1)].sent();
+    bool told = state_ == State::kOpen && in_option() && at_end &&
+                option_->announce_terminate(rx_.begun(), operands.data());
+    if (told)
+        told = ::send(socket_.get(), operands.data(), operands.size(),
+                      MSG_DONTWAIT | MSG_NOSIGNAL | MSG_EOR) == ssize_t{TCP_BTH_TERMINATE_BYTES};
+    end(reason, !told);
+    if (told)
+        ::shutdown(socket_.get(), SHUT_WR);
 }
 
 void Qp::complete_receive(int status) noexcept {
@@ -239,6 +297,7 @@ msghdr& Qp::receive_message() noexcept {
 }
 
 bool Qp::attempt() noexcept {
+    look_for_module();
     const uint64_t messages = info_.rx_messages;
     while (wanted_ && !tried_ && info_.rx_messages == messages) {
         const ssize_t n = ::recvmsg(socket_.get(), &receive_message(), MSG_DONTWAIT);
@@ -290,7 +349,7 @@ bool Qp::end_socket_wait(int result) noexcept {
 void Qp::arm() noexcept {
     if (wanted_ && rx_.greeted())
         arm_receive();
-    if (!polling_ && (stuck || (wanted_ && !rx_.greeted())))
+    if (!polling_ && awaits() != 0 && (stuck || (wanted_ && !rx_.greeted())))
         arm_poll();
 }
 
@@ -313,7 +372,7 @@ void Qp::arm_poll() noexcept {
     polling_ = true;
 }
 
-short Qp::awaits() const noexcept { return rx_.greeted() ? POLLOUT : POLLIN; }
+short Qp::awaits() const noexcept { return blocked_ ? 0 : rx_.greeted() ? POLLOUT : POLLIN; }
 
 void Qp::go_on() noexcept {
     if (rx_.greeted())

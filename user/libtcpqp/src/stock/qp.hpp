@@ -7,6 +7,8 @@
 
 #include "stock/cq.hpp"
 #include "stock/flight.hpp"
+#include "stock/hello.hpp"
+#include "stock/option/option.hpp"
 #include "stock/receive_timeout.hpp"
 #include "stock/receiver.hpp"
 #include "stock/work_queue.hpp"
@@ -14,10 +16,18 @@
 
 namespace tcpqp::stock {
 
+// What two ends know of each other when the queue pair is made.
+struct Meeting {
+    std::unique_ptr<Option> option;               // tcpqp-bpf admitted the connection
+    uint32_t without_option = TCPQP_REASON_NONE;  // why not
+    Frame ours;
+    Greeting greeting;
+};
+
 class Qp final : public tcpqp_qp {
 public:
-    // @greeted: both hellos have passed.  Throws.
-    Qp(Cq& cq, Fd socket, const QpRequest& request, bool greeted);
+    // Throws.
+    Qp(Cq& cq, Fd socket, const QpRequest& request, Meeting meeting);
     ~Qp() override;
 
     int post_send(std::span<const tcpqp_work> works) noexcept override;
@@ -35,7 +45,9 @@ public:
     void arm() noexcept;
     // The socket may have what awaits() says.
     void go_on() noexcept;
-    [[nodiscard]] short awaits() const noexcept;  // POLLOUT, or POLLIN: the hello
+    [[nodiscard]] short awaits() const noexcept;  // POLLOUT; POLLIN: the hello; 0: ticks()
+    // It waits for what the socket does not tell: look again after kTickMs.
+    [[nodiscard]] bool ticks() const noexcept { return blocked_ || (option_ && !rx_.greeted()); }
     [[nodiscard]] int socket() const noexcept { return socket_.get(); }
     // A thread of the cq waits by recv(), in between with the lock released.
     [[nodiscard]] bool may_sleep_in_socket() const noexcept;
@@ -51,6 +63,11 @@ private:
     void on_receive(int result) noexcept;
     void on_zerocopy(Flight& flight, int result, unsigned flags) noexcept;
     void on_notification(Flight& flight, int result) noexcept;
+    void look_for_module() noexcept;
+    void greet(const Greeting& greeting) noexcept;
+    void use_option(bool peer_is_stock) noexcept;
+    void refuse(uint32_t reason) noexcept;
+    [[nodiscard]] bool in_option() const noexcept { return framing_ == TCPQP_FRAMING_OPTION; }
     void receive() noexcept;  // what is staged, then ask for more
     void want_bytes() noexcept;
     msghdr& receive_message() noexcept;
@@ -65,6 +82,10 @@ private:
         return first_ + i < flights_.size() ? first_ + i : first_ + i - flights_.size();
     }
     void load(Flight& flight) noexcept;
+    void load_bare(Flight& flight) noexcept;
+    [[nodiscard]] bool control_is_due() const noexcept {
+        return in_option() && option_->owes_control();
+    }
     void fly_zerocopy(Flight& flight) noexcept;
     // TCP's answer to a send.  False: no more now.
     bool took(Flight& flight, int result) noexcept;
@@ -83,6 +104,11 @@ private:
     Fd socket_;
     State state_ = State::kOpen;
     uint32_t reason_ = TCPQP_REASON_NONE;
+
+    Frame ours_;                      // hello
+    std::unique_ptr<Option> option_;  // until frames are agreed on
+    uint32_t framing_ = TCPQP_FRAMING_NONE;
+    bool blocked_ = false;  // a message waits for credit or for room to describe it
 
     WorkQueue sends_;
     size_t launched_ = 0;  // of sends_

@@ -33,21 +33,23 @@ int Qp::post_send(std::span<const tcpqp_work> works) noexcept {
 // Hands the queue to TCP as far as the socket has room.
 void Qp::launch() noexcept {
     bool room = true;
+    blocked_ = false;
     Flight* flight = nullptr;
     while (room && (flight = unsent()) != nullptr) {
         if (flight->zerocopy)
             return fly_zerocopy(*flight);
         room = took(*flight, hand_over(flight->message()));
     }
-    set_waiting(!room || (!rx_.greeted() && !sends_.empty()));
+    set_waiting(!room || blocked_ || (!rx_.greeted() && !sends_.empty()));
 }
 
 int Qp::hand_over(const msghdr& message) const noexcept {
-    constexpr int kFlags = MSG_DONTWAIT | MSG_NOSIGNAL;
+    // an skb never holds bytes of two messages: each has one option
+    const int flags = MSG_DONTWAIT | MSG_NOSIGNAL | (in_option() ? MSG_EOR : 0);
     const iovec& first = message.msg_iov[0];
     const ssize_t n = message.msg_iovlen == 1
-                          ? ::send(socket_.get(), first.iov_base, first.iov_len, kFlags)
-                          : ::sendmsg(socket_.get(), &message, kFlags);
+                          ? ::send(socket_.get(), first.iov_base, first.iov_len, flags)
+                          : ::sendmsg(socket_.get(), &message, flags);
     return n < 0 ? -errno : static_cast<int>(n);
 }
 
@@ -65,11 +67,32 @@ Flight* Qp::unsent() noexcept {
         if (!last.sent())
             return last.in_kernel ? nullptr : &last;
     }
-    if (in_use_ == flights_.size() || launched_ == sends_.size())
+    const bool control = control_is_due() && option_->has_room();
+    if (in_use_ == flights_.size() || (launched_ == sends_.size() && !control))
+        return nullptr;
+    blocked_ = !control && in_option() && !option_->may_send(static_cast<uint16_t>(tx_msn_));
+    if (blocked_)
         return nullptr;
     Flight& next = flights_[at(in_use_++)];
-    load(next);
+    if (in_option())
+        load_bare(next);
+    else
+        load(next);
     return &next;
+}
+
+// One message, described before TCP has a byte of it.
+void Qp::load_bare(Flight& flight) noexcept {
+    flight.begin();
+    if (control_is_due()) {
+        option_->announce_control();
+        return flight.add_control();
+    }
+    const tcpqp_work& work = sends_[launched_++];
+    option_->announce(static_cast<uint16_t>(tx_msn_++), work);
+    flight.add_bare(work);
+    flight.zerocopy =
+        zerocopy_bytes_ != 0 && work.length >= zerocopy_bytes_ && work.length > kCopyMaxBytes;
 }
 
 void Qp::load(Flight& flight) noexcept {
@@ -94,7 +117,8 @@ void Qp::fly_zerocopy(Flight& flight) noexcept {
     io_uring_sqe* sqe = cq_.sqe(flight.op);
     if (sqe == nullptr)
         return end_by_errno(ENOMEM);
-    io_uring_prep_sendmsg_zc(sqe, socket_.get(), &flight.message(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    io_uring_prep_sendmsg_zc(sqe, socket_.get(), &flight.message(),
+                             MSG_NOSIGNAL | MSG_DONTWAIT | (in_option() ? MSG_EOR : 0));
     sqe->ioprio |= IORING_SEND_ZC_REPORT_USAGE;
     io_uring_sqe_set_data(sqe, &flight.op);
     flight.in_kernel = true;
@@ -129,6 +153,8 @@ bool Qp::took(Flight& flight, int result) noexcept {
     }
     cq_.moved();
     flight.advance(static_cast<size_t>(result));
+    if (in_option())
+        option_->took(static_cast<uint32_t>(result));
     if (!flight.sent())
         return false;
     retire();

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "stock/receiver.hpp"
 
+#include <tcp_qp/tcp_bth.h>
+#include <tcp_qp/tcp_qp.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -13,7 +16,7 @@ Receiver::Step Receiver::broken(uint32_t reason) noexcept {
 
 Receiver::Step Receiver::step() noexcept {
     while (!in_message_) {
-        const Step s = step_header();
+        const Step s = boundaries_ != nullptr ? step_boundary() : step_header();
         if (s != Step::kMessage)
             return s;
     }
@@ -47,15 +50,62 @@ Receiver::Step Receiver::accept(const Frame& frame) noexcept {
     if ((frame.type == FrameType::kHello) == greeted_)
         return broken(greeted_ ? TCPQP_REASON_BAD_FRAME : TCPQP_REASON_PEER_NOT_STOCK);
     greeted_ = true;
-    if (frame.type == FrameType::kHello)
-        return Step::kMessage;
+    if (frame.type == FrameType::kHello) {
+        frame_ = frame;
+        return stop_at_hello_ ? Step::kHello : Step::kMessage;
+    }
     if (frame.msn != msn_)
         return broken(TCPQP_REASON_BAD_FRAME);
     msn_++;
+    begin(frame);
+    return Step::kMessage;
+}
+
+void Receiver::begin(const Frame& frame) noexcept {
     frame_ = frame;
     offset_ = 0;
     in_message_ = true;
     expect_large_ = frame.length >= kDirectBytes;
+}
+
+// False: some of it is still to come.
+bool Receiver::skip_control() noexcept {
+    const auto n = static_cast<uint32_t>(std::min<size_t>(skip_, staged()));
+    head_ += n;
+    skip_ -= n;
+    return skip_ == 0;
+}
+
+// kMessage: something was taken.
+Receiver::Step Receiver::step_boundary() noexcept {
+    if (!skip_control())
+        return Step::kNeedBytes;
+    switch (boundaries_->next(begun_)) {
+        case Begins::kSend:
+            return step_send();
+        case Begins::kControl:
+            boundaries_->pass(Begins::kControl, begun_);
+            skip_ = std::max<uint32_t>(begun_.length, 1);
+            return Step::kMessage;
+        case Begins::kTerminate:
+            return broken(TCP_QP_REASON_REMOTE_ERROR);
+        case Begins::kRefused:
+            return Step::kRefused;
+        case Begins::kUnknown:
+            break;
+    }
+    return staged() == 0 ? Step::kNeedBytes : broken(TCPQP_REASON_NO_BOUNDARY);
+}
+
+// An empty message begins with its one byte, others perhaps before it.
+Receiver::Step Receiver::step_send() noexcept {
+    if (begun_.length == 0 && staged() == 0)
+        return Step::kNeedBytes;
+    if (begun_.length == 0)
+        head_++;
+    boundaries_->pass(Begins::kSend, begun_);
+    const bool imm = begun_.opcode == TCP_BTH_OP_SEND_ONLY_IMM;
+    begin(Frame{FrameType::kMessage, begun_.length, begun_.msn, imm ? begun_.ext4 : 0, imm});
     return Step::kMessage;
 }
 

@@ -13,6 +13,7 @@
 
 #include "stock/frame.hpp"
 #include "stock/limits.hpp"
+#include "stock/option/boundaries.hpp"
 
 namespace tcpqp::stock {
 
@@ -27,6 +28,8 @@ public:
         kMessage,     // frame() is complete in the given buffer: next()
         kTooLong,     // frame() does not fit in the given buffer
         kBroken,      // reason()
+        kHello,       // the peer's hello is frame(); only after stop_at_hello()
+        kRefused,     // begun() is of a kind that we don't take
     };
 
     // Goes on with what is staged.
@@ -35,6 +38,16 @@ public:
     void give(std::byte* buffer, size_t bytes) noexcept;
     void next() noexcept;
 
+    // Whether there are frames after the hello is not known yet.
+    void stop_at_hello() noexcept { stop_at_hello_ = true; }
+    // There are none: messages begin where @boundaries say.
+    void use(Boundaries& boundaries) noexcept {
+        boundaries_ = &boundaries;
+        greeted_ = true;
+    }
+    // Option framing: the message being received, or refused.
+    [[nodiscard]] const tcpqp_bpf_message& begun() const noexcept { return begun_; }
+
     // Where bytes of the stream go next, at kNeedBytes: one or two places.
     [[nodiscard]] std::span<iovec> where() noexcept;
     void took(size_t bytes) noexcept;
@@ -42,7 +55,7 @@ public:
     [[nodiscard]] bool greeted() const noexcept { return greeted_; }
     // Between two messages: where a peer may close.
     [[nodiscard]] bool at_boundary() const noexcept {
-        return !in_message_ && staged() == 0 && greeted_;
+        return !in_message_ && staged() == 0 && skip_ == 0 && greeted_;
     }
     [[nodiscard]] const Frame& frame() const noexcept { return frame_; }
     [[nodiscard]] uint32_t reason() const noexcept { return reason_; }
@@ -53,10 +66,18 @@ private:
     [[nodiscard]] size_t staged() const noexcept { return tail_ - head_; }
     Step step_header() noexcept;
     Step accept(const Frame& frame) noexcept;
+    Step step_boundary() noexcept;
+    Step step_send() noexcept;
+    bool skip_control() noexcept;
+    void begin(const Frame& frame) noexcept;
     Step broken(uint32_t reason) noexcept;
     void take_staged() noexcept;
 
     bool greeted_;
+    bool stop_at_hello_ = false;
+    Boundaries* boundaries_ = nullptr;
+    tcpqp_bpf_message begun_{};
+    uint32_t skip_ = 0;  // bytes of a control message still to come
     bool in_message_ = false;
     bool has_buffer_ = false;
     bool expect_large_ = false;

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A host process without the module, through the switch's tap port, and a guest process with it: every byte both ways.
+
+The host's side lives in a network namespace and a cgroup of its own: tap, helper and program."""
+
+import contextlib
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from traffic import free_port
+from vmtest import REPO, Failed, Guests, Needs, Skip
+
+TAP = "nupavt0"
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/lib_exchange", "user/libtcpqp/bpf/tcpqp-bpf"), nodes=1,
+              setup="full", switch_args=("--tap", f"name=up0,ifname={TAP}"), tap=TAP)  # fmt: skip
+
+BUILD = REPO / "build/cmake"
+EXCHANGE = "selftests/vm/programs/lib_exchange"
+HOST = "10.77.0.200"
+LIMIT_S = 40
+OPTION = 2
+
+
+def sh(*argv, check: bool = True) -> str:
+    return subprocess.run([str(a) for a in argv], check=check, capture_output=True, text=True, timeout=LIMIT_S).stdout
+
+
+def cgroup2() -> Path:
+    for line in Path("/proc/mounts").read_text().splitlines():
+        if line.split()[2] == "cgroup2":
+            return Path(line.split()[1])
+    raise Skip("no cgroup v2 is mounted")
+
+
+class Host:
+    """What runs on this side of the tap."""
+
+    def __init__(self, namespace: str, cgroup: Path, helper: str) -> None:
+        self.namespace, self.cgroup, self.helper = namespace, cgroup, helper
+
+    def start(self, *argv, helper: bool = True) -> subprocess.Popen:
+        environment = {**os.environ, "TCPQP_ENGINE": "stock", "TCPQP_FRAMING": "", "TCPQP_BPF_SOCKET": self.helper if helper else "/nonexistent"}
+        enter = ("sh", "-c", f'echo $$ > {self.cgroup}/cgroup.procs && exec "$@"', "sh")
+        command = ["nsenter", f"--net=/run/netns/{self.namespace}", *enter, BUILD / EXCHANGE, *argv]
+        return subprocess.Popen([str(a) for a in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+@contextlib.contextmanager
+def host() -> Iterator[Host]:
+    if os.geteuid() != 0:
+        raise Skip("needs root")
+    if tuple(int(n) for n in os.uname().release.split(".")[:2]) < (6, 12):
+        raise Skip("needs Linux 6.12 here")
+    name = f"nupavt{os.getpid()}"
+    with contextlib.ExitStack() as cleanup:
+        cgroup = cgroup2() / name
+        cgroup.mkdir()
+        cleanup.callback(cgroup.rmdir)
+        sh("ip", "netns", "add", name)
+        cleanup.callback(sh, "ip", "netns", "del", name)
+        sh("ip", "link", "set", TAP, "netns", name)
+        within = ("nsenter", f"--net=/run/netns/{name}")
+        cleanup.callback(sh, *within, "ip", "link", "set", TAP, "netns", str(os.getpid()))  # for the next test
+        sh(*within, "ip", "addr", "add", f"{HOST}/24", "dev", TAP)
+        sh(*within, "ip", "link", "set", TAP, "up")
+        path = Path(cleanup.enter_context(tempfile.TemporaryDirectory())) / "helper"
+        helper = subprocess.Popen([str(a) for a in (*within, BUILD / "user/libtcpqp/bpf/tcpqp-bpf", "--cgroup", cgroup, "--socket", path)], stdout=subprocess.PIPE, text=True)
+        cleanup.callback(helper.wait, LIMIT_S)
+        cleanup.callback(helper.terminate)
+        if helper.stdout.readline() != "tcpqp-bpf: ready\n":
+            raise Failed("tcpqp-bpf did not start")
+        yield Host(name, cgroup, str(path))
+
+
+def ended(job: subprocess.Popen) -> tuple[int, str, str]:
+    try:
+        out, err = job.communicate(timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        job.kill()
+        out, err = job.communicate()
+    return job.returncode, out, err
+
+
+def exchange(t: Guests, h: Host, engine: str, *options: str) -> tuple[dict, dict]:
+    """The guest listens; both ends' reports."""
+    port = free_port()
+    guest = t.start(0, f"TCPQP_ENGINE={engine} exec $BUILD/cmake/{EXCHANGE} --port {port} {' '.join(options)}")
+    t.wait_listening(0, port)
+    status, out, err = ended(h.start("--port", port, "--connect", t.nodes[0].ip4, *options))
+    result = guest.wait()
+    if status != 0 or not result.ok:
+        raise Failed(f"{engine}: host {status}: {out}{err}; guest {result.status}: {result.stdout}{result.stderr}")
+    return json.loads(out), json.loads(result.stdout)
+
+
+def test_every_byte_both_ways(t: Guests) -> None:
+    with host() as h:
+        for engine in ("software", "offload"):
+            ours, theirs = exchange(t, h, engine)
+            t.equal((ours["engine"], ours["framing"], theirs["engine"]), ("stock", OPTION, engine), f"{engine}: {ours} {theirs}")
+            t.equal((ours["rx_bytes"], theirs["rx_bytes"]), (theirs["tx_bytes"], ours["tx_bytes"]), f"{engine}: {ours} {theirs}")
+            if engine == "offload":  # the switch places what comes by the tap
+                t.check(theirs["placed"] > 0.8 * theirs["rx_bytes"], f"{theirs}")

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "program.hpp"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+
+#include "shared.h"
+
+// The compiled program, by object.S
+extern "C" {
+extern const unsigned char tcpqp_bpf_object[];
+extern const unsigned char tcpqp_bpf_object_end[];
+}
+
+namespace tcpqp::bpf {
+namespace {
+
+constexpr uint32_t kZero = 0;
+
+[[noreturn]] void fail(const char* what, long error) {
+    throw_errno(what, error < 0 ? static_cast<int>(-error) : errno);
+}
+
+bpf_object* open_object() {
+    const auto bytes = static_cast<size_t>(tcpqp_bpf_object_end - tcpqp_bpf_object);
+    bpf_object_open_opts opts{};
+    opts.sz = sizeof(opts);
+    opts.object_name = "tcpqp";
+    bpf_object* object = bpf_object__open_mem(tcpqp_bpf_object, bytes, &opts);
+    if (object == nullptr)
+        fail("open the BPF program", 0);
+    return object;
+}
+
+// Of the maps that slots holds: the kernel checks each against this one.
+int make_slot() {
+    bpf_map_create_opts opts{};
+    opts.sz = sizeof(opts);
+    opts.map_flags = BPF_F_MMAPABLE;
+    return bpf_map_create(BPF_MAP_TYPE_ARRAY, "tcpqp_slot", sizeof(kZero), sizeof(tcpqp_bpf_slot),
+                          1, &opts);
+}
+
+}  // namespace
+
+void Program::CloseObject::operator()(bpf_object* o) const noexcept { bpf_object__close(o); }
+void Program::CloseLink::operator()(bpf_link* l) const noexcept { bpf_link__destroy(l); }
+
+Program::Program(const std::string& cgroup) {
+    const Fd group(::open(cgroup.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!group)
+        throw_errno("cgroup " + cgroup);
+    object_.reset(open_object());
+    if (const int error = bpf_object__load(object_.get()); error != 0)
+        fail("load the BPF program (CAP_BPF and CAP_NET_ADMIN are needed)", error);
+    slots_ = map("slots");
+    sockets_ = map("sockets");
+    closed_ = map("closed");
+    unsack_ = bpf_program__fd(find("unsack"));
+    for (const char* name : {"segment", "opt_in"}) {
+        links_.emplace_back(bpf_program__attach_cgroup(find(name), group.get()));
+        if (!links_.back())
+            fail("attach to the cgroup", 0);
+    }
+}
+
+Program::~Program() = default;
+
+bpf_program* Program::find(const char* name) const {
+    bpf_program* program = bpf_object__find_program_by_name(object_.get(), name);
+    if (program == nullptr)
+        fail(name, -ENOENT);
+    return program;
+}
+
+int Program::map(const char* name) const {
+    const int fd = bpf_object__find_map_fd_by_name(object_.get(), name);
+    if (fd < 0)
+        fail(name, fd);
+    return fd;
+}
+
+Fd Program::admit(int socket, uint32_t index) const {
+    Fd slot(make_slot());
+    if (!slot)
+        fail("make a slot", 0);
+    const int fd = slot.get();
+    if (bpf_map_update_elem(slots_, &index, &fd, BPF_ANY) != 0)
+        fail("enter the slot", 0);
+    if (bpf_map_update_elem(sockets_, &socket, &index, BPF_NOEXIST) != 0) {
+        const int error = errno;
+        forget(index);
+        fail("admit the socket", -error);
+    }
+    // so that we hear of its end, whatever becomes of the client
+    const int none = 0;
+    if (::setsockopt(socket, TCPQP_BPF_SOCKOPT, TCPQP_BPF_START, &none, sizeof(none)) != 0) {
+        forget(index);
+        fail("start (the socket's cgroup, or a kernel before 6.12)", -EOPNOTSUPP);
+    }
+    return slot;
+}
+
+void Program::forget(uint32_t index) const noexcept { bpf_map_delete_elem(slots_, &index); }
+
+std::vector<uint32_t> Program::closed() const {
+    std::vector<uint32_t> list;
+    uint32_t index = 0;
+    while (bpf_map_lookup_and_delete_elem(closed_, nullptr, &index) == 0)
+        list.push_back(index);
+    return list;
+}
+
+}  // namespace tcpqp::bpf

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "server.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "shared.h"
+#include "verbs/route.hpp"
+
+namespace tcpqp::bpf {
+namespace {
+
+constexpr std::ptrdiff_t kSlotsPerUser = TCPQP_BPF_SLOTS_MAX / 4;
+constexpr int kBacklog = 64;
+constexpr int kCollectMs = 1000;
+constexpr timeval kClientLimit{1, 0};  // a client that does not send its request
+
+sockaddr_un address_of(const std::string& path) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (path.size() >= sizeof(address.sun_path))
+        throw_errno(path, ENAMETOOLONG);
+    path.copy(address.sun_path, path.size());
+    return address;
+}
+
+// The request's socket, or nothing: whatever else it is.
+Fd receive_socket(int client) noexcept {
+    tcpqp_bpf_request request{};
+    iovec where{&request, sizeof(request)};
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+    msghdr message{};
+    message.msg_iov = &where;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    const ssize_t n = ::recvmsg(client, &message, MSG_CMSG_CLOEXEC);
+    const cmsghdr* head = n < 0 ? nullptr : CMSG_FIRSTHDR(&message);
+    if (head == nullptr || head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS ||
+        head->cmsg_len != CMSG_LEN(sizeof(int)))
+        return {};
+    int fd = -1;
+    std::memcpy(&fd, CMSG_DATA(head), sizeof(fd));
+    Fd socket(fd);
+    if (n != sizeof(request) || request.abi != TCPQP_BPF_ABI || request.reserved != 0)
+        return {};
+    return socket;
+}
+
+void send_reply(int client, int error, int map) noexcept {
+    tcpqp_bpf_reply reply{TCPQP_BPF_ABI, error};
+    iovec where{&reply, sizeof(reply)};
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+    msghdr message{};
+    message.msg_iov = &where;
+    message.msg_iovlen = 1;
+    if (map >= 0) {
+        message.msg_control = control.data();
+        message.msg_controllen = control.size();
+        cmsghdr* head = CMSG_FIRSTHDR(&message);
+        head->cmsg_level = SOL_SOCKET;
+        head->cmsg_type = SCM_RIGHTS;
+        head->cmsg_len = CMSG_LEN(sizeof(map));
+        std::memcpy(CMSG_DATA(head), &map, sizeof(map));
+    }
+    ::sendmsg(client, &message, MSG_NOSIGNAL | MSG_DONTWAIT);  // a client that left needs none
+}
+
+// What the program did for a connection that is over.
+void print_counters(int map) {
+    void* at = ::mmap(nullptr, sizeof(tcpqp_bpf_slot), PROT_READ, MAP_SHARED, map, 0);
+    if (at == MAP_FAILED)
+        return;
+    const auto& s = *static_cast<const tcpqp_bpf_slot*>(at);
+    std::printf("tcpqp-bpf: closed: written %u rewritten %u bare %u invalid %u lost %u\n",
+                s.tx_written, s.tx_rewritten, s.tx_bare, s.rx_invalid, s.rx_lost);
+    std::fflush(stdout);
+    ::munmap(at, sizeof(tcpqp_bpf_slot));
+}
+
+int check_tcp(int socket) noexcept {
+    int protocol = 0;
+    socklen_t bytes = sizeof(protocol);
+    if (::getsockopt(socket, SOL_SOCKET, SO_PROTOCOL, &protocol, &bytes) != 0)
+        return -errno;
+    if (protocol != IPPROTO_TCP)
+        return -EPROTOTYPE;
+    tcp_info info{};
+    bytes = sizeof(info);
+    if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0)
+        return -errno;
+    return info.tcpi_state == TCP_ESTABLISHED || info.tcpi_state == TCP_CLOSE_WAIT ? 0 : -ENOTCONN;
+}
+
+}  // namespace
+
+Server::Server(const Program& program, const std::string& path, mode_t mode, bool verbose)
+    : program_(program),
+      egress_(program.unsack_fd()),
+      path_(path),
+      listener_(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
+      verbose_(verbose),
+      connections_(TCPQP_BPF_SLOTS_MAX) {
+    const sockaddr_un address = address_of(path);
+    ::unlink(path.c_str());
+    if (!listener_ ||
+        ::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) < 0 ||
+        ::chmod(path.c_str(), mode) < 0 || ::listen(listener_.get(), kBacklog) < 0)
+        throw_errno("listen at " + path);
+}
+
+Server::~Server() { ::unlink(path_.c_str()); }
+
+uint32_t Server::free_slot(uid_t uid) const {
+    if (std::count_if(connections_.begin(), connections_.end(), [uid](const Connection& c) {
+            return c.map && c.uid == uid;
+        }) >= kSlotsPerUser)
+        throw_errno("connections of this user", EDQUOT);
+    const auto at = std::find_if(connections_.begin(), connections_.end(),
+                                 [](const Connection& c) { return !c.map; });
+    if (at == connections_.end())
+        throw_errno("connections", ENOSPC);
+    return static_cast<uint32_t>(at - connections_.begin());
+}
+
+int Server::admit(int socket, uid_t uid) {
+    if (const int error = check_tcp(socket); error != 0)
+        throw_errno("not a connected TCP socket", -error);
+    std::string ifname;
+    if (const int error = route_interface(socket, ifname); error != 0)
+        throw_errno("route", error);
+    if (const int error = egress_.cover(ifname); error != 0)
+        throw_errno("interface " + ifname, -error);
+    const uint32_t slot = free_slot(uid);
+    connections_[slot] = {program_.admit(socket, slot), uid};
+    return connections_[slot].map.get();
+}
+
+void Server::serve(int client) noexcept {
+    ucred who{};
+    socklen_t bytes = sizeof(who);
+    ::setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &kClientLimit, sizeof(kClientLimit));
+    const Fd socket = receive_socket(client);
+    if (!socket || ::getsockopt(client, SOL_SOCKET, SO_PEERCRED, &who, &bytes) != 0)
+        return send_reply(client, -EPROTO, -1);
+    try {
+        collect();
+        send_reply(client, 0, admit(socket.get(), who.uid));
+    } catch (const std::system_error& e) {
+        std::fprintf(stderr, "tcpqp-bpf: refused uid %u pid %d: %s\n", who.uid, who.pid, e.what());
+        send_reply(client, -e.code().value(), -1);
+    } catch (const std::bad_alloc&) {
+        send_reply(client, -ENOMEM, -1);
+    }
+}
+
+void Server::collect() {
+    for (const uint32_t slot : program_.closed()) {
+        if (slot >= connections_.size() || !connections_[slot].map)
+            continue;
+        if (verbose_)
+            print_counters(connections_[slot].map.get());
+        program_.forget(slot);
+        connections_[slot].map.reset();
+    }
+}
+
+void Server::run(int stop) {
+    std::array<pollfd, 2> events{{{listener_.get(), POLLIN, 0}, {stop, POLLIN, 0}}};
+    for (;;) {
+        if (::poll(events.data(), events.size(), kCollectMs) < 0 && errno != EINTR)
+            throw_errno("poll");
+        if (events[1].revents != 0)
+            return;
+        collect();
+        const Fd client(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+        if (client)
+            serve(client.get());
+    }
+}
+
+}  // namespace tcpqp::bpf

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: (GPL-2.0 WITH Linux-syscall-note) OR BSD-3-Clause
+/*
+ * tcp_bth on the segments of a stock kernel's TCP.
+ *
+ *   opt_in   cgroup/setsockopt: a connection that the helper admitted starts
+ *   segment  sockops: room for the option, the option, and the peer's options
+ *   unsack   tc egress: where TCP's SACK took the room, ours takes its place,
+ *            as tcp_qp.ko does; pure ACKs keep SACK
+ *
+ * Who is admitted has an entry in sockets, which only the helper writes.
+ */
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/pkt_cls.h>
+#include <linux/tcp.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+#include <tcp_qp/tcp_bth.h>
+
+#include "shared.h"
+
+#ifndef SOL_TCP
+#define SOL_TCP 6
+#endif
+enum {
+	SOCK_OPS_CB_FLAGS = 1008,	/* TCP_BPF_SOCK_OPS_CB_FLAGS, Linux 6.12 */
+	SEGMENT_FLAGS = BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG |
+			BPF_SOCK_OPS_PARSE_UNKNOWN_HDR_OPT_CB_FLAG,
+	OPTIONS_MAX = 40,
+	TIMESTAMP_BYTES = 12,		/* NOP NOP and the option, as Linux writes it */
+	NOTHING_READ_BYTES = 1 << 30,
+	SEARCH_STEPS = 13,		/* for TCPQP_BPF_TX_ENTRIES */
+};
+
+struct admitted {
+	__u32 slot;
+};
+
+struct slot_map {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct tcpqp_bpf_slot));
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, TCPQP_BPF_SLOTS_MAX);
+	__type(key, __u32);
+	__array(values, struct slot_map);
+} slots SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct admitted);
+} sockets SEC(".maps");
+
+/* Slots of connections that are over. */
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, TCPQP_BPF_SLOTS_MAX);
+	__type(value, __u32);
+} closed SEC(".maps");
+
+#define READ_ONCE(x) (*(const volatile typeof(x) *)&(x))
+#define WRITE_ONCE(x, v) (*(volatile typeof(x) *)&(x) = (v))
+
+static __always_inline struct tcpqp_bpf_slot *slot_at(__u32 index)
+{
+	__u32 zero = 0;
+	void *map = bpf_map_lookup_elem(&slots, &index);
+
+	return map ? bpf_map_lookup_elem(map, &zero) : NULL;
+}
+
+static __always_inline bool seq_before(__u32 a, __u32 b)
+{
+	return (__s32)(a - b) < 0;
+}
+
+static __always_inline __u32 stream_bytes(__u32 length)
+{
+	return length ? length : 1;
+}
+
+/* ---- what we send ---- */
+
+/* The message that holds @seq, copied once. */
+static __always_inline bool find_message(struct tcpqp_bpf_slot *slot, __u32 seq,
+					 struct tcpqp_bpf_message *to)
+{
+	__u32 first = READ_ONCE(slot->tx_first), lo = 0;
+	__u32 hi = READ_ONCE(slot->tx_next) - first;
+
+	if (!hi || hi > TCPQP_BPF_TX_ENTRIES)
+		return false;
+	for (int i = 0; i < SEARCH_STEPS && hi - lo > 1; i++) {
+		__u32 mid = lo + (hi - lo) / 2;
+		__u32 at = READ_ONCE(slot->tx[(first + mid) % TCPQP_BPF_TX_ENTRIES].seq);
+
+		if (seq_before(seq, at))
+			hi = mid;
+		else
+			lo = mid;
+	}
+	*to = *(const volatile struct tcpqp_bpf_message *)
+		&slot->tx[(first + lo) % TCPQP_BPF_TX_ENTRIES];
+	return seq - to->seq < stream_bytes(to->length);
+}
+
+/* The option's bytes at @opt, which has OPTIONS_MAX of them. */
+static __always_inline __u32 build(const struct tcpqp_bpf_message *m, __u8 *opt)
+{
+	bool imm = m->opcode == TCP_BTH_OP_SEND_ONLY_IMM || m->opcode == TCP_BTH_OP_ACKNOWLEDGE;
+
+	opt[0] = TCP_BTH_KIND;
+	opt[1] = imm ? TCP_BTH_OPT_MIN_BYTES + TCP_BTH_EXT4_BYTES : TCP_BTH_OPT_MIN_BYTES;
+	tcp_bth_put16(opt + 2, TCP_BTH_EXID);
+	opt[4] = 1 | (m->flags & (TCP_BTH_F_RTR | TCP_BTH_F_RTR_ACK | TCP_BTH_F_SOLICITED));
+	opt[5] = m->opcode;
+	tcp_bth_put16(opt + 6, m->msn);
+	tcp_bth_put32(opt + 8, m->seq);
+	tcp_bth_put32(opt + 12, m->length);
+	if (imm)
+		tcp_bth_put32(opt + 16, m->ext4);
+	return opt[1];
+}
+
+/*
+ * As much as there is: where SACK leaves less, what both have is enough for
+ * unsack().  The MSS is computed with skb_len 0, and must count it too.
+ */
+static __always_inline void reserve(struct bpf_sock_ops *ops)
+{
+	if (ops->args[0] != BPF_WRITE_HDR_TCP_CURRENT_MSS && !ops->skb_len)
+		return;
+#pragma unroll
+	for (int bytes = TCPQP_BPF_OPTION_BYTES; bytes > 0; bytes -= 4)
+		if (!bpf_reserve_hdr_opt(ops, bytes, 0))
+			return;
+}
+
+static __always_inline void write_option(struct bpf_sock_ops *ops, struct tcpqp_bpf_slot *slot)
+{
+	struct tcphdr *th = ops->skb_data;
+	struct tcpqp_bpf_message m;
+	__u8 opt[OPTIONS_MAX] = {};
+
+	if ((void *)(th + 1) > ops->skb_data_end || ops->skb_len <= th->doff * 4)
+		return;
+	if (!find_message(slot, bpf_ntohl(th->seq), &m))
+		return;		/* plain bytes, before the first message */
+	if (!bpf_store_hdr_opt(ops, opt, build(&m, opt), 0))
+		WRITE_ONCE(slot->tx_written, slot->tx_written + 1);
+}
+
+/* ---- what the peer sends ---- */
+
+static __always_inline bool is_live(const struct tcpqp_bpf_slot *slot, const struct tcpqp_bpf_message *m)
+{
+	return seq_before(READ_ONCE(slot->rx_seq), m->seq + stream_bytes(m->length));
+}
+
+/* Again and again for a message's segments: the same each time, or the peer lies. */
+static __always_inline void record(struct tcpqp_bpf_slot *slot, struct tcpqp_bpf_boundary *at,
+				   const struct tcpqp_bpf_message *m)
+{
+	__u32 tag = TCPQP_BPF_TAG_VALID | m->msn;
+
+	if (!is_live(slot, m))
+		return;
+	if (at->tag & TCPQP_BPF_TAG_VALID && is_live(slot, &at->message)) {
+		if (at->tag != tag || at->message.seq != m->seq || at->message.length != m->length ||
+		    at->message.opcode != m->opcode || at->message.ext4 != m->ext4)
+			WRITE_ONCE(slot->rx_lost, slot->rx_lost + 1);
+		return;
+	}
+	at->message = *m;
+	__sync_lock_test_and_set(&at->tag, tag);	/* the reader looks at it first */
+}
+
+static __always_inline void hints(struct tcpqp_bpf_slot *slot, const struct tcp_bth *b)
+{
+	__u32 flags = b->flags & (TCP_BTH_F_RTR | TCP_BTH_F_RTR_ACK);
+
+	if (b->opcode == TCP_BTH_OP_ACKNOWLEDGE && b->ext_bytes == TCP_BTH_EXT4_BYTES &&
+	    (!slot->peer_limit_known || (__s16)(b->ext4 - slot->peer_limit) > 0)) {
+		WRITE_ONCE(slot->peer_limit, (__u16)b->ext4);
+		WRITE_ONCE(slot->peer_limit_known, 1);
+	}
+	if (flags)
+		__sync_fetch_and_or(&slot->peer_flags, flags);
+}
+
+static __always_inline void received(struct tcpqp_bpf_slot *slot, const struct tcp_bth *b)
+{
+	struct tcpqp_bpf_message m = {
+		.seq = b->start_seq,
+		.length = b->length,
+		.ext4 = b->ext4,
+		.msn = b->msn,
+		.opcode = b->opcode,
+		.flags = b->flags,
+	};
+	bool ext4 = b->ext_bytes == TCP_BTH_EXT4_BYTES;
+
+	if (b->ver == 1 && ((b->opcode == TCP_BTH_OP_SEND_ONLY && !b->ext_bytes) ||
+			    (b->opcode == TCP_BTH_OP_SEND_ONLY_IMM && ext4))) {
+		record(slot, &slot->rx[b->msn % TCPQP_BPF_RX_ENTRIES], &m);
+	} else if (b->ver == 1 && b->opcode == TCP_BTH_OP_ACKNOWLEDGE && ext4) {
+		record(slot, &slot->control[b->msn % TCPQP_BPF_CONTROL_ENTRIES], &m);
+		WRITE_ONCE(slot->peer_is_stock, 1);
+	} else if (b->ver == 1 && b->opcode == TCP_BTH_OP_TERMINATE &&
+		   b->length == TCP_BTH_TERMINATE_BYTES) {
+		record(slot, &slot->terminate, &m);
+	} else if (!(slot->refused.tag & TCPQP_BPF_TAG_VALID) ||
+		   seq_before(m.seq, slot->refused.message.seq)) {
+		slot->refused.message = m;
+		__sync_lock_test_and_set(&slot->refused.tag, TCPQP_BPF_TAG_VALID);
+	}
+}
+
+/* TCP has checked the sequence number, and not yet the ACK. */
+static __always_inline void parse(struct bpf_sock_ops *ops, struct tcpqp_bpf_slot *slot)
+{
+	__u8 opt[OPTIONS_MAX] = {TCP_BTH_KIND, TCP_BTH_HEAD_BYTES, TCP_BTH_EXID >> 8,
+				 TCP_BTH_EXID & 0xff};
+	struct tcphdr *th = ops->skb_data;
+	struct tcp_bth b = {};
+	__u32 payload;
+
+	if (bpf_load_hdr_opt(ops, opt, sizeof(opt), 0) < 0)
+		return;
+	if ((void *)(th + 1) > ops->skb_data_end || ops->skb_len < th->doff * 4)
+		return;
+	payload = ops->skb_len - th->doff * 4;
+	if (seq_before(ops->snd_nxt, bpf_ntohl(th->ack_seq)) ||
+	    tcp_bth_parse(opt, sizeof(opt), bpf_ntohl(th->seq), payload, &b)) {
+		WRITE_ONCE(slot->rx_invalid, slot->rx_invalid + 1);
+		return;
+	}
+	if (payload)
+		received(slot, &b);
+	hints(slot, &b);	/* who sees rtr sees the message that bore it */
+}
+
+SEC("sockops")
+int segment(struct bpf_sock_ops *ops)
+{
+	struct bpf_sock *sk = ops->sk;
+	struct tcpqp_bpf_slot *slot;
+	struct admitted *a;
+
+	if (!sk)
+		return 1;
+	a = bpf_sk_storage_get(&sockets, sk, NULL, 0);
+	if (!a)
+		return 1;
+	slot = slot_at(a->slot);
+	if (!slot)
+		return 1;
+	switch (ops->op) {
+	case BPF_SOCK_OPS_HDR_OPT_LEN_CB:
+		reserve(ops);
+		break;
+	case BPF_SOCK_OPS_WRITE_HDR_OPT_CB:
+		write_option(ops, slot);
+		break;
+	case BPF_SOCK_OPS_PARSE_HDR_OPT_CB:
+		parse(ops, slot);
+		break;
+	case BPF_SOCK_OPS_STATE_CB:
+		if (ops->args[1] == BPF_TCP_CLOSE)
+			bpf_map_push_elem(&closed, &a->slot, BPF_EXIST);
+		break;
+	}
+	return 1;
+}
+
+SEC("cgroup/setsockopt")
+int opt_in(struct bpf_sockopt *ctx)
+{
+	struct tcpqp_bpf_slot *slot;
+	struct bpf_tcp_sock *tp;
+	struct admitted *a;
+	int flags = 0;
+
+	if (ctx->level != TCPQP_BPF_SOCKOPT || !ctx->sk)
+		return 1;
+	a = bpf_sk_storage_get(&sockets, ctx->sk, NULL, 0);
+	slot = a ? slot_at(a->slot) : NULL;
+	tp = slot ? bpf_tcp_sock(ctx->sk) : NULL;
+	if (!tp)
+		return 1;	/* the kernel knows no such level */
+	bpf_getsockopt(ctx->sk, SOL_TCP, SOCK_OPS_CB_FLAGS, &flags, sizeof(flags));
+	flags = ctx->optname == TCPQP_BPF_STOP ? flags & ~SEGMENT_FLAGS :
+						flags | SEGMENT_FLAGS | BPF_SOCK_OPS_STATE_CB_FLAG;
+	if (bpf_setsockopt(ctx->sk, SOL_TCP, SOCK_OPS_CB_FLAGS, &flags, sizeof(flags)))
+		return 0;
+	WRITE_ONCE(slot->rx_seq, tp->rcv_nxt - NOTHING_READ_BYTES);	/* the library knows better, soon */
+	WRITE_ONCE(slot->snd_nxt, tp->snd_nxt);
+	WRITE_ONCE(slot->rcv_nxt, tp->rcv_nxt);
+	ctx->optlen = -1;	/* done here */
+	return 1;
+}
+
+/* ---- SACK in the way ---- */
+
+/* Offset of the TCP header from the network header, or 0. */
+static __always_inline __u32 tcp_at(struct __sk_buff *skb)
+{
+	struct ipv6hdr six;
+	struct iphdr four;
+
+	if (skb->protocol == bpf_htons(ETH_P_IP) &&
+	    !bpf_skb_load_bytes_relative(skb, 0, &four, sizeof(four), BPF_HDR_START_NET))
+		return four.protocol == IPPROTO_TCP ? four.ihl * 4 : 0;
+	if (skb->protocol == bpf_htons(ETH_P_IPV6) &&
+	    !bpf_skb_load_bytes_relative(skb, 0, &six, sizeof(six), BPF_HDR_START_NET))
+		return six.nexthdr == IPPROTO_TCP ? sizeof(six) : 0;
+	return 0;
+}
+
+static __always_inline bool has_timestamps(const __u8 *opts)
+{
+	return opts[0] == 1 && opts[1] == 1 && opts[2] == 8 && opts[3] == 10;
+}
+
+/* Bytes of the checksum need no care: it is computed after us, always. */
+static __always_inline void replace(struct __sk_buff *skb, struct tcpqp_bpf_slot *slot, __u32 at,
+				    __u32 room, __u32 seq)
+{
+	struct tcpqp_bpf_message m;
+	__u8 opt[OPTIONS_MAX];
+
+	if (!find_message(slot, seq, &m))
+		return;
+	__builtin_memset(opt, 1, sizeof(opt));
+	if (room < TCPQP_BPF_OPTION_BYTES || room > OPTIONS_MAX || build(&m, opt) > room ||
+	    bpf_skb_store_bytes(skb, at, opt, room, 0)) {
+		WRITE_ONCE(slot->tx_bare, slot->tx_bare + 1);
+		return;
+	}
+	WRITE_ONCE(slot->tx_rewritten, slot->tx_rewritten + 1);
+}
+
+SEC("tc")
+int unsack(struct __sk_buff *skb)
+{
+	struct bpf_sock *sk = skb->sk;
+	struct tcpqp_bpf_slot *slot;
+	__u8 opts[OPTIONS_MAX] = {};
+	struct admitted *a;
+	struct tcphdr th;
+	__u32 at, room, stamps;
+
+	sk = sk ? bpf_sk_fullsock(sk) : NULL;
+	a = sk ? bpf_sk_storage_get(&sockets, sk, NULL, 0) : NULL;
+	slot = a ? slot_at(a->slot) : NULL;
+	if (!slot)
+		return TC_ACT_UNSPEC;
+	at = tcp_at(skb);
+	if (!at || bpf_skb_load_bytes_relative(skb, at, &th, sizeof(th), BPF_HDR_START_NET) ||
+	    th.doff * 4 <= sizeof(th) || skb->len <= ETH_HLEN + at + th.doff * 4)
+		return TC_ACT_UNSPEC;
+	room = th.doff * 4 - sizeof(th);
+	if (room < 4 || room > OPTIONS_MAX ||
+	    bpf_skb_load_bytes_relative(skb, at + sizeof(th), opts, room, BPF_HDR_START_NET))
+		return TC_ACT_UNSPEC;
+	stamps = has_timestamps(opts) ? TIMESTAMP_BYTES : 0;
+	if (room < stamps + 4 || opts[stamps + 2] != 5)		/* NOP NOP SACK */
+		return TC_ACT_UNSPEC;
+	replace(skb, slot, ETH_HLEN + at + sizeof(th) + stamps, room - stamps, bpf_ntohl(th.seq));
+	return TC_ACT_UNSPEC;
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "stock/option/boundaries.hpp"
+
+#include <algorithm>
+
+#include "tcpqp.h"
+
+namespace tcpqp::stock {
+
+bool Boundaries::is_here(const tcpqp_bpf_boundary& b, tcpqp_bpf_message& m) const noexcept {
+    const uint32_t tag = __atomic_load_n(&b.tag, __ATOMIC_ACQUIRE);
+    m = b.message;
+    return (tag & TCPQP_BPF_TAG_VALID) != 0 && m.seq == seq_ && m.length <= TCPQP_MESSAGE_MAX_BYTES;
+}
+
+Begins Boundaries::next(tcpqp_bpf_message& m) const noexcept {
+    if (is_here(shared_.rx[msn_ % TCPQP_BPF_RX_ENTRIES], m) && m.msn == msn_)
+        return Begins::kSend;
+    if (is_here(shared_.control[control_msn_ % TCPQP_BPF_CONTROL_ENTRIES], m))
+        return Begins::kControl;
+    if (is_here(shared_.terminate, m))
+        return Begins::kTerminate;
+    if (is_here(shared_.refused, m))
+        return Begins::kRefused;
+    return Begins::kUnknown;
+}
+
+void Boundaries::pass(Begins what, const tcpqp_bpf_message& m) noexcept {
+    if (what == Begins::kSend)
+        msn_++;
+    else if (what == Begins::kControl)
+        control_msn_++;
+    skip(std::max<uint32_t>(m.length, 1));
+}
+
+void Boundaries::skip_hello(uint32_t bytes) noexcept {
+    control_msn_++;
+    skip(bytes);
+}
+
+void Boundaries::skip(uint32_t bytes) noexcept {
+    seq_ += bytes;
+    __atomic_store_n(&shared_.rx_seq, seq_, __ATOMIC_RELEASE);
+}
+
+}  // namespace tcpqp::stock

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "stock/option/option.hpp"
+
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include "stock/limits.hpp"
+
+namespace tcpqp::stock {
+
+std::unique_ptr<Option> Option::open(int socket, uint32_t& reason) {
+    std::unique_ptr<Slot> slot = Slot::open(socket, reason);
+    return slot ? std::make_unique<Option>(std::move(slot), socket) : nullptr;
+}
+
+Option::Option(std::unique_ptr<Slot> slot, int socket) noexcept
+    : slot_(std::move(slot)),
+      tx_(slot_->shared(), socket, slot_->tx_seq()),
+      rx_(slot_->shared(), slot_->rx_seq()) {}
+
+uint16_t Option::limit() const noexcept {
+    return static_cast<uint16_t>(rx_.msn() + kCreditMessages);
+}
+
+void Option::announce_hello() noexcept {
+    advertised_ = limit();
+    tx_.announce({0, kFrameBytes, tcp_bth_aeth_credits(advertised_), control_msn_++,
+                  TCP_BTH_OP_ACKNOWLEDGE, TCP_BTH_F_RTR});
+}
+
+// Stock ends say so too, by an ACKNOWLEDGE of their own, which is seen first.
+bool Option::module_is_ready() const noexcept {
+    const tcpqp_bpf_slot& s = slot_->shared();
+    const uint32_t flags = __atomic_load_n(&s.peer_flags, __ATOMIC_ACQUIRE);
+    return (flags & TCP_BTH_F_RTR) != 0 && __atomic_load_n(&s.peer_is_stock, __ATOMIC_RELAXED) == 0;
+}
+
+void Option::begin(bool peer_is_stock) noexcept {
+    peer_is_stock_ = peer_is_stock;
+    rtr_owed_ = !peer_is_stock;  // a hello is acknowledged by ours
+    if (peer_is_stock)
+        rx_.skip_hello(kFrameBytes);
+}
+
+bool Option::has_credit(uint16_t msn) const noexcept {
+    const tcpqp_bpf_slot& s = slot_->shared();
+    if (__atomic_load_n(&s.peer_limit_known, __ATOMIC_ACQUIRE) == 0)
+        return true;
+    const auto limit = static_cast<uint16_t>(__atomic_load_n(&s.peer_limit, __ATOMIC_RELAXED));
+    return static_cast<int16_t>(limit - msn) > 0;
+}
+
+// A module's credits are hints, on ACKs that may be lost: one message goes all the
+// same, as from another module, at first and then now and again.  A stock end's are
+// messages, and the bound of what it can keep.
+bool Option::may_send(uint16_t msn) noexcept {
+    if (!tx_.has_room())
+        return false;
+    const auto now = [] { return std::chrono::steady_clock::now(); };
+    if (has_credit(msn)) {
+        waiting_ = false;
+        return true;
+    }
+    if (peer_is_stock_)
+        return false;
+    if (!std::exchange(waiting_, true))
+        probe_at_ = now() + kProbe;
+    if (msn != 0 && now() < probe_at_)
+        return false;
+    waiting_ = false;
+    return true;
+}
+
+void Option::announce(uint16_t msn, const tcpqp_work& work) noexcept {
+    const bool imm = (work.flags & TCPQP_F_IMM) != 0;
+    const int opcode = imm ? TCP_BTH_OP_SEND_ONLY_IMM : TCP_BTH_OP_SEND_ONLY;
+    tx_.announce({0, work.length, imm ? work.imm : 0, msn, static_cast<uint8_t>(opcode), 0});
+}
+
+// Not before all the credit is used up: who closes after its last send must not be sent
+// anything, for its TCP would answer by a reset and forget what is still to be repeated.
+bool Option::owes_control() const noexcept {
+    return rtr_owed_ || static_cast<int16_t>(advertised_ - rx_.msn()) <= 0;
+}
+
+void Option::announce_control() noexcept {
+    advertised_ = limit();
+    const auto flags = static_cast<uint8_t>(rtr_owed_ ? TCP_BTH_F_RTR | TCP_BTH_F_RTR_ACK : 0);
+    rtr_owed_ = false;
+    tx_.announce(
+        {0, 0, tcp_bth_aeth_credits(advertised_), control_msn_++, TCP_BTH_OP_ACKNOWLEDGE, flags});
+}
+
+bool Option::announce_terminate(const tcpqp_bpf_message& failed, std::byte* operands) noexcept {
+    if (!tx_.has_room())
+        return false;
+    const tcp_bth_terminate why{failed.seq, TCP_BTH_NAK_INVALID_REQUEST, failed.opcode, failed.msn};
+    tcp_bth_put_terminate(reinterpret_cast<uint8_t*>(operands), &why);
+    tx_.announce({0, TCP_BTH_TERMINATE_BYTES, 0, 0, TCP_BTH_OP_TERMINATE, 0});
+    return true;
+}
+
+Framing agree(const Frame& ours, const Frame& peers) noexcept {
+    const bool both = ours.can_option && peers.can_option;
+    const bool wanted = ours.wants_option || peers.wants_option;
+    if (wanted && both)
+        return Framing::kOption;
+    return ours.wants_option ? Framing::kNone : Framing::kStream;
+}
+
+bool framing_from_environment(Wish& wish) noexcept {
+    const char* word = ::getenv("TCPQP_FRAMING");
+    const std::string_view w = word != nullptr ? word : "";
+    wish = w == "stream" ? Wish::kStream : w == "option" ? Wish::kOption : Wish::kAny;
+    return wish != Wish::kAny || w.empty() || w == "auto";
+}
+
+}  // namespace tcpqp::stock

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "stock/option/slot.hpp"
+
+#include <linux/sockios.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "tcpqp.h"
+#include "verbs/fd.hpp"
+
+namespace tcpqp::stock {
+namespace {
+
+constexpr timeval kHelperLimit{2, 0};
+constexpr int kPositionTries = 200;  // of kPositionMs each: bytes may be on their way
+constexpr int kPositionMs = 1;
+
+// io_uring's task work interrupts what a signal would.
+template <typename Call>
+ssize_t repeat(Call call) noexcept {
+    ssize_t n = 0;
+    do
+        n = call();
+    while (n < 0 && errno == EINTR);
+    return n;
+}
+
+Fd connect_helper() noexcept {
+    const char* word = ::getenv("TCPQP_BPF_SOCKET");
+    const std::string_view path = word != nullptr ? word : TCPQP_BPF_SOCKET_PATH;
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (path.empty() || path.size() >= sizeof(address.sun_path))
+        return {};
+    path.copy(address.sun_path, path.size());
+    Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    if (!fd ||
+        ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &kHelperLimit, sizeof(kHelperLimit)) != 0 ||
+        repeat([&] {
+            return ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address),
+                             sizeof(address));
+        }) != 0)
+        return {};
+    return fd;
+}
+
+// A message with one descriptor.
+struct Letter {
+    Letter(void* at, size_t bytes) noexcept : where{at, bytes} {
+        message.msg_iov = &where;
+        message.msg_iovlen = 1;
+        message.msg_control = control.data();
+        message.msg_controllen = control.size();
+    }
+    void put(int fd) noexcept {
+        cmsghdr* head = CMSG_FIRSTHDR(&message);
+        head->cmsg_level = SOL_SOCKET;
+        head->cmsg_type = SCM_RIGHTS;
+        head->cmsg_len = CMSG_LEN(sizeof(fd));
+        std::memcpy(CMSG_DATA(head), &fd, sizeof(fd));
+    }
+    [[nodiscard]] Fd take() noexcept {
+        int fd = -1;
+        const cmsghdr* head = CMSG_FIRSTHDR(&message);
+        if (head != nullptr && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS &&
+            head->cmsg_len == CMSG_LEN(sizeof(fd)))
+            std::memcpy(&fd, CMSG_DATA(head), sizeof(fd));
+        return Fd(fd);
+    }
+    iovec where;
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+    msghdr message{};
+};
+
+// The slot's map, or nothing.
+Fd ask(int helper, int socket) noexcept {
+    tcpqp_bpf_request request{TCPQP_BPF_ABI, 0};
+    Letter question(&request, sizeof(request));
+    question.put(socket);
+    if (repeat([&] { return ::sendmsg(helper, &question.message, MSG_NOSIGNAL); }) !=
+        sizeof(request))
+        return {};
+    tcpqp_bpf_reply reply{};
+    Letter answer(&reply, sizeof(reply));
+    if (repeat([&] { return ::recvmsg(helper, &answer.message, MSG_CMSG_CLOEXEC); }) !=
+        sizeof(reply))
+        return {};
+    Fd map = answer.take();
+    if (reply.abi != TCPQP_BPF_ABI || reply.error != 0)
+        return {};
+    return map;
+}
+
+uint32_t queued(int socket, unsigned long what) noexcept {
+    int bytes = 0;
+    return ::ioctl(socket, what, &bytes) == 0 ? static_cast<uint32_t>(bytes) : 0;
+}
+
+}  // namespace
+
+Slot::Slot(int socket, void* at) noexcept
+    : socket_(socket), shared_(static_cast<tcpqp_bpf_slot*>(at)) {}
+
+Slot::~Slot() { ::munmap(shared_, sizeof(*shared_)); }
+
+std::unique_ptr<Slot> Slot::open(int socket, uint32_t& reason) {
+    reason = TCPQP_REASON_NO_BPF_HELPER;
+    const Fd helper = connect_helper();
+    if (!helper)
+        return nullptr;
+    reason = TCPQP_REASON_BPF_REFUSED;
+    const Fd map = ask(helper.get(), socket);
+    if (!map)
+        return nullptr;
+    void* at =
+        ::mmap(nullptr, sizeof(tcpqp_bpf_slot), PROT_READ | PROT_WRITE, MAP_SHARED, map.get(), 0);
+    if (at == MAP_FAILED)
+        return nullptr;
+    std::unique_ptr<Slot> slot(new (std::nothrow) Slot(socket, at));
+    if (!slot)
+        ::munmap(at, sizeof(tcpqp_bpf_slot));
+    if (!slot || !slot->start())
+        return nullptr;
+    reason = TCPQP_REASON_NONE;
+    return slot;
+}
+
+void Slot::stop() const noexcept {
+    const int none = 0;
+    ::setsockopt(socket_, TCPQP_BPF_SOCKOPT, TCPQP_BPF_STOP, &none, sizeof(none));
+}
+
+// What the program saw under the socket's lock holds only if nothing moved meanwhile.
+bool Slot::read_positions() noexcept {
+    const int none = 0;
+    const uint32_t unread = queued(socket_, SIOCINQ), unsent = queued(socket_, SIOCOUTQNSD);
+    if (::setsockopt(socket_, TCPQP_BPF_SOCKOPT, TCPQP_BPF_START, &none, sizeof(none)) != 0)
+        return false;
+    tx_seq_ = shared_->snd_nxt;
+    rx_seq_ = shared_->rcv_nxt - unread;
+    __atomic_store_n(&shared_->rx_seq, rx_seq_, __ATOMIC_RELEASE);
+    return unsent == 0 && queued(socket_, SIOCINQ) == unread;
+}
+
+bool Slot::start() noexcept {
+    for (int i = 0; i < kPositionTries; i++) {
+        if (read_positions())
+            return true;
+        ::poll(nullptr, 0, kPositionMs);
+    }
+    stop();
+    return false;
+}
+
+}  // namespace tcpqp::stock
