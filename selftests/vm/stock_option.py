@@ -15,7 +15,7 @@ from traffic import free_port
 from vmtest import REPO, Failed, Guests, Needs, Skip
 
 TAP = "nupavt0"
-NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/lib_exchange", "user/libtcpqp/bpf/tcpqp-bpf"), nodes=1,
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/lib_exchange", "selftests/vm/programs/qp_asks", "user/libtcpqp/bpf/tcpqp-bpf"), nodes=1,
               setup="full", switch_args=("--tap", f"name=up0,ifname={TAP}"), tap=TAP)  # fmt: skip
 
 BUILD = REPO / "build/cmake"
@@ -105,3 +105,31 @@ def test_every_byte_both_ways(t: Guests) -> None:
             t.equal((ours["rx_bytes"], theirs["rx_bytes"]), (theirs["tx_bytes"], ours["tx_bytes"]), f"{engine}: {ours} {theirs}")
             if engine == "offload":  # the switch places what comes by the tap
                 t.check(theirs["placed"] > 0.8 * theirs["rx_bytes"], f"{theirs}")
+
+
+def test_loss_both_ways(t: Guests) -> None:
+    """Data of both ends is under way while both have holes to tell of: SACK must not cost a message."""
+    with host() as h:
+        for port, seed in (("n0", 5), ("up0", 6)):
+            t.switch("faults", port=port, set={"seed": seed, "loss": 0.03})
+        try:
+            for engine in ("software", "offload"):
+                exchange(t, h, engine, "--messages", "400", "--bytes", "4000")
+        finally:
+            for port in ("n0", "up0"):
+                t.switch("faults", port=port, clear=True)
+
+
+def test_only_sends(t: Guests) -> None:
+    """What a stock end does not do completes at the requester, with the status that says so."""
+    with host() as h:
+        for engine in ("software", "offload"):
+            port = free_port()
+            guest = t.start(0, f"exec $BUILD/cmake/selftests/vm/programs/qp_asks --port {port} --engine {engine}")
+            t.wait_listening(0, port)
+            for _ in range(4):
+                ended(h.start("--port", port, "--connect", t.nodes[0].ip4, "--messages", "1"))
+            result = guest.wait()
+            t.check(result.ok, f"{engine}: {result.stdout}{result.stderr}")
+            said = json.loads(result.stdout)
+            t.equal((len(said), set(said.values())), (4, {"remote invalid request error"}), f"{engine}: {said}")
