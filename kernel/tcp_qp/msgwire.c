@@ -23,6 +23,10 @@ void tqp_bth_of(struct tcp_bth *bth, const struct tqp_msg_rec *rec, __u8 version
 			  (bth->mbo + payload == rec->length ? TCP_BTH_POS_LAST : 0);
 
 		bth->opcode = tcp_bth_variant(rec->opcode, pos);
+		if (tcp_bth_position(bth->opcode) != pos) {
+			bth->ver = 1;	/* a part of a request has no opcode of its own */
+			return;
+		}
 		/* only the segment that ends a WRITE bears its immediate */
 		if (rec->opcode == TCP_BTH_OP_WRITE_ONLY_IMM && !(pos & TCP_BTH_POS_LAST))
 			bth->dma_length = rec->length;

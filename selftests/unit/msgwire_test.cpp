@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// From a message's record to the option of a segment and back, by the kernel's own source.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+
+extern "C" {
+#include "msgwire.h"
+}
+
+namespace {
+
+constexpr std::uint32_t kStart = 0xfffffff8u;  // the sequence space wraps inside
+
+tqp_msg_rec record(std::uint8_t opcode, std::uint32_t length) {
+    tqp_msg_rec rec{};
+    rec.start_seq = kStart;
+    rec.length = length;
+    rec.msn = 7;
+    rec.opcode = opcode;
+    rec.ext_bytes = static_cast<std::uint8_t>(tcp_bth_ext_bytes(opcode));
+    return rec;
+}
+
+// What a receiver learns of @bytes from offset @at on.
+tqp_skb_map map_of(const tqp_msg_rec& rec, std::uint8_t version, std::uint32_t at,
+                   std::uint32_t bytes) {
+    tcp_bth sent, parsed;
+    tqp_bth_of(&sent, &rec, version, 0, kStart + at, bytes);
+    std::array<std::uint8_t, TCP_BTH_OPT_MAX_BYTES> option{};
+    const unsigned room = tcp_bth_build(option.data(), &sent);
+    EXPECT_EQ(tcp_bth_parse(option.data(), room, kStart + at, bytes, &parsed), TCP_BTH_OK);
+    tqp_skb_map map;
+    tqp_map_fill(&map, &parsed, bytes);
+    EXPECT_EQ(map.start_seq, kStart);
+    EXPECT_EQ(map.msn, 7);
+    return map;
+}
+
+// Requests have no FIRST and LAST: cut by TCP, each part must still be known as one.
+TEST(MsgWire, PartsOfARequest) {
+    for (const std::uint8_t opcode :
+         {TCP_BTH_OP_READ_REQUEST, TCP_BTH_OP_CMP_SWAP, TCP_BTH_OP_FETCH_ADD, TCP_BTH_OP_TERMINATE})
+        for (const std::uint8_t version : {0, 1})
+            for (std::uint32_t cut = 0; cut <= 28; cut++) {
+                const tqp_msg_rec rec = record(opcode, 28);
+                for (const auto& [at, bytes] : {std::pair{0u, cut}, std::pair{cut, 28 - cut}}) {
+                    if (!bytes)
+                        continue;
+                    const tqp_skb_map map = map_of(rec, version, at, bytes);
+                    EXPECT_EQ(map.opcode, opcode);
+                    EXPECT_TRUE(map.flags & TQP_MAP_LENGTH_KNOWN);
+                    EXPECT_EQ(map.length, 28u) << "version " << +version << " cut at " << cut;
+                }
+            }
+}
+
+// Each part of a WRITE tells its whole length, and the last one the immediate.
+TEST(MsgWire, PartsOfAWriteWithImmediate) {
+    tqp_msg_rec rec = record(TCP_BTH_OP_WRITE_ONLY_IMM, 100);
+    rec.va = 0x123456789a, rec.rkey = 5, rec.dma_length = 0xabcd;
+    for (const auto& [at, bytes] : {std::pair{0u, 40u}, std::pair{40u, 20u}, std::pair{60u, 40u}}) {
+        const tqp_skb_map map = map_of(rec, 0, at, bytes);
+        EXPECT_EQ(map.length, 100u);
+        EXPECT_EQ(map.va, rec.va);
+        EXPECT_EQ(map.rkey, rec.rkey);
+        EXPECT_EQ(bool(map.flags & TQP_MAP_OPCODE_KNOWN), at == 60);
+        EXPECT_EQ(map.ext4, at == 60 ? 0xabcdu : 0u);
+    }
+}
+
+}  // namespace
