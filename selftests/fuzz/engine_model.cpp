@@ -142,7 +142,12 @@ void Model::received(ModelQp& qp, const nupa::Packet& packet, const nupa::Decisi
     const std::uint64_t begin = qp.relative(seq);
     if (begin > 4 * std::uint64_t{kReach})
         qp.anywhere = true;
-    if (d.placed()) {
+    if (d.reason == nupa::Reason::kPlacedBefore)  // and so nothing may change now
+        require(d.has_bth && tcp_bth_is_tagged(d.bth.opcode) &&
+                    d.bth.opcode <= TCP_BTH_OP_WRITE_ONLY_IMM &&
+                    qp.cmd.flags & NUPA_QP_F_REMOTE_WRITE,
+                "only a WRITE is in memory before a later one");
+    if (d.reason == nupa::Reason::kPlaced) {
         require(bytes > 0 && !packet.at.fragment && packet.at.tcp(), "a whole data segment");
         require(!(packet.at.tcp_flags & 0x27), "no SYN, FIN, RST or URG");
         require(!packet.at.ip_csum_bad && packet.csum != nupa::Csum::kBad &&

@@ -28,6 +28,13 @@ struct Tagged : testing::Test {
         host.ring.consume(seq);
         return reason;
     }
+    // A whole WRITE of 100 bytes, @at bytes behind rcv_nxt.
+    Reason write_next(std::uint32_t at) {
+        return host
+            .rx(write_segment(kRcvNxt + at, 0, pattern(100), kIova, kKey, 100,
+                              TCP_BTH_OP_WRITE_ONLY, 1))
+            .reason;
+    }
 };
 
 TEST_F(Tagged, WriteAndReadResponse) {
@@ -232,6 +239,55 @@ TEST_F(WriteOrdering, TheRestOfAMessage) {
     ASSERT_EQ(host.engine.mr_reg(kKey, host.mr.cmd), NUPA_OK);
     EXPECT_EQ(write(begin, 100, 100, 300, 1), Reason::kPlaced);
     EXPECT_EQ(write(begin, 200, 100, 300, 1), Reason::kPlaced);
+}
+
+// TCP dropped what was placed and sends it again, after a later WRITE to the
+// same place: nothing is stored, and the host must not copy it either.
+TEST_F(WriteOrdering, OvertakenByALaterOne) {
+    EXPECT_EQ(write(begin, 0, 100, 100, 1), Reason::kPlaced);
+    EXPECT_EQ(write(begin + 100, 0, 100, 100, 2), Reason::kPlaced);
+    EXPECT_EQ(write(begin, 0, 100, 100, 1), Reason::kPlacedBefore);
+    EXPECT_EQ(write(begin + 20, 0, 60, 60, 1), Reason::kPlacedBefore);
+    EXPECT_EQ(host.mr.read(host.guest, kIova, 100), pattern(100, begin + 100));
+    // Over the latest there is nothing to destroy.
+    EXPECT_EQ(write(begin + 100, 0, 100, 100, 2), Reason::kDuplicate);
+    // Once the host is done with it TCP ignores all of this.
+    host.ring.consume(begin + 200);
+    EXPECT_EQ(write(begin, 0, 100, 100, 1), Reason::kDuplicate);
+}
+
+// Bytes without an option may be part of a WRITE whose other segments have theirs.
+TEST_F(WriteOrdering, NotBeforeTheHostHasSeenUnnamedBytes) {
+    host.ring.consume(begin);
+    TcpFrame f = write_segment(begin, 0, pattern(100), kIova, kKey, 100);
+    f.options.clear();
+    EXPECT_EQ(host.rx(f).reason, Reason::kPlain);
+    EXPECT_EQ(write(begin + 100, 0, 100, 100, 2), Reason::kOrder);
+    host.ring.consume(begin + 200);
+    EXPECT_EQ(write(begin + 200, 0, 100, 100, 3), Reason::kPlaced);
+}
+
+// The first WRITE that arrives may not be the first that was sent: those with
+// immediate count elsewhere.
+TEST_F(Tagged, FirstOfItsKindBehindAHole) {
+    host.ring.consume(kRcvNxt);
+    const auto first = [&](std::uint32_t at, std::uint8_t opcode) {
+        return host.rx(write_segment(kRcvNxt + at, 0, pattern(100), kIova, kKey, 100, opcode, 0))
+            .reason;
+    };
+    EXPECT_EQ(first(100, TCP_BTH_OP_WRITE_ONLY), Reason::kOrder);
+    EXPECT_EQ(first(0, TCP_BTH_OP_WRITE_ONLY_IMM), Reason::kDuplicate);
+    host.ring.consume(kRcvNxt + 200);
+    EXPECT_EQ(write_next(200), Reason::kPlaced);
+}
+
+// Plain bytes before the first message are no WRITE: nobody need wait for them.
+TEST_F(Tagged, AfterPlainBytes) {
+    host.ring.consume(kRcvNxt);
+    TcpFrame f = write_segment(kRcvNxt, 0, pattern(100), kIova, kKey, 100);
+    f.options.clear();
+    EXPECT_EQ(host.rx(f).reason, Reason::kPlain);
+    EXPECT_EQ(write_next(100), Reason::kPlaced);
 }
 
 }  // namespace

@@ -99,6 +99,7 @@ public:
 
 private:
     Reason option() noexcept;
+    bool overtaken() const noexcept;
     bool sync() noexcept;
     bool consistent() noexcept;
     Reason untagged() noexcept;
@@ -127,7 +128,7 @@ Reason Ladder::climb() noexcept {
     if (!qp_.in_window(seq_, bytes_))
         return Reason::kWindow;
     if (qp_.disorder.seen(seq_, bytes_))
-        return Reason::kDuplicate;
+        return overtaken() ? Reason::kPlacedBefore : Reason::kDuplicate;
     const bool agrees = consistent();  // remembered even if this segment is not placed
     if (!sync())
         return Reason::kUnsynced;
@@ -161,6 +162,12 @@ Reason Ladder::option() noexcept {
     return Reason::kPlaced;
 }
 
+// TCP has dropped what was placed of a WRITE, and a later one is in memory
+// already: the host must not copy the older bytes over it.
+bool Ladder::overtaken() const noexcept {
+    return placeable(d_.bth) && is_write(d_.bth.opcode) && qp_.writes.overtaken(seq_ + bytes_);
+}
+
 // msn 0 names where the first message of its kind starts.  Peers send those
 // bytes only after they saw our rtr, hence none of them escaped this context;
 // what lies before may have, and is never placed.
@@ -169,6 +176,10 @@ bool Ladder::sync() noexcept {
         return true;
     if (d_.bth.msn != 0 || seq_after(d_.bth.start_seq, seq_))
         return false;
+    if (seq_after(d_.bth.start_seq, qp_.disorder.next())) {  // WRITEs may be among these, too
+        qp_.writes.delivered(qp_.disorder.next(), d_.bth.start_seq);
+        qp_.writes.settle(qp_.shadow);
+    }
     qp_.disorder.raise(d_.bth.start_seq);
     qp_.synced = true;
     return true;
@@ -241,6 +252,21 @@ bool csum_proven(const Packet& packet) noexcept {
     return !packet.at.ip_csum_bad && (packet.csum == Csum::kPartial || packet.csum == Csum::kGood);
 }
 
+// What the host must copy, and what is in memory.
+void remember(QpContext& qp, const Decision& d, std::uint32_t seq, std::uint32_t bytes) noexcept {
+    if (!d.has_bth) {
+        qp.writes.unnamed(seq, seq + bytes);
+        return;
+    }
+    qp.writes.named(d.bth.start_seq);
+    if (!is_write(d.bth.opcode))
+        return;
+    if (d.placed())
+        qp.writes.placed(d.bth.start_seq);
+    else
+        qp.writes.delivered(d.bth.start_seq, seq + bytes);
+}
+
 // Once reassembled by the host it may become up to so much data that we never saw.
 void fragment(QpContext& qp, const Packet& packet) noexcept {
     if (packet.at.first_fragment && qp.plausible(packet.at.seq))
@@ -271,8 +297,7 @@ Decision place(QpContext& qp, const MrTable& mrs, const Packet& packet) noexcept
     // Whatever TCP may take of this segment must not be placed again.
     if (!(at.tcp_flags & (kTcpSyn | kTcpRst)) && qp.plausible(at.seq)) {
         qp.passed_up(at.seq, bytes);
-        if (!d.placed() && d.has_bth && is_write(d.bth.opcode))
-            qp.writes.delivered(d.bth.start_seq, at.seq + bytes);
+        remember(qp, d, at.seq, bytes);
     }
     return d;
 }

@@ -19,7 +19,9 @@ struct Decision {
     std::uint16_t bth_at = 0;  // offset of the option in Packet::header
     std::uint32_t qpn = 0;
     tcp_bth bth{};
-    bool placed() const noexcept { return reason == Reason::kPlaced; }
+    bool placed() const noexcept {
+        return reason == Reason::kPlaced || reason == Reason::kPlacedBefore;
+    }
 };
 
 // Decide on one TCP packet of @qp's flow, whose checksum state is settled

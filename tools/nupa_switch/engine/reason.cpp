@@ -15,6 +15,7 @@ struct Entry {
 
 constexpr Entry kEntries[] = {
     {"placed", -1},
+    {"placed_before", -1},
     {"no_qp", -1},
     {"csum", NUPA_STAT_deliver_csum},
     {"flags", NUPA_STAT_deliver_flags},

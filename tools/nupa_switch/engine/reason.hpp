@@ -10,6 +10,8 @@ namespace nupa {
 
 enum class Reason : std::uint8_t {
     kPlaced,
+    kPlacedBefore,  // a repeated part of a WRITE that is in memory: nothing is stored, and nothing
+                    // may be copied over a later WRITE
     kNoQp,          // no QP context for the flow, or no payload: nothing is counted
     kCsum,          // IP, TCP or ICRC check failed
     kFlags,         // SYN, FIN, RST, URG or a fragment
@@ -29,7 +31,7 @@ enum class Reason : std::uint8_t {
     kCount,
 };
 
-// The port counter of a reason; kPlaced and kNoQp have none.
+// The port counter of a reason; kPlaced, kPlacedBefore and kNoQp have none.
 bool reason_stat(Reason reason, nupa_stat& stat) noexcept;
 const char* reason_name(Reason reason) noexcept;
 

@@ -18,12 +18,14 @@ public:
     bool allows(std::uint32_t start, const Shadow& shadow) const noexcept {
         return !used_ || (!seq_after(start, start_) && (!older_ || shadow.consumed(before_)));
     }
-    // Bytes up to @end of the WRITE that begins at @start go to the host to copy.
+    // Bytes up to @end of the WRITE that begins at @start, or of any from there on,
+    // go to the host to copy.
     void delivered(std::uint32_t start, std::uint32_t end) noexcept {
         if (!used_) {
             used_ = true, older_ = false, start_ = start, end_ = end;
         } else if (seq_after(start, start_)) {
-            older_ = true, before_ = end_, start_ = start, end_ = end;
+            before_ = older_ && seq_after(before_, end_) ? before_ : end_;
+            older_ = true, start_ = start, end_ = end;
         } else if (start == start_) {
             end_ = seq_after(end, end_) ? end : end_;
         } else {
@@ -31,10 +33,41 @@ public:
             older_ = true;
         }
     }
+    // Bytes without an option may be part of a WRITE as well, once there are messages:
+    // a segment of the one that begins at @start was passed up.
+    void unnamed(std::uint32_t begin, std::uint32_t end) noexcept {
+        if (named_)
+            delivered(begin, end);
+        else if (!any_unnamed_ || seq_after(end, unnamed_))
+            any_unnamed_ = true, unnamed_ = end;
+    }
+    void named(std::uint32_t start) noexcept {
+        if (!named_ && any_unnamed_ && seq_after(unnamed_, start))
+            delivered(start, unnamed_);
+        named_ = true;
+    }
+    // Bytes of the WRITE that begins at @start were placed.
+    void placed(std::uint32_t start) noexcept {
+        if (!any_placed_ || seq_after(start, latest_))
+            any_placed_ = true, latest_ = start;
+    }
+    // Is a WRITE after stream byte @end - 1 in memory?  Then everything before
+    // it was placed, too, or the host is done with it: see allows().
+    bool overtaken(std::uint32_t end) const noexcept {
+        return any_placed_ && !seq_after(end, latest_);
+    }
     // Forget what the host has copied; once for each segment, so that no mark grows old.
-    void settle(const Shadow& shadow) noexcept { used_ = used_ && !shadow.consumed(end_); }
+    void settle(const Shadow& shadow) noexcept {
+        used_ = used_ && !shadow.consumed(end_);
+        any_placed_ = any_placed_ && !shadow.consumed(latest_);
+    }
 
 private:
+    bool named_ = false;         // any message was seen
+    bool any_unnamed_ = false;   // unnamed_ is valid
+    std::uint32_t unnamed_ = 0;  // end of what came without an option before the first message
+    bool any_placed_ = false;    // latest_ is valid
+    std::uint32_t latest_ = 0;   // start of the latest WRITE of which something was placed
     bool used_ = false;
     bool older_ = false;        // before_ is valid
     std::uint32_t start_ = 0;   // of the latest message of which the host copies something,
