@@ -116,21 +116,35 @@ void HonestHost::restart(std::uint8_t rx_mode) {
         qp.rq_pages = 1, qp.rq_table_addr = kTables + 48, qp.shadow_addr = kShadow;
         command(NUPA_ADMIN_QP_CREATE, flow, &qp, sizeof qp);
     }
+    for (std::uint32_t slot = 0; slot <= kRqMask; slot++)
+        prepare(slot);
     // The admin ring is read, not written.
     std::memcpy(expected_.data() + kAdminRing, client.ram.at(kAdminRing), 2 * kPage);
 }
 
+void HonestHost::receive_sge(std::uint32_t slot, unsigned n, std::uint64_t at,
+                             std::uint32_t bytes) {
+    const std::uint64_t wqe = kRq + 384 + (std::uint64_t{slot & kRqMask} << kRqLog2);
+    put<std::uint32_t>(wqe + 28, n + 1);
+    put<std::uint64_t>(wqe + 40 + 16 * n, at), put<std::uint32_t>(wqe + 48 + 16 * n, bytes);
+    put<std::uint32_t>(wqe + 52 + 16 * n, kReceiveKey);
+}
+
+// A receive that waits to be posted, as applications keep them: written, and
+// nobody may use it before the producer index says so, or after its completion.
+void HonestHost::prepare(std::uint32_t slot) {
+    receive_sge(slot, 0, kUnposted - kPosted, 2 * kPage);
+}
+
 void HonestHost::post_receive(std::uint16_t bytes) {
-    const std::uint64_t wqe = kRq + 384 + (std::uint64_t{posted_ & kRqMask} << kRqLog2);
     const std::uint32_t first = bytes % (2 * kPage), second = (bytes >> 3) % 512;
-    put<std::uint32_t>(wqe + 28, 2);
-    put<std::uint64_t>(wqe + 40, 0), put<std::uint32_t>(wqe + 48, first);
-    put<std::uint32_t>(wqe + 52, kReceiveKey);
-    put<std::uint64_t>(wqe + 56, kPage + second), put<std::uint32_t>(wqe + 64, kPage - second);
-    put<std::uint32_t>(wqe + 68, kReceiveKey);
+    receive_sge(posted_, 0, 0, first);
+    receive_sge(posted_, 1, kPage + second, kPage - second);
     // The oldest counts as completed when there is no room for more.
-    if (++posted_ >= kRqMask)
+    if (++posted_ >= kRqMask) {
         put<std::uint32_t>(kShadow, posted_ - kRqMask + 1);
+        prepare(posted_ - kRqMask);
+    }
     put<std::uint32_t>(kRq + 128, posted_ & kRqMask);
 }
 

@@ -32,6 +32,8 @@ private:
         std::memcpy(expected_.data() + addr, &v, sizeof v);
     }
     void clear(std::uint64_t from, std::uint64_t to);
+    void receive_sge(std::uint32_t slot, unsigned n, std::uint64_t at, std::uint32_t bytes);
+    void prepare(std::uint32_t slot);
     void command(nupa_admin_op op, std::uint32_t id, const void* body, std::size_t bytes);
     void completion(const nupa_rx_comp& c, const std::uint8_t* header);
 
