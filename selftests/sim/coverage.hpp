@@ -10,21 +10,24 @@
 
 namespace sim {
 
-#define SIM_COUNTERS(X)                                                                            \
-    X(events)                                                                                      \
-    X(segments)                                                                                    \
-    X(placed_bytes)                                                                                \
-    X(copied_bytes)                                                                                \
-    X(messages)                                                                                    \
-    X(empty_messages)                                                                              \
-    X(immediates)                                                                                  \
-    X(plain_bytes) X(merged) X(lost) X(reordered) X(duplicated) X(late) X(late_on_completed)       \
-        X(corrupted) X(truncated) X(bleached) X(replayed) X(mangled) X(forged) X(overruns)         \
-            X(link_down) X(retransmits) X(timeouts) X(spurious) X(reneged) X(refused) X(collapsed) \
-                X(replaced) X(zero_window) X(stalls) X(sequence_wraps) X(msn_wraps) X(overflows)   \
-                    X(escaped) X(recreated) X(deregistered) X(short_receives) X(bad_keys)          \
-                        X(hostile_writes) X(length_errors) X(protection_errors) X(protocol_errors) \
-                            X(failed_connections)
+// clang-format off
+// What happened to segments and to TCP, to messages, and what applications did.
+#define SIM_TCP_COUNTERS(X) \
+    X(events) X(segments) X(merged) X(lost) X(reordered) X(duplicated) X(late) X(late_on_completed) \
+    X(corrupted) X(truncated) X(bleached) X(replayed) X(mangled) X(forged) X(overruns) X(link_down) \
+    X(retransmits) X(timeouts) X(spurious) X(reneged) X(refused) X(collapsed) X(replaced) \
+    X(zero_window) X(sequence_wraps) X(overflows) X(escaped) X(recreated)
+#define SIM_MESSAGE_COUNTERS(X) \
+    X(placed_bytes) X(copied_bytes) X(plain_bytes) X(messages) X(empty_messages) X(immediates) \
+    X(msn_wraps) X(stalls) X(writes) X(write_immediates) X(window_writes) X(overlapping_writes) \
+    X(reads) X(atomics) X(invalidates)
+#define SIM_TROUBLE_COUNTERS(X) \
+    X(deregistered) X(short_receives) X(bad_keys) X(hostile_writes) X(bad_requests) X(bad_responses) \
+    X(writes_refused) X(revoked_targets) X(revoked_sources) X(revoked_sinks) X(revoked_windows) \
+    X(revoked_responses) X(length_errors) X(protection_errors) X(access_errors) X(protocol_errors) \
+    X(failed_connections)
+#define SIM_COUNTERS(X) SIM_TCP_COUNTERS(X) SIM_MESSAGE_COUNTERS(X) SIM_TROUBLE_COUNTERS(X)
+// clang-format on
 
 #define SIM_COUNTER_ENUM(name) k_##name,
 enum Counter : std::uint8_t { SIM_COUNTERS(SIM_COUNTER_ENUM) kCounters };

@@ -24,17 +24,28 @@ std::uint32_t qpn_of(std::uint32_t number, int side) {
 
 }  // namespace
 
+std::uint32_t key_of(const End& end, std::uint32_t region) {
+    return 0x100 + kRegionNumbers * (2 * end.number() + static_cast<std::uint32_t>(end.side())) +
+           region;
+}
+
+std::uint32_t pd_of(const End& end) {
+    return 10 + 2 * end.number() + static_cast<std::uint32_t>(end.side());
+}
+
 End::End(World& world, Host& host, const ConnectionSettings& connection, std::uint32_t number,
-         int side, std::vector<std::uint32_t> lengths)
+         int side, std::vector<Planned> plan)
     : world_(world),
       host_(host),
       connection_(connection),
       number_(number),
       side_(side),
       flow_(flow_of(connection.family, number, side)),
-      sender_(*this, std::move(lengths)),
+      sender_(*this, std::move(plan)),
       tcp_(world.stream_from(number, 1 - side), settings().window_bytes, settings().wscale,
            world.dice, world.coverage),
+      exposed_(*this),
+      reads_(*this),
       qp_(*this) {
     sender_.allow(connection.messages);
 }
@@ -81,6 +92,7 @@ void End::attach() {
         snapshot_ = tcp_.next();
     if (attached_ || !snapshot_ || world_.now() < s.attach_us + s.escape_us)
         return;
+    qp_.attached();
     if (offloaded(s.engine)) {
         if (create_context(peer().sender().stream.seq(*snapshot_)) != NUPA_OK)
             throw std::logic_error("qp_create");
@@ -96,9 +108,11 @@ void End::attach() {
 nupa_admin_status End::create_context(std::uint32_t rcv_nxt) {
     nupa_cmd_qp cmd = qp_.command();
     cmd.flow = flow_.raw;
-    cmd.pd = qp_.pd();
+    cmd.pd = pd_of(*this);
     cmd.flags = settings().engine == Engine::kOffloadV0 ? NUPA_QP_F_TX_V0 : 0;
     cmd.flags |= NUPA_QP_F_SHADOW;
+    if (!settings().refuses_writes)
+        cmd.flags |= NUPA_QP_F_REMOTE_WRITE;
     if (connection_.icrc)
         cmd.flags |= NUPA_QP_F_ICRC;
     cmd.rcv_nxt = rcv_nxt;
@@ -141,7 +155,24 @@ void End::handshake() {
 
 bool End::strange() const {
     const EndSettings& s = settings();
-    return s.hostile || s.short_receive || s.bad_key || s.deregister;
+    return s.hostile || s.short_receive || s.bad_key || s.deregister || s.refuses_writes;
+}
+
+// Did the schedule give it a reason?
+bool End::excused(Counter why) const {
+    const End& peer = world_.end(number_, 1 - side_);
+    if (rules_broken_ || peer.rules_broken_ || settings().hostile)
+        return true;
+    if (why == k_protocol_errors || why == k_access_errors)
+        if (qp_.bad_message())
+            return true;
+    return why == k_protocol_errors ? bleached_ : strange();
+}
+
+// From here on nobody can say what belongs where.
+void End::exempt() {
+    rules_broken_ = true;
+    exposed_.spoil();
 }
 
 void End::fail(Counter why) {
@@ -150,9 +181,7 @@ void End::fail(Counter why) {
     world_.log.add(world_.now(), "end {}.{} fails:", {number_, static_cast<std::uint64_t>(side_)},
                    counter_name(why));
     world_.coverage.add(why);
-    const bool excused =
-        rules_broken_ || settings().hostile || (why == k_protocol_errors ? bleached_ : strange());
-    if (!excused)
+    if (!excused(why))
         world_.violation("end {}.{} failed, and nothing but TCP's troubles happened to it",
                          {number_, static_cast<std::uint64_t>(side_)});
     world_.coverage.add(k_failed_connections);
@@ -172,9 +201,18 @@ void End::reset_by_peer() {
 void End::teardown() {
     destroy_context();
     qp_.flush();
+    reads_.flush();
+    exposed_.poison();
     sender_.drop();
     gone_ = true;
     world_.log.add(world_.now(), "end {}.{} is gone", {number_, static_cast<std::uint64_t>(side_)});
+}
+
+// As tqp_mr_revoke(): what may still be sent takes its connection along.
+void End::revoke(std::uint32_t key) {
+    if (dead_ || !sender_.holds(key))
+        return;
+    fail(k_revoked_responses);
 }
 
 // Without its option a segment may be the last that is known of a ver 0
@@ -187,13 +225,13 @@ void End::log_state() {
     world_.log.add(world_.now(),
                    "end {}.{} attached {} peer ready {} dead {} hostile {} strange option {}",
                    {number_, side, attached_, rtr_seen_, dead_, settings().hostile, rules_broken_});
+    world_.log.add(world_.now(),
+                   "end {}.{} receives: {} posted, {} completed of {}; TCP next {} of {}",
+                   {number_, side, qp_.posted(), qp_.completed(), peer().sender_.untagged().size(),
+                    tcp_.next(), in.end()});
     world_.log.add(
-        world_.now(), "end {}.{} receives: {} posted, {} completed of {}; TCP next {} of {}",
-        {number_, side, qp_.posted(), qp_.completed(), expected(), tcp_.next(), in.end()});
-}
-
-std::size_t End::expected() const {
-    return world_.end(number_, 1 - side_).sender_.lengths().size();
+        world_.now(), "end {}.{} messages: {} done of {}; {} of {} planned are sent",
+        {number_, side, qp_.done(), in.messages.size(), sender_.planned(), sender_.plan().size()});
 }
 
 bool End::finished() const {
@@ -201,15 +239,27 @@ bool End::finished() const {
         return gone_;
     if (world_.quiet() && (spoiled() || world_.end(number_, 1 - side_).spoiled()))
         return true;
-    return qp_.completed() == expected() && sender_.all_acked() &&
-           sender_.stream.messages.size() == sender_.lengths().size();
+    const Sender& in = world_.end(number_, 1 - side_).sender_;
+    return in.all_posted() && qp_.done() == in.stream.messages.size() && sender_.all_posted() &&
+           sender_.all_acked() && reads_.idle();
 }
 
 // When all before is done and the receives are posted: these must be placed.
 void End::begin_epilogue() {
-    if (world_.quiet() && peer().qp_.completed() >= connection_.messages &&
-        peer().qp_.posted() == sender_.lengths().size())
-        sender_.allow(sender_.lengths().size());
+    if (world_.quiet() && sender_.planned() >= connection_.messages &&
+        peer().qp_.done() == sender_.stream.messages.size() && sender_.responses() == 0 &&
+        peer().qp_.posted() == sender_.untagged().size())
+        sender_.allow(sender_.plan().size());
+}
+
+// The table of tagged starts keeps a false one, and takes a WRITE with immediate
+// for the WRITE with its number and target: such messages may be delivered.
+bool End::start_unsure(const Stream& in, const Message& m) const {
+    return tcp_bth_is_tagged(m.opcode) &&
+           (misled_ || std::any_of(in.messages.begin(), in.messages.end(), [&](const Message& o) {
+                return o.opcode != m.opcode && o.write() && o.msn == m.msn && o.va == m.va &&
+                       o.rkey == m.rkey;
+            }));
 }
 
 // Whatever happened before, clean traffic is placed again.
@@ -217,8 +267,14 @@ void End::check_epilogue() {
     if (dead_ || !context_ || spoiled() || world_.end(number_, 1 - side_).spoiled())
         return;
     const Stream& in = world_.end(number_, 1 - side_).sender_.stream;
-    const Message& last = in.messages.back();
-    if (last.length && !in.all(last.at, last.length, kBytePlaced))
+    const auto sure = [&](const Message& m) {
+        return m.clean && m.payload() && m.length && !start_unsure(in, m);
+    };
+    const auto last = std::find_if(in.messages.rbegin(), in.messages.rend(), sure);
+    // one before it, so that a new context knows the window
+    if (last == in.messages.rend() || std::none_of(std::next(last), in.messages.rend(), sure))
+        return;
+    if (!in.all(last->at, last->length, kBytePlaced))
         world_.violation("end {}.{} placement did not resume: the last message was not placed",
                          {number_, static_cast<std::uint64_t>(side_)});
 }
@@ -386,7 +442,8 @@ void End::take_data(Received&& r, const tcp_bth* bth) {
                          {number_, side, skb.at, skb.len});
     // Also a genuine option of another cut of the same message: with it ver 0
     // names another end.
-    rules_broken_ |= r.truth.tampered;
+    if (r.truth.tampered)
+        exempt();
     bleached_ |= r.truth.bleached;
     tcp_.accept(std::move(skb));
     if (world_.quiet())
@@ -409,119 +466,9 @@ void End::read_plain() {
                              {number_, static_cast<std::uint64_t>(side_), skb->at});
         world_.coverage.add(k_plain_bytes, skb->end() - tcp_.copied());
         tcp_.read(skb->end() - tcp_.copied());
+        if (tcp_.copied() > peer().sender_.stream.plain)
+            exempt();  // a first message without any option: no number need be missing
     }
-}
-
-// ---- the engine's writes ----
-
-// Only a segment where TCP waits for one, or message 0, which names its own
-// start, proves that a context has missed nothing that it might place.
-void End::segment_seen(const Truth& truth) {
-    const Stream& in = peer().sender_.stream;
-    const std::size_t index = in.message_at(truth.at);
-    proven_ |= truth.tampered;  // it may claim to be message 0
-    proven_ |= truth.len && (truth.at <= tcp_.next() ||
-                             (index < in.messages.size() && in.messages[index].msn == 0));
-}
-
-// A late duplicate of a message that is done: its buffer may be posted again.
-void End::count_late(const Truth& truth) {
-    const Stream& in = peer().sender_.stream;
-    if (truth.len && in.message_at(truth.at) < qp_.completed())
-        world_.coverage.add(k_late_on_completed);
-}
-
-void End::judge_placed(const Truth& truth, const tcp_bth& bth, const std::vector<Write>& writes) {
-    const std::uint64_t side = static_cast<std::uint64_t>(side_);
-    Stream& in = peer().sender_.stream;
-    std::uint64_t bytes = 0;
-    for (const Write& w : writes)
-        bytes += w.bytes;
-    if (bytes != truth.len)
-        world_.violation("end {}.{} segment at {} + {}: {} bytes written",
-                         {number_, side, truth.at, truth.len, bytes});
-    if (gone_)
-        world_.violation("end {}.{} segment at {} was placed after the QP was destroyed",
-                         {number_, side, truth.at});
-    if (settings().hostile || truth.tampered) {
-        judge_loosely(truth, bth, writes);
-        return;
-    }
-    const std::size_t index = in.message_at(truth.at);
-    if (index == in.messages.size() || !in.messages[index].length)
-        world_.violation("end {}.{} bytes at {} of no message were placed",
-                         {number_, side, truth.at});
-    if (!proven_)
-        world_.violation("end {}.{} message {}: placed by a context that may have missed bytes",
-                         {number_, side, index});
-    if (!qp_.open(index))
-        world_.violation("end {}.{} message {}: written without a receive, or after its end",
-                         {number_, side, index});
-    if (in.any(truth.at, truth.len, kBytePlaced))
-        world_.violation("end {}.{} bytes at {} + {} were placed twice",
-                         {number_, side, truth.at, truth.len});
-    if (!recreated_ && in.any(truth.at, truth.len, kByteHeld))
-        world_.violation("end {}.{} bytes at {} + {} were placed although TCP has them",
-                         {number_, side, truth.at, truth.len});
-    judge_target(truth, index, writes);
-    in.mark(truth.at, truth.len, kBytePlaced | kByteHonest | kByteWritten);
-}
-
-// The right bytes, to the right place, low to high.
-void End::judge_target(const Truth& truth, std::size_t index, const std::vector<Write>& writes) {
-    const std::uint64_t side = static_cast<std::uint64_t>(side_);
-    const Stream& in = peer().sender_.stream;
-    const std::byte* value = in.bytes.data() + truth.at;
-    std::vector<QpReceiver::Run> runs =
-        qp_.place(index, truth.at - in.messages[index].at, truth.len);
-    auto run = runs.begin();
-    for (const Write& w : writes) {
-        std::uint64_t at = host_.ram.addr_of(w.to);
-        for (std::uint64_t left = w.bytes; left;) {
-            if (run == runs.end() || run->addr != at)
-                world_.violation("end {}.{} message {} byte at {} written to {}, belongs elsewhere",
-                                 {number_, side, index,
-                                  static_cast<std::uint64_t>(value - in.bytes.data()), at});
-            const std::uint64_t n = std::min(left, run->bytes);
-            if (std::memcmp(host_.ram.at(at), value, n) != 0)
-                world_.violation("end {}.{} message {}: wrong bytes placed at {}",
-                                 {number_, side, index, at});
-            host_.ram.accept(at, n);
-            at += n, left -= n, value += n;
-            run->addr += n, run->bytes -= n;
-            if (run->bytes == 0)
-                ++run;
-        }
-    }
-}
-
-// A message whose start is known from a segment that nobody changed has no other.
-void End::judge_start(const Truth& truth, const tcp_bth& bth) {
-    const Stream& in = peer().sender_.stream;
-    for (const Message& m : in.messages)
-        if (m.msn == bth.msn && in.any(m.at, m.length, kByteHonest) &&
-            bth.start_seq != in.seq(m.at))
-            world_.violation(
-                "end {}.{} segment at {} names another start of msn {}, and was placed",
-                {number_, static_cast<std::uint64_t>(side_), truth.at, bth.msn});
-}
-
-// A hostile application may send its own process's bytes anywhere in its own
-// memory; a changed option may do so among this QP's open receives.
-void End::judge_loosely(const Truth& truth, const tcp_bth& bth, const std::vector<Write>& writes) {
-    const std::uint64_t side = static_cast<std::uint64_t>(side_);
-    if (!settings().hostile)
-        judge_start(truth, bth);
-    for (const Write& w : writes) {
-        const std::uint64_t addr = host_.ram.addr_of(w.to);
-        const bool allowed = settings().hostile ? host_.writable(addr, w.bytes, qp_.pd())
-                                                : qp_.inside_open(addr, w.bytes);
-        if (!allowed)
-            world_.violation("end {}.{} segment at {} written to {}, where nobody may",
-                             {number_, side, truth.at, addr});
-        host_.ram.accept(addr, w.bytes);
-    }
-    peer().sender_.stream.mark(truth.at, truth.len, kBytePlaced | kByteWritten);
 }
 
 }  // namespace sim

@@ -10,8 +10,10 @@
 #include <span>
 #include <vector>
 
+#include "exposed.hpp"
 #include "host.hpp"
 #include "qp_receiver.hpp"
+#include "reads.hpp"
 #include "sender.hpp"
 #include "settings.hpp"
 #include "tcp_receiver.hpp"
@@ -19,11 +21,23 @@
 namespace sim {
 
 class World;
+class End;
+
+// Memory regions of one end; the first two are for receives.
+enum RegionNumber : std::uint32_t {
+    kSourceRegion = 2,  // READ only
+    kTargetRegion,      // WRITEs, atomics
+    kSinkRegion,        // of its own READs
+    kStaleRegion,       // deregistered at once
+    kRegionNumbers = 8
+};
+std::uint32_t key_of(const End& end, std::uint32_t region);
+std::uint32_t pd_of(const End& end);
 
 class End {
 public:
     End(World& world, Host& host, const ConnectionSettings& connection, std::uint32_t number,
-        int side, std::vector<std::uint32_t> lengths);
+        int side, std::vector<Planned> plan);
 
     void tick();
     void arrive(Received&& r);
@@ -62,6 +76,11 @@ public:
     std::uint32_t buffers() const noexcept;  // of each direction
     Sender& sender() noexcept { return sender_; }
     TcpReceiver& tcp() noexcept { return tcp_; }
+    Exposed& exposed() noexcept { return exposed_; }
+    Reads& reads() noexcept { return reads_; }
+    std::uint64_t shadow_addr() const noexcept { return qp_.command().shadow_addr; }
+    // Memory of @key is the application's again: nothing of it may leave any more.
+    void revoke(std::uint32_t key);
     bool attached() const noexcept { return attached_; }
     bool has_context() const noexcept { return context_; }
     void destroy_context();
@@ -72,6 +91,7 @@ private:
     nupa_admin_status create_context(std::uint32_t rcv_nxt);
     bool spoiled() const;  // nobody may ask that its messages arrive
     void attach();
+    bool start_unsure(const Stream& in, const Message& m) const;
     void begin_epilogue();  // the last part of the traffic, without faults
     void handshake();
     void teardown();
@@ -81,8 +101,10 @@ private:
     void send_ack();
     void judge_target(const Truth& truth, std::size_t index, const std::vector<Write>& writes);
     void judge_loosely(const Truth& truth, const tcp_bth& bth, const std::vector<Write>& writes);
+    bool placed_before(const Truth& truth) const;
     void judge_start(const Truth& truth, const tcp_bth& bth);
-    std::size_t expected() const;  // messages to receive
+    void exempt();  // of what nobody can know any more
+    bool excused(Counter why) const;
     void transmit(const TcpFields& tcp, std::span<const std::byte> payload, Truth&& truth);
     TcpFields fields(std::uint32_t at);
     std::uint8_t rtr_flags() const noexcept;
@@ -100,9 +122,12 @@ private:
     bool dead_ = false, gone_ = false;
     bool rules_broken_ = false;  // it accepted a segment whose option no peer ever wrote
     bool bleached_ = false;      // .. without an option that the peer wrote
+    bool misled_ = false;        // its context saw an option that no peer ever wrote
     bool ack_owed_ = false;
     std::uint64_t rtr_at_ = 0, gone_at_ = 0;
     TcpReceiver tcp_;
+    Exposed exposed_;
+    Reads reads_;
     QpReceiver qp_;
 };
 

@@ -16,9 +16,10 @@ constexpr std::uint32_t kMergerBufBytes = 2048;
 
 }  // namespace
 
-bool Region::allows(std::uint32_t of_pd, std::uint64_t addr, std::uint64_t n) const noexcept {
-    return live && pd == of_pd && access & NUPA_ACCESS_LOCAL_WRITE && addr >= iova &&
-           addr - iova <= bytes && n <= bytes - (addr - iova);
+bool Region::allows(std::uint32_t of_pd, std::uint64_t addr, std::uint64_t n,
+                    std::uint32_t right) const noexcept {
+    return live && pd == of_pd && access & right && addr >= iova && addr - iova <= bytes &&
+           n <= bytes - (addr - iova);
 }
 
 void Region::runs(std::uint64_t addr, std::uint64_t n,
@@ -34,7 +35,10 @@ void Region::runs(std::uint64_t addr, std::uint64_t n,
 Host::Host(World& world, std::uint32_t id, std::size_t bytes)
     : ram(bytes), engine(ram.memory(), stats, kHashSeed), world_(world), id_(id) {
     merger_.configure(kMergerBufBytes, world.dice.percent(80));
-    add_region(kForeignKey, kForeignPd, NUPA_ACCESS_LOCAL_WRITE, kPageBytes);
+    add_region(kForeignKey, kForeignPd,
+               NUPA_ACCESS_LOCAL_WRITE | NUPA_ACCESS_REMOTE_WRITE | NUPA_ACCESS_REMOTE_READ |
+                   NUPA_ACCESS_REMOTE_ATOMIC,
+               kPageBytes);
 }
 
 std::size_t Host::add_region(std::uint32_t key, std::uint32_t pd, std::uint32_t access,
@@ -67,6 +71,12 @@ const Region* Host::find(std::uint32_t key) const noexcept {
     return it == regions_.end() ? nullptr : &*it;
 }
 
+std::uint64_t Host::region_iova(std::uint32_t key) const noexcept {
+    const auto it = std::find_if(regions_.begin(), regions_.end(),
+                                 [&](const Region& r) { return r.key == key; });
+    return it == regions_.end() ? 0 : it->iova;
+}
+
 void Host::deregister(std::uint32_t key) {
     for (Region& r : regions_)
         if (r.key == key)
@@ -76,19 +86,21 @@ void Host::deregister(std::uint32_t key) {
 }
 
 // Page by page: neighbours in memory need not be neighbours in a region.
-bool Host::writable(std::uint64_t addr, std::uint64_t bytes, std::uint32_t pd) const {
+bool Host::writable(std::uint64_t addr, std::uint64_t bytes, std::uint32_t pd,
+                    std::uint32_t right) const {
     while (bytes) {
         const std::uint64_t n = std::min(bytes, kPageBytes - addr % kPageBytes);
-        if (!page_writable(addr, n, pd))
+        if (!page_writable(addr, n, pd, right))
             return false;
         addr += n, bytes -= n;
     }
     return true;
 }
 
-bool Host::page_writable(std::uint64_t addr, std::uint64_t bytes, std::uint32_t pd) const {
+bool Host::page_writable(std::uint64_t addr, std::uint64_t bytes, std::uint32_t pd,
+                         std::uint32_t right) const {
     for (const Region& r : regions_) {
-        if (!r.live || r.pd != pd || !(r.access & NUPA_ACCESS_LOCAL_WRITE))
+        if (!r.live || r.pd != pd || !(r.access & right))
             continue;
         bool inside = false;
         r.runs(r.iova, r.bytes, [&](std::uint64_t at, std::uint64_t n) {

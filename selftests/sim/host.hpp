@@ -34,7 +34,8 @@ struct Region {
     std::uint64_t iova = 0, bytes = 0;
     std::vector<std::uint64_t> pages;
     bool live = false;
-    bool allows(std::uint32_t of_pd, std::uint64_t addr, std::uint64_t n) const noexcept;
+    bool allows(std::uint32_t of_pd, std::uint64_t addr, std::uint64_t n,
+                std::uint32_t right = NUPA_ACCESS_LOCAL_WRITE) const noexcept;
     // [addr, addr + n), inside the region, as runs of host memory in order.
     void runs(std::uint64_t addr, std::uint64_t n,
               const std::function<void(std::uint64_t, std::uint64_t)>& each) const;
@@ -60,9 +61,12 @@ public:
                            std::uint64_t bytes);
     const Region& region(std::size_t index) const noexcept { return regions_[index]; }
     const Region* find(std::uint32_t key) const noexcept;
+    // Also of one that is gone.
+    std::uint64_t region_iova(std::uint32_t key) const noexcept;
     void deregister(std::uint32_t key);
-    // Does [addr, addr + bytes) of host memory belong to @pd's own writable regions?
-    bool writable(std::uint64_t addr, std::uint64_t bytes, std::uint32_t pd) const;
+    // Does [addr, addr + bytes) of host memory belong to @pd's own regions with @right?
+    bool writable(std::uint64_t addr, std::uint64_t bytes, std::uint32_t pd,
+                  std::uint32_t right = NUPA_ACCESS_LOCAL_WRITE) const;
 
     // From the fabric.
     void receive(nupa::Packet& packet, const Truth& truth);
@@ -78,7 +82,8 @@ public:
     nupa::PortEngine engine;
 
 private:
-    bool page_writable(std::uint64_t addr, std::uint64_t bytes, std::uint32_t pd) const;
+    bool page_writable(std::uint64_t addr, std::uint64_t bytes, std::uint32_t pd,
+                       std::uint32_t right) const;
     void merge(nupa::Packet& packet, const nupa::Decision& decision, const Truth& truth);
 
     World& world_;

@@ -73,8 +73,7 @@ bool report(const sim::Coverage& coverage, bool complete) {
     for (std::size_t i = 0; i < sim::kCounters; i++)
         line("count", sim::counter_name(i), coverage.counts[i]);
     for (std::size_t i = 0; i < coverage.reasons.size(); i++)
-        if (static_cast<nupa::Reason>(i) != nupa::Reason::kOrder)  // WRITEs are not simulated
-            line("segments", nupa::reason_name(static_cast<nupa::Reason>(i)), coverage.reasons[i]);
+        line("segments", nupa::reason_name(static_cast<nupa::Reason>(i)), coverage.reasons[i]);
     return all;
 }
 

@@ -3,10 +3,12 @@
 // tcp_qp does with TCP's receive queue.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "receive_ring.hpp"
+#include "stream.hpp"
 #include "tcp_receiver.hpp"
 
 extern "C" {
@@ -17,6 +19,7 @@ namespace sim {
 
 class End;
 class Host;
+struct Region;
 
 class QpReceiver {
 public:
@@ -28,27 +31,32 @@ public:
     void post_all();
 
     // ---- kernel ----
+    void attached();
     void run();
 
     bool started() const noexcept { return started_; }
-    std::size_t completed() const noexcept { return completed_; }
+    std::size_t completed() const noexcept { return completed_; }  // receives
+    std::size_t done() const noexcept { return done_; }            // messages of any kind
+    // Asks the message being received for what its sender has no right to?
+    bool bad_message() const;
     std::size_t posted() const noexcept { return receives_.size(); }
-    std::uint32_t pd() const noexcept;
     nupa_cmd_qp command() const { return ring_.cmd; }
 
     struct Run {
         std::uint64_t addr;  // host memory
         std::uint64_t bytes;
     };
-    // May the engine write to message @index's buffer now?
-    bool open(std::size_t index) const noexcept;
+    // May the engine write message @index's bytes now?
+    bool open(std::size_t index) const;
     // Where @bytes from @offset of message @index go; less when the buffer ends before.
     std::vector<Run> place(std::size_t index, std::uint32_t offset, std::uint32_t bytes) const;
+    std::vector<Run> place_receive(std::size_t receive, std::uint32_t offset,
+                                   std::uint32_t bytes) const;
     // May [addr, addr + bytes) of host memory be written as part of some open receive?
     bool inside_open(std::uint64_t addr, std::uint64_t bytes) const;
 
 private:
-    struct Place {
+    struct Buffer {
         std::size_t region;
         std::uint64_t addr;  // as the application names it
         std::uint32_t bytes;
@@ -63,29 +71,52 @@ private:
 
     void post();
     void poll();
-    void poison(const Place& place);
+    void poison(const Buffer& place);
     void scribble();
     void deregister();
-    std::vector<nupa::RecvSge> cut(const Place& place, std::uint32_t bytes);
+    std::vector<nupa::RecvSge> cut(const Buffer& place, std::uint32_t bytes);
+    void revoke(std::uint32_t region);
+
+    bool open_receive(std::size_t receive) const noexcept;
+    // What the stream really says; nullptr when nobody can know.
+    const Message* truth() const;
+    const Region* tagged_region(const Message& m) const;
+
+    // ---- kernel, qp_rx.cpp ----
     std::uint32_t step(const Skb& skb, std::uint32_t off);
+    bool begin(const tqp_skb_map* map);
+    bool admit();
+    bool room(std::uint32_t bytes);
+    bool take_wqe();
     bool take(const Skb& skb, std::uint32_t off, std::uint32_t bytes);
-    bool copy(const std::byte* from, std::uint32_t at, std::uint32_t bytes);
+    bool payload(const Skb& skb, std::uint32_t off, std::uint32_t bytes);
+    bool copy_receive(const std::byte* from, std::uint32_t at, std::uint32_t bytes);
+    bool copy_write(const std::byte* from, std::uint32_t bytes);
+    bool copy_response(const std::byte* from, std::uint32_t bytes);
     void reject(Counter why);
-    void complete();
+    bool finish();
+    bool request();
+    bool atomic(std::uint64_t& before);
+    bool response();
     void consume();
-    void check_message(std::size_t index);
+    void check_message();
+    void count(const Message& m);
+    void check_payload(const Message& m);
+    void violation(const char* text);
 
     End& end_;
     Host& host_;
     ReceiveRing ring_;
-    std::vector<Place> places_;
+    std::vector<Buffer> places_;
     std::vector<Receive> receives_;
-    std::size_t polled_ = 0, completed_ = 0;
+    std::size_t polled_ = 0, completed_ = 0, done_ = 0;
     bool started_ = false;
     tqp_rx_numbers next_{};
     tqp_rx_msg msg_{};
     bool have_wqe_ = false;
     std::vector<nupa::RecvSge> wqe_;
+    std::array<std::byte, TCP_BTH_OPERANDS_MAX_BYTES> operands_{};
+    std::uint64_t payload_bytes_ = 0;  // of the peer's messages that are done
     std::uint64_t placed_bytes_ = 0, copied_bytes_ = 0;
 };
 

@@ -2,6 +2,7 @@
 #include "sender.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "end.hpp"
 #include "world.hpp"
@@ -17,13 +18,16 @@ constexpr int kBurstsPerTurn = 12;
 
 }  // namespace
 
-Sender::Sender(End& end, std::vector<std::uint32_t> lengths)
+Sender::Sender(End& end, std::vector<Planned> plan)
     : stream(end.world().stream_from(end.number(), end.side())),
       end_(end),
-      lengths_(std::move(lengths)),
+      plan_(std::move(plan)),
       records_(kLogEntries),
-      msn_(end.settings().first_msn),
       rto_us_(kRtoFirstUs) {
+    const std::uint16_t first = end.settings().first_msn;
+    msn_ = {first, first, first, first};
+    std::copy_if(plan_.begin(), plan_.end(), std::back_inserter(untagged_),
+                 [](const Planned& p) { return p.untagged(); });
     tqp_msglog_init(&log_, records_.data(), kLogEntries);
     Ram& ram = end.host().ram;
     const std::uint32_t bytes = end.connection().message_max;
@@ -31,66 +35,11 @@ Sender::Sender(End& end, std::vector<std::uint32_t> lengths)
         buffers_.push_back({ram.alloc(bytes, 1), 0, false});
     stream.isn = end.settings().isn;
     stream.plain = end.settings().plain_bytes;
-    for (std::uint32_t i = 0; i < stream.plain; i++)
-        stream.bytes.push_back(static_cast<std::byte>(end.world().dice.bits()));
-    stream.state.resize(stream.end());
-    sacked_.resize(stream.end());
+    draw_bytes(stream.plain);
     right_edge_ = end.connection().mss;  // until the peer's first window
 }
 
-bool Sender::post() {
-    if (stream.messages.size() >= std::min(allowed_, lengths_.size()))
-        return false;
-    const auto free =
-        std::find_if(buffers_.begin(), buffers_.end(), [](const Buffer& b) { return !b.busy; });
-    tqp_msg_rec* rec = tqp_msglog_next(&log_);
-    if (free == buffers_.end() || !rec)
-        return false;
-    Dice& dice = end_.world().dice;
-    Message m{};
-    m.at = stream.end();
-    m.length = lengths_[stream.messages.size()];
-    m.stream_bytes = tqp_msg_stream_bytes(m.length);
-    m.msn = msn_++;
-    m.opcode = dice.percent(30) ? TCP_BTH_OP_SEND_ONLY_IMM : TCP_BTH_OP_SEND_ONLY;
-    m.imm = m.opcode == TCP_BTH_OP_SEND_ONLY_IMM ? static_cast<std::uint32_t>(dice.bits()) : 0;
-    for (std::uint32_t i = 0; i < m.stream_bytes; i += 8) {
-        const std::uint64_t bits = dice.bits();
-        for (std::uint32_t b = 0; b < std::min(8u, m.stream_bytes - i); b++)
-            stream.bytes.push_back(static_cast<std::byte>(bits >> (8 * b)));
-    }
-    stream.state.resize(stream.end());
-    sacked_.resize(stream.end());
-    end_.host().ram.store(free->addr, std::span(stream.bytes).subspan(m.at, m.length));
-    *rec = {};
-    rec->start_seq = stream.seq(m.at);
-    rec->length = m.length;
-    rec->msn = m.msn;
-    rec->opcode = m.opcode;
-    rec->ext_bytes = static_cast<__u8>(tcp_bth_ext_bytes(m.opcode));
-    rec->ext4 = m.imm;
-    tqp_msglog_commit(&log_);
-    *free = {free->addr, stream.messages.size(), true};
-    if (m.msn == 0 && end_.settings().first_msn != 0)
-        end_.world().coverage.add(k_msn_wraps);
-    if (stream.seq(stream.end()) < stream.seq(m.at))
-        end_.world().coverage.add(k_sequence_wraps);
-    stream.messages.push_back(m);
-    end_.world().log.add(end_.world().now(), "end {}.{} posts send {} msn {} at {} + {}",
-                         {end_.number(), static_cast<std::uint64_t>(end_.side()),
-                          stream.messages.size() - 1, m.msn, m.at, m.length});
-    return true;
-}
-
-// Where TCP reads the bytes it sends: the application's own buffer.
-const std::byte* Sender::bytes_at(std::uint32_t at) const {
-    const std::size_t index = stream.message_at(at);
-    if (index < stream.messages.size() && stream.messages[index].length)
-        for (const Buffer& b : buffers_)
-            if (b.busy && b.message == index)
-                return end_.host().ram.at(b.addr + (at - stream.messages[index].at));
-    return stream.bytes.data() + at;
-}
+// ---- TCP ----
 
 // How much of [at, limit) may be one packet: never over a message's end.
 std::uint32_t Sender::piece(std::uint32_t at, std::uint32_t limit) {
@@ -112,7 +61,7 @@ void Sender::emit(std::uint32_t at, std::uint32_t len) {
                                {end_.number(), static_cast<std::uint64_t>(end_.side()), at});
     if (at < highest_)
         end_.world().coverage.add(k_retransmits);
-    end_.send_data(at, {bytes_at(at), len}, rec);
+    end_.send_data(at, bytes_at(at, len), rec);
 }
 
 void Sender::send() {

@@ -4,13 +4,18 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <span>
 #include <vector>
 
+#include "exposed.hpp"
+#include "plan.hpp"
 #include "stream.hpp"
 #include "tcp_receiver.hpp"
 
 extern "C" {
 #include "msglog.h"
+#include "rxmsg.h"
 }
 
 namespace sim {
@@ -19,14 +24,32 @@ class End;
 
 class Sender {
 public:
-    Sender(End& end, std::vector<std::uint32_t> lengths);
+    Sender(End& end, std::vector<Planned> plan);
 
-    // Application: the next message of the plan.  False: no buffer, or the log is full.
+    // What the peer's READ or atomic gets, in the order of the requests.
+    struct Response {
+        std::uint16_t msn;
+        std::uint8_t opcode;
+        Place source;  // READ
+        Place sink;    // of the requester
+        std::uint64_t value;
+    };
+    void respond(const Response& response) { responses_.push_back(response); }
+    std::size_t responses() const noexcept { return responses_.size(); }
+    // Is memory of @key still to be sent, or not yet acknowledged?
+    bool holds(std::uint32_t key) const noexcept;
+
+    // The next response, or the next message of the plan.  False: there is none,
+    // no buffer or no sink, or the log is full.
     bool post();
     // Messages of the plan that may be posted now.
     void allow(std::size_t messages) noexcept { allowed_ = messages; }
     bool all_acked() const noexcept { return una_ == stream.end(); }
-    const std::vector<std::uint32_t>& lengths() const noexcept { return lengths_; }
+    bool all_posted() const noexcept { return planned_ == plan_.size() && responses_.empty(); }
+    std::size_t planned() const noexcept { return planned_; }
+    const std::vector<Planned>& plan() const noexcept { return plan_; }
+    // Those of the plan that take a receive.
+    const std::vector<Planned>& untagged() const noexcept { return untagged_; }
 
     // TCP: an ACK of stream offset @ack with a right edge, then what can be sent.
     void acked(std::uint32_t ack, std::uint32_t window_bytes, const std::vector<Range>& sack);
@@ -46,6 +69,17 @@ private:
         bool busy;
     };
 
+    Message next_message(std::uint8_t opcode, std::uint32_t length);
+    void draw_bytes(std::uint32_t n);
+    void post_payload(const Planned& p, Buffer& buffer);
+    void aim(Message& m);
+    void pretend(Message& m);
+    void post_request(const Planned& p);
+    Place ask(const Planned& p, bool& bad);
+    Place wrong(bool write);
+    void post_response();
+    void commit(Message& m);
+    Buffer* free_buffer() noexcept;
     std::uint32_t piece(std::uint32_t at, std::uint32_t limit);
     void emit(std::uint32_t at, std::uint32_t len);
     void release();
@@ -53,15 +87,19 @@ private:
     void timeout();
     void persist();
     void overrun();
-    const std::byte* bytes_at(std::uint32_t at) const;
+    std::span<const std::byte> bytes_at(std::uint32_t at, std::uint32_t len);
 
     End& end_;
-    std::vector<std::uint32_t> lengths_;
-    std::size_t allowed_ = 0;
+    std::vector<Planned> plan_, untagged_;
+    std::size_t allowed_ = 0, planned_ = 0, receives_ = 0;
+    std::deque<Response> responses_;
+    bool window_ = true;         // the peer's, until we take it back
+    std::uint64_t counter_ = 0;  // the peer's, once all atomics so far are done
+    std::vector<std::byte> gathered_;
     std::vector<tqp_msg_rec> records_;
     tqp_msglog log_{};
     std::vector<Buffer> buffers_;
-    std::uint16_t msn_;
+    tqp_rx_numbers msn_;  // of the next message of each space
     std::uint32_t una_ = 0, next_ = 0, highest_ = 0, right_edge_ = 0;
     std::vector<bool> sacked_;
     std::uint64_t rto_at_ = 0, repaired_at_ = 0;

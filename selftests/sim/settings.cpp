@@ -40,6 +40,8 @@ EndSettings draw_end(Dice& dice, bool strange) {
     e.bad_key = dice.percent(25) ? 20 : 0;
     e.deregister = dice.percent(40) ? 8 : 0;
     e.recreate = dice.percent(30) ? 15 : 0;
+    e.bad_access = dice.percent(70) ? 150 : 0;
+    e.refuses_writes = dice.percent(10);
     return e;
 }
 
@@ -53,6 +55,10 @@ ConnectionSettings draw_connection(Dice& dice, std::uint32_t hosts, bool disorde
     c.family = dice.percent(30) ? 6 : 4;
     c.timestamps = dice.percent(80);
     c.icrc = dice.percent(20);
+    c.one_sided = dice.percent(50);
+    if (c.one_sided)  // a context in mid-traffic cannot know which WRITEs the host has yet to copy
+        for (EndSettings& e : c.end)
+            e.recreate = 0;
     constexpr std::uint32_t kMessageMax[] = {60, 500, 2000, 5000};
     c.mss = disorder           ? dice.range(32, kMaxDisorderMss)
             : dice.percent(30) ? dice.range(64, 200)

@@ -29,7 +29,9 @@ struct EndSettings {
     std::uint32_t window_bytes = 0;
     std::uint8_t wscale = 0;
     std::uint32_t sges_max = 1;
-    bool hostile = false;  // its application writes nonsense into its rings
+    bool hostile = false;          // its application writes nonsense into its rings
+    bool refuses_writes = false;   // its QP has no right of remote write
+    std::uint32_t bad_access = 0;  // per mille of its one-sided requests: to where it has no right
     // per mille of the application's turns
     std::uint32_t lazy = 0;  // percent of turns in which no receive is posted
     std::uint32_t short_receive = 0, bad_key = 0, deregister = 0, recreate = 0;
@@ -40,6 +42,7 @@ struct ConnectionSettings {
     int family = 4;
     bool timestamps = true;
     bool icrc = false;
+    bool one_sided = false;  // WRITEs, READs and atomics among the SENDs
     std::uint32_t mss = 1000;
     std::uint32_t burst_max = 1;  // segments
     std::uint32_t message_max = 1000;

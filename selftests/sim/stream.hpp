@@ -5,17 +5,35 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
+
+#include <tcp_qp/tcp_bth.h>
 
 namespace sim {
 
+inline constexpr std::size_t kNoReceive = std::numeric_limits<std::size_t>::max();
+
 struct Message {
     std::uint32_t at;            // stream offset of its first byte
-    std::uint32_t length;        // bytes the application sent
+    std::uint32_t length;        // bytes of payload or operands
     std::uint32_t stream_bytes;  // length, or 1 when that is 0
-    std::uint32_t imm;
+    std::uint32_t imm;           // immediate, or the key that a SEND takes back
     std::uint16_t msn;
     std::uint8_t opcode;  // ONLY variant
+    bool bad;             // asks for what its sender has no right to
+    bool clean;           // sent after all troubles
+    std::size_t receive;  // the receive it takes, or kNoReceive
+    std::uint64_t va;     // tagged: where it goes
+    std::uint32_t rkey;
+    std::uint64_t source_va;  // READ response: the sender's own memory it is read from
+    std::uint32_t source_key;
+
+    bool write() const noexcept {
+        return opcode == TCP_BTH_OP_WRITE_ONLY || opcode == TCP_BTH_OP_WRITE_ONLY_IMM;
+    }
+    // Its bytes go to buffers: they may be placed.
+    bool payload() const noexcept { return tcp_bth_is_send(opcode) || tcp_bth_is_tagged(opcode); }
 };
 
 enum : std::uint8_t {

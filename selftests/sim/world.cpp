@@ -8,20 +8,10 @@ namespace sim {
 
 namespace {
 
-constexpr std::size_t kHostBytes = 32 << 10, kEndBytes = 112 << 10;
-constexpr std::uint32_t kEpilogueMessages = 3;
+constexpr std::size_t kHostBytes = 32 << 10, kEndBytes = 112 << 10, kOneSidedBytes = 56 << 10;
 constexpr std::uint64_t kPatienceUs = 3'000'000;  // after the faults have ended
 constexpr std::uint64_t kEventsMax = 400'000;
 constexpr std::uint32_t kTickMaxUs = 400, kFlushMaxUs = 60, kFabricTickUs = 500;
-
-std::vector<std::uint32_t> draw_lengths(const ConnectionSettings& c, Dice& dice) {
-    std::vector<std::uint32_t> lengths;
-    for (std::uint32_t i = 0; i < c.messages; i++)
-        lengths.push_back(dice.percent(8) ? 0 : 1 + dice.below(c.message_max));
-    for (std::uint32_t i = 0; i < kEpilogueMessages; i++)
-        lengths.push_back(1 + dice.below(c.message_max));
-    return lengths;
-}
 
 }  // namespace
 
@@ -30,7 +20,7 @@ World::World(std::uint64_t seed, Coverage& coverage_)
     std::vector<std::size_t> bytes(settings_.hosts, kHostBytes);
     for (const ConnectionSettings& c : settings_.connections)
         for (const EndSettings& e : c.end)
-            bytes[e.host] += kEndBytes;
+            bytes[e.host] += kEndBytes + (c.one_sided ? kOneSidedBytes : 0);
     for (std::uint32_t i = 0; i < settings_.hosts; i++)
         hosts_.push_back(std::make_unique<Host>(*this, i, bytes[i]));
     for (std::size_t i = 0; i < 2 * settings_.connections.size(); i++)
@@ -39,7 +29,7 @@ World::World(std::uint64_t seed, Coverage& coverage_)
         const ConnectionSettings& c = settings_.connections[i];
         for (int side = 0; side < 2; side++)
             ends_.push_back(std::make_unique<End>(*this, *hosts_[c.end[side].host], c, i, side,
-                                                  draw_lengths(c, dice)));
+                                                  draw_plan(c, dice)));
     }
 }
 

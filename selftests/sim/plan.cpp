@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "plan.hpp"
+
+#include <algorithm>
+
+namespace sim {
+
+namespace {
+
+constexpr std::uint32_t kEpilogueMessages = 3;
+constexpr std::uint32_t kAtomicBytes = 8;
+
+Verb draw_verb(Dice& dice) {
+    constexpr Verb kVerbs[] = {Verb::kSend,  Verb::kSend,  Verb::kSend,
+                               Verb::kWrite, Verb::kWrite, Verb::kWriteImm,
+                               Verb::kRead,  Verb::kRead,  Verb::kAtomic};
+    return kVerbs[dice.below(std::size(kVerbs))];
+}
+
+Planned draw(const ConnectionSettings& c, Dice& dice, bool empty) {
+    const Verb verb = c.one_sided ? draw_verb(dice) : Verb::kSend;
+    if (verb == Verb::kAtomic)
+        return {verb, kAtomicBytes};
+    const std::uint32_t most =
+        verb == Verb::kRead ? std::min(c.message_max, kReadMaxBytes) : c.message_max;
+    return {verb, empty ? 0 : 1 + dice.below(most)};
+}
+
+}  // namespace
+
+std::vector<Planned> draw_plan(const ConnectionSettings& c, Dice& dice) {
+    std::vector<Planned> plan;
+    for (std::uint32_t i = 0; i < c.messages; i++)
+        plan.push_back(draw(c, dice, dice.percent(8)));
+    for (std::uint32_t i = 0; i < kEpilogueMessages; i++)
+        plan.push_back(draw(c, dice, false));
+    return plan;
+}
+
+}  // namespace sim
