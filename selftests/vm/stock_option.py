@@ -15,11 +15,12 @@ from traffic import free_port
 from vmtest import REPO, Failed, Guests, Needs, Skip
 
 TAP = "nupavt0"
-NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/lib_exchange", "selftests/vm/programs/qp_asks", "user/libtcpqp/bpf/tcpqp-bpf"), nodes=1,
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/lib_exchange", "selftests/vm/programs/qp_asks", "user/libtcpqp/bpf/tcpqp-bpf", "user/libtcpqp/examples/tcpqp_echo"), nodes=1,
               setup="full", switch_args=("--tap", f"name=up0,ifname={TAP}"), tap=TAP)  # fmt: skip
 
 BUILD = REPO / "build/cmake"
 EXCHANGE = "selftests/vm/programs/lib_exchange"
+ECHO = "user/libtcpqp/examples/tcpqp_echo"
 HOST = "10.77.0.200"
 LIMIT_S = 40
 OPTION = 2
@@ -42,10 +43,10 @@ class Host:
     def __init__(self, namespace: str, cgroup: Path, helper: str) -> None:
         self.namespace, self.cgroup, self.helper = namespace, cgroup, helper
 
-    def start(self, *argv, helper: bool = True) -> subprocess.Popen:
+    def start(self, *argv, helper: bool = True, program: str = EXCHANGE) -> subprocess.Popen:
         environment = {**os.environ, "TCPQP_ENGINE": "stock", "TCPQP_FRAMING": "", "TCPQP_BPF_SOCKET": self.helper if helper else "/nonexistent"}
         enter = ("sh", "-c", f'echo $$ > {self.cgroup}/cgroup.procs && exec "$@"', "sh")
-        command = ["nsenter", f"--net=/run/netns/{self.namespace}", *enter, BUILD / EXCHANGE, *argv]
+        command = ["nsenter", f"--net=/run/netns/{self.namespace}", *enter, BUILD / program, *argv]
         return subprocess.Popen([str(a) for a in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 
@@ -133,3 +134,40 @@ def test_only_sends(t: Guests) -> None:
             t.check(result.ok, f"{engine}: {result.stdout}{result.stderr}")
             said = json.loads(result.stdout)
             t.equal((len(said), set(said.values())), (4, {"remote invalid request error"}), f"{engine}: {said}")
+
+
+def test_automatic_choice(t: Guests) -> None:
+    """Level 2, nothing forced at the guest: it takes the better engine though the peer is a stock end."""
+    with host() as h:
+        port = free_port()
+        guest = t.start(0, f"exec $BUILD/cmake/{ECHO} {port}")
+        t.wait_listening(0, port)
+        status, out, err = ended(h.start(t.nodes[0].ip4, port, 40, 20000, program=ECHO))
+        result = guest.wait()
+        t.check(status == 0 and result.ok, f"host {status}: {out}{err}; guest {result.status}: {result.stdout}{result.stderr}")
+        t.check(": stock, 800000 bytes received" in out, out)
+        t.check(": offload, 800000 bytes received" in result.stdout, result.stdout)
+
+
+def test_without_the_helper(t: Guests) -> None:
+    with host() as h:
+        port = free_port()
+        guest = t.start(0, f"TCPQP_ENGINE=software exec $BUILD/cmake/{EXCHANGE} --port {port} --timeout-ms 1500")
+        t.wait_listening(0, port)
+        status, out, err = ended(h.start("--port", port, "--connect", t.nodes[0].ip4, "--timeout-ms", "1000", helper=False))
+        result = guest.wait()
+        t.check(status == 1 and "[NO_BPF_HELPER]" in err, f"host {status}: {out}{err}")
+        t.check(result.status == 1 and "[NO_PEER_QP]" in result.stderr, f"guest {result.status}: {result.stdout}{result.stderr}")
+
+
+def test_message_too_long(t: Guests) -> None:
+    """The end that has no room says so: both know which of them it was."""
+    with host() as h:
+        for rooms, reasons in ((("--room 200", ""), ("TOO_LONG", "REMOTE_ERROR")), (("", "--room 200"), ("REMOTE_ERROR", "LOCAL_ERROR"))):
+            port = free_port()
+            guest = t.start(0, f"TCPQP_ENGINE=software exec $BUILD/cmake/{EXCHANGE} --port {port} {rooms[1]}")
+            t.wait_listening(0, port)
+            status, out, err = ended(h.start("--port", port, "--connect", t.nodes[0].ip4, *rooms[0].split()))
+            result = guest.wait()
+            t.check(status == 0 and result.ok, f"{rooms}: host {status}: {out}{err}; guest {result.status}: {result.stdout}{result.stderr}")
+            t.equal((json.loads(out)["reason"], json.loads(result.stdout)["reason"]), reasons, f"{rooms}: {out} {result.stdout}")

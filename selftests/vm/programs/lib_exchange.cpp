@@ -3,7 +3,7 @@
 // checked; waits by epoll on the cq's descriptor.  The engine is TCPQP_ENGINE's.
 //
 //   lib_exchange --port PORT [--connect ADDR] [--messages N] [--bytes MAX] [--leave-after N]
-//                [--timeout-ms N]
+//                [--timeout-ms N] [--room BYTES]
 //
 // Prints one JSON object; exit 0 only if all was right.
 #include <getopt.h>
@@ -31,6 +31,7 @@ struct Options {
     uint16_t port = 0;
     uint32_t messages = 100;
     uint32_t bytes = 65536;
+    uint32_t room = 0;         // of a receive, if less than @bytes
     int timeout_ms = 0;        // for the peer's queue pair
     uint32_t leave_after = 0;  // messages received, then _exit(0)
 };
@@ -100,7 +101,9 @@ private:
         return static_cast<uint32_t>((r >> 8) % ((r & 3) == 0 ? 200 : o_.bytes + 1));
     }
     uint8_t* at(uint32_t slot) { return memory_.bytes().data() + size_t{slot} * o_.bytes; }
-    tcpqp_work receive(uint32_t slot) { return {slot, at(slot), o_.bytes, 0, 0, 0, mr_.get()}; }
+    tcpqp_work receive(uint32_t slot) {
+        return {slot, at(slot), o_.room != 0 ? o_.room : o_.bytes, 0, 0, 0, mr_.get()};
+    }
 
     void post_sends() {
         while (posted_ < o_.messages && posted_ - sent_ < kDepth) {
@@ -169,13 +172,10 @@ private:
 };
 
 bool parse(int argc, char** argv, Options& o) {
-    const option known[] = {{"port", 1, nullptr, 'p'},
-                            {"connect", 1, nullptr, 'c'},
-                            {"messages", 1, nullptr, 'm'},
-                            {"bytes", 1, nullptr, 'b'},
-                            {"leave-after", 1, nullptr, 'l'},
-                            {"timeout-ms", 1, nullptr, 't'},
-                            {}};
+    const option known[] = {{"port", 1, nullptr, 'p'},       {"connect", 1, nullptr, 'c'},
+                            {"messages", 1, nullptr, 'm'},   {"bytes", 1, nullptr, 'b'},
+                            {"room", 1, nullptr, 'r'},       {"leave-after", 1, nullptr, 'l'},
+                            {"timeout-ms", 1, nullptr, 't'}, {}};
     for (int c = 0; (c = ::getopt_long(argc, argv, "", known, nullptr)) != -1;) {
         const auto number = optarg != nullptr ? static_cast<uint32_t>(std::atoi(optarg)) : 0;
         switch (c) {
@@ -191,6 +191,9 @@ bool parse(int argc, char** argv, Options& o) {
             case 'b':
                 o.bytes = number;
                 break;
+            case 'r':
+                o.room = number;
+                break;
             case 'l':
                 o.leave_after = number;
                 break;
@@ -201,7 +204,7 @@ bool parse(int argc, char** argv, Options& o) {
                 return false;
         }
     }
-    return o.port != 0 && o.bytes >= 200;
+    return o.port != 0 && o.bytes >= 200 && o.room <= o.bytes;
 }
 
 }  // namespace

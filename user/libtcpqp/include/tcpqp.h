@@ -49,7 +49,7 @@ enum tcpqp_engine {
 	TCPQP_ENGINE_AUTO = 0,     /* the best there is, see tcpqp_context_create() */
 	TCPQP_ENGINE_SOFTWARE = 1, /* tcp_qp.ko, placement by the CPU */
 	TCPQP_ENGINE_OFFLOAD = 2,  /* tcp_qp.ko, placement by the switch */
-	TCPQP_ENGINE_STOCK = 3,    /* no module: io_uring, frames in the stream */
+	TCPQP_ENGINE_STOCK = 3,    /* no module: io_uring; enum tcpqp_framing */
 };
 
 /*
@@ -219,7 +219,8 @@ struct tcpqp_qp_opts {
  *
  * -EINVAL: options.  -EFAULT: opts->first, as tcpqp_post_recv().  -ENOTCONN: not a connected TCP socket.  -EPROTO: the peer
  * speaks something else (the bytes read are lost).  -ETIMEDOUT: it said
- * nothing.  -ECONNRESET.  @reason (may be NULL) has more.
+ * nothing.  -ECONNRESET.  -EOPNOTSUPP: TCPQP_FRAMING asks for the option, and
+ * tcpqp-bpf does not give it.  @reason (may be NULL) has more.
  */
 int tcpqp_qp_create(tcpqp_cq *cq, int socket, const struct tcpqp_qp_opts *opts, tcpqp_qp **out, uint32_t *reason);
 /*
