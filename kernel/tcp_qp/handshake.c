@@ -106,11 +106,12 @@ void tqp_peer_credits(struct tqp_conn *conn, u16 limit)
 /*
  * A stock end reads ver 1, SENDs only, and leaves timestamps to its TCP: to
  * fold them would take them from it.  Set before rtr_seen, so that no message
- * goes out another way.
+ * goes out another way; later no segment that TCP has not taken may change that.
  */
 void tqp_peer_is_stock(struct tqp_conn *conn)
 {
-	if (READ_ONCE(conn->rtr_enabled) && !READ_ONCE(conn->peer_stock))
+	if (READ_ONCE(conn->rtr_enabled) && !READ_ONCE(conn->rtr_seen) &&
+	    !READ_ONCE(conn->peer_stock))
 		WRITE_ONCE(conn->peer_stock, true);
 }
 
