@@ -143,7 +143,8 @@ void End::recreate_context() {
     world_.log.add(world_.now(), "end {}.{} has a new context at {}",
                    {number_, static_cast<std::uint64_t>(side_), tcp_.next()});
     if (create_context(in.seq(tcp_.next())) != NUPA_OK)
-        throw std::logic_error("qp_create");
+        world_.violation("end {}.{} has no new context: the old one is still there",
+                         {number_, static_cast<std::uint64_t>(side_)});
 }
 
 void End::handshake() {

@@ -38,7 +38,7 @@ EndSettings draw_end(Dice& dice, bool strange) {
     e.hostile = dice.percent(20);
     e.short_receive = dice.percent(25) ? 20 : 0;
     e.bad_key = dice.percent(25) ? 20 : 0;
-    e.deregister = dice.percent(40) ? 8 : 0;
+    e.deregister = dice.percent(50) ? 20 : 0;
     e.recreate = dice.percent(30) ? 15 : 0;
     e.bad_access = dice.percent(70) ? 150 : 0;
     e.refuses_writes = dice.percent(10);
