@@ -161,13 +161,15 @@ def test_without_the_helper(t: Guests) -> None:
 
 
 def test_message_too_long(t: Guests) -> None:
-    """The end that has no room says so: both know which of them it was."""
+    """The end that has no room says so: both know which of them it was.
+
+    Small messages, all of which TCP takes at once: behind half of a message there is no place for TERMINATE, and the end is a reset."""
     with host() as h:
         for rooms, reasons in ((("--room 200", ""), ("TOO_LONG", "REMOTE_ERROR")), (("", "--room 200"), ("REMOTE_ERROR", "LOCAL_ERROR"))):
             port = free_port()
-            guest = t.start(0, f"TCPQP_ENGINE=software exec $BUILD/cmake/{EXCHANGE} --port {port} {rooms[1]}")
+            guest = t.start(0, f"TCPQP_ENGINE=software exec $BUILD/cmake/{EXCHANGE} --port {port} --bytes 2000 {rooms[1]}")
             t.wait_listening(0, port)
-            status, out, err = ended(h.start("--port", port, "--connect", t.nodes[0].ip4, *rooms[0].split()))
+            status, out, err = ended(h.start("--port", port, "--connect", t.nodes[0].ip4, "--bytes", "2000", *rooms[0].split()))
             result = guest.wait()
             t.check(status == 0 and result.ok, f"{rooms}: host {status}: {out}{err}; guest {result.status}: {result.stdout}{result.stderr}")
             t.equal((json.loads(out)["reason"], json.loads(result.stdout)["reason"]), reasons, f"{rooms}: {out} {result.stdout}")
