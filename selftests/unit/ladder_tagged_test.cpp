@@ -281,6 +281,23 @@ TEST_F(Tagged, FirstOfItsKindBehindAHole) {
     EXPECT_EQ(write_next(200), Reason::kPlaced);
 }
 
+// Part of what lies in the hole is not all of it.
+TEST_F(Tagged, HalfOfTheHoleIsCopied) {
+    host.ring.consume(kRcvNxt);
+    const auto write = [&](std::uint32_t start, std::uint32_t n, std::uint16_t number) {
+        return host
+            .rx(write_segment(kRcvNxt + start, 0, pattern(n), kIova, kKey, 100,
+                              TCP_BTH_OP_WRITE_FIRST, number))
+            .reason;
+    };
+    host.rx(send_segment(kRcvNxt + 200, 0, pattern(10)));
+    EXPECT_EQ(write(100, 50, 1), Reason::kDuplicate);
+    host.ring.consume(kRcvNxt + 150);
+    EXPECT_EQ(write(210, 100, 2), Reason::kOrder);
+    host.ring.consume(kRcvNxt + 310);
+    EXPECT_EQ(write(310, 100, 3), Reason::kPlaced);
+}
+
 // Plain bytes before the first message are no WRITE: nobody need wait for them.
 TEST_F(Tagged, AfterPlainBytes) {
     host.ring.consume(kRcvNxt);

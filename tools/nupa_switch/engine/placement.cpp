@@ -230,7 +230,9 @@ Reason Ladder::untagged() noexcept {
 Reason Ladder::tagged() noexcept {
     const tcp_bth& b = d_.bth;
     const std::uint64_t end = std::uint64_t{b.mbo} + bytes_;
-    const std::uint64_t length = has_dma_length(b.opcode) ? b.dma_length : end;
+    const std::uint64_t length = has_dma_length(b.opcode) ? b.dma_length
+                                 : b.ver == 1             ? b.length
+                                                          : end;
     if (end > length || (b.ver == 1 && has_dma_length(b.opcode) && b.length != length))
         return Reason::kBounds;
     const Target::Part part{b.va, length, b.mbo, bytes_};
