@@ -114,6 +114,30 @@ TEST_F(Tagged, AllOfTheMessageOrNothing) {
     EXPECT_EQ(one(end - 1000, kKey, 100, 1000, TCP_BTH_OP_WRITE_FIRST), Reason::kPlaced);
 }
 
+// In layout 1 a WRITE with immediate has its length beside the RETH, not in it.
+TEST_F(Tagged, AllOfALayout1WriteWithImmediateOrNothing) {
+    const std::uint64_t end = kIova + host.options.mr_bytes;
+    for (const auto& [length, reason] :
+         {std::pair{1001u, Reason::kBounds}, std::pair{1000u, Reason::kPlaced}}) {
+        tcp_bth b{};
+        b.ver = 1;
+        b.opcode = TCP_BTH_OP_WRITE_ONLY_IMM;
+        b.start_seq = kRcvNxt;
+        b.length = length;
+        b.ext_bytes = TCP_BTH_RETH_BYTES;
+        b.va = end - 1000, b.rkey = kKey, b.dma_length = 0xabcd;
+        TcpFrame f;
+        f.seq = kRcvNxt;
+        f.options = bth_option(b);
+        f.payload = pattern(100);
+        Host fresh;
+        fresh.ack(kRcvNxt);
+        EXPECT_EQ(fresh.rx(f).reason, reason) << length;
+        EXPECT_EQ(fresh.mr.read(fresh.guest, end - 1000, 100),
+                  reason == Reason::kPlaced ? f.payload : ByteVector(100));
+    }
+}
+
 TEST_F(Tagged, WritesNeedTheQpsPermission) {
     Host closed({.qp_flags = NUPA_QP_F_SHADOW});
     closed.ack(kRcvNxt);
