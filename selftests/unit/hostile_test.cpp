@@ -49,7 +49,7 @@ tcp_bth any_bth(std::mt19937_64& random, std::uint32_t e) {
 TEST(Hostile, NothingOutsideIsWritten) {
     std::mt19937_64 random(20240612);
     std::uint64_t placed = 0;
-    for (int round = 0; round < 260; round++) {
+    for (int round = 0; round < 300; round++) {
         HostOptions o;
         o.mr_bytes = 32768, o.rq_entries = 8;
         Host h(o);
