@@ -167,7 +167,10 @@ bool End::excused(Counter why) const {
     if (why == k_protocol_errors || why == k_access_errors)
         if (qp_.bad_message())
             return true;
-    return why == k_protocol_errors ? bleached_ : strange();
+    // A message whose end lost its option takes the next one's bytes that lost theirs, too.
+    if (bleached_ && (why == k_protocol_errors || why == k_length_errors))
+        return true;
+    return why != k_protocol_errors && strange();
 }
 
 // From here on nobody can say what belongs where.
