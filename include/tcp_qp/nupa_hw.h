@@ -47,7 +47,7 @@ enum {
 	NUPA_PEER_HOST = 1,		/* ivshmem id of the host behind the port */
 
 	NUPA_MAGIC = 0x4150554e,	/* "NUPA" */
-	NUPA_ABI_MAJOR = 1,		/* must be equal */
+	NUPA_ABI_MAJOR = 2,		/* must be equal */
 	NUPA_ABI_MINOR = 0,		/* may grow; features say what is there */
 
 	NUPA_QUEUE_PAIRS_MAX = 16,
@@ -408,14 +408,19 @@ enum {
 };
 
 /* Host memory the switch reads, one per QP, written by the kernel alone. */
+struct nupa_qp_reads {
+	struct nupa_qp_read read[NUPA_READS_MAX];
+};
+
+/* The same. */
 struct nupa_qp_shadow {
 	__le32 completed;		/* untagged messages completed; advanced before their CQE is visible */
 	__le32 consumed;		/* sequence number before which all delivered payload was copied */
-	__le32 reserved[2];
-	struct nupa_qp_read reads[NUPA_READS_MAX];
+	__le64 reads_addr;		/* struct nupa_qp_reads, written after it; 0: none waits yet */
 };
 NUPA_STATIC_ASSERT(sizeof(struct nupa_qp_read) == 32, "nupa_qp_read");
-NUPA_STATIC_ASSERT(sizeof(struct nupa_qp_shadow) == 1040, "nupa_qp_shadow");
+NUPA_STATIC_ASSERT(sizeof(struct nupa_qp_reads) == 1024, "nupa_qp_reads");
+NUPA_STATIC_ASSERT(sizeof(struct nupa_qp_shadow) == 16, "nupa_qp_shadow");
 
 struct nupa_admin_cmd {
 	__le16 op;			/* enum nupa_admin_op */

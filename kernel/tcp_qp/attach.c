@@ -10,51 +10,6 @@ static bool offload = true;
 module_param(offload, bool, 0644);
 MODULE_PARM_DESC(offload, "new connections may be offloaded (default Y); those that exist stay as they are");
 
-static atomic_t tqp_conns_live = ATOMIC_INIT(0);
-static DECLARE_WAIT_QUEUE_HEAD(tqp_conns_gone);
-
-static void tqp_conn_free_tx(struct tqp_conn *conn)
-{
-	kvfree(conn->log.rec);
-	kvfree(conn->log_msg);
-	kvfree(conn->tx_mrs);
-	kvfree(conn->tx);
-}
-
-static void tqp_conn_free_work(struct work_struct *work)
-{
-	struct tqp_conn *conn = container_of(to_rcu_work(work), struct tqp_conn, free_work);
-
-	if (conn->ep)
-		tqp_ep_put(conn->ep);
-	sock_put(conn->sk);
-	tqp_conn_free_tx(conn);
-	kfree(conn->reads);
-	kfree(conn->responses);
-	kvfree(conn);
-	if (atomic_dec_and_test(&tqp_conns_live))
-		wake_up_all(&tqp_conns_gone);
-}
-
-static void tqp_conn_release(struct kref *ref)
-{
-	struct tqp_conn *conn = container_of(ref, struct tqp_conn, ref);
-
-	/* the hook may still be looking at it under RCU; freeing may sleep */
-	queue_rcu_work(tqp_wq, &conn->free_work);
-}
-
-struct tqp_conn *tqp_conn_get(struct tqp_conn *conn)
-{
-	kref_get(&conn->ref);
-	return conn;
-}
-
-void tqp_conn_put(struct tqp_conn *conn)
-{
-	kref_put(&conn->ref, tqp_conn_release);
-}
-
 void tqp_conn_notify(struct tqp_conn *conn)
 {
 	wake_up_all(&conn->wait);
@@ -66,66 +21,6 @@ void tqp_conn_ended(struct tqp_conn *conn)
 {
 	smp_store_release(&conn->ended, true);	/* the flush is seen by who sees this */
 	tqp_conn_notify(conn);
-}
-
-static int tqp_conn_alloc_tx(struct tqp_conn *conn, struct tqp_qp *qp)
-{
-	u32 entries = qp->sq->mask + 1, sges = max_t(u32, qp->cap.max_send_sge, 1);
-	/* a READ of many SGEs, and responses, take what is free */
-	u32 records = roundup_pow_of_two(entries + TQP_LOG_EXTRA);
-	struct tqp_msg_rec *rec;
-
-	if (WARN_ON_ONCE(sges > TQP_SGE_MAX))
-		return -EINVAL;
-	conn->tx = kvcalloc(entries, sizeof(*conn->tx), GFP_KERNEL_ACCOUNT);
-	conn->tx_mrs = kvcalloc(array_size(entries, sges), sizeof(*conn->tx_mrs),
-				GFP_KERNEL_ACCOUNT);
-	rec = kvcalloc(records, sizeof(*rec), GFP_KERNEL_ACCOUNT);
-	conn->log.rec = rec;
-	conn->log_msg = kvcalloc(records, sizeof(*conn->log_msg), GFP_KERNEL_ACCOUNT);
-	if (!conn->tx || !conn->tx_mrs || !rec || !conn->log_msg)
-		return -ENOMEM;
-	for (u32 i = 0; i < entries; i++)
-		conn->tx[i].mrs = &conn->tx_mrs[i * sges];
-	tqp_msglog_init(&conn->log, rec, records);
-	conn->sq_next = qp->sq->index;
-	conn->sq_mask = qp->sq->mask;
-	return 0;
-}
-
-static struct tqp_conn *tqp_conn_alloc(struct tqp_qp *qp, struct sock *sk)
-{
-	struct tqp_conn *conn = kvzalloc(sizeof(*conn), GFP_KERNEL_ACCOUNT);
-
-	if (!conn)
-		return NULL;
-	if (tqp_conn_alloc_tx(conn, qp)) {
-		tqp_conn_free_tx(conn);
-		kvfree(conn);
-		return NULL;
-	}
-	kref_init(&conn->ref);
-	conn->dev = qp->dev;
-	conn->qp = qp;
-	conn->ep = qp->ep ? tqp_ep_get(qp->ep) : NULL;
-	sock_hold(sk);
-	conn->sk = sk;
-	conn->state = TQP_CONN_HANDSHAKE;
-	init_waitqueue_head(&conn->wait);
-	spin_lock_init(&conn->done_lock);
-	mutex_init(&conn->offload_mutex);
-	INIT_RCU_WORK(&conn->free_work, tqp_conn_free_work);
-	INIT_DELAYED_WORK(&conn->rtr_work, tqp_rtr_work);
-	INIT_DELAYED_WORK(&conn->probe_work, tqp_probe_work);
-	INIT_DELAYED_WORK(&conn->rx_work, tqp_rx_work);
-	INIT_WORK(&conn->tx_work, tqp_tx_work);
-	INIT_WORK(&conn->fail_work, tqp_conn_fail_work);
-	conn->rtr_delay_ms = TQP_RTR_FIRST_MS;
-	conn->rx_stall_ms = TQP_STALL_FIRST_MS;
-	conn->watch_ms = TQP_STALL_FIRST_MS;
-	conn->probe_delay_ms = TQP_PROBE_FIRST_MS;
-	atomic_inc(&tqp_conns_live);
-	return conn;
 }
 
 static enum tcp_qp_reason tqp_socket_reason(const struct sock *sk)
@@ -235,10 +130,8 @@ int tqp_conn_offload_start(struct tqp_conn *conn)
 	int err;
 
 	mutex_lock(&conn->offload_mutex);
-	conn->shadow = dma_alloc_coherent(odev->dma_dev, sizeof(*conn->shadow), &conn->shadow_dma,
-					  GFP_KERNEL);
-	err = -ENOMEM;
-	if (!conn->shadow)
+	err = tqp_shadow_alloc(conn);
+	if (err)
 		goto out;
 	err = tqp_rq_map(conn, odev->dma_dev);
 	if (err)
@@ -251,8 +144,7 @@ int tqp_conn_offload_start(struct tqp_conn *conn)
 unmap:
 	tqp_rq_unmap(conn, odev->dma_dev);
 free_shadow:
-	dma_free_coherent(odev->dma_dev, sizeof(*conn->shadow), conn->shadow, conn->shadow_dma);
-	conn->shadow = NULL;
+	tqp_shadow_free(conn);
 out:
 	mutex_unlock(&conn->offload_mutex);
 	return err;
@@ -260,20 +152,14 @@ out:
 
 void tqp_conn_offload_stop(struct tqp_conn *conn)
 {
-	struct nupa_qp_shadow *shadow;
-
 	mutex_lock(&conn->offload_mutex);
 	if (conn->offloaded) {	/* then the QP, and with it the device, is still there */
 		struct tqp_offload_device *odev = conn->dev->offload;
 
 		conn->offloaded = false;
 		odev->ops->qp_destroy(odev, conn->qpn);
-		lock_sock(conn->sk);
-		shadow = conn->shadow;
-		conn->shadow = NULL;
-		release_sock(conn->sk);
 		tqp_rq_unmap(conn, odev->dma_dev);
-		dma_free_coherent(odev->dma_dev, sizeof(*shadow), shadow, conn->shadow_dma);
+		tqp_shadow_free(conn);
 	}
 	mutex_unlock(&conn->offload_mutex);
 }
@@ -559,23 +445,4 @@ void tqp_conn_info(struct tqp_qp *qp, struct tcp_qp_info *info)
 	info->mss = tcp_sk(conn->sk)->mss_cache;
 	release_sock(conn->sk);
 	tqp_conn_put(conn);
-}
-
-int tqp_conn_init(void)
-{
-	int err = tqp_ulp_init();
-
-	if (err)
-		return err;
-	err = tqp_hook_init();
-	if (err)
-		tqp_ulp_exit();
-	return err;
-}
-
-void tqp_conn_exit(void)
-{
-	tqp_hook_exit();
-	tqp_ulp_exit();
-	wait_event(tqp_conns_gone, atomic_read(&tqp_conns_live) == 0);
 }

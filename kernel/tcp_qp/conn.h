@@ -34,12 +34,12 @@ enum {
 	TQP_PROBE_FIRST_MS = 200,		/* one message without credit */
 	TQP_PROBE_LAST_MS = 2000,
 	TQP_MEMORY_WAIT_MS = 20,		/* an allocation failed and no ACK will wake us */
-	TQP_SEND_BVECS = 64,			/* page fragments per call into TCP */
+	TQP_SEND_BVECS = 32,			/* page fragments per call into TCP; on the stack */
 	TQP_SEND_PIECE_BYTES = 1 << 20,
 	TQP_MSS_ROUND_MIN_BYTES = 1024,		/* below this, rounding to 128 costs too much */
 	TQP_READS_DEFAULT = 16,			/* unless modify_qp says max_rd_atomic */
 	TQP_RESPONSES_MAX = NUPA_READS_MAX,	/* further requests wait in TCP */
-	TQP_LOG_EXTRA = 2 * TQP_RESPONSES_MAX,	/* records beside one for each SQ entry */
+	TQP_LOG_EXTRA = 2 * TQP_RESPONSES_MAX,	/* records beside one for each SQ entry, once needed */
 	TQP_REVOKE_FIRST_MS = 20,		/* deregistration: messages that are as good as over */
 	TQP_REVOKE_LAST_MS = 10000,		/* a driver's transmit queue, at worst */
 	TQP_KEEP_IDLE_S = 30,			/* keepalive, unless the application set its own */
@@ -118,8 +118,8 @@ struct tqp_wqe {
 	struct tqp_mw_bind bind;
 	u32 part;			/* next SGE of a READ to ask for */
 	u32 nr_sge;			/* of sges[], those with bytes */
-	struct ib_sge sges[TQP_SGE_MAX];
-	u8 data[TQP_INLINE_MAX_BYTES];
+	struct ib_sge *sges;		/* [cap.max_send_sge] */
+	u8 *data;			/* [cap.max_inline_data] */
 };
 
 /* The message being handed to TCP: may take several calls.  Under the sk lock. */
@@ -167,7 +167,7 @@ struct tqp_rx_cur {
 	u8 nr_sge;
 	u64 wr_id;
 	u64 room;			/* of all SGEs */
-	struct ib_sge sges[TQP_SGE_MAX];
+	struct ib_sge *sges;		/* as many as a receive may have */
 	u8 operands[TCP_BTH_OPERANDS_MAX_BYTES];
 };
 
@@ -218,9 +218,9 @@ struct tqp_conn {
 	struct tqp_tx_msg **log_msg;	/* [log entries]: whose the record is; NULL: nobody waits */
 	struct tqp_tx_msg *tx;		/* [sq entries] */
 	struct tqp_mr **tx_mrs;		/* [sq entries * max_send_sge] */
+	struct ib_sge *sges;		/* wqe's and rx's, then inline data */
 	struct tqp_wqe wqe;
 	struct tqp_tx_cur cur;
-	struct bio_vec bvecs[TQP_SEND_BVECS];
 	u32 sq_next;			/* ring index of the next WQE to load */
 	u32 sq_mask;
 	u16 tx_msn;			/* next untagged */
@@ -271,7 +271,8 @@ struct tqp_conn {
 	struct mutex offload_mutex;
 	bool offloaded;			/* context exists; offload_mutex */
 	struct nupa_qp_shadow *shadow;
-	dma_addr_t shadow_dma;
+	struct nupa_qp_reads *reads_shadow;	/* from the first READ on */
+	dma_addr_t shadow_dma, reads_shadow_dma;
 	dma_addr_t *rq_dma;
 	u32 nr_rq_dma;
 
@@ -309,9 +310,14 @@ static inline struct tqp_conn *tqp_conn_rcu(const struct sock *sk)
 
 extern struct tcp_ulp_ops tqp_ulp_ops;
 
-/* ---- attach.c ---- */
+/* ---- conn.c ---- */
+struct tqp_conn *tqp_conn_alloc(struct tqp_qp *qp, struct sock *sk);
 struct tqp_conn *tqp_conn_get(struct tqp_conn *conn);
 void tqp_conn_put(struct tqp_conn *conn);	/* any context */
+/* Room for one more message?  READs and responses make the log grow; process context, sk lock. */
+bool tqp_log_room(struct tqp_conn *conn);
+
+/* ---- attach.c ---- */
 /* The QP's conn with a reference of the caller's own, or NULL; process context. */
 struct tqp_conn *tqp_qp_conn_get(struct tqp_qp *qp);
 /* Its ep, if any, should look at it; any context. */
@@ -321,6 +327,13 @@ void tqp_conn_ended(struct tqp_conn *conn);
 /* Remove the switch's context; sleeps, idempotent. */
 void tqp_conn_offload_stop(struct tqp_conn *conn);
 int tqp_conn_offload_start(struct tqp_conn *conn);
+
+/* ---- shadow.c ---- */
+int tqp_shadow_alloc(struct tqp_conn *conn);
+/* The switch has forgotten the QP; sleeps. */
+void tqp_shadow_free(struct tqp_conn *conn);
+/* Room to say which READs wait; process context, sk lock.  Without it responses are copied. */
+void tqp_shadow_add_reads(struct tqp_conn *conn);
 
 /* ---- fail.c ---- */
 /* Stop the conn for @reason; sk lock.  Completions are flushed from fail_work. */

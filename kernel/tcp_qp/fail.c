@@ -114,7 +114,7 @@ static int tqp_send_responses(struct tqp_conn *conn, long *timeout)
 	struct tqp_tx_cur *cur = &conn->cur;
 	int rc;
 
-	while (!tqp_msglog_full(&conn->log) && tqp_response_next(conn)) {
+	while (tqp_log_room(conn) && tqp_response_next(conn)) {
 		rc = tqp_push_all(conn, timeout);
 		if (rc)
 			return rc;
@@ -145,7 +145,7 @@ static int tqp_send_terminate(struct tqp_conn *conn, long *timeout)
 	rc = tqp_send_responses(conn, timeout);
 	if (rc)
 		return rc;
-	if (tqp_msglog_full(&conn->log))
+	if (!tqp_log_room(conn))
 		return -ENOSPC;
 	tcp_bth_put_terminate(cur->operands, &conn->nak);
 	cur->is_inline = true;

@@ -67,6 +67,7 @@ void tqp_link_dealloc(struct ib_device *ib)
 	xa_destroy(&dev->mrs);
 	xa_destroy(&dev->mws);
 	ida_destroy(&dev->pds);
+	tqp_shadow_exit(dev);
 	mutex_lock(&tqp_devices_mutex);
 	dev->dead = true;
 	netdev_put(dev->netdev, &dev->netdev_tracker);
@@ -93,9 +94,11 @@ static int tqp_link_enlist(struct tqp_device *dev)
 	mutex_lock(&tqp_devices_mutex);
 	if (!tqp_link_exists(dev->netdev)) {
 		dev->offload = tqp_offload_find(dev->netdev);
+		ret = tqp_shadow_init(dev);
+	}
+	if (!ret) {
 		get_device(&dev->ib.dev);
 		list_add_tail(&dev->node, &tqp_devices);
-		ret = 0;
 	}
 	mutex_unlock(&tqp_devices_mutex);
 	return ret;

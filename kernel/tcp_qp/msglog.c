@@ -10,6 +10,14 @@ void tqp_msglog_init(struct tqp_msglog *log, struct tqp_msg_rec *rec, __u32 entr
 	log->hint = 0;
 }
 
+void tqp_msglog_move(struct tqp_msglog *log, struct tqp_msg_rec *rec, __u32 entries)
+{
+	for (__u32 i = log->head; i != log->tail; i++)
+		rec[i & (entries - 1)] = log->rec[i & log->mask];
+	log->rec = rec;
+	log->mask = entries - 1;
+}
+
 struct tqp_msg_rec *tqp_msglog_next(struct tqp_msglog *log)
 {
 	if (tqp_msglog_full(log))

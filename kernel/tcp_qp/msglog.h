@@ -66,6 +66,9 @@ static inline bool tqp_msglog_empty(const struct tqp_msglog *log)
 /* @rec: room for @entries (a power of two) records */
 void tqp_msglog_init(struct tqp_msglog *log, struct tqp_msg_rec *rec, __u32 entries);
 
+/* The same records in @rec, room for @entries (a power of two, and not less than before). */
+void tqp_msglog_move(struct tqp_msglog *log, struct tqp_msg_rec *rec, __u32 entries);
+
 /* The next free record, or NULL when full; it counts once tqp_msglog_commit() is called. */
 struct tqp_msg_rec *tqp_msglog_next(struct tqp_msglog *log);
 void tqp_msglog_commit(struct tqp_msglog *log);

@@ -26,8 +26,10 @@ static u16 tqp_reads_max(const struct tqp_conn *conn)
 
 bool tqp_read_room(struct tqp_conn *conn)
 {
-	if (!conn->reads)
+	if (!conn->reads) {
 		conn->reads = kcalloc(NUPA_READS_MAX, sizeof(*conn->reads), GFP_KERNEL_ACCOUNT);
+		tqp_shadow_add_reads(conn);
+	}
 	if (conn->reads && conn->reads_out < tqp_reads_max(conn))
 		return true;
 	conn->tx_wait_read = true;
@@ -41,9 +43,9 @@ static void tqp_read_shadow(struct tqp_conn *conn, u16 msn, const struct tqp_rea
 {
 	struct nupa_qp_read *slot;
 
-	if (!conn->shadow || read->atomic)
+	if (!conn->reads_shadow || read->atomic)
 		return;
-	slot = &conn->shadow->reads[msn % NUPA_READS_MAX];
+	slot = &conn->reads_shadow->read[msn % NUPA_READS_MAX];
 	WRITE_ONCE(slot->va, cpu_to_le64(read->va));
 	WRITE_ONCE(slot->key, cpu_to_le32(read->key));
 	WRITE_ONCE(slot->length, cpu_to_le32(read->length));
@@ -117,8 +119,8 @@ static void tqp_read_end(struct tqp_conn *conn, u16 msn)
 	struct tqp_tx_msg *msg = slot->msg;
 
 	/* the switch must have forgotten it before the application can know */
-	if (conn->shadow)
-		WRITE_ONCE(conn->shadow->reads[msn % NUPA_READS_MAX].valid, 0);
+	if (conn->reads_shadow)
+		WRITE_ONCE(conn->reads_shadow->read[msn % NUPA_READS_MAX].valid, 0);
 	slot->msg = NULL;
 	conn->reads_out--;
 	msg->awaited--;

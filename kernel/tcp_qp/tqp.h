@@ -87,6 +87,7 @@ struct tqp_device {
 	struct net_device *netdev;	/* we hold a reference */
 	netdevice_tracker netdev_tracker;
 	struct tqp_offload_device *offload;	/* NULL: software only; constant for the device's life */
+	struct dma_pool *shadows, *shadow_reads;	/* of its dma_dev; shadow.c */
 	struct list_head node;		/* tqp_devices, under tqp_devices_mutex */
 	struct xarray mrs;		/* key >> 8 -> struct tqp_mr, RCU */
 	struct xarray mws;		/* key >> 8 -> struct tqp_mw, RCU */
@@ -239,6 +240,10 @@ void tqp_device_event(struct tqp_device *dev, enum ib_event_type event);
 struct tqp_offload_device *tqp_offload_find(const struct net_device *netdev);
 int tqp_offload_init(void);
 void tqp_offload_exit(void);
+
+/* ---- shadow.c ---- */
+int tqp_shadow_init(struct tqp_device *dev);	/* once dev->offload is known */
+void tqp_shadow_exit(struct tqp_device *dev);
 
 /* ---- uapi.c, stats.c ---- */
 extern const struct uapi_definition tqp_uapi[];

@@ -99,8 +99,8 @@ static int tqp_fill_skb(struct sk_buff *skb, struct iov_iter *from, size_t lengt
 	return bi.bi_size ? -EMSGSIZE : 0;
 }
 
-/* Page fragments from the current place on; *@bytes covered, the place unchanged. */
-static int tqp_next_bvecs(struct tqp_conn *conn, u32 *bytes)
+/* @bvecs[TQP_SEND_BVECS] from the current place on; *@bytes covered, the place unchanged. */
+static int tqp_next_bvecs(struct tqp_conn *conn, struct bio_vec *bvecs, u32 *bytes)
 {
 	const struct tqp_tx_cur *cur = &conn->cur;
 	u32 off = cur->sge_off, done;
@@ -111,7 +111,7 @@ static int tqp_next_bvecs(struct tqp_conn *conn, u32 *bytes)
 		u32 want = min_t(u32, cur->sges[i].length - off, TQP_SEND_PIECE_BYTES - *bytes);
 
 		n += tqp_mr_bvecs(cur->msg->mrs[i], cur->sges[i].addr + off, want,
-				  conn->bvecs + n, TQP_SEND_BVECS - n, &done);
+				  bvecs + n, TQP_SEND_BVECS - n, &done);
 		*bytes += done;
 		if (done < cur->sges[i].length - off)
 			break;
@@ -140,6 +140,7 @@ static void tqp_cur_advance(struct tqp_tx_cur *cur, u32 bytes)
 
 static int tqp_send_piece(struct tqp_conn *conn, bool more)
 {
+	struct bio_vec bvecs[TQP_SEND_BVECS];
 	struct tqp_tx_cur *cur = &conn->cur;
 	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
 	struct kvec kv = { (void *)cur->data + cur->sge_off, cur->left };
@@ -149,10 +150,10 @@ static int tqp_send_piece(struct tqp_conn *conn, bool more)
 	if (cur->is_inline) {
 		iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &kv, 1, bytes);
 	} else {
-		n = tqp_next_bvecs(conn, &bytes);
+		n = tqp_next_bvecs(conn, bvecs, &bytes);
 		if (WARN_ON_ONCE(!n || !bytes))
 			return -EFAULT;
-		iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, conn->bvecs, n, bytes);
+		iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, bvecs, n, bytes);
 		msg.msg_flags |= MSG_ZEROCOPY;
 		msg.msg_ubuf = &cur->msg->ubuf;
 		msg.sg_from_iter = tqp_fill_skb;
@@ -205,7 +206,7 @@ static bool tqp_tx_ready(struct tqp_conn *conn)
 /* Responses first: the peer waits for them, and they are bounded. */
 static bool tqp_tx_next(struct tqp_conn *conn)
 {
-	conn->tx_wait_log = tqp_msglog_full(&conn->log);
+	conn->tx_wait_log = !tqp_log_room(conn);
 	if (conn->tx_wait_log)
 		return false;
 	return tqp_response_next(conn) || tqp_wqe_next(conn);

@@ -214,8 +214,9 @@ private:
             read.va = 0x10000u * read.key + in.u16();
             read.length = in.u16() % 9000;
             read.valid = NUPA_READ_VALID | msn;
-            memory_.put(at + offsetof(nupa_qp_shadow, reads) + msn % NUPA_READS_MAX * sizeof read,
-                        read);
+            const std::uint64_t reads = at + sizeof(nupa_qp_shadow);
+            memory_.put<std::uint64_t>(at + offsetof(nupa_qp_shadow, reads_addr), reads);
+            memory_.put(reads + msn % NUPA_READS_MAX * sizeof read, read);
         }
     }
 

@@ -231,7 +231,7 @@ void Model::tagged(const ModelQp& qp, const tcp_bth& b, const std::vector<std::u
     }
     require(qp.cmd.flags & NUPA_QP_F_SHADOW, "the host says which READs wait");
     const auto read =
-        memory_.read<nupa_qp_read>(qp.cmd.shadow_addr + offsetof(nupa_qp_shadow, reads) +
+        memory_.read<nupa_qp_read>(memory_.read<nupa_qp_shadow>(qp.cmd.shadow_addr).reads_addr +
                                    b.msn % NUPA_READS_MAX * sizeof(nupa_qp_read));
     require(read.valid == (std::uint32_t{NUPA_READ_VALID} | b.msn) && read.va == b.va &&
                 read.key == b.rkey && read.length == b.dma_length,

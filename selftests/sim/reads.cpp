@@ -21,7 +21,7 @@ Reads::Reads(End& end) : end_(end) {
 }
 
 std::uint64_t Reads::shadow_slot(std::uint16_t msn) const noexcept {
-    return end_.shadow_addr() + offsetof(nupa_qp_shadow, reads) +
+    return end_.shadow_addr() + sizeof(nupa_qp_shadow) +
            msn % NUPA_READS_MAX * sizeof(nupa_qp_read);
 }
 

@@ -23,11 +23,13 @@ ReceiveRing::ReceiveRing(Ram& ram, std::uint32_t entries, std::uint32_t sge_max,
     cmd.rq_table_addr = ram.alloc(cmd.rq_pages * sizeof(std::uint64_t), sizeof(std::uint64_t));
     for (std::uint32_t i = 0; i < cmd.rq_pages; i++)
         ram.put(cmd.rq_table_addr + i * sizeof(std::uint64_t), pages_[i]);
-    cmd.shadow_addr = ram.alloc(sizeof(nupa_qp_shadow), 64);
+    cmd.shadow_addr = ram.alloc(sizeof(nupa_qp_shadow) + sizeof(nupa_qp_reads), 64);
     cmd.rq_mask = mask_;
     cmd.rq_base = index - first_msn;
     cmd.rq_sge_max = static_cast<std::uint16_t>(sge_max);
     ram.put<std::uint32_t>(cmd.shadow_addr, first_msn);
+    ram.put<std::uint64_t>(cmd.shadow_addr + offsetof(nupa_qp_shadow, reads_addr),
+                           cmd.shadow_addr + sizeof(nupa_qp_shadow));
     put32(kProducerAt, index);
     put32(kConsumerAt, index);
 }

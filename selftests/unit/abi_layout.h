@@ -14,7 +14,7 @@
 	X(struct nupa_tx_ctx, 16) X(struct nupa_tx_buf, 16) X(union nupa_tx_entry, 16) X(struct nupa_rx_fill, 8) \
 	X(struct nupa_rx_comp, 32) X(struct nupa_flow, 40) X(struct nupa_cmd_queue, 40) X(struct nupa_cmd_rx_mode, 16) \
 	X(struct nupa_cmd_rss, 48) X(struct nupa_cmd_steer, 48) X(struct nupa_cmd_stats, 16) X(struct nupa_cmd_mr, 40) \
-	X(struct nupa_cmd_qp, 88) X(struct nupa_qp_shadow, 1040) X(struct nupa_admin_cmd, 128) X(struct nupa_admin_comp, 16) \
+	X(struct nupa_cmd_qp, 88) X(struct nupa_qp_reads, 1024) X(struct nupa_qp_shadow, 16) X(struct nupa_admin_cmd, 128) X(struct nupa_admin_comp, 16) \
 	X(struct tcp_qp_attach_req, 16) X(struct tcp_qp_attach_resp, 16) X(struct tcp_qp_info, 112)
 
 #define ABI_OFFSETS(X) \

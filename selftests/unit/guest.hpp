@@ -178,9 +178,14 @@ public:
         put32(kProducerAt, index);
     }
     void put_read(std::uint16_t msn, const nupa_qp_read& read) {
-        guest_->put(
-            shadow_ + offsetof(nupa_qp_shadow, reads) + msn % NUPA_READS_MAX * sizeof(nupa_qp_read),
-            read);
+        if (!reads_) {
+            reads_ = guest_->alloc(sizeof(nupa_qp_reads), 64);
+            set_reads_addr(reads_);
+        }
+        guest_->put(reads_ + msn % NUPA_READS_MAX * sizeof(nupa_qp_read), read);
+    }
+    void set_reads_addr(std::uint64_t addr) {
+        guest_->put<std::uint64_t>(shadow_ + offsetof(nupa_qp_shadow, reads_addr), addr);
     }
     std::uint32_t mask() const { return mask_; }
 
@@ -191,7 +196,7 @@ private:
     std::uint32_t mask_ = 0, base_ = 0, log2_ = 6;
     std::uint32_t producer_ = 0, completed_ = 0;
     std::uint16_t next_msn_ = 0;
-    std::uint64_t shadow_ = 0;
+    std::uint64_t shadow_ = 0, reads_ = 0;
     std::vector<std::uint64_t> pages_;
 };
 

@@ -165,6 +165,12 @@ TEST_F(Tagged, ResponseNeedsItsRead) {
     EXPECT_EQ(response(4, kIova, 200), Reason::kPlaced);
     host.ring.end_read(5);
     EXPECT_EQ(response(5, kIova, 200), Reason::kAccess);
+    std::uint16_t msn = 7;
+    for (const std::uint64_t nowhere : {0ull, 1ull << 40, ~0ull - 1023, 4097ull}) {
+        host.ring.want_read(msn, kIova, kKey, 200);
+        host.ring.set_reads_addr(nowhere);
+        EXPECT_EQ(response(msn++, kIova, 200), Reason::kAccess) << nowhere;
+    }
     Host none({.qp_flags = NUPA_QP_F_REMOTE_WRITE});
     none.ack(kRcvNxt);
     none.ring.want_read(0, kIova, kKey, 100);

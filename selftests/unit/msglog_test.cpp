@@ -33,6 +33,12 @@ public:
     const tqp_msg_rec* find(std::uint32_t seq) { return tqp_msglog_find(&log_, seq); }
     std::uint32_t ack(std::uint32_t una) { return tqp_msglog_ack(&log_, una); }
 
+    void grow(std::uint32_t entries) {
+        std::vector<tqp_msg_rec> more(entries);
+        tqp_msglog_move(&log_, more.data(), entries);
+        records_ = std::move(more);  // the old ones are freed
+    }
+
 private:
     std::vector<tqp_msg_rec> records_;
     tqp_msglog log_{};
@@ -70,6 +76,27 @@ TEST(MsgLog, FullRefusesAndAckMakesRoom) {
     EXPECT_EQ(log.ack(4), 1u);
     EXPECT_EQ(log.find(3), nullptr);
     EXPECT_TRUE(log.push(8, 4, 2));
+}
+
+TEST(MsgLog, GrowsInMidRing) {
+    Log log(4);
+    std::uint16_t msn = 0;
+    for (; msn < 7; msn++) {
+        ASSERT_TRUE(log.push(10u * msn, 10, msn));
+        if (msn >= 3 && msn < 6) {
+            ASSERT_EQ(log.ack(10u * (msn - 2)), 1u);
+        }
+    }
+    ASSERT_FALSE(log.push(70, 10, 7));  // 3 .. 6 are there, around the ring's end
+    log.grow(16);
+    for (; msn < 19; msn++)
+        ASSERT_TRUE(log.push(10u * msn, 10, msn));
+    EXPECT_FALSE(log.push(190, 10, 19));
+    EXPECT_EQ(log.find(29), nullptr);
+    for (std::uint32_t seq = 30; seq < 190; seq++)
+        ASSERT_EQ(log.find(seq)->msn, seq / 10);
+    EXPECT_EQ(log.ack(189), 15u);
+    EXPECT_EQ(log.find(189)->msn, 18);
 }
 
 // Random sends, retransmissions anywhere, and ACKs, against the obvious list.

@@ -14,6 +14,7 @@ namespace nupa {
 class Shadow {
 public:
     // Without NUPA_QP_F_SHADOW nothing waits, and nothing is known of how far the host is.
+    // @memory outlives it.
     nupa_admin_status init(const HostMemory& memory, const nupa_cmd_qp& cmd) noexcept;
 
     // Has the host put every byte before @seq where it belongs?
@@ -23,6 +24,10 @@ public:
                std::uint32_t length) const noexcept;
 
 private:
+    // Where they wait; nullptr: nowhere yet, or outside host memory.
+    const nupa_qp_reads* reads() const noexcept;
+
+    const HostMemory* memory_ = nullptr;
     const nupa_qp_shadow* shadow_ = nullptr;
 };
 
