@@ -41,10 +41,12 @@ std::uint64_t FlowKey::hash(std::uint64_t seed) const noexcept {
     static_assert(sizeof raw == 5 * sizeof(std::uint64_t));
     std::uint64_t words[5];
     std::memcpy(words, &raw, sizeof words);
-    std::uint64_t h = seed ^ 0x9e3779b97f4a7c15;
-    for (const std::uint64_t w : words)
-        h = mix(h ^ w, seed | 1) + (h << 1 | h >> 63) + 0xbf58476d1ce4e5b9;
-    return mix(h, 0x94d049bb133111eb);
+    // Three products that do not wait for each other; each half of one is keyed.
+    const std::uint64_t a =
+        mix(words[0] ^ seed ^ 0x9e3779b97f4a7c15, words[1] ^ ~seed ^ 0xbf58476d1ce4e5b9);
+    const std::uint64_t b = mix(words[2] + seed, words[3] ^ seed ^ 0x94d049bb133111eb);
+    const std::uint64_t c = mix(words[4] ^ seed ^ 0xd6e8feb86659fd93, seed | 1);
+    return mix(a ^ (b << 23 | b >> 41) ^ 0xa0761d6478bd642f, c ^ seed ^ 0xe7037ed1a0b428db);
 }
 
 }  // namespace nupa

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Flow to QP context: open addressing, linear probing, deletion by shifting back.
+//
+// A short tag of each slot lies in an array of its own that stays in cache, and a slot is one
+// cache line: a look at one of many flows costs one miss.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "flow.hpp"
+#include "large_array.hpp"
 
 namespace nupa {
 
@@ -24,17 +27,24 @@ public:
     void clear() noexcept;
 
 private:
-    struct Slot {
+    using Tag = std::uint16_t;  // 0: the slot is free
+    struct alignas(64) Slot {
         FlowKey flow;
         std::uint64_t hash;
-        QpContext* qp;  // nullptr: free
+        QpContext* qp;
     };
     static constexpr std::size_t kSlotsMin = 64;
 
+    static Tag tag_of(std::uint64_t hash) noexcept {
+        return static_cast<Tag>(hash >> 48 | 1);  // position is of the low bits
+    }
+    std::size_t mask() const noexcept { return tags_.size() - 1; }
     std::size_t probe(const FlowKey& flow, std::uint64_t hash) const noexcept;
+    void put(std::size_t at, const Slot& slot) noexcept;
     void grow();
 
-    std::vector<Slot> slots_;
+    LargeArray<Tag> tags_;
+    LargeArray<Slot> slots_;
     std::size_t count_ = 0;
     std::uint64_t seed_;
     mutable FlowKey last_flow_{};  // bursts ask for the same flow again and again

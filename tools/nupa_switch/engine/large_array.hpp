@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Memory for tables that are looked into at random: in huge pages where there is enough of it, so
+// that a look costs a cache miss and not a walk of page tables, too.
+#pragma once
+
+#include <sys/mman.h>
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+#include <vector>
+
+namespace nupa {
+
+template <class T>
+struct LargeAllocator {
+    using value_type = T;
+    static constexpr std::size_t kHugePageBytes = 2 << 20;
+
+    LargeAllocator() = default;
+    template <class U>
+    explicit LargeAllocator(const LargeAllocator<U>&) noexcept {}
+
+    T* allocate(std::size_t n) {
+        const std::size_t align = n * sizeof(T) < kHugePageBytes ? kLineBytes : kHugePageBytes;
+        const std::size_t bytes = (n * sizeof(T) + align - 1) / align * align;
+        void* at = std::aligned_alloc(align, bytes);
+        if (!at)
+            throw std::bad_alloc();
+        if (align == kHugePageBytes)
+            ::madvise(at, bytes, MADV_HUGEPAGE);  // without it only slower
+        return static_cast<T*>(at);
+    }
+    void deallocate(T* at, std::size_t) noexcept { std::free(at); }
+    bool operator==(const LargeAllocator&) const = default;
+
+private:
+    static constexpr std::size_t kLineBytes = 64;
+};
+
+template <class T>
+using LargeArray = std::vector<T, LargeAllocator<T>>;
+
+}  // namespace nupa
