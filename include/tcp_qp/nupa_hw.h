@@ -63,6 +63,8 @@ enum {
 	NUPA_TX_FRAGS_MAX = 18,		/* linear head + MAX_SKB_FRAGS */
 	NUPA_TX_HEADER_MAX_BYTES = 256,
 	NUPA_TSO_MAX_BYTES = 512 << 10,	/* headers and payload of one transmit packet */
+	NUPA_PLACED_RUN_MAX_BYTES = 1088 << 10,	/* headers and payload of one placed completion: 1 MiB and room */
+	NUPA_RX_HOLD_MAX_US = 10000,
 	NUPA_RX_SLOT_BYTES = 256,	/* header slot of one receive completion */
 	NUPA_RX_BUF_MIN_BYTES = 2048,
 	NUPA_RX_BUF_MAX_BYTES = 64 << 10,
@@ -90,6 +92,7 @@ enum {
 	NUPA_FEAT_QP = 1 << 7,		/* QP contexts, MR table, placement */
 	NUPA_FEAT_BTH_V0 = 1 << 8,	/* the segment cutter writes tcp_bth ver 0 */
 	NUPA_FEAT_BIG_TCP = 1 << 9,	/* IPv4 bursts above 64 KiB, tot_len 0 */
+	NUPA_FEAT_RX_HOLD = 1 << 10,	/* nupa_cmd_rx_mode.hold_us */
 };
 
 /* struct nupa_regs.status, switch to host */
@@ -294,11 +297,18 @@ enum {
 	NUPA_RX_MODE_CSUM = 1 << 3,
 };
 
+/*
+ * A run of placed payload may stay open for more of the same message, as long
+ * as its sender goes on: up to @hold_us after each segment, and eight times
+ * that in all.  It is completed at once with PSH, at its message's end, with a
+ * hole before it, with a congestion mark, or when half of the host's window or
+ * of what the sender sends without an acknowledgement is used up.
+ */
 struct nupa_cmd_rx_mode {
 	__le32 flags;			/* NUPA_RX_MODE_* */
 	__le32 mtu;
 	__u8 mac[6];			/* unicast address to accept */
-	__le16 reserved;
+	__le16 hold_us;			/* at most NUPA_RX_HOLD_MAX_US; 0: never */
 };
 
 struct nupa_cmd_rss {

@@ -122,6 +122,38 @@ static int nupa_set_channels(struct net_device *dev, struct ethtool_channels *ch
 	return err;
 }
 
+/* rx-usecs: how long placed payload may wait for more of its message (nupa_cmd_rx_mode). */
+static int nupa_get_coalesce(struct net_device *dev, struct ethtool_coalesce *coal,
+			     struct kernel_ethtool_coalesce *kernel, struct netlink_ext_ack *extack)
+{
+	struct nupa_dev *nupa = netdev_priv(dev);
+
+	coal->rx_coalesce_usecs = nupa->rx_hold_us;
+	return 0;
+}
+
+static int nupa_set_coalesce(struct net_device *dev, struct ethtool_coalesce *coal,
+			     struct kernel_ethtool_coalesce *kernel, struct netlink_ext_ack *extack)
+{
+	struct nupa_dev *nupa = netdev_priv(dev);
+	u16 old = nupa->rx_hold_us;
+	int err;
+
+	if (coal->rx_coalesce_usecs && !(nupa->features & NUPA_FEAT_RX_HOLD)) {
+		NL_SET_ERR_MSG(extack, "the switch completes at once");
+		return -EOPNOTSUPP;
+	}
+	if (coal->rx_coalesce_usecs > NUPA_RX_HOLD_MAX_US) {
+		NL_SET_ERR_MSG(extack, "longer than the switch waits");
+		return -EINVAL;
+	}
+	WRITE_ONCE(nupa->rx_hold_us, coal->rx_coalesce_usecs);
+	err = nupa->up ? nupa_mode_apply(nupa, dev->features) : 0;
+	if (err)
+		WRITE_ONCE(nupa->rx_hold_us, old);
+	return err;
+}
+
 static u32 nupa_get_rxfh_size(struct net_device *dev)
 {
 	struct nupa_dev *nupa = netdev_priv(dev);
@@ -137,6 +169,7 @@ static u32 nupa_get_rxfh_key_size(struct net_device *dev)
 }
 
 const struct ethtool_ops nupa_ethtool_ops = {
+	.supported_coalesce_params = ETHTOOL_COALESCE_RX_USECS,
 	.supported_ring_params = ETHTOOL_RING_USE_TCP_DATA_SPLIT,
 	.get_drvinfo = nupa_get_drvinfo,
 	.get_link = ethtool_op_get_link,
@@ -149,6 +182,8 @@ const struct ethtool_ops nupa_ethtool_ops = {
 	.get_sset_count = nupa_stats_count,
 	.get_strings = nupa_stats_strings,
 	.get_ethtool_stats = nupa_stats_get,
+	.get_coalesce = nupa_get_coalesce,
+	.set_coalesce = nupa_set_coalesce,
 	.get_rxfh_indir_size = nupa_get_rxfh_size,
 	.get_rxfh_key_size = nupa_get_rxfh_key_size,
 	.get_rxfh = nupa_rxfh_get,

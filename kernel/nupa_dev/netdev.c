@@ -133,6 +133,8 @@ int nupa_mode_apply(struct nupa_dev *nupa, netdev_features_t features)
 	cmd.rx_mode.flags = cpu_to_le32(nupa_mode_flags(dev, features));
 	cmd.rx_mode.mtu = cpu_to_le32(READ_ONCE(dev->mtu));
 	ether_addr_copy(cmd.rx_mode.mac, dev->dev_addr);
+	if (nupa->features & NUPA_FEAT_RX_HOLD)
+		cmd.rx_mode.hold_us = cpu_to_le16(READ_ONCE(nupa->rx_hold_us));
 	netif_addr_unlock_bh(dev);
 	err = nupa_admin_submit(nupa, &cmd, NULL);
 	mutex_unlock(&nupa->mode_lock);
@@ -330,6 +332,7 @@ struct net_device *nupa_netdev_alloc(struct pci_dev *pdev, const struct nupa_reg
 	nupa->tx_entries = NUPA_TX_ENTRIES_DEFAULT;
 	nupa->rx_entries = NUPA_RX_ENTRIES_DEFAULT;
 	nupa->rx_buf_bytes = NUPA_RX_BUF_BYTES_DEFAULT;
+	nupa->rx_hold_us = nupa->features & NUPA_FEAT_RX_HOLD ? NUPA_RX_HOLD_US_DEFAULT : 0;
 	nupa->state = BIT(NUPA_S_FAILED);	/* until enabled */
 	mutex_init(&nupa->mode_lock);
 	mutex_init(&nupa->stats_lock);

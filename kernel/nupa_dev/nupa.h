@@ -50,8 +50,9 @@ enum {
 	NUPA_TX_ENTRIES_DEFAULT = 2048,
 	NUPA_RX_ENTRIES_DEFAULT = 2048,
 	NUPA_RX_BUF_BYTES_DEFAULT = PAGE_SIZE,
-	NUPA_ZERO_PAGE_ORDER = 4,
-	NUPA_ZERO_PAGE_BYTES = PAGE_SIZE << NUPA_ZERO_PAGE_ORDER,
+	NUPA_RX_HOLD_US_DEFAULT = 64,
+	NUPA_ZERO_ORDER_MIN = 4,	/* MAX_SKB_FRAGS of them hold the longest placed run */
+	NUPA_ZERO_ORDER_MAX = 6,	/* fewer fragments for it */
 };
 
 enum nupa_state {
@@ -93,6 +94,7 @@ struct nupa_dev {
 	/* what is wanted; RTNL */
 	u16 nr_queues;
 	u32 tx_entries, rx_entries, rx_buf_bytes;
+	u16 rx_hold_us;			/* also read under mode_lock */
 	bool strict_split;
 	struct nupa_rss rss;
 	struct xarray rules;		/* location -> struct ethtool_rx_flow_spec */
@@ -101,6 +103,7 @@ struct nupa_dev {
 	bool quiet;			/* the switch let go of our memory; RTNL */
 	struct nupa_queue *queues;	/* [queues_max], for the device's life: counters */
 	struct page *zero_page;		/* stands for placed payload */
+	u32 zero_bytes;
 
 	struct mutex mode_lock;
 	struct work_struct mode_work;

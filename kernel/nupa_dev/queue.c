@@ -34,14 +34,28 @@ static int nupa_queue_poll(struct napi_struct *napi, int budget)
 	return done;
 }
 
+static bool nupa_zero_page_alloc(struct nupa_dev *nupa)
+{
+	for (int order = NUPA_ZERO_ORDER_MAX; order >= NUPA_ZERO_ORDER_MIN; order--) {
+		gfp_t gfp = GFP_KERNEL | __GFP_COMP | __GFP_ZERO;
+
+		if (order > NUPA_ZERO_ORDER_MIN)
+			gfp |= __GFP_NORETRY | __GFP_NOWARN;
+		nupa->zero_page = alloc_pages(gfp, order);
+		nupa->zero_bytes = PAGE_SIZE << order;
+		if (nupa->zero_page)
+			return true;
+	}
+	return false;
+}
+
 int nupa_queues_init(struct nupa_dev *nupa)
 {
 	struct nupa_ring_ctl *tx = nupa->bar2 + NUPA_BAR2_TXQ_AT;
 	struct nupa_rxq_ctl *rx = nupa->bar2 + NUPA_BAR2_RXQ_AT;
 	int i;
 
-	nupa->zero_page = alloc_pages(GFP_KERNEL | __GFP_COMP | __GFP_ZERO, NUPA_ZERO_PAGE_ORDER);
-	if (!nupa->zero_page)
+	if (!nupa_zero_page_alloc(nupa))
 		return -ENOMEM;
 	nupa->queues = kcalloc(nupa->queues_max, sizeof(*nupa->queues), GFP_KERNEL);
 	if (!nupa->queues) {

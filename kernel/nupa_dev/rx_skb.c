@@ -13,10 +13,11 @@
 #endif
 
 enum {
-	NUPA_PLACED_MAX_BYTES = MAX_SKB_FRAGS * NUPA_ZERO_PAGE_BYTES,
+	NUPA_PLACED_MAX_BYTES = MAX_SKB_FRAGS * (PAGE_SIZE << NUPA_ZERO_ORDER_MIN),
 };
 
 static_assert(NUPA_RX_BUFS_PER_PACKET_MAX <= MAX_SKB_FRAGS);
+static_assert((u32)NUPA_PLACED_MAX_BYTES >= (u32)NUPA_PLACED_RUN_MAX_BYTES);
 
 static bool nupa_rx_check_payload(const struct nupa_rxq *rx, const struct nupa_rx_desc *desc)
 {
@@ -86,7 +87,7 @@ static void nupa_rx_add_placed(struct nupa_queue *q, struct sk_buff *skb, u32 le
 	int i;
 
 	for (i = 0; left; i++) {
-		u32 bytes = min_t(u32, left, NUPA_ZERO_PAGE_BYTES);
+		u32 bytes = min(left, q->nupa->zero_bytes);
 
 		get_page(page);
 		skb_add_rx_frag(skb, i, page, 0, bytes, bytes);

@@ -27,7 +27,7 @@ struct tqp_msg_rec {
 	__u16 msn;
 	__u8 opcode;		/* ONLY variant */
 	__u8 ext_bytes;
-	__u8 flags;		/* TCP_BTH_F_SOLICITED */
+	__u8 flags;		/* TCP_BTH_F_SOLICITED, TCP_BTH_F_MORE */
 	__u32 ext4;
 	__u64 va;
 	__u32 rkey;

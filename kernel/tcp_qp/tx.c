@@ -32,6 +32,25 @@ void tqp_tx_wait_memory(struct tqp_conn *conn)
 	tqp_queue_delayed(conn, &conn->probe_work, TQP_MEMORY_WAIT_MS);
 }
 
+/*
+ * Will another message follow at once?  TCP holds the last partial segment
+ * back then, so a wrong "yes" costs time: only what can't have to wait counts.
+ */
+static bool tqp_tx_more(const struct tqp_conn *conn)
+{
+	const struct tqp_qp *qp = conn->qp;
+	const struct rxe_send_wqe *wqe;
+	u32 opcode;
+
+	if (conn->cur.msg->is_response || tqp_ring_posted(qp->sq, conn->sq_next) < 2)
+		return false;
+	wqe = tqp_ring_entry(qp->sq, conn->sq_next + 1);
+	opcode = READ_ONCE(wqe->wr.opcode);
+	return (opcode == IB_WR_SEND || opcode == IB_WR_SEND_WITH_IMM) &&
+	       !(READ_ONCE(wqe->wr.send_flags) & IB_SEND_FENCE) && tqp_tx_has_credit(conn) &&
+	       !tqp_msglog_full(&conn->log);
+}
+
 void tqp_tx_begin(struct tqp_conn *conn, struct tqp_tx_msg *msg, const struct tqp_msg_rec *rec)
 {
 	struct tqp_msg_rec *at = tqp_msglog_next(&conn->log);
@@ -60,6 +79,8 @@ void tqp_tx_begin(struct tqp_conn *conn, struct tqp_tx_msg *msg, const struct tq
 	cur->sge_off = 0;
 	cur->msg = msg;
 	cur->active = true;
+	if (msg && tqp_tx_more(conn))	/* nothing of it was sent yet */
+		at->flags |= TCP_BTH_F_MORE;
 }
 
 /* ---- pages into TCP ---- */
@@ -223,25 +244,6 @@ static void tqp_tx_sent(struct tqp_conn *conn)
 		tqp_tx_msg_put(cur->msg);
 	else if (cur->ends_wqe)
 		tqp_wqe_sent(conn);
-}
-
-/*
- * Will another message follow at once?  TCP holds the last partial segment
- * back then, so a wrong "yes" costs time: only what can't have to wait counts.
- */
-static bool tqp_tx_more(const struct tqp_conn *conn)
-{
-	const struct tqp_qp *qp = conn->qp;
-	const struct rxe_send_wqe *wqe;
-	u32 opcode;
-
-	if (conn->cur.msg->is_response || tqp_ring_posted(qp->sq, conn->sq_next) < 2)
-		return false;
-	wqe = tqp_ring_entry(qp->sq, conn->sq_next + 1);
-	opcode = READ_ONCE(wqe->wr.opcode);
-	return (opcode == IB_WR_SEND || opcode == IB_WR_SEND_WITH_IMM) &&
-	       !(READ_ONCE(wqe->wr.send_flags) & IB_SEND_FENCE) && tqp_tx_has_credit(conn) &&
-	       !tqp_msglog_full(&conn->log);
 }
 
 void tqp_tx_run(struct tqp_conn *conn)

@@ -89,6 +89,11 @@ static u32 tqp_timestamps_beside(const struct tqp_conn *conn, struct tcp_bth *bt
 	return 0;
 }
 
+static bool tqp_ends_message(const struct tqp_msg_rec *rec, u32 seq, u32 payload)
+{
+	return seq - rec->start_seq + payload >= tqp_msg_stream_bytes(rec->length);
+}
+
 static int tqp_xmit_data(struct tqp_conn *conn, struct sock *sk, struct sk_buff *skb, u32 payload)
 {
 	struct tcphdr *th = tcp_hdr(skb);
@@ -114,6 +119,9 @@ static int tqp_xmit_data(struct tqp_conn *conn, struct sock *sk, struct sk_buff 
 		return -ENOMEM;
 	memcpy(th + 1, stack_opts, beside);
 	tcp_bth_build((u8 *)(th + 1) + beside, &bth);
+	/* TCP sets it on every burst, to flush GRO; here it says that there is nothing more to come */
+	if (rec->flags & TCP_BTH_F_MORE || !tqp_ends_message(rec, seq, payload))
+		th->psh = 0;
 	if (bth.flags & TCP_BTH_F_ICRC)
 		tqp_write_icrc(skb, th, bytes);
 	conn->family->base_af->send_check(sk, skb);

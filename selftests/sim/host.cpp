@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::uint64_t kHashSeed = 7;
 constexpr std::uint32_t kMergerBufBytes = 2048;
+constexpr std::uint32_t kHoldMaxUs = 2000;
 
 }  // namespace
 
@@ -35,6 +36,8 @@ void Region::runs(std::uint64_t addr, std::uint64_t n,
 Host::Host(World& world, std::uint32_t id, std::size_t bytes)
     : ram(bytes), engine(ram.memory(), stats, kHashSeed), world_(world), id_(id) {
     merger_.configure(kMergerBufBytes, world.dice.percent(80));
+    if (world.dice.percent(60))
+        hold_us_ = world.dice.below(kHoldMaxUs);
     add_region(kForeignKey, kForeignPd,
                NUPA_ACCESS_LOCAL_WRITE | NUPA_ACCESS_REMOTE_WRITE | NUPA_ACCESS_REMOTE_READ |
                    NUPA_ACCESS_REMOTE_ATOMIC,
@@ -171,8 +174,23 @@ void Host::merge(nupa::Packet& packet, const nupa::Decision& decision, const Tru
         run_data_.resize(had + packet.payload.bytes());
         packet.payload.copy_to(run_data_.data() + had);
     }
+    run_may_wait_ = decision.may_wait;
+    run_due_ = world_.now() + hold_us_;
     if (merger_.closed())
         flush();
+}
+
+void Host::turn() {
+    if (merger_.active() && hold_us_ && run_placed_ && run_may_wait_) {
+        if (world_.now() < run_due_) {
+            world_.coverage.add(k_held);
+            world_.at(run_due_, EventKind::kFlush, id_);
+            return;
+        }
+        world_.coverage.add(k_silences);
+        engine.silent(merger_.qpn());
+    }
+    flush();
 }
 
 void Host::flush() {

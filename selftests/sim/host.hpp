@@ -71,6 +71,7 @@ public:
     // From the fabric.
     void receive(nupa::Packet& packet, const Truth& truth);
     void flush();  // the merger's open run goes up
+    void turn();   // the same, unless it may wait
     void check_memory();
     // A segment without payload arrived since: looked at by the next one with, or by the next tick.
     bool unchecked() const noexcept { return unchecked_; }
@@ -94,6 +95,9 @@ private:
     Truth run_truth_;
     bool run_bad_ = false;  // a checksum is wrong: TCP will drop it
     bool run_placed_ = false;
+    bool run_may_wait_ = false;
+    std::uint64_t hold_us_ = 0;  // how long a placed run waits for more
+    std::uint64_t run_due_ = 0;
     bool unchecked_ = false;
     std::vector<std::byte> run_data_;
 };

@@ -100,7 +100,7 @@ void World::dispatch(const Event& event) {
             arrive(event.who);
             break;
         case EventKind::kFlush:
-            hosts_[event.who]->flush();
+            hosts_[event.who]->turn();
             break;
         case EventKind::kTick:
             tick(event.who);

@@ -271,11 +271,13 @@ void FakePort::refill(unsigned q, uint32_t count) {
     store(rxq(q)->fill_prod, rx.fill_prod);
 }
 
-void FakePort::set_rx_mode(uint32_t flags, const std::array<uint8_t, 6>& mac, uint32_t mtu) {
+void FakePort::set_rx_mode(uint32_t flags, const std::array<uint8_t, 6>& mac, uint32_t mtu,
+                           uint16_t hold_us) {
     nupa_admin_cmd cmd{};
     cmd.op = NUPA_ADMIN_RX_MODE;
     cmd.rx_mode.flags = flags;
     cmd.rx_mode.mtu = mtu;
+    cmd.rx_mode.hold_us = hold_us;
     std::memcpy(cmd.rx_mode.mac, mac.data(), mac.size());
     must(cmd);
 }

@@ -96,7 +96,8 @@ public:
     nupa_admin_status admin_status(const nupa_admin_cmd& cmd);
     void must(const nupa_admin_cmd& cmd);  // throws unless NUPA_OK
     void create_queues(unsigned q, const QueueShape& shape = {});
-    void set_rx_mode(uint32_t flags, const std::array<uint8_t, 6>& mac, uint32_t mtu = 1500);
+    void set_rx_mode(uint32_t flags, const std::array<uint8_t, 6>& mac, uint32_t mtu = 1500,
+                     uint16_t hold_us = 0);
     std::vector<uint64_t> stats();
     std::vector<uint64_t> qp_stats(uint32_t qpn);
 

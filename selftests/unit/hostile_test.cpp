@@ -124,7 +124,7 @@ TEST(Hostile, DamagedFrames) {
             merger.append(w.packet, d);
         else
             merger.start(w.packet, d);
-        ASSERT_LE(merger.payload_bytes(), std::uint32_t{NUPA_TSO_MAX_BYTES});
+        ASSERT_LE(merger.payload_bytes(), std::uint32_t{NUPA_PLACED_RUN_MAX_BYTES});
         if (merger.closed())
             merger.finish();
         mbo += 10;

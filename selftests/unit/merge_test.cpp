@@ -300,9 +300,40 @@ TEST(Merge, MessagesStayApart) {
     TcpFrame later = send_segment(0, 1000, pattern(1000));
     later.options[4] |= TCP_BTH_F_RTR;
     EXPECT_EQ(pairs(first, later), 2u);
-    later = send_segment(0, 1000, pattern(1000));
-    later.options[19]++;  // timestamp
-    EXPECT_EQ(pairs(first, later), 2u);
+}
+
+// An acknowledgement for all of a placed run would echo the first value.
+TEST(Merge, TimestampsMayGrowInPlacedRuns) {
+    const auto pairs = [](int value, int echo, bool placed, int version) {
+        tcp_bth b{};
+        b.ver = static_cast<std::uint8_t>(version), b.flags = TCP_BTH_F_TIMESTAMP;
+        b.opcode = version ? TCP_BTH_OP_SEND_ONLY : TCP_BTH_OP_SEND_FIRST;
+        b.length = version ? 10000 : 0;
+        b.tsval = 5, b.tsecr = 9;
+        TcpFrame f;
+        f.payload = pattern(1000), f.options = bth_option(b);
+        Queue q;
+        q.push(f, placed, true);
+        b.opcode = version ? TCP_BTH_OP_SEND_ONLY : TCP_BTH_OP_SEND_MIDDLE;
+        b.mbo = version ? 0 : 1000;
+        b.tsval += static_cast<std::uint32_t>(value), b.tsecr += static_cast<std::uint32_t>(echo);
+        f.seq = 1000, f.options = bth_option(b);
+        q.push(f, placed, true);
+        q.flush();
+        if (q.out.size() == 1)
+            EXPECT_EQ(bth_of(q.out[0]).tsval + bth_of(q.out[0]).tsecr, 5u + 9u);
+        return q.out.size();
+    };
+    for (const int version : {0, 1}) {
+        EXPECT_EQ(pairs(0, 0, true, version), 1u);
+        EXPECT_EQ(pairs(3, 0, true, version), 1u);
+        EXPECT_EQ(pairs(-1, 0, true, version), 2u);
+        EXPECT_EQ(pairs(0, 4, true, version), 1u);
+        EXPECT_EQ(pairs(0, -1, true, version), 2u);
+        EXPECT_EQ(pairs(0, 0, false, version), 1u);
+        EXPECT_EQ(pairs(3, 0, false, version), 2u);
+        EXPECT_EQ(pairs(0, 4, false, version), 2u);
+    }
 }
 
 TEST(Merge, Ver1EndsWithItsMessage) {
@@ -322,17 +353,17 @@ TEST(Merge, Ver1EndsWithItsMessage) {
 TEST(Merge, PlacedRunsGoBeyond64KiBOnIpv4) {
     for (const int family : {4, 6}) {
         Queue q(2048);
-        for (std::uint32_t i = 0; i < 600; i++) {
+        for (std::uint32_t i = 0; i < 1200; i++) {
             TcpFrame f = send_segment(0, 1024 * i, pattern(1024));
             f.family = family;
             q.push(f, true, true);
         }
         q.flush();
         const nupa::Merged& m = q.out[0];
-        EXPECT_EQ(m.payload_bytes, family == 4 ? 511u * 1024 : 63u * 1024);
+        EXPECT_EQ(m.payload_bytes, family == 4 ? 1087u * 1024 : 63u * 1024);
         EXPECT_EQ(nupa::get_be16(m.header.data() + (family == 4 ? 16 : 18)),
                   family == 4 ? 0 : m.payload_bytes + 44);
-        EXPECT_LE(m.payload_bytes + m.header_bytes, std::uint32_t{NUPA_TSO_MAX_BYTES});
+        EXPECT_LE(m.payload_bytes + m.header_bytes, std::uint32_t{NUPA_PLACED_RUN_MAX_BYTES});
         ByteVector frame;
         EXPECT_FALSE(parsed(m, frame).at.ip_csum_bad);
     }

@@ -47,6 +47,22 @@ def test_hardware_gro_merges(t: Guests) -> None:
     t.check(merged[0] > 2 * merged[1], f"{merged[0]} segments came up as {merged[1]} packets")
 
 
+def _receive_wait(t: Guests) -> str:
+    return t.run(0, "ethtool -c nupa0 | awk '$1 == \"rx-usecs:\" { print $2 }'").strip()
+
+
+def test_receive_wait(t: Guests) -> None:
+    """How long placed payload may wait for more of its message; what it does is seen in switch.hold and vm/exchange."""
+    was = _receive_wait(t)
+    for usecs in ("0", "500", "10000"):
+        t.run(0, f"ethtool -C nupa0 rx-usecs {usecs}")
+        t.check(_receive_wait(t) == usecs, f"{usecs} is not shown, but {_receive_wait(t)}")
+        t.run(0, "ping -q -c 3 -i 0.01 $PEER")
+    t.fails(0, "ethtool -C nupa0 rx-usecs 10001")
+    if was:
+        t.run(0, f"ethtool -C nupa0 rx-usecs {was}")
+
+
 def test_ring_sizes(t: Guests) -> None:
     for size in (64, 1024, 256):
         t.run(0, f"ethtool -G nupa0 rx {size} tx {size}")

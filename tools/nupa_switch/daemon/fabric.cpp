@@ -166,6 +166,10 @@ void Fabric::flush() noexcept {
 bool Fabric::release_due() noexcept {
     const uint64_t now = monotonic_ns();
     unsigned released = 0;
+    held_.fired();
+    for (Port* port : ports_)
+        if (port->due_ns() <= now)
+            port->expire(now);
     for (; released < kHeldPerTurn; released++) {
         auto held = held_.take_due(now);
         if (!held)
@@ -182,7 +186,10 @@ void Fabric::unplugged(const Port& port) noexcept {
 }
 
 void Fabric::settle(bool idle) noexcept {
-    held_.arm();
+    uint64_t due = UINT64_MAX;
+    for (const Port* port : ports_)
+        due = std::min(due, port->due_ns());
+    held_.arm(due);
     if (!idle)
         return;
     for (Port* port : ports_)

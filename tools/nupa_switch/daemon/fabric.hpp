@@ -27,7 +27,7 @@ public:
     void forward(Port& from, const Packet& packet, TxRewrite rewrite) noexcept;
     // Everything delivered so far goes up to its host.
     void flush() noexcept;
-    // Hands over segments that fell due; true when more are due already.
+    // The timer fired: hands over what fell due; true when more is due already.
     bool release_due() noexcept;
     // The port's host left: nothing of it stays, nothing waits for it.
     void unplugged(const Port& port) noexcept;

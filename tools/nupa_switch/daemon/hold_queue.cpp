@@ -91,16 +91,18 @@ void HoldQueue::drop_port(uint16_t port) noexcept {
     }
 }
 
-void HoldQueue::arm() noexcept {
-    const uint64_t want = held_.empty() ? 0 : std::max<uint64_t>(held_.begin()->first, 1);
-    if (want == armed_ns_)
+void HoldQueue::arm(uint64_t other_ns) noexcept {
+    const uint64_t want = held_.empty() ? other_ns : std::min(held_.begin()->first, other_ns);
+    if (!fired_ && armed_ns_ <= want)
         return;
+    const uint64_t at = want == UINT64_MAX ? 0 : std::max<uint64_t>(want, 1);
     itimerspec when{};
-    when.it_value.tv_sec = static_cast<time_t>(want / kNsPerSecond);
-    when.it_value.tv_nsec = static_cast<long>(want % kNsPerSecond);
+    when.it_value.tv_sec = static_cast<time_t>(at / kNsPerSecond);
+    when.it_value.tv_nsec = static_cast<long>(at % kNsPerSecond);
     // Setting it also clears an expiry that was not read.
     ::timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &when, nullptr);
     armed_ns_ = want;
+    fired_ = false;
 }
 
 }  // namespace nupa::daemon

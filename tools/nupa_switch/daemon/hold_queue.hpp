@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Segments that must wait: for their departure time, or until later ones have overtaken them.
-// They own their bytes.  The timer is armed only while something waits.
+// They own their bytes.  The timer is armed only while something waits, or a moment longer.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +38,10 @@ public:
     std::optional<Held> take_overtaken() noexcept;
     std::optional<Held> take_due(uint64_t now_ns) noexcept;
     void drop_port(uint16_t port) noexcept;
-    // Sets the timer to the earliest due time, or off.  Costs no system call when nothing changed.
-    void arm() noexcept;
+    // Makes the timer fire at the earliest due time, of what is held or @other_ns (UINT64_MAX:
+    // never), or before: it costs no system call unless something falls due earlier than it did.
+    void arm(uint64_t other_ns) noexcept;
+    void fired() noexcept { fired_ = true; }
 
 private:
     using Map = std::multimap<uint64_t, Held>;
@@ -56,7 +58,8 @@ private:
     Map held_;
     std::vector<Overtaken> overtaken_;
     size_t bytes_ = 0;
-    uint64_t armed_ns_ = 0;  // 0: off
+    uint64_t armed_ns_ = UINT64_MAX;  // off
+    bool fired_ = false;              // since it was armed
 };
 
 }  // namespace nupa::daemon

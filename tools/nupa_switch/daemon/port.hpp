@@ -30,6 +30,9 @@ public:
     virtual void deliver(Packet& segment) noexcept = 0;
     // Let go of every reference taken by deliver(), and tell the host.
     virtual void flush() noexcept {}
+    // What waits to be told to the host has waited long enough, if now_ns >= due_ns().
+    virtual void expire(uint64_t /*now_ns*/) noexcept {}
+    [[nodiscard]] uint64_t due_ns() const noexcept { return due_ns_; }
     virtual void set_link(bool up) noexcept { link_up_ = up; }
     [[nodiscard]] virtual const char* state() const noexcept = 0;
 
@@ -65,6 +68,7 @@ public:
 protected:
     PortOptions options_;
     bool link_up_ = true;
+    uint64_t due_ns_ = UINT64_MAX;  // never
 
 private:
     friend class Fabric;

@@ -54,8 +54,9 @@ RxQueue::Result RxQueue::broken(const char* reason) noexcept {
     return Result::kBroken;
 }
 
-void RxQueue::set_mode(uint32_t mode) noexcept {
+void RxQueue::set_mode(uint32_t mode, uint64_t hold_ns) noexcept {
     checksums_ = mode & NUPA_RX_MODE_CSUM;
+    hold_ns_ = hold_ns;
     // A merged packet has no valid checksum, so merging needs a host that asks for none.
     const bool merge = checksums_ && mode & NUPA_RX_MODE_GRO;
     for (Run& run : runs_)
@@ -139,6 +140,10 @@ RxQueue::Result RxQueue::start(Run& run, Packet& packet, const Decision& decisio
                                const QueueChoice& choice) noexcept {
     run.choice = choice;
     run.placed = decision.placed();
+    run.may_wait = decision.may_wait;
+    run.grown = true;
+    run.due_ns = kNever;
+    run.due_max_ns = 0;
     run.strict = strict_split_ && packet.at.l4 == L4::kTcp;
     run.merger.start(packet, decision);
     run.first = std::move(packet);
@@ -159,6 +164,8 @@ RxQueue::Result RxQueue::append(Run& run, Packet& packet, const Decision& decisi
         return room;
     run.reserved_bufs = bufs;
     run.merger.append(packet, decision);
+    run.may_wait = decision.may_wait;
+    run.grown = true;
     stats_.add(NUPA_STAT_rx_merged);
     if (!run.placed) {
         // Room for both was reserved when the queue was made.
@@ -222,6 +229,7 @@ void RxQueue::write_completion(const Run& run, const Merged& merged, uint32_t sl
     comp.qpn = merged.qpn;
     std::memcpy(comps_ + (comp_prod_ & (comp_entries_ - 1)) * sizeof(comp), &comp, sizeof(comp));
     comp_prod_++;
+    completed(run);
     stats_.add(NUPA_STAT_rx_packets);
     stats_.add(NUPA_STAT_rx_bytes, merged.header_bytes + merged.payload_bytes);
 }
@@ -279,21 +287,94 @@ RxQueue::Result RxQueue::write_payload(const Run& run) noexcept {
 }
 
 RxQueue::Result RxQueue::flush() noexcept {
+    urgent_ = true;
     while (open_count_)
         if (Result done = finish(runs_[open_[open_count_ - 1]]); done != Result::kTaken)
             return done;
     return Result::kTaken;
 }
 
-bool RxQueue::publish() noexcept {
-    const uint32_t old = published_;
-    if (old == comp_prod_)
+// The checksum is filled in while the payload can still be read.
+bool RxQueue::hold(Run& run, uint64_t now_ns) noexcept {
+    if (!hold_ns_ || !run.placed || !run.may_wait)
         return false;
-    published_ = comp_prod_;
-    store_release(ctl_->fill_cons, fill_cons_);
-    store_release(ctl_->comp_prod, comp_prod_);
+    if (!run.due_max_ns) {
+        run.due_max_ns = now_ns + kHoldTotal * hold_ns_;
+        run.first.fill_checksums();
+        run.first.payload.clear();
+        run.first.owned.reset();
+    }
+    if (run.grown)
+        run.due_ns = std::min(now_ns + hold_ns_, run.due_max_ns);
+    run.grown = false;
+    return now_ns < run.due_ns;
+}
+
+void RxQueue::completed(const Run& run) noexcept {
+    if (hold_ns_ && run.placed && run.may_wait &&
+        comp_prod_ - signalled_ < std::min(kQuietMax, comp_entries_ / 4))
+        quiet_qpn_ = run.merger.qpn();
+    else
+        urgent_ = true;
+}
+
+bool RxQueue::waits_for(uint32_t qpn) const noexcept {
+    return std::any_of(open_.begin(), open_.begin() + static_cast<long>(open_count_),
+                       [&](uint8_t i) { return runs_[i].merger.qpn() == qpn; });
+}
+
+RxQueue::Result RxQueue::turn(uint64_t now_ns) noexcept {
+    for (size_t i = open_count_; i-- > 0;) {
+        Run& run = runs_[open_[i]];
+        if (hold(run, now_ns))
+            continue;
+        if (Result done = finish(run); done != Result::kTaken)
+            return done;
+    }
+    if (comp_prod_ != signalled_ && interrupt_due_ns_ == kNever)
+        interrupt_due_ns_ = now_ns + hold_ns_;
+    return Result::kTaken;
+}
+
+std::optional<RxQueue::Result> RxQueue::expire(uint64_t now_ns, uint32_t& silent_qpn) noexcept {
+    for (size_t i = 0; i < open_count_; i++) {
+        Run& run = runs_[open_[i]];
+        if (now_ns < run.due_ns)
+            continue;
+        silent_qpn = run.due_ns < run.due_max_ns ? run.merger.qpn() : 0;
+        urgent_ = true;
+        return finish(run);
+    }
+    if (now_ns >= interrupt_due_ns_) {
+        silent_qpn = waits_for(quiet_qpn_) ? 0 : quiet_qpn_;
+        interrupt_due_ns_ = kNever;
+        urgent_ = true;
+        return Result::kTaken;
+    }
+    return std::nullopt;
+}
+
+uint64_t RxQueue::due_ns() const noexcept {
+    uint64_t due = interrupt_due_ns_;
+    for (size_t i = 0; i < open_count_; i++)
+        due = std::min(due, runs_[open_[i]].due_ns);
+    return due;
+}
+
+bool RxQueue::publish() noexcept {
+    if (published_ != comp_prod_) {
+        published_ = comp_prod_;
+        store_release(ctl_->fill_cons, fill_cons_);
+        store_release(ctl_->comp_prod, comp_prod_);
+    }
+    if (!urgent_)
+        return false;
+    const uint32_t old = signalled_;
+    signalled_ = comp_prod_;
+    urgent_ = false;
+    interrupt_due_ns_ = kNever;
     full_fence();
-    return nupa_need_event(load_relaxed(ctl_->irq_event), comp_prod_, old);
+    return old != comp_prod_ && nupa_need_event(load_relaxed(ctl_->irq_event), comp_prod_, old);
 }
 
 }  // namespace nupa::daemon

@@ -4,10 +4,15 @@
 // A run keeps references to its payload until it is finished, so that runs of different flows
 // can grow side by side while fill buffers are used strictly in ring order.  What a run will
 // need is reserved when a segment joins: finishing never fails for want of room.
+//
+// A placed run refers to nobody's memory.  It may outlive the turn (nupa_cmd_rx_mode.hold_us),
+// so that a sender slower than the switch still costs its receiver one completion and not many.
+// A message that ends with another one behind it is completed, but the interrupt waits as well.
 #pragma once
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/host_memory.hpp"
@@ -20,6 +25,9 @@ namespace nupa::daemon {
 
 inline constexpr size_t kRunsMax = 16;        // flows that merge side by side in one queue
 inline constexpr size_t kRunPiecesMax = 512;  // payload references of one run
+inline constexpr unsigned kHoldTotal = 8;     // a held run's longest life, in hold times
+inline constexpr uint32_t kQuietMax = 32;     // completions that may wait for an interrupt
+inline constexpr uint64_t kNever = UINT64_MAX;
 
 class RxQueue {
 public:
@@ -31,13 +39,20 @@ public:
             PortStats& stats);
 
     // NUPA_RX_MODE_*; only between flush() and add().
-    void set_mode(uint32_t mode) noexcept;
+    void set_mode(uint32_t mode, uint64_t hold_ns) noexcept;
     // Is there a completion for this packet?  Its buffers are looked for once placement is decided.
     Result room_for(const Packet& packet) noexcept;
-    // Takes the packet; its payload references must stay valid until flush().
+    // Takes the packet; its payload references must stay valid until flush() or turn().
     Result add(Packet& packet, const Decision& decision, const QueueChoice& choice) noexcept;
     // Finishes every run.
     Result flush() noexcept;
+    // Lets go of all payload references: finishes every run but those that may wait.
+    Result turn(uint64_t now_ns) noexcept;
+    // Finishes one run that has waited long enough; nullopt: there is none.  @silent_qpn: whose
+    // sender had nothing more to send (0: it had).
+    std::optional<Result> expire(uint64_t now_ns, uint32_t& silent_qpn) noexcept;
+    // When the first of the runs that wait will have waited long enough, or kNever.
+    [[nodiscard]] uint64_t due_ns() const noexcept;
     // Shows the host what was completed; true when it wants an interrupt.
     bool publish() noexcept;
     [[nodiscard]] const char* reason() const noexcept { return reason_; }  // after kBroken
@@ -52,12 +67,19 @@ private:
         uint32_t reserved_bufs = 0;
         bool strict = false;  // payload never in the header slot
         bool placed = false;
+        bool may_wait = false;    // the latest segment's
+        bool grown = false;       // since the last turn
+        uint64_t due_ns = 0;      // waits until then for another segment,
+        uint64_t due_max_ns = 0;  // and at most until then; 0: has not waited
     };
 
     [[nodiscard]] bool completion_free() const noexcept;
     Run* find(const Packet& packet) noexcept;
     Run* open() noexcept;
     Result finish(Run& run) noexcept;
+    bool hold(Run& run, uint64_t now_ns) noexcept;
+    void completed(const Run& run) noexcept;
+    [[nodiscard]] bool waits_for(uint32_t qpn) const noexcept;
     Result start(Run& run, Packet& packet, const Decision& decision,
                  const QueueChoice& choice) noexcept;
     Result append(Run& run, Packet& packet, const Decision& decision) noexcept;
@@ -82,6 +104,7 @@ private:
     uint32_t buf_bytes_;
     bool strict_split_;
     bool checksums_ = false;
+    uint64_t hold_ns_ = 0;
 
     uint32_t fill_seen_ = 0;  // host's producer index, as last read
     uint32_t fill_cons_ = 0;
@@ -89,6 +112,10 @@ private:
     uint32_t comp_prod_ = 0;
     uint32_t comp_cons_seen_ = 0;
     uint32_t published_ = 0;
+    uint32_t signalled_ = 0;  // as far as an interrupt was considered
+    bool urgent_ = false;     // a completion since then asks for one at once
+    uint64_t interrupt_due_ns_ = kNever;
+    uint32_t quiet_qpn_ = 0;  // of the latest completion that does not
     const char* reason_ = "";
 
     std::vector<Run> runs_;  // kRunsMax of them

@@ -95,6 +95,7 @@ void VmPort::unplug(const char* why) noexcept {
 // Every queue, MR and QP is gone when this returns.
 void VmPort::reset() noexcept {
     running_ = false;
+    due_ns_ = kNever;
     for (auto& tx : tx_)
         tx.reset();
     for (auto& rx : rx_)
@@ -103,7 +104,7 @@ void VmPort::reset() noexcept {
     engine_.reset();
     qp_flows_.clear();
     steering_.reset();
-    rx_mode_ = {.flags = 0, .mtu = NUPA_MTU_MAX, .mac = {}, .reserved = 0};
+    rx_mode_ = {.flags = 0, .mtu = NUPA_MTU_MAX, .mac = {}, .hold_us = 0};
     std::copy(options_.mac.begin(), options_.mac.end(), rx_mode_.mac);
     pending_ &= 1;
 }

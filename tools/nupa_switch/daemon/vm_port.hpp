@@ -48,6 +48,7 @@ public:
 
     void deliver(Packet& segment) noexcept override;
     void flush() noexcept override;
+    void expire(uint64_t now_ns) noexcept override;
     void set_link(bool up) noexcept override;
     [[nodiscard]] const char* state() const noexcept override;
 
@@ -79,6 +80,9 @@ private:
     bool transmit(TxQueue& tx) noexcept;
     bool accepts(const Packet& segment) noexcept;
     void interrupt(unsigned vector) noexcept;
+    bool tell(unsigned queue, RxQueue::Result result) noexcept;
+    void expire_queue(unsigned queue, uint64_t now_ns) noexcept;
+    void flush_held() noexcept;
 
     // Admin ring (vm_port_admin.cpp).
     void admin() noexcept;

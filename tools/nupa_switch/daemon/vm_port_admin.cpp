@@ -15,6 +15,8 @@ namespace {
 constexpr uint32_t kRxModesAll =
     NUPA_RX_MODE_PROMISC | NUPA_RX_MODE_ALLMULTI | NUPA_RX_MODE_GRO | NUPA_RX_MODE_CSUM;
 
+uint64_t hold_ns(const nupa_cmd_rx_mode& mode) noexcept { return mode.hold_us * uint64_t{1000}; }
+
 // Page table entries for a run of guest memory in one go.  Left to page faults, the first
 // transfer into a new MR would cost more than its copy; failing only means that.
 void populate(std::byte* at, size_t bytes) noexcept {
@@ -25,6 +27,9 @@ void populate(std::byte* at, size_t bytes) noexcept {
 }  // namespace
 
 void VmPort::admin() noexcept {
+    flush_held();
+    if (!running_)
+        return;
     ConsumedRing& ring = *admin_ring_;
     // At most one ring's worth a turn; whoever fills it as fast waits for the next.
     for (unsigned i = 0; i < NUPA_ADMIN_ENTRIES && ring.pending(); i++) {
@@ -121,11 +126,11 @@ nupa_admin_status VmPort::create_rxq(uint32_t queue, const nupa_cmd_queue& cmd) 
     } catch (const std::bad_alloc&) {
         return NUPA_E_NOSPACE;
     }
-    rx_[queue]->set_mode(rx_mode_.flags);
+    rx_[queue]->set_mode(rx_mode_.flags, hold_ns(rx_mode_));
     return NUPA_OK;
 }
 
-// Nothing of it is in flight: runs never outlive a turn's flush().
+// Nothing of it is in flight: admin() has flushed what was held.
 nupa_admin_status VmPort::destroy_rxq(uint32_t queue) noexcept {
     if (queue >= options_.queue_pairs || !rx_[queue])
         return NUPA_E_NOENT;
@@ -134,13 +139,13 @@ nupa_admin_status VmPort::destroy_rxq(uint32_t queue) noexcept {
 }
 
 nupa_admin_status VmPort::set_rx_mode(const nupa_cmd_rx_mode& cmd) noexcept {
-    if (cmd.reserved || cmd.flags & ~kRxModesAll || cmd.mtu < NUPA_MTU_MIN ||
+    if (cmd.hold_us > NUPA_RX_HOLD_MAX_US || cmd.flags & ~kRxModesAll || cmd.mtu < NUPA_MTU_MIN ||
         cmd.mtu > NUPA_MTU_MAX || is_multicast(cmd.mac) || mac_key(cmd.mac) == 0)
         return NUPA_E_INVALID;
     rx_mode_ = cmd;
     for (auto& rx : rx_)
         if (rx)
-            rx->set_mode(cmd.flags);
+            rx->set_mode(cmd.flags, hold_ns(cmd));
     fabric_.macs().learn(cmd.mac, id());  // so that the first packet to it need not be flooded
     return NUPA_OK;
 }

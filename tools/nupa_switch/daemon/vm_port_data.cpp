@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // VmPort: the data path, from transmit rings and into receive queues.
+#include <algorithm>
 #include <cstring>
 
+#include "clock.hpp"
 #include "engine/transmit.hpp"
 #include "vm_port.hpp"
 
@@ -88,19 +90,51 @@ void VmPort::deliver(Packet& segment) noexcept {
         fail(rx->reason());
 }
 
-void VmPort::flush() noexcept {
-    for (unsigned q = 0; q < NUPA_QUEUE_PAIRS_MAX && running_; q++) {
-        if (!rx_[q])
-            continue;
-        if (rx_[q]->flush() == RxQueue::Result::kBroken) {
-            fail(rx_[q]->reason());
-            return;
-        }
-        if (!rx_[q]->publish())
-            continue;
-        stats.add(NUPA_STAT_rx_interrupts);
-        interrupt(1 + q);
+// False: the port has failed.
+bool VmPort::tell(unsigned queue, RxQueue::Result result) noexcept {
+    if (result == RxQueue::Result::kBroken) {
+        fail(rx_[queue]->reason());
+        return false;
     }
+    if (rx_[queue]->publish()) {
+        stats.add(NUPA_STAT_rx_interrupts);
+        interrupt(1 + queue);
+    }
+    due_ns_ = std::min(due_ns_, rx_[queue]->due_ns());
+    return true;
+}
+
+void VmPort::flush() noexcept {
+    const uint64_t now = rx_mode_.hold_us ? monotonic_ns() : 0;
+    due_ns_ = kNever;
+    for (unsigned q = 0; q < NUPA_QUEUE_PAIRS_MAX && running_; q++)
+        if (rx_[q] && !tell(q, rx_[q]->turn(now)))
+            return;
+}
+
+void VmPort::expire_queue(unsigned queue, uint64_t now_ns) noexcept {
+    RxQueue& rx = *rx_[queue];
+    uint32_t silent = 0;
+    std::optional<RxQueue::Result> done;
+    while ((done = rx.expire(now_ns, silent)) == RxQueue::Result::kTaken)
+        if (silent)
+            engine_.silent(silent);
+    tell(queue, done.value_or(RxQueue::Result::kTaken));
+}
+
+void VmPort::expire(uint64_t now_ns) noexcept {
+    due_ns_ = kNever;
+    for (unsigned q = 0; q < NUPA_QUEUE_PAIRS_MAX && running_; q++)
+        if (rx_[q])
+            expire_queue(q, now_ns);
+}
+
+// What the host is about to change may be what a run depends on.
+void VmPort::flush_held() noexcept {
+    due_ns_ = kNever;
+    for (unsigned q = 0; q < NUPA_QUEUE_PAIRS_MAX && running_; q++)
+        if (rx_[q] && !tell(q, rx_[q]->flush()))
+            return;
 }
 
 }  // namespace nupa::daemon

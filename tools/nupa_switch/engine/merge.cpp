@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::uint32_t kIpv4PlainBytes = 20;
 constexpr std::uint32_t kIpv6Bytes = 40;
+constexpr std::uint32_t kTimestampBytes = 8;  // folded: value and echo
 constexpr std::uint8_t kEndFlags = kTcpFin | kTcpPsh;
 constexpr std::uint8_t kNeverFlags = kTcpSyn | kTcpRst | kTcpUrg;
 
@@ -136,22 +137,41 @@ bool Merger::same_headers(const Packet& packet) const noexcept {
     return same(a, b, ip, ip + 4) && same(a, b, ip + 6, tcp);  // all but length
 }
 
+// A placed run keeps those of its first segment: its value is what an acknowledgement for all of
+// the run echoes (RFC 7323, 4.3), and its echo belongs to the ACK number that they share.
+bool Merger::same_timestamps(const std::uint8_t* a, const std::uint8_t* b,
+                             const Decision& decision) const noexcept {
+    if (!first_.placed() || !(first_.bth.flags & TCP_BTH_F_TIMESTAMP))
+        return same(a, b, 0, kTimestampBytes);
+    return !seq_before(decision.bth.tsval, first_.bth.tsval) &&
+           !seq_before(decision.bth.tsecr, first_.bth.tsecr);
+}
+
 bool Merger::same_options(const Packet& packet, const Decision& decision) const noexcept {
     const std::uint8_t* a = run_.header.data();
     const std::uint8_t* b = packet.header.data();
     const std::uint32_t begin = at_.options_at, end = at_.header_bytes;
-    if (!first_.has_bth || first_.bth.ver == 1)
-        return same(a, b, begin, end);  // ver 1 is the same on all segments of its message
+    if (!first_.has_bth)
+        return same(a, b, begin, end);
+    if (first_.bth.ver == 1) {  // the same on all segments of its message, but for timestamps
+        const std::uint32_t times = first_.bth_at + sizeof(tcp_bth_v1);
+        if (decision.bth_at != first_.bth_at || !(first_.bth.flags & TCP_BTH_F_TIMESTAMP))
+            return same(a, b, begin, end);
+        return same(a, b, begin, times) && same_timestamps(a + times, b + times, decision) &&
+               same(a, b, times + kTimestampBytes, end);
+    }
     if (decision.bth.ver != 0 || decision.bth_at != first_.bth_at ||
         decision.bth.start_seq != first_.bth.start_seq ||
         tcp_bth_position(decision.bth.opcode) & TCP_BTH_POS_FIRST ||
         message_class(decision.bth.opcode) != message_class(first_.bth.opcode))
         return false;
     const std::uint32_t option = first_.bth_at;
+    const std::uint32_t times = option + offsetof(tcp_bth_v0, tsval);
     return same(a, b, begin, option + offsetof(tcp_bth_head, opcode)) &&
            same(a, b, option + offsetof(tcp_bth_head, msn),
                 option + offsetof(tcp_bth_v0, mbo_seg)) &&
-           same(a, b, option + offsetof(tcp_bth_v0, tsval), end);
+           same_timestamps(a + times, b + times, decision) &&
+           same(a, b, times + kTimestampBytes, end);
 }
 
 void Merger::append(const Packet& packet, const Decision& decision) noexcept {

@@ -42,6 +42,7 @@ public:
     void start(const Packet& packet, const Decision& decision) noexcept;   // any packet
     void append(const Packet& packet, const Decision& decision) noexcept;  // fits() said yes
     std::uint32_t payload_bytes() const noexcept { return run_.payload_bytes; }
+    std::uint32_t qpn() const noexcept { return run_.qpn; }
     // Is @packet of the same flow as the run, so that the run must go up first?
     bool same_flow(const Packet& packet) const noexcept;
     const Merged& finish() noexcept;  // valid until the next start()
@@ -49,6 +50,8 @@ public:
 private:
     std::uint32_t payload_max() const noexcept;
     bool same_headers(const Packet& packet) const noexcept;
+    bool same_timestamps(const std::uint8_t* a, const std::uint8_t* b,
+                         const Decision& decision) const noexcept;
     bool same_options(const Packet& packet, const Decision& decision) const noexcept;
     void finish_ip() noexcept;
     void finish_bth() noexcept;

@@ -269,6 +269,12 @@ void remember(QpContext& qp, const Decision& d, std::uint32_t seq, std::uint32_t
         qp.writes.delivered(d.bth.start_seq, seq + bytes);
 }
 
+// The end of what the sender has to say, and marks of congestion, are for TCP to see at once.
+bool urgent(const Packet& packet) noexcept {
+    constexpr std::uint8_t kEcnMask = 3;
+    return packet.at.tcp_flags & (kTcpPsh | kTcpCwr) || (packet.at.ip_tos & kEcnMask) == kEcnMask;
+}
+
 // Once reassembled by the host it may become up to so much data that we never saw.
 void fragment(QpContext& qp, const Packet& packet) noexcept {
     if (packet.at.first_fragment && qp.plausible(packet.at.seq))
@@ -295,11 +301,13 @@ Decision place(QpContext& qp, const MrTable& mrs, const Packet& packet) noexcept
         return d;
     }
     qp.writes.settle(qp.shadow);
+    const bool whole = !qp.disorder.blocks();
     d.reason = Ladder(qp, mrs, packet, d).climb();
     // Whatever TCP may take of this segment must not be placed again.
     if (!(at.tcp_flags & (kTcpSyn | kTcpRst)) && qp.plausible(at.seq)) {
         qp.passed_up(at.seq, bytes);
         remember(qp, d, at.seq, bytes);
+        d.may_wait = d.placed() && whole && !urgent(packet) && qp.may_wait();
     }
     return d;
 }

@@ -16,6 +16,7 @@ struct Decision {
     Reason reason = Reason::kNoQp;
     bool has_qp = false;       // qpn is valid: NUPA_RX_F_QP
     bool has_bth = false;      // bth and bth_at are valid
+    bool may_wait = false;     // placed, and TCP need not hear of it at once
     std::uint16_t bth_at = 0;  // offset of the option in Packet::header
     std::uint32_t qpn = 0;
     tcp_bth bth{};

@@ -91,6 +91,12 @@ Decision PortEngine::receive(Packet& packet) noexcept {
     return decision;
 }
 
+void PortEngine::silent(std::uint32_t qpn) noexcept {
+    const auto it = qps_.find(qpn);
+    if (it != qps_.end())
+        it->second->pace.silent(it->second->disorder.next());
+}
+
 void PortEngine::count(QpContext& qp, const Decision& decision, std::uint32_t bytes) noexcept {
     if (decision.reason == Reason::kNoQp)
         return;

@@ -47,6 +47,9 @@ public:
     // placed payload, counts.  When the answer is placed() only the header may be handed up.
     Decision receive(Packet& packet) noexcept;
 
+    // The sender of @qpn fell silent while what was placed waited to be told to TCP.
+    void silent(std::uint32_t qpn) noexcept;
+
     std::size_t qps() const noexcept { return qps_.size(); }
     std::size_t mrs() const noexcept { return mrs_.size(); }
 

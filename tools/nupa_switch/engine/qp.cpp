@@ -24,6 +24,7 @@ nupa_admin_status QpContext::init(const HostMemory& memory, std::uint32_t qpn,
     remote_write_ = cmd.flags & NUPA_QP_F_REMOTE_WRITE;
     pd_ = cmd.pd;
     disorder = Disorder(cmd.rcv_nxt);
+    pace = AckPace(cmd.rcv_nxt);
     right_edge_ = cmd.rcv_nxt;  // nothing fits until the host has advertised a window
     wscale_ = cmd.rcv_wscale;
     rewrite_ = {(cmd.flags & NUPA_QP_F_TX_V0) != 0, (cmd.flags & NUPA_QP_F_ICRC) != 0};
@@ -35,6 +36,7 @@ void QpContext::watch_tx(const Packet& packet) noexcept {
     if (!at.tcp() || (at.tcp_flags & (kTcpAck | kTcpSyn | kTcpRst)) != kTcpAck)
         return;
     disorder.raise(at.ack);
+    pace.acknowledged(at.ack);
     const std::uint32_t right = at.ack + (std::uint32_t{at.window} << wscale_);
     if (seq_after(right, right_edge_))
         right_edge_ = right;

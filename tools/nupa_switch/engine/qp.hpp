@@ -5,6 +5,7 @@
 #include <tcp_qp/nupa_hw.h>
 #include <cstdint>
 
+#include "ack_pace.hpp"
 #include "disorder.hpp"
 #include "flow.hpp"
 #include "packet.hpp"
@@ -37,10 +38,16 @@ public:
     // Could TCP take a segment at @seq at all, whatever window it has advertised
     // by now?  What it can't take need not be remembered.
     bool plausible(std::uint32_t seq) const noexcept;
+    // All that was sent has come, without a hole: may TCP hear of it a little later?
+    bool may_wait() const noexcept {
+        return !disorder.blocks() && !disorder.resyncing() &&
+               pace.may_wait(disorder.next(), right_edge_);
+    }
     // [seq, seq + bytes) goes up to the host, placed or delivered.
     void passed_up(std::uint32_t seq, std::uint32_t bytes) noexcept;
 
     Disorder disorder;
+    AckPace pace;
     StartTable starts;
     ReceiveQueue rq;
     Shadow shadow;

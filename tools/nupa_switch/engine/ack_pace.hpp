@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How much of what was placed may TCP not have heard of yet?
+//
+// TCP acknowledges what it hears of, and a sender that has used up its window waits for that.
+// The host's window is known here, the sender's congestion window is not: it shows when a
+// sender falls silent in mid-message.  TCP hears of what was placed at half of either, so that
+// acknowledgements come back while the sender still has something to send.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "limits.hpp"
+
+namespace nupa {
+
+class AckPace {
+public:
+    explicit AckPace(std::uint32_t acked = 0) noexcept : acked_(acked) {}
+
+    // The host has acknowledged everything before @ack.
+    void acknowledged(std::uint32_t ack) noexcept {
+        const std::uint32_t step = ack - acked_;
+        if (step - 1 >= kSequenceHalf)  // nothing new
+            return;
+        acked_ = ack;
+        if (step < limit_)
+            return;
+        if (step > silent_at_)  // it has sent more since
+            silent_at_ = kAckStretchMaxBytes;
+        const std::uint32_t grown =
+            limit_ + limit_ / (silent_at_ == kAckStretchMaxBytes ? kFast : kSlow) + 1;
+        limit_ = std::min(std::max(grown, step / 2), kAckStretchMaxBytes);
+    }
+
+    // The sender sent nothing more after @next, and TCP has heard of no more than it acknowledged.
+    void silent(std::uint32_t next) noexcept {
+        const std::uint32_t under_way = next - acked_;
+        if (under_way - 1 >= kSequenceHalf)
+            return;
+        silent_at_ = std::min(under_way, kAckStretchMaxBytes);
+        limit_ = silent_at_ / 2;
+    }
+
+    // All before @next has come, the host's window ends at @right_edge: may TCP hear of it later?
+    bool may_wait(std::uint32_t next, std::uint32_t right_edge) const noexcept {
+        const std::uint32_t under_way = next - acked_;
+        return under_way < limit_ && under_way < (right_edge - acked_) / 2;
+    }
+
+private:
+    static constexpr std::uint32_t kSequenceHalf = 1u << 31;
+    // Of itself, for each stretch: while no silence is known to lie ahead, and up to one that is.
+    static constexpr std::uint32_t kFast = 4, kSlow = 32;
+
+    std::uint32_t acked_;
+    std::uint32_t limit_ = kAckStretchFirstBytes;
+    std::uint32_t silent_at_ = kAckStretchMaxBytes;  // the sender waited with so much under way
+};
+
+}  // namespace nupa
