@@ -28,7 +28,7 @@ public:
     [[nodiscard]] bool arm() noexcept;
     // Number of completions written to @out; negative: the queue is broken.
     [[nodiscard]] int poll(std::span<ibv_wc> out) noexcept;
-    void consume_events() noexcept;
+    void consume_events() noexcept;  // one for each arm()
 
 private:
     struct Destroy {
