@@ -5,7 +5,7 @@ from rdma import model, mostly_placed
 from vmtest import Guests, Needs, long
 
 # a region each, and the active side's model of the other's
-NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_rdma",), setup="full", mem_mb=3072)
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_rdma",), setup="full", mem_mb=2560)
 
 
 @long

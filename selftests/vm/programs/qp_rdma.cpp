@@ -268,13 +268,15 @@ void Active::run() {
 }
 
 // Immediates in order, and no other completion, until the last one.
-uint32_t passive(RdmaPeer& peer) {
+// The active side reads all of the region before the last one.
+uint32_t passive(RdmaPeer& peer, const Options& o) {
     constexpr uint32_t kReceives = 32;
+    const int limit_ms = 30000 + static_cast<int>(o.region_mib) * 200;
     uint32_t next = 0;
     for (uint32_t i = 0; i < kReceives; i++)
         peer.post_receive(i, 0, 0);
     for (;;) {
-        const ibv_wc wc = peer.wait();
+        const ibv_wc wc = peer.wait(limit_ms);
         if (wc.status != IBV_WC_SUCCESS)
             throw std::runtime_error(ibv_wc_status_str(wc.status));
         if (wc.opcode != IBV_WC_RECV_RDMA_WITH_IMM || !(wc.wc_flags & IBV_WC_WITH_IMM))
@@ -293,7 +295,7 @@ void all(const Options& o) {
     RdmaPeer peer(*context, o.peer.socket(), peer_options(o));
     uint32_t immediates = 0;
     if (o.peer.listens()) {
-        immediates = passive(peer);
+        immediates = passive(peer, o);
     } else {
         Active active(peer, o);
         active.run();
