@@ -321,16 +321,21 @@ bool Passive::check(uint32_t imm) {
     return true;
 }
 
+// Until the last answer has arrived, too: to leave before would take it back.
 void Passive::serve() {
-    for (bool more = true; more;) {
+    uint32_t on_the_way = 0;
+    for (bool more = true; more || on_the_way;) {
         const ibv_wc wc = peer_.wait();
         if (wc.status != IBV_WC_SUCCESS)
             wrong(ibv_wc_status_str(wc.status));
-        if (!(wc.opcode & IBV_WC_RECV))
-            continue;  // an answer of ours
+        if (!(wc.opcode & IBV_WC_RECV)) {
+            on_the_way--;
+            continue;
+        }
         more = check(ntohl(wc.imm_data));
         peer_.post_receive(wc.wr_id, 0, 0);
         answer();
+        on_the_way++;
     }
     adder_.join();
     const uint64_t sum = word_at(peer_.region(), kCounterAt);
