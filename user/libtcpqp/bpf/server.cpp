@@ -6,15 +6,14 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 
+#include "letter.hpp"
 #include "shared.h"
 #include "verbs/route.hpp"
 
@@ -26,33 +25,14 @@ constexpr int kBacklog = 64;
 constexpr int kCollectMs = 1000;
 constexpr timeval kClientLimit{1, 0};  // a client that does not send its request
 
-sockaddr_un address_of(const std::string& path) {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    if (path.size() >= sizeof(address.sun_path))
-        throw_errno(path, ENAMETOOLONG);
-    path.copy(address.sun_path, path.size());
-    return address;
-}
-
 // The request's socket, or nothing: whatever else it is.
 Fd receive_socket(int client) noexcept {
     tcpqp_bpf_request request{};
-    iovec where{&request, sizeof(request)};
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-    msghdr message{};
-    message.msg_iov = &where;
-    message.msg_iovlen = 1;
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
-    const ssize_t n = ::recvmsg(client, &message, MSG_CMSG_CLOEXEC);
-    const cmsghdr* head = n < 0 ? nullptr : CMSG_FIRSTHDR(&message);
-    if (head == nullptr || head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS ||
-        head->cmsg_len != CMSG_LEN(sizeof(int)))
+    Letter letter(&request, sizeof(request));
+    const ssize_t n = ::recvmsg(client, &letter.message, MSG_CMSG_CLOEXEC);
+    if (n < 0)
         return {};
-    int fd = -1;
-    std::memcpy(&fd, CMSG_DATA(head), sizeof(fd));
-    Fd socket(fd);
+    Fd socket = letter.take();
     if (n != sizeof(request) || request.abi != TCPQP_BPF_ABI || request.reserved != 0)
         return {};
     return socket;
@@ -60,21 +40,13 @@ Fd receive_socket(int client) noexcept {
 
 void send_reply(int client, int error, int map) noexcept {
     tcpqp_bpf_reply reply{TCPQP_BPF_ABI, error};
-    iovec where{&reply, sizeof(reply)};
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-    msghdr message{};
-    message.msg_iov = &where;
-    message.msg_iovlen = 1;
-    if (map >= 0) {
-        message.msg_control = control.data();
-        message.msg_controllen = control.size();
-        cmsghdr* head = CMSG_FIRSTHDR(&message);
-        head->cmsg_level = SOL_SOCKET;
-        head->cmsg_type = SCM_RIGHTS;
-        head->cmsg_len = CMSG_LEN(sizeof(map));
-        std::memcpy(CMSG_DATA(head), &map, sizeof(map));
-    }
-    ::sendmsg(client, &message, MSG_NOSIGNAL | MSG_DONTWAIT);  // a client that left needs none
+    Letter letter(&reply, sizeof(reply));
+    if (map >= 0)
+        letter.put(map);
+    else
+        letter.put_nothing();
+    // a client that left needs none
+    ::sendmsg(client, &letter.message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 // What the program did for a connection that is over.
@@ -112,7 +84,9 @@ Server::Server(const Program& program, const std::string& path, mode_t mode, boo
       listener_(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
       verbose_(verbose),
       connections_(TCPQP_BPF_SLOTS_MAX) {
-    const sockaddr_un address = address_of(path);
+    sockaddr_un address{};
+    if (!unix_address(path, address))
+        throw_errno(path, ENAMETOOLONG);
     ::unlink(path.c_str());
     if (!listener_ ||
         ::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) < 0 ||

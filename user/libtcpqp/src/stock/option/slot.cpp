@@ -6,14 +6,12 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
-#include <array>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <string_view>
 
+#include "../../../bpf/letter.hpp"
 #include "tcpqp.h"
 #include "verbs/fd.hpp"
 
@@ -38,10 +36,8 @@ Fd connect_helper() noexcept {
     const char* word = ::getenv("TCPQP_BPF_SOCKET");
     const std::string_view path = word != nullptr ? word : TCPQP_BPF_SOCKET_PATH;
     sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    if (path.empty() || path.size() >= sizeof(address.sun_path))
+    if (!bpf::unix_address(path, address))
         return {};
-    path.copy(address.sun_path, path.size());
     Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     if (!fd ||
         ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &kHelperLimit, sizeof(kHelperLimit)) != 0 ||
@@ -53,44 +49,16 @@ Fd connect_helper() noexcept {
     return fd;
 }
 
-// A message with one descriptor.
-struct Letter {
-    Letter(void* at, size_t bytes) noexcept : where{at, bytes} {
-        message.msg_iov = &where;
-        message.msg_iovlen = 1;
-        message.msg_control = control.data();
-        message.msg_controllen = control.size();
-    }
-    void put(int fd) noexcept {
-        cmsghdr* head = CMSG_FIRSTHDR(&message);
-        head->cmsg_level = SOL_SOCKET;
-        head->cmsg_type = SCM_RIGHTS;
-        head->cmsg_len = CMSG_LEN(sizeof(fd));
-        std::memcpy(CMSG_DATA(head), &fd, sizeof(fd));
-    }
-    [[nodiscard]] Fd take() noexcept {
-        int fd = -1;
-        const cmsghdr* head = CMSG_FIRSTHDR(&message);
-        if (head != nullptr && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS &&
-            head->cmsg_len == CMSG_LEN(sizeof(fd)))
-            std::memcpy(&fd, CMSG_DATA(head), sizeof(fd));
-        return Fd(fd);
-    }
-    iovec where;
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-    msghdr message{};
-};
-
 // The slot's map, or nothing.
 Fd ask(int helper, int socket) noexcept {
     tcpqp_bpf_request request{TCPQP_BPF_ABI, 0};
-    Letter question(&request, sizeof(request));
+    bpf::Letter question(&request, sizeof(request));
     question.put(socket);
     if (repeat([&] { return ::sendmsg(helper, &question.message, MSG_NOSIGNAL); }) !=
         sizeof(request))
         return {};
     tcpqp_bpf_reply reply{};
-    Letter answer(&reply, sizeof(reply));
+    bpf::Letter answer(&reply, sizeof(reply));
     if (repeat([&] { return ::recvmsg(helper, &answer.message, MSG_CMSG_CLOEXEC); }) !=
         sizeof(reply))
         return {};
