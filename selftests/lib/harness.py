@@ -28,6 +28,11 @@ TROUBLE = (
     "[    1.0] list_del corruption. prev->next should be x",
     "[    1.0] ncqp[12]: segfault at 0 ip 0 sp 0 error 4 in ncqp[1000+2000]",
 )
+# What the agent asked to be shown is no complaint; what comes in between or after is.
+SHOWN = "[    1.0] agent: blocked tasks, asked for\n[    1.1] task:sleep           state:D\n[    1.2] Call Trace:\n"
+SHOWN_END = "[    1.3] agent: end of blocked tasks\n"
+LOUD_LOGS = (SHOWN + SHOWN_END + "[    1.4] Call Trace:", SHOWN + "[    1.2] WARNING: CPU: 0 PID: 1 at x\n" + SHOWN_END)
+QUIET_LOGS = (SHOWN + SHOWN_END, SHOWN + SHOWN_END + SHOWN)
 QUIET = (
     "[    0.0] Kernel command line: console=ttyS0 oops=panic panic_on_warn=1 clearcpuid=erms,fsrm",
     "[    0.1] tcp_qp: loading out-of-tree module taints kernel.",
@@ -56,8 +61,8 @@ def run(report: Report, wanted: Callable[[str], bool]) -> None:
 
 
 def splat_lines() -> str:
-    missed = [line for line in TROUBLE if not splats(line)]
-    false = [line for line in QUIET if splats(line)]
+    missed = [log for log in (*TROUBLE, *LOUD_LOGS) if not splats(log)]
+    false = [log for log in (*QUIET, *QUIET_LOGS) if splats(log)]
     return "\n".join([*(f"missed: {line}" for line in missed), *(f"false alarm: {line}" for line in false)])
 
 

@@ -2,6 +2,7 @@
 """Finds what the kernel complained about in its log."""
 
 import re
+from collections.abc import Iterator
 
 SPLATS = re.compile(
     r"WARNING: |BUG: |BUG at |Oops|general protection fault|KASAN|UBSAN|KCSAN|Kernel panic|Call Trace"
@@ -11,18 +12,30 @@ SPLATS = re.compile(
     r"|memory leak|DMA-API:|slab .*(corrupt|redzone)|nobody cared|nupa-init: |segfault at .* in"
 )
 HARMLESS = re.compile(r"Kernel command line|clearcpuid|nupa-init: probe ok|DMA-API: (preallocated|debugging enabled)|leak detector initialized")
+# The agent asks for these traces when a job has had its time: a task in them waits, which is no fault by itself.
+ASKED, ASKED_END = "agent: blocked tasks, asked for", "agent: end of blocked tasks"
+TRACE = "Call Trace"
 CONTEXT_LINES = 40
 
 
 def splats(log: str) -> list[str]:
     """The offending lines, in order."""
-    return [line for line in log.splitlines() if SPLATS.search(line) and not HARMLESS.search(line)]
+    lines = log.splitlines()
+    return [lines[at] for at in _offending(lines)]
 
 
 def around_first(log: str) -> str:
     """The first offending line with what follows it."""
     lines = log.splitlines()
-    for at, line in enumerate(lines):
-        if SPLATS.search(line) and not HARMLESS.search(line):
-            return "\n".join(lines[max(0, at - 3) : at + CONTEXT_LINES])
+    for at in _offending(lines):
+        return "\n".join(lines[max(0, at - 3) : at + CONTEXT_LINES])
     return ""
+
+
+def _offending(lines: list[str]) -> Iterator[int]:
+    asked = False
+    for at, line in enumerate(lines):
+        asked = ASKED in line or asked and ASKED_END not in line
+        found = SPLATS.search(line)
+        if found and not HARMLESS.search(line) and not (asked and found[0] == TRACE):
+            yield at
