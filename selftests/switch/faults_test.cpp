@@ -119,28 +119,54 @@ TEST_F(Faulty, CorruptionIsSeenByTheChecksum) {
     EXPECT_EQ(p.stat(1, NUPA_STAT_fault_corrupt), 50u);
 }
 
+TEST_F(Faulty, EachKindOfDamageHasItsOwnCounter) {
+    const std::map<const char*, nupa_stat> kinds{{"corrupt", NUPA_STAT_fault_corrupt},
+                                                 {"truncate", NUPA_STAT_fault_truncate},
+                                                 {"bleach", NUPA_STAT_fault_bleach},
+                                                 {"mangle", NUPA_STAT_fault_mangle},
+                                                 {"copy", NUPA_STAT_fault_copy}};
+    const TcpFrame base = p.frame(0, 1);
+    for (const auto& [fault, stat] : kinds) {
+        set({{fault, 1}});
+        for (uint32_t msn = 0; msn < 4; msn++) {
+            const TcpFrame f = send_message(base, msn, pattern(1000, msn));
+            p[0].send(0, build_tcp(f, false), offload(f));
+        }
+        p[0].wait_sent(0);
+        // The first segment has no option before it to copy.
+        EXPECT_EQ(p.stat(1, stat), stat == NUPA_STAT_fault_copy ? 3u : 4u) << fault;
+    }
+    uint64_t all = 0;
+    for (const auto& [fault, stat] : kinds)
+        all += p.stat(1, stat);
+    EXPECT_EQ(all, 19u) << "one fault was counted as another";
+    EXPECT_EQ(p.stat(1, NUPA_STAT_queue_drop), 0u);
+}
+
 TEST_F(Faulty, DelayHoldsThemBack) {
     constexpr auto kDelay = std::chrono::milliseconds(30);
     set({{"delay", 1}, {"delay_min_us", 30000}, {"delay_max_us", 30000}});
     const auto begin = std::chrono::steady_clock::now();
     send_numbered(10);
-    EXPECT_EQ(waiting_numbers().size(), 0u);
-    EXPECT_EQ(receive_numbers(10), (std::vector<uint32_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+    EXPECT_EQ(receive_numbers(1), std::vector<uint32_t>{0});
     EXPECT_GE(std::chrono::steady_clock::now() - begin, kDelay);
+    EXPECT_EQ(receive_numbers(9), (std::vector<uint32_t>{1, 2, 3, 4, 5, 6, 7, 8, 9}));
     EXPECT_EQ(p.stat(1, NUPA_STAT_fault_delay), 10u);
 }
 
 TEST_F(Faulty, RateLimitsQueuesMarksAndDrops) {
-    // 214-byte frames at 10 Mbit/s take 171 us each; 100 of them fill the queue.
+    // 214-byte frames take kFrame each; 100 of them fill the queue.
+    constexpr std::chrono::microseconds kFrame(171);
     set({{"rate_mbps", 10}, {"queue_bytes", 21400}, {"ecn_bytes", 5000}});
     const auto begin = std::chrono::steady_clock::now();
     send_numbered(200);
+    const auto left_meanwhile = (std::chrono::steady_clock::now() - begin) / kFrame;
     const uint64_t dropped = p.stat(1, NUPA_STAT_queue_drop);
-    EXPECT_GT(dropped, 80u);
+    EXPECT_GT(dropped + static_cast<uint64_t>(left_meanwhile), 80u);
     EXPECT_LT(dropped, 120u);
     std::vector<uint32_t> got = receive_numbers(200 - dropped);
     EXPECT_TRUE(std::is_sorted(got.begin(), got.end()));
-    EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::microseconds(171 * 80));
+    EXPECT_GE(std::chrono::steady_clock::now() - begin, kFrame * got.size() * 4 / 5);
 }
 
 TEST_F(Faulty, QueueMarksEcnCapablePacketsOnly) {

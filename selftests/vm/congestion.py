@@ -23,7 +23,7 @@ FAULTS = {
     "bleach": {"bleach": 0.001},
     "queue": {"rate_mbps": 200, "queue_bytes": 100_000, "ecn_bytes": 30_000},
 }
-# What the switch counts when it does it; of bleached options there is no count.
+# What the switch counts when it does it; a bleached option is too rare for each case to have one.
 COUNTERS = {"loss": "fault_loss", "reorder": "fault_reorder", "duplicate": "fault_duplicate", "corrupt": "fault_corrupt",
             "delay": "fault_delay", "queue": "ecn_marked"}  # fmt: skip
 

@@ -28,7 +28,7 @@ def _exchange(t: Guests, engines: tuple[str, str], options: str, undetectable: t
 
 def _under(t: Guests, fault: str, engines: tuple[str, str], options: str, undetectable: tuple[str, ...] = (), must_work: bool = False) -> None:
     def changed() -> int:
-        return sum(t.switch_stats(node)["fault_corrupt"] for node in (0, 1))
+        return sum(t.switch_stats(node)[f"fault_{fault}"] for node in (0, 1))
 
     before = changed()
     for seed in range(ROUNDS):

@@ -10,6 +10,22 @@ namespace {
 
 constexpr size_t kCaptureMaxBytes = (64 << 10) + kHeaderMaxBytes;
 
+// What a middlebox or a bad cable does to the segment; false: nothing usable is left of it.
+bool damage(Port& to, const Faults& faults, const FaultDecision& fault, Packet& segment) noexcept {
+    const auto count_if = [&to](bool done, nupa_stat stat) { to.stats.add(stat, done ? 1 : 0); };
+    if (faults.config().copy_ppm)
+        count_if(to.options_seen.pass(segment, fault.copy), NUPA_STAT_fault_copy);
+    if (fault.mangle)
+        count_if(fault_mangle(segment, fault.mangle_where), NUPA_STAT_fault_mangle);
+    if (fault.bleach)
+        count_if(fault_bleach(segment), NUPA_STAT_fault_bleach);
+    count_if(fault.truncate, NUPA_STAT_fault_truncate);
+    if (fault.truncate && !fault_truncate(segment, fault.where))
+        return false;
+    count_if(fault.corrupt, NUPA_STAT_fault_corrupt);
+    return !fault.corrupt || fault_corrupt(segment, fault.where);
+}
+
 }  // namespace
 
 Fabric::Fabric() : capture_bytes_(kCaptureMaxBytes) {}
@@ -86,22 +102,8 @@ void Fabric::impair(Port& to, Packet& segment) noexcept {
         to.stats.add(NUPA_STAT_fault_loss);
         return;
     }
-    bool kept = true;
-    bool changed = faults.config().copy_ppm && to.options_seen.pass(segment, fault.copy);
-    if (fault.mangle)
-        changed = fault_mangle(segment, fault.mangle_where) || changed;
-    if (fault.bleach)
-        changed = fault_bleach(segment) || changed;
-    if (fault.truncate)
-        kept = kept && fault_truncate(segment, fault.where);
-    if (fault.corrupt)
-        kept = kept && fault_corrupt(segment, fault.where);
-    if (changed || fault.truncate || fault.corrupt)
-        to.stats.add(NUPA_STAT_fault_corrupt);
-    if (!kept) {
-        to.stats.add(NUPA_STAT_queue_drop);
+    if (!damage(to, faults, fault, segment))
         return;
-    }
     const bool twice = fault.duplicate && packet_copy(duplicate_, segment);
     schedule(to, segment, fault);
     if (twice) {
