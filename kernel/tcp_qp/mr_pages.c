@@ -132,12 +132,16 @@ static int tqp_mr_tell(struct tqp_mr *mr, const dma_addr_t *pages, u32 nr_pages,
 	return odev->ops->mr_reg(odev, &omr);
 }
 
+static void tqp_mr_dma_unmap_page(const struct tqp_mr *mr, dma_addr_t addr)
+{
+	dma_unmap_page_attrs(mr->dev->offload->dma_dev, addr, 1UL << mr->page_shift,
+			     tqp_mr_direction(mr), DMA_ATTR_SKIP_CPU_SYNC);
+}
+
 static void tqp_mr_dma_unmap(struct tqp_mr *mr, u32 count)
 {
 	while (count--)
-		dma_unmap_page_attrs(mr->dev->offload->dma_dev, mr->dma_pages[count],
-				     1UL << mr->page_shift, tqp_mr_direction(mr),
-				     DMA_ATTR_SKIP_CPU_SYNC);
+		tqp_mr_dma_unmap_page(mr, mr->dma_pages[count]);
 	kvfree(mr->dma_pages);
 	mr->dma_pages = NULL;
 }
@@ -158,8 +162,7 @@ static int tqp_mr_dma_map_page(struct tqp_mr *mr, u32 i)
 	mr->dma_pages[i] = addr;
 	if (!dma_need_sync(dma_dev, addr))
 		return 0;
-	dma_unmap_page_attrs(dma_dev, addr, 1UL << mr->page_shift, tqp_mr_direction(mr),
-			     DMA_ATTR_SKIP_CPU_SYNC);
+	tqp_mr_dma_unmap_page(mr, addr);
 	return -EOPNOTSUPP;
 }
 
