@@ -3,13 +3,11 @@
 // its own.  Prints {"write": "...", ...}: the status that the request completed with.
 //
 //   qp_asks --port PORT --engine ...
-#include <poll.h>
-
 #include <cstdio>
 #include <map>
-#include <stdexcept>
 
 #include "command.hpp"
+#include "completion.hpp"
 #include "memory.hpp"
 #include "rdma_peer.hpp"
 #include "verbs/device.hpp"
@@ -46,22 +44,6 @@ ibv_send_wr request_of(ibv_wr_opcode opcode, ibv_sge& sge) {
     return wr;
 }
 
-ibv_wc wait(tcpqp::CompletionQueue& cq) {
-    ibv_wc wc{};
-    constexpr int kLimitMs = 20000;
-    for (;;) {
-        if (!cq.arm())
-            throw std::runtime_error("arm the completion queue");
-        const int n = cq.poll({&wc, 1});
-        if (n != 0)
-            return wc;
-        pollfd fd{cq.fd(), POLLIN, 0};
-        if (::poll(&fd, 1, kLimitMs) == 0)
-            throw std::runtime_error("no completion came");
-        cq.consume_events();
-    }
-}
-
 const char* ask(const tcpqp::Context& context, const tcpqp::Fd& socket, uint32_t engine,
                 ibv_wr_opcode opcode) {
     Pages memory(kBytes);
@@ -76,7 +58,7 @@ const char* ask(const tcpqp::Context& context, const tcpqp::Fd& socket, uint32_t
     ibv_send_wr wr = request_of(opcode, sge), *bad = nullptr;
     if (const int error = ibv_post_send(qp.get(), &wr, &bad); error != 0)
         tcpqp::throw_errno("post", error);
-    return ibv_wc_status_str(wait(cq).status);
+    return ibv_wc_status_str(next_completion(cq).status);
 }
 
 int all(const PeerOptions& o) {

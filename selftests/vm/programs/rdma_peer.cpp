@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "rdma_peer.hpp"
 
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <fmt/core.h>
@@ -83,23 +82,6 @@ void RdmaPeer::post_receive(uint64_t id, size_t at, uint32_t bytes) {
         tcpqp::throw_errno("post a receive", error);
     if (int error = qp_.ring_doorbell(); error != 0)
         tcpqp::throw_errno("ring the doorbell", error);
-}
-
-ibv_wc RdmaPeer::wait(int limit_ms) {
-    ibv_wc wc{};
-    for (;;) {
-        if (!cq_.arm())
-            throw std::runtime_error("arm the completion queue");
-        const int n = cq_.poll({&wc, 1});
-        if (n < 0)
-            throw std::runtime_error("poll the completion queue");
-        if (n)
-            return wc;
-        pollfd fd{cq_.fd(), POLLIN, 0};
-        if (poll(&fd, 1, limit_ms) == 0)
-            throw std::runtime_error("no completion came");
-        cq_.consume_events();
-    }
 }
 
 std::string counters_json(const RdmaPeer& peer) {

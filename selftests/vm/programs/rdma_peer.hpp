@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include "completion.hpp"
 #include "memory.hpp"
 #include "verbs/attach.hpp"
 #include "verbs/context.hpp"
@@ -56,8 +57,9 @@ public:
     // Throws if the request is refused at once.
     void post(ibv_send_wr& wr);
     void post_receive(uint64_t id, size_t at, uint32_t bytes);
-    // The next completion; throws after @limit_ms without one.
-    [[nodiscard]] ibv_wc wait(int limit_ms = 30000);
+    [[nodiscard]] ibv_wc wait(int limit_ms = kCompletionLimitMs) {
+        return next_completion(cq_, limit_ms);
+    }
 
 private:
     void exchange_offers();
