@@ -155,9 +155,9 @@ void Server::run(int stop) {
     for (;;) {
         if (::poll(events.data(), events.size(), kCollectMs) < 0 && errno != EINTR)
             throw_errno("poll");
+        collect();
         if (events[1].revents != 0)
             return;
-        collect();
         const Fd client(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
         if (client)
             serve(client.get());
