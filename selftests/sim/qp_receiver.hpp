@@ -102,6 +102,7 @@ private:
     void check_message();
     void count(const Message& m);
     void check_payload(const Message& m);
+    bool overwritten_by_peer(const Message& m) const;
     void violation(const char* text);
 
     End& end_;
