@@ -76,7 +76,7 @@ int main(int argc, char** argv) {
     }
     try {
         const tcpqp::Fd stop = stop_signals();
-        const tcpqp::bpf::Program program(o.cgroup);
+        tcpqp::bpf::Program program(o.cgroup);
         tcpqp::bpf::Server server(program, o.socket, o.mode, o.verbose);
         std::puts("tcpqp-bpf: ready");
         std::fflush(stdout);

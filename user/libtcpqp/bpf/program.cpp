@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <cstring>
 
 #include "shared.h"
 
@@ -49,6 +50,7 @@ int make_slot() {
 
 void Program::CloseObject::operator()(bpf_object* o) const noexcept { bpf_object__close(o); }
 void Program::CloseLink::operator()(bpf_link* l) const noexcept { bpf_link__destroy(l); }
+void Program::CloseRing::operator()(ring_buffer* r) const noexcept { ring_buffer__free(r); }
 
 Program::Program(const std::string& cgroup) {
     const Fd group(::open(cgroup.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -59,7 +61,9 @@ Program::Program(const std::string& cgroup) {
         fail("load the BPF program (CAP_BPF and CAP_NET_ADMIN are needed)", error);
     slots_ = map("slots");
     sockets_ = map("sockets");
-    closed_ = map("closed");
+    closed_.reset(ring_buffer__new(map("closed"), note_closed, this, nullptr));
+    if (!closed_)
+        fail("open the ring of ended connections", 0);
     unsack_ = bpf_program__fd(find("unsack"));
     for (const char* name : {"segment", "opt_in"}) {
         links_.emplace_back(bpf_program__attach_cgroup(find(name), group.get()));
@@ -107,12 +111,22 @@ Fd Program::admit(int socket, uint32_t index) const {
 
 void Program::forget(uint32_t index) const noexcept { bpf_map_delete_elem(slots_, &index); }
 
-std::vector<uint32_t> Program::closed() const {
-    std::vector<uint32_t> list;
+int Program::closed_fd() const noexcept { return ring_buffer__epoll_fd(closed_.get()); }
+
+std::vector<uint32_t> Program::closed() {
+    ended_.clear();
+    ring_buffer__consume(closed_.get());
+    return ended_;
+}
+
+// Called for each entry of the ring.
+int Program::note_closed(void* program, void* data, size_t bytes) {
     uint32_t index = 0;
-    while (bpf_map_lookup_and_delete_elem(closed_, nullptr, &index) == 0)
-        list.push_back(index);
-    return list;
+    if (bytes >= sizeof(index)) {
+        std::memcpy(&index, data, sizeof(index));
+        static_cast<Program*>(program)->ended_.push_back(index);
+    }
+    return 0;
 }
 
 }  // namespace tcpqp::bpf

@@ -12,6 +12,7 @@
 struct bpf_link;
 struct bpf_object;
 struct bpf_program;
+struct ring_buffer;
 
 namespace tcpqp::bpf {
 
@@ -27,8 +28,10 @@ public:
     [[nodiscard]] Fd admit(int socket, uint32_t index) const;
     // It has no further use for the connection that had @index.
     void forget(uint32_t index) const noexcept;
-    // Slots whose connections ended since the last call.
-    [[nodiscard]] std::vector<uint32_t> closed() const;
+    // Slots whose connections ended since the last call; closed_fd() is readable when there are
+    // any.
+    [[nodiscard]] std::vector<uint32_t> closed();
+    [[nodiscard]] int closed_fd() const noexcept;
     [[nodiscard]] int unsack_fd() const noexcept { return unsack_; }
 
 private:
@@ -38,16 +41,21 @@ private:
     struct CloseLink {
         void operator()(bpf_link* l) const noexcept;
     };
+    struct CloseRing {
+        void operator()(ring_buffer* r) const noexcept;
+    };
     using Link = std::unique_ptr<bpf_link, CloseLink>;
 
+    static int note_closed(void* program, void* data, size_t bytes);
     [[nodiscard]] bpf_program* find(const char* name) const;
     [[nodiscard]] int map(const char* name) const;
 
     std::unique_ptr<bpf_object, CloseObject> object_;
     std::vector<Link> links_;
+    std::unique_ptr<ring_buffer, CloseRing> closed_;
+    std::vector<uint32_t> ended_;
     int slots_ = -1;
     int sockets_ = -1;
-    int closed_ = -1;
     int unsack_ = -1;
 };
 

@@ -22,7 +22,6 @@ namespace {
 
 constexpr std::ptrdiff_t kSlotsPerUser = TCPQP_BPF_SLOTS_MAX / 4;
 constexpr int kBacklog = 64;
-constexpr int kCollectMs = 1000;
 constexpr timeval kClientLimit{1, 0};  // a client that does not send its request
 
 // The request's socket, or nothing: whatever else it is.
@@ -77,7 +76,7 @@ int check_tcp(int socket) noexcept {
 
 }  // namespace
 
-Server::Server(const Program& program, const std::string& path, mode_t mode, bool verbose)
+Server::Server(Program& program, const std::string& path, mode_t mode, bool verbose)
     : program_(program),
       egress_(program.unsack_fd()),
       path_(path),
@@ -151,9 +150,10 @@ void Server::collect() {
 }
 
 void Server::run(int stop) {
-    std::array<pollfd, 2> events{{{listener_.get(), POLLIN, 0}, {stop, POLLIN, 0}}};
+    std::array<pollfd, 3> events{
+        {{listener_.get(), POLLIN, 0}, {stop, POLLIN, 0}, {program_.closed_fd(), POLLIN, 0}}};
     for (;;) {
-        if (::poll(events.data(), events.size(), kCollectMs) < 0 && errno != EINTR)
+        if (::poll(events.data(), events.size(), -1) < 0 && errno != EINTR)
             throw_errno("poll");
         collect();
         if (events[1].revents != 0)

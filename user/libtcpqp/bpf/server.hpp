@@ -16,7 +16,7 @@ namespace tcpqp::bpf {
 class Server {
 public:
     // Listens at @path, open to @mode; throws.
-    Server(const Program& program, const std::string& path, mode_t mode, bool verbose);
+    Server(Program& program, const std::string& path, mode_t mode, bool verbose);
     ~Server();
     Server(const Server&) = delete;
     Server& operator=(const Server&) = delete;
@@ -35,7 +35,7 @@ private:
     void collect();
     [[nodiscard]] uint32_t free_slot(uid_t uid) const;
 
-    const Program& program_;
+    Program& program_;
     Egress egress_;
     std::string path_;
     Fd listener_;

@@ -33,6 +33,7 @@ enum {
 	TIMESTAMP_BYTES = 12,		/* NOP NOP and the option, as Linux writes it */
 	NOTHING_READ_BYTES = 1 << 30,
 	SEARCH_STEPS = 13,		/* for TCPQP_BPF_TX_ENTRIES */
+	CLOSED_BYTES = 16 * TCPQP_BPF_SLOTS_MAX,	/* a ring's entry: header and number, aligned */
 };
 
 struct admitted {
@@ -61,11 +62,10 @@ struct {
 	__type(value, struct admitted);
 } sockets SEC(".maps");
 
-/* Slots of connections that are over. */
+/* Slots of connections that are over: each once, so there is room for all. */
 struct {
-	__uint(type, BPF_MAP_TYPE_QUEUE);
-	__uint(max_entries, TCPQP_BPF_SLOTS_MAX);
-	__type(value, __u32);
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, CLOSED_BYTES);
 } closed SEC(".maps");
 
 #define READ_ONCE(x) (*(const volatile typeof(x) *)&(x))
@@ -277,7 +277,7 @@ int segment(struct bpf_sock_ops *ops)
 		break;
 	case BPF_SOCK_OPS_STATE_CB:
 		if (ops->args[1] == BPF_TCP_CLOSE)
-			bpf_map_push_elem(&closed, &a->slot, BPF_EXIST);
+			bpf_ringbuf_output(&closed, &a->slot, sizeof(a->slot), 0);
 		break;
 	}
 	return 1;
