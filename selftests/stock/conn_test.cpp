@@ -5,32 +5,10 @@
 #include <cstdlib>
 #include <thread>
 
-#include "pair.hpp"
+#include "conn_pair.hpp"
 
 namespace stock_test {
 namespace {
-
-using tcpqp::v1::Connection;
-using tcpqp::v1::View;
-
-struct ConnPair {
-    explicit ConnPair(tcpqp_conn_opts opts = {}) : sockets(tcp_pair()) {
-        opts.engine = TCPQP_ENGINE_STOCK;
-        auto other = std::async(std::launch::async,
-                                [&] { b = std::make_unique<Connection>(sockets[1].get(), opts); });
-        a = std::make_unique<Connection>(sockets[0].get(), opts);
-        other.get();
-    }
-    std::array<Fd, 2> sockets;
-    std::unique_ptr<Connection> a, b;
-};
-
-tcpqp_conn_opts small(uint32_t buffers, uint32_t bytes) {
-    tcpqp_conn_opts o{};
-    o.buffers = buffers;
-    o.buffer_bytes = bytes;
-    return o;
-}
 
 TEST(Conn, SendAndView) {
     ConnPair p;

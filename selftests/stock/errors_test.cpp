@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What each call of level 1 refuses.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdlib>
 
@@ -47,6 +49,23 @@ TEST(Errors, Context) {
     o.ifname = nullptr;
     EXPECT_EQ(create(o, engine, reason), 0);
     EXPECT_EQ(reason, uint32_t{TCPQP_REASON_NO_ROUTE});
+}
+
+TEST(Errors, DmabufMemory) {
+    tcpqp::v1::Context context(stock_opts());
+    tcpqp_mr* m = nullptr;
+    const Fd file(::memfd_create("no dma-buf", MFD_CLOEXEC));
+    ASSERT_EQ(::ftruncate(file.get(), 8192), 0);
+    tcpqp_dmabuf_opts o{};
+    o.size = sizeof(o);
+    EXPECT_EQ(tcpqp_mr_create_dmabuf(nullptr, file.get(), 1, &o, &m), -EINVAL);
+    EXPECT_EQ(tcpqp_mr_create_dmabuf(context.get(), file.get(), 1, &o, nullptr), -EINVAL);
+    EXPECT_EQ(tcpqp_mr_create_dmabuf(context.get(), -1, 1, &o, &m), -EBADF);
+    EXPECT_EQ(tcpqp_mr_create_dmabuf(context.get(), file.get(), 1, &o, &m), -EINVAL);
+    EXPECT_EQ(tcpqp_mr_create_dmabuf(context.get(), file.get(), 1, nullptr, &m), -EINVAL);
+    o.size = 3;
+    EXPECT_EQ(tcpqp_mr_create_dmabuf(context.get(), file.get(), 1, &o, &m), -EINVAL);
+    EXPECT_EQ(m, nullptr);
 }
 
 TEST(Errors, EngineByEnvironment) {

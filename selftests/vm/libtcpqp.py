@@ -7,12 +7,15 @@ import re
 from traffic import free_port
 from vmtest import Failed, Guests, Needs
 
-NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/lib_exchange", "user/libtcpqp/examples/tcpqp_echo", "user/libtcpqp/examples/tcpqp_hello"),
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/lib_exchange", "user/libtcpqp/examples/tcpqp_echo", "user/libtcpqp/examples/tcpqp_hello", "user/libtcpqp/examples/tcpqp_pipe"),
               setup="full")  # fmt: skip
 
 EXCHANGE = "$BUILD/cmake/selftests/vm/programs/lib_exchange"
 HELLO = "$BUILD/cmake/user/libtcpqp/examples/tcpqp_hello"
+PIPE = "$BUILD/cmake/user/libtcpqp/examples/tcpqp_pipe"
 ECHO = "$BUILD/cmake/user/libtcpqp/examples/tcpqp_echo"
+HUGE_PAGES = 8  # of 2 MiB
+PORT = free_port()
 SAID = re.compile(r"done \((?P<reason>\w+)\): (?P<engine>\w+), (?P<received>\d+) bytes received, (?P<placed>\d+) placed by the switch, (?P<copied>\d+) copied")
 
 
@@ -106,6 +109,50 @@ def test_every_byte_on_each_pair_of_engines(t: Guests) -> None:
                 # a message that comes before its receive was posted again is copied
                 t.check(end["placed"] > 0.9 * end["rx_bytes"], what)
                 t.equal(end["tx_zerocopy"], end["tx_bytes"], what)
+
+
+def test_memory_of_each_kind(t: Guests) -> None:
+    """Huge pages are registered like any; dma-bufs by the public call, named by address and by offset."""
+    t.cluster.run_all(f"sysctl -qw vm.nr_hugepages={HUGE_PAGES}; modprobe -q udmabuf || true", check=True)
+    try:
+        for engine, kinds in (("offload", ("huge", "udmabuf", "dma-heap", "offsets")), ("software", ("offsets",)), ("stock", ("udmabuf",))):
+            for kind in kinds:
+                for node, end in enumerate(exchange(t, (engine, engine), f"--messages 40 --memory {kind}")):
+                    what = f"{engine}, {kind}, node{node}: {end}"
+                    t.equal((end["engine"], end["sent"], end["received"]), (engine, 40, 40), what)
+                    if engine == "offload":
+                        t.check(end["placed"] > 0.9 * end["rx_bytes"], what)
+        refused = run_both(t, *(f"{EXCHANGE} --port {PORT} --memory offsets {to}" for to in ("", "--connect $PEER")), ("stock", "stock"), PORT)
+        for node, end in enumerate(refused):
+            t.check(end.status == 1 and "register a dma-buf: Operation not supported" in end.stderr, f"node{node}, stock, no mapping: {end}")
+    finally:
+        t.cluster.run_all("sysctl -qw vm.nr_hugepages=0", check=True)
+
+
+def pipe(t: Guests, engine: str, sizes: tuple[int, int]) -> list[dict]:
+    """A file each way by the stream calls; what each end said of the bytes that it received."""
+    port = free_port()
+    for node, size in enumerate(sizes):
+        t.run(node, f"head -c {size} /dev/urandom >/tmp/pipe.in; rm -f /tmp/pipe.out")
+    ends = [f"{PIPE} {to} {port} </tmp/pipe.in >/tmp/pipe.out" for to in ("", "$PEER")]
+    results = run_both(t, *ends, (engine, engine), port)
+    sums = [[line.split()[0] for line in t.run(node, "sha256sum /tmp/pipe.in /tmp/pipe.out").splitlines()] for node in (0, 1)]
+    t.equal(sums[0], sums[1][::-1], f"{engine}: {results}")
+    words = [re.search(r"done: (?P<engine>\w+), (?P<received>\d+) bytes received, (?P<copied>\d+) copied", r.stderr) for r in results]
+    t.check(all(words) and all(r.ok for r in results), f"{engine}: {results}")
+    return [{key: int(value) if value.isdigit() else value for key, value in w.groupdict().items()} for w in words]
+
+
+def test_streams(t: Guests) -> None:
+    """Into receives that are posted the switch places every byte; of a long stream all but what overtook the reader."""
+    short, long = (900_001, 200_000), (4_000_003, 17)
+    for engine, lengths in (("offload", (short, long)), ("software", (short,)), ("stock", (short,))):
+        for sizes in lengths:
+            for node, end in enumerate(pipe(t, engine, sizes)):
+                what = f"{engine}, node{node}: {end}"
+                t.equal((end["engine"], end["received"]), (engine, sizes[1 - node]), what)
+                if engine == "offload":
+                    t.check(end["copied"] <= (0 if max(sizes) < 1_000_000 else 0.1 * end["received"]), what)
 
 
 def test_peer_that_leaves(t: Guests) -> None:

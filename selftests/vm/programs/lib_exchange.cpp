@@ -3,7 +3,9 @@
 // checked; waits by epoll on the cq's descriptor.  The engine is TCPQP_ENGINE's.
 //
 //   lib_exchange --port PORT [--connect ADDR] [--messages N] [--bytes MAX] [--leave-after N]
-//                [--timeout-ms N] [--room BYTES]
+//                [--timeout-ms N] [--room BYTES] [--memory pages|huge|udmabuf|dma-heap|offsets]
+//
+// offsets: of a dma-heap's buffer, named by offsets and not by addresses.
 //
 // Prints one JSON object; exit 0 only if all was right.
 #include <getopt.h>
@@ -34,6 +36,7 @@ struct Options {
     uint32_t room = 0;         // of a receive, if less than @bytes
     int timeout_ms = 0;        // for the peer's queue pair
     uint32_t leave_after = 0;  // messages received, then _exit(0)
+    std::string memory = "pages";
 };
 
 class Exchange {
@@ -41,9 +44,9 @@ public:
     Exchange(const Options& o, int socket)
         : o_(o),
           side_(o.connect.empty() ? 0 : 1),
-          memory_(size_t{2} * kDepth * o.bytes),
+          memory_(size_t{2} * kDepth * o.bytes, memory_of(by_offset() ? "dma-heap" : o.memory)),
           context_(opts(socket)),
-          mr_(context_, std::as_writable_bytes(memory_.bytes())),
+          mr_(registered()),
           cq_(context_),
           qp_(cq_, socket, qp_opts()) {}
 
@@ -83,6 +86,26 @@ private:
         c.socket = socket;
         return c;
     }
+    [[nodiscard]] bool by_offset() const { return o_.memory == "offsets"; }
+    tcpqp::v1::MemoryRegion registered() {
+        if (memory_.dmabuf() < 0)
+            return {context_, std::as_writable_bytes(memory_.bytes())};
+        tcpqp_dmabuf_opts d{};
+        refuse_outside(d);
+        d.addr = name(0);
+        return {context_, memory_.dmabuf(), memory_.bytes().size(), d};
+    }
+    void refuse_outside(tcpqp_dmabuf_opts d) {
+        constexpr size_t kFar = size_t{1} << 40;
+        tcpqp_mr* none = nullptr;
+        d.size = sizeof(d);
+        d.addr = at(0);
+        const int error = tcpqp_mr_create_dmabuf(context_.get(), memory_.dmabuf(), kFar, &d, &none);
+        d.addr = at(0) + 1;
+        if (error != -EINVAL ||
+            tcpqp_mr_create_dmabuf(context_.get(), memory_.dmabuf(), 1, &d, &none) != -EINVAL)
+            throw std::runtime_error("a region outside, or askew, was not refused");
+    }
     tcpqp_qp_opts qp_opts() {
         tcpqp_qp_opts q{};
         for (uint32_t i = 0; i < kDepth; i++)
@@ -101,8 +124,12 @@ private:
         return static_cast<uint32_t>((r >> 8) % ((r & 3) == 0 ? 200 : o_.bytes + 1));
     }
     uint8_t* at(uint32_t slot) { return memory_.bytes().data() + size_t{slot} * o_.bytes; }
+    // What work requests call it.
+    void* name(uint32_t slot) {
+        return by_offset() ? reinterpret_cast<void*>(size_t{slot} * o_.bytes) : at(slot);
+    }
     tcpqp_work receive(uint32_t slot) {
-        return {slot, at(slot), o_.room != 0 ? o_.room : o_.bytes, 0, 0, 0, mr_.get()};
+        return {slot, name(slot), o_.room != 0 ? o_.room : o_.bytes, 0, 0, 0, mr_.get()};
     }
 
     void post_sends() {
@@ -111,7 +138,7 @@ private:
             fill({at(slot), n}, key(side_, posted_));
             const bool imm = posted_ % 3 == 0;
             const tcpqp_work w{
-                slot, at(slot), n, imm ? posted_ : 0, imm ? uint32_t{TCPQP_F_IMM} : 0,
+                slot, name(slot), n, imm ? posted_ : 0, imm ? uint32_t{TCPQP_F_IMM} : 0,
                 0,    mr_.get()};
             const int error = qp_.post_send({&w, 1});
             if (error == -EAGAIN || error == -ENOTCONN)
@@ -172,10 +199,15 @@ private:
 };
 
 bool parse(int argc, char** argv, Options& o) {
-    const option known[] = {{"port", 1, nullptr, 'p'},       {"connect", 1, nullptr, 'c'},
-                            {"messages", 1, nullptr, 'm'},   {"bytes", 1, nullptr, 'b'},
-                            {"room", 1, nullptr, 'r'},       {"leave-after", 1, nullptr, 'l'},
-                            {"timeout-ms", 1, nullptr, 't'}, {}};
+    const option known[] = {{"port", 1, nullptr, 'p'},
+                            {"connect", 1, nullptr, 'c'},
+                            {"messages", 1, nullptr, 'm'},
+                            {"bytes", 1, nullptr, 'b'},
+                            {"room", 1, nullptr, 'r'},
+                            {"leave-after", 1, nullptr, 'l'},
+                            {"timeout-ms", 1, nullptr, 't'},
+                            {"memory", 1, nullptr, 'M'},
+                            {}};
     for (int c = 0; (c = ::getopt_long(argc, argv, "", known, nullptr)) != -1;) {
         const auto number = optarg != nullptr ? static_cast<uint32_t>(std::atoi(optarg)) : 0;
         switch (c) {
@@ -196,6 +228,9 @@ bool parse(int argc, char** argv, Options& o) {
                 break;
             case 'l':
                 o.leave_after = number;
+                break;
+            case 'M':
+                o.memory = optarg;
                 break;
             case 't':
                 o.timeout_ms = static_cast<int>(number);

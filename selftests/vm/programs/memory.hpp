@@ -34,6 +34,8 @@ public:
     [[nodiscard]] std::span<uint8_t> bytes() const noexcept {
         return {static_cast<uint8_t*>(at_), bytes_};
     }
+    // -1: none.
+    [[nodiscard]] int dmabuf() const noexcept { return dmabuf_.get(); }
     // By address, or by its dma-buf if it is one; the region begins at bytes() either way.
     // Throws std::system_error.
     [[nodiscard]] tcpqp::Mr registered(const tcpqp::Context& context, int access) const;

@@ -30,6 +30,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -135,11 +136,30 @@ uint32_t tcpqp_context_reason(const tcpqp_context *context);
 /* ---- memory ----------------------------------------------------------- */
 
 /*
- * Registers @bytes of host memory at @addr for sends and receives.  The stock
- * engine needs none (work requests may have mr = NULL there), and checks it
- * when given.  -EINVAL: empty.  -ENOMEM: `ulimit -l`.  -EFAULT: not ours.
+ * Registers @bytes of host memory at @addr, of pages of any size, for sends and
+ * receives.  The stock engine needs none (work requests may have mr = NULL
+ * there), and checks it when given.  -EINVAL: empty.  -ENOMEM: `ulimit -l`.  -EFAULT: not ours.
  */
 int tcpqp_mr_create(tcpqp_context *context, void *addr, size_t bytes, tcpqp_mr **out);
+
+struct tcpqp_dmabuf_opts {
+	size_t size;
+	uint64_t offset;  /* of the region within the dma-buf */
+	void *addr;       /* where work requests say the region is: your mapping of it, or any
+			   * other number; NULL: 0, so that their addr is an offset in the region */
+};
+
+/*
+ * Registers @bytes of the dma-buf @dmabuf, which stays yours and may be closed
+ * (the region keeps the memory).  offset and addr must be equal modulo the page
+ * size.  The stock engine reads and writes through your mapping at opts->addr,
+ * which must outlive the region.  A dma-buf that the CPU has to be told about
+ * (DMA_BUF_IOCTL_SYNC) is yours to sync.
+ * -EINVAL: empty, outside the dma-buf, or @dmabuf is none.  -EBADF.
+ * -EOPNOTSUPP: its memory can't be mapped by the CPU; stock: no opts->addr.
+ * -ENOMEM.
+ */
+int tcpqp_mr_create_dmabuf(tcpqp_context *context, int dmabuf, size_t bytes, const struct tcpqp_dmabuf_opts *opts, tcpqp_mr **out);
 /*
  * Stock: -EBUSY while posted work refers to it.  Kernel engines: the
  * connections that may still send from the region end.
@@ -278,7 +298,7 @@ struct tcpqp_qp_info {
 /* Engine, reason and counters; fills as much as the caller's size has room for.  -EINVAL: size. */
 int tcpqp_qp_query(tcpqp_qp *qp, struct tcpqp_qp_info *info);
 
-/* ---- level 2: a connection that sends and receives messages -------------- */
+/* ---- level 2: a connection that sends and receives messages, or a stream --- */
 
 struct tcpqp_conn_opts {
 	size_t size;
@@ -337,12 +357,79 @@ int tcpqp_buffer(tcpqp_conn *conn, struct tcpqp_view *view, int timeout_ms);
  * buffer_bytes.  -ENOTCONN: ended; the view is still yours.
  */
 int tcpqp_send_view(tcpqp_conn *conn, struct tcpqp_view *view);
-/* For epoll: readable means that tcpqp_recv() with timeout 0 may find something. */
+/* For epoll: readable means that tcpqp_recv(), or tcpqp_ready(), may find something. */
 int tcpqp_conn_fd(tcpqp_conn *conn);
 /* As tcpqp_qp_query(), of the connection's qp. */
 int tcpqp_conn_query(tcpqp_conn *conn, struct tcpqp_qp_info *info);
 /* Ends it, from any thread; waiting calls return -ENOTCONN. */
 int tcpqp_conn_cancel(tcpqp_conn *conn);
+
+/* ---- level 2: the same connection as a stream of bytes --------------------- */
+
+/*
+ * Both ends use these calls instead of tcpqp_send() and tcpqp_recv().  Bytes go
+ * as messages of at most buffer_bytes, whose cuts mean nothing; so the reader's
+ * buffer_bytes must not be less than the writer's.  The end of the stream is an
+ * empty message with this immediate: each direction ends for itself, and a
+ * connection that breaks can't be taken for one that ended.
+ */
+enum { TCPQP_STREAM_END = 0x656e6400 };
+
+/*
+ * Copies up to @length bytes into the stream.  While half of the connection's
+ * buffers are under way, bytes that fill no buffer wait for more of them, or
+ * until these have completed, which the next call on this conn sees
+ * (tcpqp_conn_fd() then is readable); else they leave before this returns.
+ * Bytes taken: less than @length only if the time was over or a signal came.
+ * -EAGAIN (timeout 0), -ETIMEDOUT, -EINTR: none taken.
+ * -EPIPE: after tcpqp_finish().  -ECONNRESET: the connection broke,
+ * tcpqp_conn_query() says why.  -ENOTCONN: tcpqp_conn_cancel().
+ */
+ssize_t tcpqp_write(tcpqp_conn *conn, const void *data, size_t length, int timeout_ms);
+/*
+ * Copies what has come of the stream, at most @length bytes, as soon as there is
+ * any.  Bytes copied; 0: the peer's tcpqp_finish(), or @length is 0.  -EAGAIN
+ * (timeout 0), -ETIMEDOUT, -EINTR.  -ECONNRESET: the connection broke, and all
+ * that came before was read.  -ENOTCONN: tcpqp_conn_cancel().
+ * -EMSGSIZE: the peer's buffers are longer than ours.
+ */
+ssize_t tcpqp_read(tcpqp_conn *conn, void *data, size_t length, int timeout_ms);
+/*
+ * The next bytes of the stream where they were placed, view->length of them,
+ * until tcpqp_consume(); not for tcpqp_release().  Their number; 0 and errors
+ * as tcpqp_read().
+ */
+ssize_t tcpqp_peek(tcpqp_conn *conn, struct tcpqp_view *view, int timeout_ms);
+/* Gives the first @bytes of what tcpqp_peek() showed back.  -EINVAL: it showed fewer. */
+int tcpqp_consume(tcpqp_conn *conn, size_t bytes);
+/*
+ * Hands all that tcpqp_write() took to the network, and waits up to @timeout_ms
+ * until it has completed: see tcpqp_post_send() for what that says.  With
+ * timeout 0 it is handed over as well.  -EAGAIN (timeout 0), -ETIMEDOUT, -EINTR;
+ * -ECONNRESET, -ENOTCONN as tcpqp_write().
+ */
+int tcpqp_flush(tcpqp_conn *conn, int timeout_ms);
+/*
+ * Ends our direction of the stream, behind all that was written; never waits.
+ * Reads go on.  tcpqp_close() waits until it has left.  -EPIPE: done before.
+ * -ECONNRESET, -ENOTCONN as tcpqp_write().
+ */
+int tcpqp_finish(tcpqp_conn *conn);
+
+enum {
+	TCPQP_READABLE = 1 << 0, /* tcpqp_read() may return bytes, the end or an error at once */
+	TCPQP_WRITABLE = 1 << 1, /* tcpqp_write() takes a byte, or returns an error, at once */
+	TCPQP_FLUSHED = 1 << 2,  /* nothing that was written is under way */
+	TCPQP_BROKEN = 1 << 3,   /* no write can succeed; what has come can be read */
+};
+
+/*
+ * For event loops: takes all news from tcpqp_conn_fd(), which is not readable
+ * any more until there are others, and says what can be done: TCPQP_READABLE,
+ * ...  All calls take news, so ask this one last before you sleep on the
+ * descriptor, and sleep only if it names nothing that you want.  Never waits.  -EINVAL.
+ */
+int tcpqp_ready(tcpqp_conn *conn);
 
 #if defined(__GNUC__)
 #pragma GCC visibility pop

@@ -72,6 +72,14 @@ public:
                       "register memory");
         handle_.reset(m);
     }
+    // Of a dma-buf, which stays the caller's.
+    MemoryRegion(const Context& context, int dmabuf, size_t bytes, tcpqp_dmabuf_opts opts = {}) {
+        tcpqp_mr* m = nullptr;
+        opts.size = sizeof(opts);
+        detail::check(tcpqp_mr_create_dmabuf(context.get(), dmabuf, bytes, &opts, &m), 0,
+                      "register a dma-buf");
+        handle_.reset(m);
+    }
     [[nodiscard]] tcpqp_mr* get() const noexcept { return handle_.get(); }
 
 private:
@@ -184,6 +192,24 @@ public:
             view.conn_ = nullptr;
         return error;
     }
+    // As a stream of bytes, as the C calls of these names.
+    ssize_t write(std::span<const std::byte> data, int timeout_ms = -1) noexcept {
+        return tcpqp_write(get(), data.data(), data.size(), timeout_ms);
+    }
+    ssize_t read(std::span<std::byte> room, int timeout_ms = -1) noexcept {
+        return tcpqp_read(get(), room.data(), room.size(), timeout_ms);
+    }
+    // @bytes: empty at the end of the stream; good until consume().
+    int peek(std::span<const std::byte>& bytes, int timeout_ms = -1) noexcept {
+        tcpqp_view v{};
+        const ssize_t n = tcpqp_peek(get(), &v, timeout_ms);
+        bytes = {static_cast<const std::byte*>(v.data), n > 0 ? static_cast<size_t>(n) : 0};
+        return n < 0 ? static_cast<int>(n) : 0;
+    }
+    int consume(size_t bytes) noexcept { return tcpqp_consume(get(), bytes); }
+    int flush(int timeout_ms = -1) noexcept { return tcpqp_flush(get(), timeout_ms); }
+    int finish() noexcept { return tcpqp_finish(get()); }
+    int ready() noexcept { return tcpqp_ready(get()); }
     int cancel() noexcept { return tcpqp_conn_cancel(get()); }
     [[nodiscard]] tcpqp_qp_info info() const noexcept {
         tcpqp_qp_info i{};

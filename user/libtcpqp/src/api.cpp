@@ -119,6 +119,21 @@ int tcpqp_mr_create(tcpqp_context* context, void* addr, size_t bytes, tcpqp_mr**
     });
 }
 
+int tcpqp_mr_create_dmabuf(tcpqp_context* context, int dmabuf, size_t bytes,
+                           const tcpqp_dmabuf_opts* opts, tcpqp_mr** out) {
+    tcpqp_dmabuf_opts o;
+    if (context == nullptr || out == nullptr || !read_opts(opts, o))
+        return -EINVAL;
+    const DmabufRegion region{dmabuf, o.offset, o.addr, bytes};
+    if (const int error = check_dmabuf(region); error != 0)
+        return error;
+    return guarded([&] {
+        Made<tcpqp_mr> made = context->create_mr(region);
+        context->children += made.object ? 1 : 0;
+        return hand_out(made, out, nullptr);
+    });
+}
+
 int tcpqp_mr_destroy(tcpqp_mr* mr) {
     if (mr == nullptr)
         return 0;

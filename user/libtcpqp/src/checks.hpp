@@ -10,6 +10,8 @@ namespace tcpqp {
 
 // 0, -EINVAL or -EFAULT.
 int check_work(const tcpqp_context& context, const tcpqp_work& work) noexcept;
+// 0, -EBADF or -EINVAL.
+int check_dmabuf(const DmabufRegion& region) noexcept;
 // 0 or -EINVAL.
 int check_qp_opts(const tcpqp_qp_opts* opts, int socket, QpRequest& request) noexcept;
 

@@ -27,7 +27,9 @@ void tcpqp_conn::tear_down() noexcept {
 }
 
 bool tcpqp_conn::is_held(const tcpqp_view& view) const noexcept {
-    return view.slot < slots_.size() && slots_[view.slot] == Slot::kHeld;
+    const bool is_streams = (has_partial_ && view.slot == partial_.slot) ||
+                            (shown_left_ != 0 && view.slot == shown_.slot);
+    return view.slot < slots_.size() && slots_[view.slot] == Slot::kHeld && !is_streams;
 }
 
 // One at a time: what the caller does not need stays in the cq, whose
@@ -42,15 +44,24 @@ bool tcpqp_conn::pump_one() noexcept {
     return n > 0;
 }
 
+// What the stream's calls tell of must not stay in the cq: its descriptor would stay readable.
+bool tcpqp_conn::pump_all() noexcept {
+    bool moved = false;
+    while (!waiting_ && pump_one())
+        moved = true;
+    if (moved)
+        moved_.notify_all();
+    return moved;
+}
+
 // One thread sleeps on the cq, any other on the condition: no wake-up is lost
 // when one thread takes another's completion.
-template <typename Done>
-int tcpqp_conn::wait_until(Lock& lock, int timeout_ms, Done done) noexcept {
+int tcpqp_conn::wait_until(Lock& lock, int timeout_ms, Condition done) noexcept {
     const tcpqp::Deadline deadline(timeout_ms);
     for (;;) {
-        while (!done() && !waiting_ && pump_one())
+        while (!(this->*done)() && !waiting_ && pump_one())
             moved_.notify_all();
-        if (done())
+        if ((this->*done)())
             return 0;
         if (timeout_ms == 0)
             return -EAGAIN;
@@ -81,7 +92,9 @@ void tcpqp_conn::handle(const tcpqp_completion& c) noexcept {
         sending_--;
         if (c.status != 0)
             send_status_ = -ENOTCONN;
-        give_back(slot);
+        if (slot < slots_.size())
+            give_back(slot);
+        after_send();
         return;
     }
     if (c.status != 0) {
@@ -119,8 +132,7 @@ void tcpqp_conn::give_back(uint32_t slot) noexcept {
 }
 
 int tcpqp_conn::take_free(Lock& lock, int timeout_ms, uint32_t& slot) noexcept {
-    const int error =
-        wait_until(lock, timeout_ms, [this] { return !free_.empty() || send_status_ != 0; });
+    const int error = wait_until(lock, timeout_ms, &tcpqp_conn::has_free);
     if (error != 0)
         return error;
     if (send_status_ != 0)
@@ -135,13 +147,18 @@ int tcpqp_conn::start_send(const tcpqp_view& view) noexcept {
     const tcpqp_work work{view.slot, at(view.slot), view.length, view.imm, view.flags,
                           0,         mr_.get()};
     slots_[view.slot] = Slot::kSending;
+    const int error = post(work);
+    if (error != 0)
+        slots_[view.slot] = Slot::kHeld;
+    return error;
+}
+
+int tcpqp_conn::post(const tcpqp_work& work) noexcept {
     const int n = qp_->post_send({&work, 1});
-    if (n > 0) {
-        sending_++;
-        return 0;
-    }
-    slots_[view.slot] = Slot::kHeld;
-    return n;
+    if (n <= 0)
+        return n;
+    sending_++;
+    return 0;
 }
 
 int tcpqp_conn::send(const void* data, size_t length, int timeout_ms) noexcept {
@@ -149,11 +166,14 @@ int tcpqp_conn::send(const void* data, size_t length, int timeout_ms) noexcept {
         return -EMSGSIZE;
     Lock lock(lock_);
     uint32_t slot = 0;
-    if (const int error = take_free(lock, timeout_ms, slot); error != 0)
+    int error = send_partial();
+    if (error == 0)
+        error = take_free(lock, timeout_ms, slot);
+    if (error != 0)
         return error;
     if (length != 0)
         std::memcpy(at(slot), data, length);
-    const int error = start_send({at(slot), static_cast<uint32_t>(length), 0, 0, slot});
+    error = start_send({at(slot), static_cast<uint32_t>(length), 0, 0, slot});
     if (error != 0)
         give_back(slot);
     return error;
@@ -172,13 +192,15 @@ int tcpqp_conn::send_view(const tcpqp_view& view) noexcept {
     const Lock lock(lock_);
     if (!is_held(view) || (view.flags & ~uint32_t{TCPQP_F_IMM}) != 0)
         return -EINVAL;
-    return view.length > buffer_bytes_ ? -EMSGSIZE : start_send(view);
+    if (view.length > buffer_bytes_)
+        return -EMSGSIZE;
+    const int error = send_partial();  // what was written to the stream before
+    return error != 0 ? error : start_send(view);
 }
 
 int tcpqp_conn::recv(tcpqp_view& view, int timeout_ms) noexcept {
     Lock lock(lock_);
-    const int error =
-        wait_until(lock, timeout_ms, [this] { return ready_count_ != 0 || receive_status_ != 0; });
+    const int error = wait_until(lock, timeout_ms, &tcpqp_conn::has_message);
     if (error != 0)
         return error;
     if (ready_count_ == 0)
@@ -199,7 +221,16 @@ int tcpqp_conn::release(const tcpqp_view& view) noexcept {
     return 0;
 }
 
+int tcpqp_conn::cancel() noexcept {
+    {
+        const Lock lock(lock_);
+        canceled_ = true;
+    }
+    return qp_->cancel();
+}
+
 int tcpqp_conn::finish_sends(int timeout_ms) noexcept {
     Lock lock(lock_);
-    return wait_until(lock, timeout_ms, [this] { return sending_ == 0 || send_status_ != 0; });
+    send_partial();
+    return wait_until(lock, timeout_ms, &tcpqp_conn::has_sent);
 }

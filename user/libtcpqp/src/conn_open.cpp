@@ -49,13 +49,13 @@ int tcpqp_conn::build(Made<tcpqp_context> context, int socket, int timeout_ms, u
     if (!mr.object)
         return mr.error;
     mr_ = std::move(mr.object);
-    Made<tcpqp_cq> cq = context_->create_cq(3 * buffers_);
+    Made<tcpqp_cq> cq = context_->create_cq(3 * buffers_ + 1);
     if (!cq.object)
         return cq.error;
     cq_ = std::move(cq.object);
     QpRequest request;
     request.socket = socket;
-    request.sends = 2 * buffers_;
+    request.sends = 2 * buffers_ + 1;  // views may be received ones; and the stream's end
     request.receives = buffers_;
     request.timeout_ms = timeout_ms;
     const std::vector<tcpqp_work> first = first_receives();

@@ -24,6 +24,14 @@ struct QpRequest {
     std::span<const tcpqp_work> first;  // receives; sane, as many as fit
 };
 
+// Checked; @address: what work requests call the region's first byte.
+struct DmabufRegion {
+    int fd = -1;
+    uint64_t offset = 0;
+    void* address = nullptr;
+    size_t bytes = 0;
+};
+
 template <typename T>
 struct Made {
     std::unique_ptr<T> object;
@@ -75,6 +83,7 @@ struct tcpqp_context {
     [[nodiscard]] virtual uint32_t engine() const noexcept = 0;
     [[nodiscard]] virtual bool needs_mr() const noexcept = 0;
     virtual tcpqp::Made<tcpqp_mr> create_mr(void* at, size_t bytes) = 0;
+    virtual tcpqp::Made<tcpqp_mr> create_mr(const tcpqp::DmabufRegion& region) = 0;
     virtual tcpqp::Made<tcpqp_cq> create_cq(uint32_t entries) = 0;
     virtual tcpqp::Made<tcpqp_qp> create_qp(tcpqp_cq& cq, const tcpqp::QpRequest& request) = 0;
     uint32_t reason = TCPQP_REASON_NONE;  // why not a better engine

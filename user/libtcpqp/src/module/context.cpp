@@ -26,6 +26,14 @@ public:
             return {nullptr, -errno, TCPQP_REASON_NONE};
         return {std::make_unique<Mr>(*this, std::move(mr), at, bytes), 0, TCPQP_REASON_NONE};
     }
+    Made<tcpqp_mr> create_mr(const DmabufRegion& r) override {
+        tcpqp::Mr mr(*device_, r.fd, r.offset, r.bytes, reinterpret_cast<uint64_t>(r.address),
+                     IBV_ACCESS_LOCAL_WRITE);
+        if (!mr)
+            return {nullptr, -errno, TCPQP_REASON_NONE};
+        return {std::make_unique<Mr>(*this, std::move(mr), r.address, r.bytes), 0,
+                TCPQP_REASON_NONE};
+    }
     Made<tcpqp_cq> create_cq(uint32_t entries) override {
         return {std::make_unique<Cq>(*this, *device_, entries), 0, TCPQP_REASON_NONE};
     }

@@ -24,6 +24,12 @@ public:
     Made<tcpqp_mr> create_mr(void* at, size_t bytes) override {
         return {std::make_unique<Mr>(*this, at, bytes), 0, TCPQP_REASON_NONE};
     }
+    // Sockets read and write a dma-buf only as the memory that it is mapped to.
+    Made<tcpqp_mr> create_mr(const DmabufRegion& region) override {
+        if (region.address == nullptr)
+            return {nullptr, -EOPNOTSUPP, TCPQP_REASON_NONE};
+        return create_mr(region.address, region.bytes);
+    }
     Made<tcpqp_cq> create_cq(uint32_t entries) override {
         try {
             return {std::make_unique<Cq>(*this, entries), 0, TCPQP_REASON_NONE};

@@ -131,8 +131,8 @@ void Qp::on_zerocopy(Flight& flight, int result, unsigned flags) noexcept {
         flight.notifications++;
     if (state_ == State::kEnded)
         return;
-    if (result == -EINVAL || result == -EOPNOTSUPP || result == -ENOMEM) {
-        // this kernel or socket has none, or `ulimit -l` is used up
+    if (result == -EINVAL || result == -EOPNOTSUPP || result == -ENOMEM || result == -EFAULT) {
+        // this kernel, socket or memory (a dma-buf's) has none, or `ulimit -l` is used up
         zerocopy_bytes_ = 0;
         flight.zerocopy = false;
         return launch();
