@@ -20,9 +20,15 @@ const Message* QpReceiver::truth() const {
     return end_.rules_broken_ || done_ >= in.messages.size() ? nullptr : &in.messages[done_];
 }
 
+// A response that comes twice has the same option in ver 0: whoever merges segments
+// may make one of both, which is as bad.
 bool QpReceiver::bad_message() const {
     const Message* m = truth();
-    return m && m->bad;
+    if (!m || m->bad)
+        return m;
+    const Stream& in = end_.peer().sender().stream;
+    const Message* next = done_ + 1 < in.messages.size() ? m + 1 : nullptr;
+    return next && next->bad && next->opcode == m->opcode && next->msn == m->msn;
 }
 
 void QpReceiver::attached() {
