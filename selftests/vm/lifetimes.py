@@ -96,8 +96,9 @@ def test_keepalive_is_on(t: Guests) -> None:
 
 
 def test_link_comes_back(t: Guests) -> None:
+    messages = int(1500 / t.cluster.slowness)
     for toggle in ("link", "interface"):
-        pair = Pair(t, "qp_end", "--how wait", "--how close --after 1500", "--engine offload")
+        pair = Pair(t, "qp_end", "--how wait", f"--how close --after {messages}", "--engine offload")
         pair.wait_moving()
         if toggle == "link":
             t.switch("link", port="n0", up=False)
@@ -106,7 +107,7 @@ def test_link_comes_back(t: Guests) -> None:
         else:
             t.run(0, "ip link set nupa0 down; sleep 0.5; ip link set nupa0 up; ip -6 address replace $IP6/64 dev nupa0 nodad")
         reports = pair.done()
-        t.check(reports[1]["received"] >= 1500, f"{toggle}: traffic did not go on: {reports}")
+        t.check(reports[1]["received"] >= messages, f"{toggle}: traffic did not go on: {reports}")
 
 
 def test_rdma_link_deleted(t: Guests) -> None:
