@@ -5,7 +5,7 @@ import json
 import re
 
 from traffic import free_port
-from vmtest import Failed, Guests, Needs
+from vmtest import Failed, Guests, Needs, long
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/lib_exchange", "user/libtcpqp/examples/tcpqp_echo", "user/libtcpqp/examples/tcpqp_hello", "user/libtcpqp/examples/tcpqp_pipe"),
               setup="full")  # fmt: skip
@@ -111,22 +111,30 @@ def test_every_byte_on_each_pair_of_engines(t: Guests) -> None:
                 t.equal(end["tx_zerocopy"], end["tx_bytes"], what)
 
 
-def test_memory_of_each_kind(t: Guests) -> None:
+def memory(t: Guests, runs: tuple[tuple[str, str], ...]) -> None:
     """Huge pages are registered like any; dma-bufs by the public call, named by address and by offset."""
     t.cluster.run_all(f"sysctl -qw vm.nr_hugepages={HUGE_PAGES}; modprobe -q udmabuf || true", check=True)
     try:
-        for engine, kinds in (("offload", ("huge", "udmabuf", "dma-heap", "offsets")), ("software", ("offsets",)), ("stock", ("udmabuf",))):
-            for kind in kinds:
-                for node, end in enumerate(exchange(t, (engine, engine), f"--messages 40 --memory {kind}")):
-                    what = f"{engine}, {kind}, node{node}: {end}"
-                    t.equal((end["engine"], end["sent"], end["received"]), (engine, 40, 40), what)
-                    if engine == "offload":
-                        t.check(end["placed"] > 0.9 * end["rx_bytes"], what)
-        refused = run_both(t, *(f"{EXCHANGE} --port {PORT} --memory offsets {to}" for to in ("", "--connect $PEER")), ("stock", "stock"), PORT)
-        for node, end in enumerate(refused):
-            t.check(end.status == 1 and "register a dma-buf: Operation not supported" in end.stderr, f"node{node}, stock, no mapping: {end}")
+        for engine, kind in runs:
+            for node, end in enumerate(exchange(t, (engine, engine), f"--messages 40 --memory {kind}")):
+                what = f"{engine}, {kind}, node{node}: {end}"
+                t.equal((end["engine"], end["sent"], end["received"]), (engine, 40, 40), what)
+                if engine == "offload":
+                    t.check(end["placed"] > 0.9 * end["rx_bytes"], what)
     finally:
         t.cluster.run_all("sysctl -qw vm.nr_hugepages=0", check=True)
+
+
+def test_memory(t: Guests) -> None:
+    memory(t, (("offload", "udmabuf"), ("offload", "offsets"), ("stock", "udmabuf")))
+
+
+@long
+def test_memory_of_each_kind(t: Guests) -> None:
+    memory(t, tuple((engine, kind) for engine in ("offload", "software", "stock") for kind in ("huge", "udmabuf", "dma-heap")) + (("software", "offsets"),))
+    refused = run_both(t, *(f"{EXCHANGE} --port {PORT} --memory offsets {to}" for to in ("", "--connect $PEER")), ("stock", "stock"), PORT)
+    for node, end in enumerate(refused):
+        t.check(end.status == 1 and "register a dma-buf: Operation not supported" in end.stderr, f"node{node}, stock, no mapping: {end}")
 
 
 def pipe(t: Guests, engine: str, sizes: tuple[int, int]) -> list[dict]:
@@ -143,16 +151,24 @@ def pipe(t: Guests, engine: str, sizes: tuple[int, int]) -> list[dict]:
     return [{key: int(value) if value.isdigit() else value for key, value in w.groupdict().items()} for w in words]
 
 
-def test_streams(t: Guests) -> None:
+def streams(t: Guests, engine: str, sizes: tuple[int, int]) -> None:
     """Into receives that are posted the switch places every byte; of a long stream all but what overtook the reader."""
-    short, long = (900_001, 200_000), (4_000_003, 17)
-    for engine, lengths in (("offload", (short, long)), ("software", (short,)), ("stock", (short,))):
-        for sizes in lengths:
-            for node, end in enumerate(pipe(t, engine, sizes)):
-                what = f"{engine}, node{node}: {end}"
-                t.equal((end["engine"], end["received"]), (engine, sizes[1 - node]), what)
-                if engine == "offload":
-                    t.check(end["copied"] <= (0 if max(sizes) < 1_000_000 else 0.1 * end["received"]), what)
+    for node, end in enumerate(pipe(t, engine, sizes)):
+        what = f"{engine}, node{node}: {end}"
+        t.equal((end["engine"], end["received"]), (engine, sizes[1 - node]), what)
+        if engine == "offload":
+            t.check(end["copied"] <= (0 if max(sizes) < 1_000_000 else 0.1 * end["received"]), what)
+
+
+def test_streams(t: Guests) -> None:
+    streams(t, "offload", (900_001, 200_000))
+    streams(t, "offload", (4_000_003, 17))
+
+
+@long
+def test_streams_of_each_engine(t: Guests) -> None:
+    for engine in ("offload", "software", "stock"):
+        streams(t, engine, (20_000_003, 3_000_000))
 
 
 def test_peer_that_leaves(t: Guests) -> None:
