@@ -86,6 +86,11 @@ int route_interface(int socket, std::string& ifname) noexcept {
     if (::getsockname(socket, reinterpret_cast<sockaddr*>(&local), &local_bytes) != 0 ||
         ::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &peer_bytes) != 0)
         return errno;
+    return route_interface(local, peer, ifname);
+}
+
+int route_interface(const sockaddr_storage& local, const sockaddr_storage& peer,
+                    std::string& ifname) noexcept {
     const Endpoint from = endpoint_of(local), to = endpoint_of(peer);
 
     Request request{};
@@ -106,7 +111,7 @@ int route_interface(int socket, std::string& ifname) noexcept {
         return errno;
     // a link-local peer has its interface in its own address
     uint32_t index =
-        to.family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(peer).sin6_scope_id : 0;
+        to.family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(peer).sin6_scope_id : 0;
     if (index == 0)
         index = output_of(reply.data(), static_cast<size_t>(n));
     char name[IF_NAMESIZE];
