@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "relay.hpp"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/time.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "bpf/letter.hpp"
+#include "epolls.hpp"
+#include "real.hpp"
+
+namespace tcpqp::preload {
+namespace {
+
+using bpf::Letter;
+using run::Ask;
+using run::Plain;
+using run::Reply;
+using run::Request;
+
+// What we do between the program's call and its return changes no errno.
+class KeepErrno {
+public:
+    KeepErrno() noexcept : before_(errno) {}
+    ~KeepErrno() { errno = before_; }
+    KeepErrno(const KeepErrno&) = delete;
+    KeepErrno& operator=(const KeepErrno&) = delete;
+
+private:
+    int before_;
+};
+
+int option_of(int fd, int level, int name) noexcept {
+    int value = 0;
+    socklen_t bytes = sizeof(value);
+    return real_getsockopt(fd, level, name, static_cast<void*>(&value), &bytes) == 0 ? value : -1;
+}
+
+bool is_tcp(int fd) noexcept {
+    const int domain = option_of(fd, SOL_SOCKET, SO_DOMAIN);
+    return (domain == AF_INET || domain == AF_INET6) &&
+           option_of(fd, SOL_SOCKET, SO_TYPE) == SOCK_STREAM &&
+           option_of(fd, SOL_SOCKET, SO_PROTOCOL) == IPPROTO_TCP;
+}
+
+Fd call_relay() noexcept {
+    sockaddr_un address{};
+    const char* path = ::getenv(run::kSocketVariable);
+    if (path == nullptr || !bpf::unix_address(path, address))
+        return {};
+    Fd relay(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    const auto* to = reinterpret_cast<const sockaddr*>(&address);
+    while (relay && real_connect(relay.get(), to, static_cast<socklen_t>(sizeof(address))) != 0)
+        if (errno != EINTR)
+            return {};
+    return relay;
+}
+
+// False: there is no relay, or it is gone.  Without a limit of time: the relay answers at once, and
+// before it touches the socket.
+bool ask(Request request, int fd, Reply& reply, Fd& got) noexcept {
+    const Fd relay = call_relay();
+    if (!relay)
+        return false;
+    request.magic = run::kMagic;
+    Letter out(&request, sizeof(request));
+    fd >= 0 ? out.put(fd) : out.put_nothing();
+    ssize_t n = -1;
+    while ((n = ::sendmsg(relay.get(), &out.message, MSG_NOSIGNAL)) < 0 && errno == EINTR) {
+    }
+    Letter in(&reply, sizeof(reply));
+    while (n > 0 && (n = ::recvmsg(relay.get(), &in.message, MSG_CMSG_CLOEXEC)) < 0 &&
+           errno == EINTR) {
+    }
+    if (n <= 0)
+        return false;
+    got = in.take();
+    return n == sizeof(reply) && reply.magic == run::kMagic;
+}
+
+void count(Plain why) noexcept {
+    Request request{};
+    request.ask = Ask::kLeft;
+    request.left = why;
+    Reply reply{};
+    Fd nothing;
+    (void)ask(request, -1, reply, nothing);
+}
+
+// What the new socket has of the old one.  Read before the relay has that: it sets times of its
+// own.
+struct Dress {
+    int flags;
+    int signal;
+    f_owner_ex owner;
+    timeval receive, send;
+};
+
+void read_time(int fd, int name, timeval& limit) noexcept {
+    socklen_t bytes = sizeof(limit);
+    real_getsockopt(fd, SOL_SOCKET, name, static_cast<void*>(&limit), &bytes);
+}
+
+Dress dress_of(int fd) noexcept {
+    Dress d{};
+    d.flags = ::fcntl(fd, F_GETFL);
+    d.signal = ::fcntl(fd, F_GETSIG);
+    ::fcntl(fd, F_GETOWN_EX, &d.owner);
+    read_time(fd, SO_RCVTIMEO, d.receive);
+    read_time(fd, SO_SNDTIMEO, d.send);
+    return d;
+}
+
+void set_time(int fd, int name, const timeval& limit) noexcept {
+    real_setsockopt(fd, SOL_SOCKET, name, static_cast<const void*>(&limit),
+                    static_cast<socklen_t>(sizeof(limit)));
+}
+
+void put_on(int fd, const Dress& d) noexcept {
+    if (d.owner.pid != 0)
+        ::fcntl(fd, F_SETOWN_EX, &d.owner);
+    ::fcntl(fd, F_SETSIG, d.signal);
+    ::fcntl(fd, F_SETFL, d.flags);
+    set_time(fd, SO_RCVTIMEO, d.receive);
+    set_time(fd, SO_SNDTIMEO, d.send);
+}
+
+void replace(int fd, const Fd& by) noexcept {
+    const int flags = ::fcntl(fd, F_GETFD);
+    ::dup3(by.get(), fd, (flags & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0);
+}
+
+// What the library itself sees in the way.
+Plain obstacle(int fd, Ask how) noexcept {
+    if (option_of(fd, SOL_SOCKET, SO_ZEROCOPY) > 0 ||
+        option_of(fd, IPPROTO_TCP, TCP_FASTOPEN_CONNECT) > 0)
+        return Plain::kOptions;
+    return how != Ask::kAccepted && is_in_epoll(fd) ? Plain::kInEpoll : Plain::kNone;
+}
+
+// The number in the relay's name of it.
+bool link_of(int fd, uint64_t& link) noexcept {
+    sockaddr_un name{};
+    socklen_t bytes = sizeof(name);
+    if (option_of(fd, SOL_SOCKET, SO_DOMAIN) != AF_UNIX ||
+        real_getpeername(fd, reinterpret_cast<sockaddr*>(&name), &bytes) != 0)
+        return false;
+    const size_t length = std::min<size_t>(bytes, sizeof(name)) - offsetof(sockaddr_un, sun_path);
+    if (bytes < offsetof(sockaddr_un, sun_path) || length < 2 + run::kNamePrefixBytes ||
+        name.sun_path[0] != '\0' || length >= sizeof(name.sun_path) ||
+        std::memcmp(name.sun_path + 1, run::kNamePrefix, run::kNamePrefixBytes) != 0)
+        return false;
+    name.sun_path[length] = '\0';
+    const char* slash = std::strrchr(name.sun_path + 1, '/');
+    link = std::strtoull(slash + 1, nullptr, 10);
+    return true;
+}
+
+}  // namespace
+
+bool has_relay() noexcept { return ::getenv(run::kSocketVariable) != nullptr; }
+
+void offer(int fd, Ask how, const sockaddr* peer, socklen_t bytes) noexcept {
+    const KeepErrno keep;
+    if (!has_relay() || !is_tcp(fd))
+        return;
+    if (const Plain why = obstacle(fd, how); why != Plain::kNone)
+        return count(why);
+    Request request{};
+    request.ask = how;
+    if (peer != nullptr)
+        std::memcpy(&request.peer, peer, std::min<size_t>(bytes, sizeof(request.peer)));
+    const Dress dress = dress_of(fd);
+    Reply reply{};
+    Fd ours;
+    if (!ask(request, fd, reply, ours) || !ours)
+        return;
+    put_on(ours.get(), dress);
+    replace(fd, ours);
+}
+
+Found find(int fd) noexcept {
+    const KeepErrno keep;
+    Found found;
+    Request request{};
+    if (!has_relay() || !link_of(fd, request.link))
+        return found;
+    found.relayed = true;
+    request.ask = Ask::kFind;
+    Reply reply{};
+    if (ask(request, -1, reply, found.tcp))
+        found.so_error = reply.so_error;
+    return found;
+}
+
+}  // namespace tcpqp::preload
