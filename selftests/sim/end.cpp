@@ -138,7 +138,7 @@ void End::recreate_context() {
     world_.coverage.add(k_recreated);
     Stream& in = peer().sender().stream;
     in.clear(0, in.end(), kBytePlaced | kByteHonest);  // once per context
-    rtr_acked_ = false;                                // it learns the window from our own ACKs
+    rtr_acked_ = window_told_ = false;                 // it learns the window from our own ACKs
     rtr_at_ = world_.now() + dice().below(kRtrEveryUs);
     world_.log.add(world_.now(), "end {}.{} has a new context at {}",
                    {number_, static_cast<std::uint64_t>(side_), tcp_.next()});
@@ -252,7 +252,7 @@ bool End::finished() const {
 void End::begin_epilogue() {
     if (world_.quiet() && sender_.planned() >= connection_.messages &&
         peer().qp_.done() == sender_.stream.messages.size() && sender_.responses() == 0 &&
-        peer().qp_.posted() == sender_.untagged().size())
+        peer().qp_.posted() == sender_.untagged().size() && peer().window_told_)
         sender_.allow(sender_.plan().size());
 }
 
@@ -275,8 +275,7 @@ void End::check_epilogue() {
         return m.clean && m.payload() && m.length && !start_unsure(in, m);
     };
     const auto last = std::find_if(in.messages.rbegin(), in.messages.rend(), sure);
-    // one before it, so that a new context knows the window
-    if (last == in.messages.rend() || std::none_of(std::next(last), in.messages.rend(), sure))
+    if (last == in.messages.rend())
         return;
     if (!in.all(last->at, last->length, kBytePlaced))
         world_.violation("end {}.{} placement did not resume: the last message was not placed",
@@ -341,6 +340,7 @@ void End::send_ack() {
 }
 
 void End::transmit(const TcpFields& tcp, std::span<const std::byte> payload, Truth&& truth) {
+    window_told_ = true;
     const FrameHeader header =
         build_frame(peer().flow_, tcp, static_cast<std::uint32_t>(payload.size()));
     const nupa::Bytes parts[] = {std::as_bytes(std::span(header.bytes).first(header.size)),

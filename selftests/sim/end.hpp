@@ -118,6 +118,7 @@ private:
     Sender sender_;
     std::optional<std::uint32_t> snapshot_;  // rcv_nxt as read at attach
     bool attached_ = false, context_ = false, recreated_ = false, proven_ = false;
+    bool window_told_ = true;  // to the switch, since it has our present context
     bool rtr_seen_ = false, rtr_acked_ = false, rtr_owed_ = false;
     bool dead_ = false, gone_ = false;
     bool rules_broken_ = false;  // it accepted a segment whose option no peer ever wrote
