@@ -7,6 +7,7 @@
 #include <sys/time.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -49,14 +50,38 @@ bool is_tcp(int fd) noexcept {
            option_of(fd, SOL_SOCKET, SO_PROTOCOL) == IPPROTO_TCP;
 }
 
+// Where the relay is; read once, since programs (nginx) throw their environment away.
+class Address {
+public:
+    const sockaddr_un* get() noexcept {
+        int state = state_.load(std::memory_order_acquire);
+        if (state == kUnread) {
+            const char* path = ::getenv(run::kSocketVariable);
+            sockaddr_un found{};
+            state = path != nullptr && bpf::unix_address(path, found) ? kRelay : kNone;
+            address_ = found;  // two threads write the same
+            state_.store(state, std::memory_order_release);
+        }
+        return state == kRelay ? &address_ : nullptr;
+    }
+
+private:
+    enum : int { kUnread, kNone, kRelay };
+    sockaddr_un address_{};
+    std::atomic<int> state_{kUnread};
+};
+
+constinit Address relay_address;
+
+[[gnu::constructor]] void read_address() noexcept { (void)relay_address.get(); }
+
 Fd call_relay() noexcept {
-    sockaddr_un address{};
-    const char* path = ::getenv(run::kSocketVariable);
-    if (path == nullptr || !bpf::unix_address(path, address))
+    const sockaddr_un* address = relay_address.get();
+    if (address == nullptr)
         return {};
     Fd relay(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-    const auto* to = reinterpret_cast<const sockaddr*>(&address);
-    while (relay && real_connect(relay.get(), to, static_cast<socklen_t>(sizeof(address))) != 0)
+    const auto* to = reinterpret_cast<const sockaddr*>(address);
+    while (relay && real_connect(relay.get(), to, static_cast<socklen_t>(sizeof(*address))) != 0)
         if (errno != EINTR)
             return {};
     return relay;
@@ -164,7 +189,7 @@ bool link_of(int fd, uint64_t& link) noexcept {
 
 }  // namespace
 
-bool has_relay() noexcept { return ::getenv(run::kSocketVariable) != nullptr; }
+bool has_relay() noexcept { return relay_address.get() != nullptr; }
 
 void offer(int fd, Ask how, const sockaddr* peer, socklen_t bytes) noexcept {
     const KeepErrno keep;

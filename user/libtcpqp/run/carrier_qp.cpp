@@ -26,8 +26,10 @@ public:
     Step up(int program) noexcept override {
         if (!has_buffer_) {
             const int error = tcpqp_buffer(conn_, &buffer_, 0);
+            if (error == -EAGAIN)
+                return refresh(), Step::kBlocked;  // it took news on its way
             if (error != 0)
-                return error == -EAGAIN ? Step::kBlocked : Step::kReset;
+                return Step::kReset;
             has_buffer_ = true;
         }
         const ssize_t n = ::recv(program, buffer_.data, room(), MSG_DONTWAIT);
@@ -38,11 +40,15 @@ public:
         return tcpqp_send_view(conn_, &buffer_) == 0 ? Step::kMoved : Step::kReset;
     }
 
+    // To ask in vain costs a kernel engine four system calls, so only where there is news.
     Step down(int program) noexcept override {
+        if (!news_)
+            return Step::kBlocked;
         if (!greeted_ && !take_hello())
             return broken_ ? Step::kReset : Step::kBlocked;
         tcpqp_view view{};
         const ssize_t n = tcpqp_peek(conn_, &view, 0);
+        news_ = n != -EAGAIN;
         if (n <= 0)
             return n == 0 ? Step::kEnd : n == -EAGAIN ? Step::kBlocked : Step::kReset;
         const Given given = give_program(program, view.data, view.length);
@@ -52,10 +58,14 @@ public:
         return Step::kMoved;
     }
 
-    void refresh() noexcept override { tcpqp_ready(conn_); }
+    void refresh() noexcept override {
+        news_ |= (tcpqp_ready(conn_) & (TCPQP_READABLE | TCPQP_BROKEN)) != 0;
+    }
     bool finish_up() noexcept override { return tcpqp_finish(conn_) == 0; }
     bool has_sent_all() noexcept override {
-        return (tcpqp_ready(conn_) & (TCPQP_FLUSHED | TCPQP_BROKEN)) != 0;
+        const int can = tcpqp_ready(conn_);
+        news_ |= (can & TCPQP_READABLE) != 0;
+        return (can & (TCPQP_FLUSHED | TCPQP_BROKEN)) != 0;
     }
     bool has_unread() noexcept override {
         tcpqp_view view{};
@@ -90,6 +100,7 @@ private:
             tcpqp_release(conn_, &view);
         }
         broken_ = !greeted_ && error != -EAGAIN;
+        news_ = error != -EAGAIN;
         return greeted_;
     }
 
@@ -97,6 +108,7 @@ private:
     Stats& stats_;
     tcpqp_view buffer_{};  // the next to be sent, if has_buffer_
     bool has_buffer_ = false;
+    bool news_ = true;  // of the peer's, not looked at yet
     bool greeted_ = false;
     bool broken_ = false;
 };

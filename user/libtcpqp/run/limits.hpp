@@ -15,11 +15,12 @@ constexpr size_t kPlainPeersMax = 4096;  // addresses that are remembered as pla
 constexpr size_t kRefusedMax = 1024;     // connections that failed, whose error may be asked for
 constexpr std::chrono::seconds kPlainPeerTime{60};
 constexpr uint32_t kBufferBytes = 65536;  // of a link's messages
-constexpr uint32_t kBuffers = 8;          // for each direction
+constexpr uint32_t kBuffers = 16;         // for each direction
 constexpr size_t kPlainBytes = 65536;     // of a link without a queue pair, for each direction
 constexpr int kAutoOpenMs = 1000;         // for the peer's queue pair
 constexpr int kForcedOpenMs = 10000;
-constexpr int kRoundsMax = 16;  // of one link before another's turn
+constexpr int kProgramBytes = 1 << 20;  // that wait for the program, where the system allows
+constexpr int kRoundsMax = 16;          // of one link before another's turn
 constexpr int kEventsMax = 64;
 constexpr int kBacklog = 1024;
 constexpr size_t kAskersMax = 1024;  // that have not sent their request yet

@@ -34,6 +34,13 @@ void name_end(int socket, uint64_t link) {
         throw_errno("name a socket");
 }
 
+// The system's limit is for those who may not pass it.
+void enlarge(int socket) noexcept {
+    if (::setsockopt(socket, SOL_SOCKET, SO_SNDBUFFORCE, &kProgramBytes, sizeof(kProgramBytes)) !=
+        0)
+        ::setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &kProgramBytes, sizeof(kProgramBytes));
+}
+
 size_t fill(int socket) noexcept {
     size_t total = 0;
     for (size_t piece = kFiller.size(); piece != 0;) {
@@ -59,6 +66,7 @@ Link::Link(uint64_t id, Fd tcp, Ask how)
     ours_ = Fd(pair[0]);
     theirs_ = Fd(pair[1]);
     name_end(ours_.get(), id_);
+    enlarge(ours_.get());
     struct stat about {};
     if (::fstat(theirs_.get(), &about) == 0)
         their_inode_ = about.st_ino;
