@@ -5,7 +5,10 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdlib>
+#include <cstring>
 
 #include "epolls.hpp"
 #include "real.hpp"
@@ -121,6 +124,59 @@ int setsockopt(int fd, int level, int name, const void* value, socklen_t bytes) 
         return -1;
     }
     return found.tcp ? real_setsockopt(found.tcp.get(), level, name, value, bytes) : gone();
+}
+
+// TCP ignores an address, where AF_UNIX refuses it.
+ssize_t sendto(int fd, const void* data, size_t bytes, int flags, const sockaddr* to,
+               socklen_t to_bytes) {
+    const ssize_t n = real_sendto(fd, data, bytes, flags, to, to_bytes);
+    if (n >= 0 || errno != EISCONN || to == nullptr || !find(fd).relayed)
+        return n;
+    return real_sendto(fd, data, bytes, flags, nullptr, socklen_t{0});
+}
+
+ssize_t sendmsg(int fd, const msghdr* message, int flags) {
+    const ssize_t n = real_sendmsg(fd, message, flags);
+    if (n >= 0 || errno != EISCONN || message->msg_name == nullptr || !find(fd).relayed)
+        return n;
+    msghdr bare = *message;
+    bare.msg_name = nullptr;
+    bare.msg_namelen = 0;
+    return real_sendmsg(fd, &bare, flags);
+}
+
+// TCP names no sender, where AF_UNIX does.
+ssize_t recvfrom(int fd, void* data, size_t bytes, int flags, sockaddr* from,
+                 socklen_t* from_bytes) {
+    if (from == nullptr || from_bytes == nullptr)
+        return real_recvfrom(fd, data, bytes, flags, from, from_bytes);
+    sockaddr_storage name{};
+    socklen_t name_bytes = sizeof(name);
+    const ssize_t n =
+        real_recvfrom(fd, data, bytes, flags, reinterpret_cast<sockaddr*>(&name), &name_bytes);
+    if (n < 0)
+        return n;
+    if (is_relays_name(&name, name_bytes))
+        name_bytes = 0;
+    std::memcpy(from, &name, std::min({*from_bytes, name_bytes, socklen_t{sizeof(name)}}));
+    *from_bytes = name_bytes;
+    return n;
+}
+
+// What _FORTIFY_SOURCE makes of it.
+ssize_t __recvfrom_chk(int fd, void* data, size_t bytes, size_t room, int flags, sockaddr* from,
+                       socklen_t* from_bytes) {
+    if (bytes > room)
+        ::abort();
+    return recvfrom(fd, data, bytes, flags, from, from_bytes);
+}
+
+ssize_t recvmsg(int fd, msghdr* message, int flags) {
+    const ssize_t n = real_recvmsg(fd, message, flags);
+    if (n >= 0 && message->msg_name != nullptr &&
+        is_relays_name(message->msg_name, message->msg_namelen))
+        message->msg_namelen = 0;
+    return n;
 }
 
 int epoll_ctl(int epoll, int operation, int fd, epoll_event* event) noexcept {

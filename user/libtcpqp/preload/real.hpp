@@ -35,6 +35,12 @@ inline constinit Real<int(int, sockaddr*, socklen_t*)> real_getsockname{"getsock
 inline constinit Real<int(int, sockaddr*, socklen_t*)> real_getpeername{"getpeername"};
 inline constinit Real<int(int, int, int, void*, socklen_t*)> real_getsockopt{"getsockopt"};
 inline constinit Real<int(int, int, int, const void*, socklen_t)> real_setsockopt{"setsockopt"};
+inline constinit Real<ssize_t(int, const void*, size_t, int, const sockaddr*, socklen_t)>
+    real_sendto{"sendto"};
+inline constinit Real<ssize_t(int, const msghdr*, int)> real_sendmsg{"sendmsg"};
+inline constinit Real<ssize_t(int, void*, size_t, int, sockaddr*, socklen_t*)> real_recvfrom{
+    "recvfrom"};
+inline constinit Real<ssize_t(int, msghdr*, int)> real_recvmsg{"recvmsg"};
 inline constinit Real<int(int, int, int, epoll_event*)> real_epoll_ctl{"epoll_ctl"};
 
 }  // namespace tcpqp::preload

@@ -97,10 +97,10 @@ bool ask(Request request, int fd, Reply& reply, Fd& got) noexcept {
     Letter out(&request, sizeof(request));
     fd >= 0 ? out.put(fd) : out.put_nothing();
     ssize_t n = -1;
-    while ((n = ::sendmsg(relay.get(), &out.message, MSG_NOSIGNAL)) < 0 && errno == EINTR) {
+    while ((n = real_sendmsg(relay.get(), &out.message, MSG_NOSIGNAL)) < 0 && errno == EINTR) {
     }
     Letter in(&reply, sizeof(reply));
-    while (n > 0 && (n = ::recvmsg(relay.get(), &in.message, MSG_CMSG_CLOEXEC)) < 0 &&
+    while (n > 0 && (n = real_recvmsg(relay.get(), &in.message, MSG_CMSG_CLOEXEC)) < 0 &&
            errno == EINTR) {
     }
     if (n <= 0)
@@ -174,22 +174,27 @@ bool link_of(int fd, uint64_t& link) noexcept {
     sockaddr_un name{};
     socklen_t bytes = sizeof(name);
     if (option_of(fd, SOL_SOCKET, SO_DOMAIN) != AF_UNIX ||
-        real_getpeername(fd, reinterpret_cast<sockaddr*>(&name), &bytes) != 0)
+        real_getpeername(fd, reinterpret_cast<sockaddr*>(&name), &bytes) != 0 ||
+        !is_relays_name(&name, bytes))
         return false;
-    const size_t length = std::min<size_t>(bytes, sizeof(name)) - offsetof(sockaddr_un, sun_path);
-    if (bytes < offsetof(sockaddr_un, sun_path) || length < 2 + run::kNamePrefixBytes ||
-        name.sun_path[0] != '\0' || length >= sizeof(name.sun_path) ||
-        std::memcmp(name.sun_path + 1, run::kNamePrefix, run::kNamePrefixBytes) != 0)
-        return false;
-    name.sun_path[length] = '\0';
-    const char* slash = std::strrchr(name.sun_path + 1, '/');
-    link = std::strtoull(slash + 1, nullptr, 10);
+    name.sun_path[bytes - offsetof(sockaddr_un, sun_path)] = '\0';
+    link = std::strtoull(std::strrchr(name.sun_path + 1, '/') + 1, nullptr, 10);
     return true;
 }
 
 }  // namespace
 
 bool has_relay() noexcept { return relay_address.get() != nullptr; }
+
+bool is_relays_name(const void* at, socklen_t bytes) noexcept {
+    sockaddr_un name{};
+    constexpr size_t kHead = offsetof(sockaddr_un, sun_path) + 1;
+    if (bytes <= kHead + run::kNamePrefixBytes || bytes >= sizeof(name))
+        return false;
+    std::memcpy(&name, at, bytes);
+    return name.sun_family == AF_UNIX && name.sun_path[0] == '\0' &&
+           std::memcmp(name.sun_path + 1, run::kNamePrefix, run::kNamePrefixBytes) == 0;
+}
 
 void offer(int fd, Ask how, const sockaddr* peer, socklen_t bytes) noexcept {
     const KeepErrno keep;

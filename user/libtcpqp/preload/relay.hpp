@@ -16,6 +16,9 @@ namespace tcpqp::preload {
 // if it takes it: the same descriptor then is an AF_UNIX socket.  Keeps errno.
 void offer(int fd, run::Ask ask, const sockaddr* peer, socklen_t bytes) noexcept;
 
+// Is it the name of a relay's end?
+[[nodiscard]] bool is_relays_name(const void* name, socklen_t bytes) noexcept;
+
 // Of a relayed socket: its TCP socket, and what its connect() failed with.
 struct Found {
     bool relayed = false;

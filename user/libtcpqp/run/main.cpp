@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // tcpqp-run: an unmodified program's TCP connections by queue pairs.
 #include <getopt.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -75,11 +76,11 @@ std::string find_library() {
     throw_errno(kLibrary, ENOENT);
 }
 
-// A directory that only this user can enter, gone when the relay is.
+// Gone when the relay is.  The program can reach it as another user, too; nobody can list it.
 class Directory {
 public:
     Directory() : path_((std::filesystem::temp_directory_path() / "tcpqp-run.XXXXXX").string()) {
-        if (::mkdtemp(path_.data()) == nullptr)
+        if (::mkdtemp(path_.data()) == nullptr || ::chmod(path_.c_str(), 0711) != 0)
             throw_errno(path_);
     }
     ~Directory() {

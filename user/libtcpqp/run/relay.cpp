@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +15,7 @@
 #include <utility>
 
 #include "bpf/letter.hpp"
+#include "family.hpp"
 #include "limits.hpp"
 
 namespace tcpqp::run {
@@ -22,6 +24,7 @@ namespace {
 using bpf::Letter;
 
 constexpr uint64_t kKinds = 8;
+constexpr mode_t kAskerMode = 0666;  // who may ask is checked: the program may change its user
 
 bool is_tcp(int socket) noexcept {
     int protocol = 0;
@@ -59,7 +62,7 @@ Relay::Relay(uint32_t engine, const std::string& path)
     if (!epoll_ || !listener_ ||
         ::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) !=
             0 ||
-        ::listen(listener_.get(), kBacklog) != 0)
+        ::chmod(path.c_str(), kAskerMode) != 0 || ::listen(listener_.get(), kBacklog) != 0)
         throw_errno("listen at " + path);
     watch(listener_.get(), Of::kListener, 0, EPOLLIN);
     watch(opener_.fd(), Of::kOpener, 0, EPOLLIN);
@@ -135,6 +138,8 @@ void Relay::accept_askers() {
         Fd asker(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (!asker)
             return;
+        if (!may_ask(asker.get()))
+            continue;
         if (askers_.size() >= std::min(kAskersMax, links_max_))
             askers_.erase(askers_.begin());  // who was silent for longest
         const uint64_t id = next_id_++;
