@@ -60,6 +60,7 @@ sanitize: user ## libtcpqp's tests under ASAN + UBSAN, TSAN and valgrind
 	@JOBS=$(JOBS) selftests/stock/sanitize
 
 compat: all ## other people's RDMA programs on both engines, and soft RoCE beside them; build/results/compat.json
+	@tools/deps/install tools/deps/compat
 	@tools/compat/compat
 
 bench: all ## TCP-QP beside TCP, io_uring and soft RoCE, counted and timed (QUICK=1: in 4 minutes); build/results/bench.json
