@@ -6,7 +6,7 @@ from traffic import ncqp
 from vmtest import Guests, Needs, long
 
 # source and copy lie in memory
-NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("tools/ncqp/ncqp",), setup="full", mem_mb=3072)
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("tools/ncqp/ncqp",), setup="full", mem_mb=2560)
 MIB, SEED, LIMIT_S = 1024, 20241122, 900
 PAIRS = (("tcp", "tcp"), ("offload", "offload"), ("software", "software"), ("offload", "software"), ("software", "offload"))
 FAULTS = {"loss": 0.01, "reorder": 0.05, "reorder_packets": 3, "duplicate": 0.01}
