@@ -78,4 +78,16 @@ TEST(AckPace, SilenceWithNothingUnderWaySaysNothing) {
     EXPECT_TRUE(pace.may_wait(kStart + nupa::kAckStretchFirstBytes - 1, kStart + kWide));
 }
 
+TEST(AckPace, NothingWaitsOnAPathWithTrouble) {
+    nupa::AckPace pace(kStart);
+    EXPECT_TRUE(pace.may_wait(kStart + 1, kStart + kWide));
+    pace.troubled(kStart);
+    EXPECT_FALSE(pace.may_wait(kStart + 1, kStart + kWide));
+    pace.reached(kStart + nupa::kAckCalmBytes - 1);
+    pace.acknowledged(kStart + nupa::kAckCalmBytes - 1);
+    EXPECT_FALSE(pace.may_wait(kStart + nupa::kAckCalmBytes, kStart + kWide));
+    pace.reached(kStart + nupa::kAckCalmBytes);
+    EXPECT_TRUE(pace.may_wait(kStart + nupa::kAckCalmBytes, kStart + kWide));
+}
+
 }  // namespace

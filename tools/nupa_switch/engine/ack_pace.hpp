@@ -42,10 +42,22 @@ public:
         limit_ = silent_at_ / 2;
     }
 
+    // Something was lost, overtaken or sent again, all before @next has come: such a path's
+    // windows are small, and each wait is a part of its round trip.
+    void troubled(std::uint32_t next) noexcept {
+        troubled_ = true;
+        calm_at_ = next + kAckCalmBytes;
+    }
+
+    // All before @next has come.
+    void reached(std::uint32_t next) noexcept {
+        troubled_ = troubled_ && calm_at_ - next - 1 < kSequenceHalf;
+    }
+
     // All before @next has come, the host's window ends at @right_edge: may TCP hear of it later?
     bool may_wait(std::uint32_t next, std::uint32_t right_edge) const noexcept {
         const std::uint32_t under_way = next - acked_;
-        return under_way < limit_ && under_way < (right_edge - acked_) / 2;
+        return !troubled_ && under_way < limit_ && under_way < (right_edge - acked_) / 2;
     }
 
 private:
@@ -56,6 +68,8 @@ private:
     std::uint32_t acked_;
     std::uint32_t limit_ = kAckStretchFirstBytes;
     std::uint32_t silent_at_ = kAckStretchMaxBytes;  // the sender waited with so much under way
+    bool troubled_ = false;                          // before calm_at_
+    std::uint32_t calm_at_ = 0;
 };
 
 }  // namespace nupa

@@ -52,8 +52,13 @@ bool QpContext::plausible(std::uint32_t seq) const noexcept {
 }
 
 void QpContext::passed_up(std::uint32_t seq, std::uint32_t bytes) noexcept {
+    const bool in_order = seq == disorder.next();
     if (disorder.record(seq, bytes))
         stats.add(NUPA_QP_STAT_disorder_overflows);
+    if (in_order)
+        pace.reached(disorder.next());
+    else
+        pace.troubled(disorder.next());
     // So that the edge can never fall 2^31 behind and look like far ahead.
     if (seq_before(right_edge_, disorder.next()))
         right_edge_ = disorder.next();
