@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 from traffic import free_port
-from vmtest import Failed, Guests, Job
+from vmtest import Failed, Guests, Job, Result
 
 PROGRAMS = "$BUILD/cmake/selftests/vm/programs"
 PORTS = ("n0", "n1")
@@ -25,12 +25,17 @@ def fabric(t: Guests, seed: int = 5, **faults) -> Iterator[None]:
                 t.switch("faults", port=port, clear=True)
 
 
-def outputs(jobs: list[Job]) -> list[dict]:
-    """What the job of each node printed; all must succeed."""
+def succeeded(jobs: list[Job]) -> list[Result]:
+    """The result of each node's job; all must succeed."""
     results = [job.wait() for job in jobs]
     if not all(result.ok for result in results):
         raise Failed("\n".join(f"node{n} ended with {r.status}: {r.stdout}{r.stderr}" for n, r in enumerate(results)))
-    return [json.loads(result.stdout) for result in results]
+    return results
+
+
+def outputs(jobs: list[Job]) -> list[dict]:
+    """What the job of each node printed; all must succeed."""
+    return [json.loads(result.stdout) for result in succeeded(jobs)]
 
 
 class Pair:
@@ -64,4 +69,4 @@ class Pair:
         return json.loads(result.stdout)
 
 
-__all__ = ["Job", "PORTS", "PROGRAMS", "Pair", "fabric", "outputs"]
+__all__ = ["Job", "PORTS", "PROGRAMS", "Pair", "fabric", "outputs", "succeeded"]

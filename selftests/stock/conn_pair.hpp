@@ -28,4 +28,18 @@ inline tcpqp_conn_opts small(uint32_t buffers, uint32_t bytes) {
     return o;
 }
 
+// A connection whose peer is a bare queue pair, which may send what no connection does.
+struct OddPair {
+    explicit OddPair(tcpqp_conn_opts opts)
+        : sockets(tcp_pair()), peer(sockets[1].get(), nowait()), c(sockets[0].get(), stock(opts)) {}
+
+    static tcpqp_conn_opts stock(tcpqp_conn_opts opts) {
+        opts.engine = TCPQP_ENGINE_STOCK;
+        return opts;
+    }
+    std::array<Fd, 2> sockets;
+    End peer;
+    Connection c;
+};
+
 }  // namespace stock_test

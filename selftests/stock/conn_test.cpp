@@ -131,11 +131,8 @@ TEST(Conn, Errors) {
 }
 
 TEST(Conn, PeerSendsTooLong) {
-    std::array<Fd, 2> sockets = tcp_pair();
-    tcpqp_conn_opts o = small(2, 1000);
-    o.engine = TCPQP_ENGINE_STOCK;
-    End big(sockets[1].get(), nowait());
-    Connection c(sockets[0].get(), o);
+    OddPair p(small(2, 1000));
+    auto& [sockets, big, c] = p;
     const auto message = pattern(1001, 1);
     ASSERT_EQ(big.send(1, message.data(), message.size()), 1);
     EXPECT_EQ(big.next().status, 0);

@@ -270,11 +270,8 @@ TEST(Stream, BytesAndMessagesStayInOrder) {
 
 // What a hostile peer sends behind its end is not read; empty messages are nothing.
 TEST(Stream, BehindTheEnd) {
-    std::array<Fd, 2> sockets = tcp_pair();
-    tcpqp_conn_opts o = small(4, 1000);
-    o.engine = TCPQP_ENGINE_STOCK;
-    End peer(sockets[1].get(), nowait());
-    Connection c(sockets[0].get(), o);
+    OddPair p(small(4, 1000));
+    auto& [sockets, peer, c] = p;
     const auto bytes = pattern(9, 1);
     std::array<std::byte, 64> room;
     ASSERT_EQ(peer.send(1, nullptr, 0), 1);
@@ -292,11 +289,8 @@ TEST(Stream, BehindTheEnd) {
 }
 
 TEST(Stream, LongerBuffersThanOurs) {
-    std::array<Fd, 2> sockets = tcp_pair();
-    tcpqp_conn_opts o = small(4, 1000);
-    o.engine = TCPQP_ENGINE_STOCK;
-    End peer(sockets[1].get(), nowait());
-    Connection c(sockets[0].get(), o);
+    OddPair p(small(4, 1000));
+    auto& [sockets, peer, c] = p;
     const auto bytes = pattern(1001, 1);
     std::array<std::byte, 64> room;
     ASSERT_EQ(peer.send(1, bytes.data(), bytes.size()), 1);

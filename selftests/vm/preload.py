@@ -3,8 +3,9 @@
 
 import re
 
+from pairs import succeeded
 from traffic import free_port
-from vmtest import Failed, Guests, Needs, long
+from vmtest import Guests, Needs, long
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("user/libtcpqp/run/tcpqp-run",), setup="full")
 
@@ -25,10 +26,7 @@ def both(t: Guests, listener: str, connector: str, limit_s: float = 120) -> list
     jobs = [t.start(0, listener.format(port=port), limit_s)]
     t.wait_listening(0, port)
     jobs.append(t.start(1, connector.format(port=port), limit_s))
-    results = [job.wait() for job in jobs]
-    if not all(r.ok for r in results):
-        raise Failed("\n".join(f"node{n} ended with {r.status}: {r.stdout}{r.stderr}" for n, r in enumerate(results)))
-    return results
+    return succeeded(jobs)
 
 
 def semantics(t: Guests, engine: str, only: str = "") -> None:

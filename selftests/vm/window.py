@@ -4,7 +4,7 @@
 from exchange import exchange
 from fabric import NEEDS  # noqa: F401  (the same guests)
 from pairs import fabric
-from traffic import free_port, ncqp
+from traffic import free_port
 from vmtest import NCQP, Guests
 
 ENGINES = ("software", "offload")
