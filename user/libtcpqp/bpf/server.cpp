@@ -80,17 +80,9 @@ Server::Server(Program& program, const std::string& path, mode_t mode, bool verb
     : program_(program),
       egress_(program.unsack_fd()),
       path_(path),
-      listener_(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
       verbose_(verbose),
       connections_(TCPQP_BPF_SLOTS_MAX) {
-    sockaddr_un address{};
-    if (!unix_address(path, address))
-        throw_errno(path, ENAMETOOLONG);
-    ::unlink(path.c_str());
-    if (!listener_ ||
-        ::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) < 0 ||
-        ::chmod(path.c_str(), mode) < 0 || ::listen(listener_.get(), kBacklog) < 0)
-        throw_errno("listen at " + path);
+    listener_ = listen_for_letters(path, mode, kBacklog);
 }
 
 Server::~Server() { ::unlink(path_.c_str()); }

@@ -12,14 +12,13 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "bpf/letter.hpp"
 #include "epolls.hpp"
+#include "letter.hpp"
 #include "real.hpp"
 
 namespace tcpqp::preload {
 namespace {
 
-using bpf::Letter;
 using run::Ask;
 using run::Plain;
 using run::Reply;
@@ -58,7 +57,7 @@ public:
         if (state == kUnread) {
             const char* path = ::getenv(run::kSocketVariable);
             sockaddr_un found{};
-            state = path != nullptr && bpf::unix_address(path, found) ? kRelay : kNone;
+            state = path != nullptr && unix_address(path, found) ? kRelay : kNone;
             address_ = found;  // two threads write the same
             state_.store(state, std::memory_order_release);
         }

@@ -14,14 +14,12 @@
 #include <cstdio>
 #include <utility>
 
-#include "bpf/letter.hpp"
 #include "family.hpp"
+#include "letter.hpp"
 #include "limits.hpp"
 
 namespace tcpqp::run {
 namespace {
-
-using bpf::Letter;
 
 constexpr uint64_t kKinds = 8;
 constexpr mode_t kAskerMode = 0666;  // who may ask is checked: the program may change its user
@@ -54,16 +52,10 @@ Relay::Relay(uint32_t engine, const std::string& path)
     : engine_(engine),
       choice_(engine),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
-      listener_(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
+      listener_(listen_for_letters(path, kAskerMode, kBacklog)),
       opener_(engine) {
-    sockaddr_un address{};
-    if (!bpf::unix_address(path, address))
-        throw_errno(path, ENAMETOOLONG);
-    if (!epoll_ || !listener_ ||
-        ::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) !=
-            0 ||
-        ::chmod(path.c_str(), kAskerMode) != 0 || ::listen(listener_.get(), kBacklog) != 0)
-        throw_errno("listen at " + path);
+    if (!epoll_)
+        throw_errno("epoll");
     watch(listener_.get(), Of::kListener, 0, EPOLLIN);
     watch(opener_.fd(), Of::kOpener, 0, EPOLLIN);
 }

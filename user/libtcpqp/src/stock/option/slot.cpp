@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "../../../bpf/letter.hpp"
+#include "letter.hpp"
 #include "tcpqp.h"
 #include "verbs/fd.hpp"
 
@@ -36,7 +36,7 @@ Fd connect_helper() noexcept {
     const char* word = ::getenv("TCPQP_BPF_SOCKET");
     const std::string_view path = word != nullptr ? word : TCPQP_BPF_SOCKET_PATH;
     sockaddr_un address{};
-    if (!bpf::unix_address(path, address))
+    if (!unix_address(path, address))
         return {};
     Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     if (!fd ||
@@ -52,13 +52,13 @@ Fd connect_helper() noexcept {
 // The slot's map, or nothing.
 Fd ask(int helper, int socket) noexcept {
     tcpqp_bpf_request request{TCPQP_BPF_ABI, 0};
-    bpf::Letter question(&request, sizeof(request));
+    Letter question(&request, sizeof(request));
     question.put(socket);
     if (repeat([&] { return ::sendmsg(helper, &question.message, MSG_NOSIGNAL); }) !=
         sizeof(request))
         return {};
     tcpqp_bpf_reply reply{};
-    bpf::Letter answer(&reply, sizeof(reply));
+    Letter answer(&reply, sizeof(reply));
     if (repeat([&] { return ::recvmsg(helper, &answer.message, MSG_CMSG_CLOEXEC); }) !=
         sizeof(reply))
         return {};

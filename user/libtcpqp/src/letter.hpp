@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A message with one descriptor over AF_UNIX: how libtcpqp and tcpqp-bpf talk to each other.
+// A message with one descriptor over AF_UNIX: how libraries talk to tcpqp-bpf and tcpqp-run.
 #pragma once
 
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstring>
+#include <string>
 #include <string_view>
 
 #include "verbs/fd.hpp"
 
-namespace tcpqp::bpf {
+namespace tcpqp {
 
 // False: no path of such a length.
 inline bool unix_address(std::string_view path, sockaddr_un& address) noexcept {
@@ -21,6 +25,20 @@ inline bool unix_address(std::string_view path, sockaddr_un& address) noexcept {
         return false;
     path.copy(address.sun_path, path.size());
     return true;
+}
+
+// Listens at @path, in place of what an earlier one left there, open to @mode.  Throws.
+inline Fd listen_for_letters(const std::string& path, mode_t mode, int backlog) {
+    sockaddr_un address{};
+    if (!unix_address(path, address))
+        throw_errno(path, ENAMETOOLONG);
+    ::unlink(path.c_str());
+    Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!fd ||
+        ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
+        ::chmod(path.c_str(), mode) != 0 || ::listen(fd.get(), backlog) != 0)
+        throw_errno("listen at " + path);
+    return fd;
 }
 
 class Letter {
@@ -68,4 +86,4 @@ private:
     alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control_{};
 };
 
-}  // namespace tcpqp::bpf
+}  // namespace tcpqp
