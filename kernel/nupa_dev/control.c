@@ -100,7 +100,10 @@ static void nupa_recover(struct work_struct *work)
 	struct nupa_dev *nupa = container_of(to_delayed_work(work), struct nupa_dev, recover_work);
 	int err;
 
-	nupa_qp_remove(nupa);		/* tcp_qp may want RTNL */
+	rtnl_lock();
+	nupa_netdev_halt(nupa);
+	rtnl_unlock();
+	nupa_qp_remove(nupa);		/* tcp_qp may want RTNL, and what was being sent back */
 	rtnl_lock();
 	err = nupa_netdev_recover(nupa);
 	rtnl_unlock();

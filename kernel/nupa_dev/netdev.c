@@ -82,8 +82,11 @@ int nupa_restart(struct nupa_dev *nupa, void (*change)(struct nupa_dev *nupa, co
 	return netif_running(nupa->netdev) ? nupa_up(nupa) : 0;
 }
 
-/* RTNL.  0: the port works; the interface is up again if it was. */
-int nupa_netdev_recover(struct nupa_dev *nupa)
+/*
+ * A failed port takes nothing from its rings any more, and senders wait for
+ * what they gave it: reset it and give that back.
+ */
+int nupa_netdev_halt(struct nupa_dev *nupa)
 {
 	bool running = nupa->up;
 	int err;
@@ -95,8 +98,14 @@ int nupa_netdev_recover(struct nupa_dev *nupa)
 	nupa->quiet = !err;
 	if (running)
 		nupa_queues_free(nupa);
-	if (!err)
-		err = nupa_enable(nupa);
+	return err;
+}
+
+/* 0: the port works; the interface is up again if it was. */
+int nupa_netdev_recover(struct nupa_dev *nupa)
+{
+	int err = nupa->quiet ? nupa_enable(nupa) : -EIO;
+
 	if (err) {
 		netif_device_detach(nupa->netdev);
 		return err;

@@ -46,7 +46,7 @@ enum {
 	NUPA_RESET_TIMEOUT_MS = 3000,
 	NUPA_RESET_POLL_US = 200,
 	NUPA_RECOVER_INTERVAL_MS = 5000,	/* between two recoveries */
-	NUPA_WATCHDOG_MS = 10000,
+	NUPA_WATCHDOG_MS = 5000,
 	NUPA_TX_ENTRIES_DEFAULT = 2048,
 	NUPA_RX_ENTRIES_DEFAULT = 2048,
 	NUPA_RX_BUF_BYTES_DEFAULT = PAGE_SIZE,
@@ -191,6 +191,8 @@ void nupa_netdev_exit(struct nupa_dev *nupa);
 /* Change what nupa_up() reads, by @change(@arg), with the queues down; RTNL. */
 int nupa_restart(struct nupa_dev *nupa, void (*change)(struct nupa_dev *nupa, const void *arg),
 		 const void *arg);
+/* What to do with a port that failed, before and after its queue pairs went; RTNL. */
+int nupa_netdev_halt(struct nupa_dev *nupa);
 int nupa_netdev_recover(struct nupa_dev *nupa);
 int nupa_mode_apply(struct nupa_dev *nupa, netdev_features_t features);
 

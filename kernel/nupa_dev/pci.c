@@ -196,6 +196,10 @@ static void nupa_remove(struct pci_dev *pdev)
 	nupa_recover_stop(nupa);
 	if (!pci_device_is_present(pdev))
 		nupa_fail(nupa, "unplugged");
+	rtnl_lock();
+	if (nupa_failed(nupa) && nupa->up)
+		nupa_netdev_halt(nupa);
+	rtnl_unlock();
 	nupa_qp_remove(nupa);
 	nupa_debugfs_remove(nupa);
 	nupa_netdev_exit(nupa);

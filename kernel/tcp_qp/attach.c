@@ -415,7 +415,7 @@ void tqp_conn_detach(struct tqp_qp *qp)
 	release_sock(conn->sk);
 
 	/*
-	 * TCP must not send a buffer's later contents under an old message's
+	 * Nobody must send a buffer's later contents under an old message's
 	 * name: unacknowledged sends take the connection with them.
 	 */
 	if (outstanding) {
@@ -424,10 +424,18 @@ void tqp_conn_detach(struct tqp_qp *qp)
 		tqp_tx_drop(conn);
 		release_sock(conn->sk);
 	}
+	tqp_conn_offload_stop(conn);	/* a switch that is hung is found by this, then drivers let go */
+	tqp_tx_wait_drivers(conn);
 	tqp_conn_cancel(conn);
-	tqp_conn_offload_stop(conn);
 	tqp_conn_ended(conn);
 	tqp_conn_put(conn);
+}
+
+void tqp_conn_wait_end(struct tqp_qp *qp)
+{
+	lockdep_assert_held(&qp->mutex);
+	if (qp->conn)
+		flush_work(&qp->conn->fail_work);
 }
 
 void tqp_conn_info(struct tqp_qp *qp, struct tcp_qp_info *info)

@@ -4,7 +4,7 @@
  * for the lock order.
  *
  * A conn is born at attach and has one reference for each of: the QP, the
- * socket's ULP, every send whose pages TCP still holds, every queued work.
+ * socket's ULP, every send whose pages TCP or a driver holds, every queued work.
  * "sk lock" below is the socket lock in either of its forms.
  *
  *   HANDSHAKE --peer's rtr--> ACTIVE --any error, close, detach--> DEAD
@@ -41,7 +41,7 @@ enum {
 	TQP_RESPONSES_MAX = NUPA_READS_MAX,	/* further requests wait in TCP */
 	TQP_LOG_EXTRA = 2 * TQP_RESPONSES_MAX,	/* records beside one for each SQ entry, once needed */
 	TQP_REVOKE_FIRST_MS = 20,		/* deregistration: messages that are as good as over */
-	TQP_REVOKE_LAST_MS = 10000,		/* a driver's transmit queue, at worst */
+	TQP_DRIVER_MS = 30000,			/* for its transmit queue: a hung device is reset earlier */
 	TQP_KEEP_IDLE_S = 30,			/* keepalive, unless the application set its own */
 	TQP_KEEP_INTERVAL_S = 5,
 	TQP_KEEP_PROBES = 6,
@@ -217,6 +217,7 @@ struct tqp_conn {
 	struct tqp_msglog log;
 	struct tqp_tx_msg **log_msg;	/* [log entries]: whose the record is; NULL: nobody waits */
 	struct tqp_tx_msg *tx;		/* [sq entries] */
+	atomic_t tx_live;		/* sends and responses whose pages TCP or a driver may read */
 	struct tqp_mr **tx_mrs;		/* [sq entries * max_send_sge] */
 	struct ib_sge *sges;		/* wqe's and rx's, then inline data */
 	struct tqp_wqe wqe;
@@ -279,6 +280,7 @@ struct tqp_conn {
 	/* the end */
 	struct work_struct fail_work;
 	u32 fail_reason;
+	bool flushed;			/* what is posted now is for its poster to flush; sk lock */
 	struct tqp_ep *ep;		/* whose socket it is, if the connection manager's; a reference */
 	bool ended;			/* DEAD, and the QP flushed or parted from; release/acquire */
 	int sk_err;			/* what TCP gave up for */
@@ -418,7 +420,9 @@ void tqp_clean_acked(struct sock *sk, u32 acked_seq);
 bool tqp_tx_outstanding(const struct tqp_conn *conn);	/* sk lock */
 void tqp_tx_finish_bad(struct tqp_conn *conn);		/* sk lock */
 void tqp_tx_drop(struct tqp_conn *conn);		/* sk lock */
-/* After tqp_tx_die(): completions of what was in flight; sk lock */
+/* After tqp_tx_drop(): until drivers have let go, too; sleeps, no lock. */
+void tqp_tx_wait_drivers(struct tqp_conn *conn);
+/* After both: completions of what was in flight; sk lock */
 void tqp_tx_settle(struct tqp_conn *conn);
 
 /* ---- requester.c: READs and atomics of ours ---- */
@@ -472,14 +476,14 @@ void tqp_rx_flush(struct tqp_conn *conn);
 enum ib_wc_status tqp_place_copy(struct tqp_conn *conn, struct sk_buff *skb, u32 skb_off, u32 at,
 				 u32 bytes);
 /* The same to [addr, addr + bytes) of @key, if it allows @access. */
+enum ib_wc_status tqp_place_at(struct tqp_conn *conn, struct sk_buff *skb, u32 skb_off, u32 key,
+			       u64 addr, u32 bytes, int access);
+
 /* ---- mw.c ---- */
 /* RCU read side: the region behind a window, or NULL; tqp_key_mr() */
 struct tqp_mr *tqp_mw_resolve(const struct tqp_conn *conn, u32 key, u64 va, u64 bytes, int access);
 enum ib_wc_status tqp_mw_bind(struct tqp_conn *conn, const struct tqp_mw_bind *bind);
 /* LOCAL_INV here or a SEND_WITH_INV of the peer's; sk lock.  False: no window of this QP's. */
 bool tqp_mw_invalidate(struct tqp_conn *conn, u32 key);
-
-enum ib_wc_status tqp_place_at(struct tqp_conn *conn, struct sk_buff *skb, u32 skb_off, u32 key,
-			       u64 addr, u32 bytes, int access);
 
 #endif

@@ -221,7 +221,10 @@ static void tqp_unreachable(struct tqp_conn *conn)
 	conn->error_status = IB_WC_RETRY_EXC_ERR;
 }
 
-/* Flush only when TCP can no longer send from the application's buffers. */
+/*
+ * Flush only when TCP and drivers can't send from the application's buffers any
+ * more, nor the switch write to them.
+ */
 void tqp_conn_fail_work(struct work_struct *work)
 {
 	struct tqp_conn *conn = container_of(work, struct tqp_conn, fail_work);
@@ -242,16 +245,21 @@ void tqp_conn_fail_work(struct work_struct *work)
 	tqp_tx_die(conn);	/* before the drop: unacknowledged sends did not succeed */
 	if (abort)
 		tqp_tx_drop(conn);
+	release_sock(sk);
+	tqp_conn_offload_stop(conn);
+	tqp_tx_wait_drivers(conn);
+
+	lock_sock(sk);
 	if (conn->qp) {
 		tqp_unreachable(conn);
 		tqp_tx_settle(conn);
 		tqp_rx_flush(conn);
 		tqp_qp_flush(conn->qp);
+		conn->flushed = true;
 		if (conn->qp->srq)
 			tqp_qp_raise(conn->qp, IB_EVENT_QP_LAST_WQE_REACHED);
 	}
 	release_sock(sk);
-	tqp_conn_offload_stop(conn);
 	tqp_conn_ended(conn);
 	tqp_conn_put(conn);
 }

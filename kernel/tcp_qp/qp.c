@@ -196,7 +196,7 @@ int tqp_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 
 /*
  * The rings belong to the conn and its socket lock.  A conn that still lives
- * is told to end; fail_work then flushes once TCP let go of the sends.
+ * is told to end; fail_work then flushes once TCP and drivers let go of the sends.
  */
 static void tqp_qp_flush_conn(struct tqp_qp *qp)
 {
@@ -206,10 +206,9 @@ static void tqp_qp_flush_conn(struct tqp_qp *qp)
 	lock_sock(sk);
 	if (conn->state != TQP_CONN_DEAD)
 		tqp_conn_fail(conn, TCP_QP_REASON_NONE);
-	else if (conn->tx_dead)
+	else if (conn->flushed)
 		tqp_qp_flush(qp);
 	release_sock(sk);
-	flush_work(&conn->fail_work);
 }
 
 /* In ERR: complete all that is posted.  Without a conn, qp->mutex makes us the rings' owner. */

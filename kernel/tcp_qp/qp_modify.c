@@ -96,6 +96,7 @@ static void tqp_qp_close(struct tqp_qp *qp)
 	lockdep_assert_held(&qp->mutex);
 	tqp_qp_error(qp, -1);
 	tqp_qp_flush_locked(qp);
+	tqp_conn_wait_end(qp);
 	if (qp->ep)
 		tqp_ep_abort(qp->ep);
 }

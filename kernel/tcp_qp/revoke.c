@@ -68,7 +68,8 @@ void tqp_mr_revoke(struct tqp_mr *mr)
 		tqp_revoke_from(conn, mr);
 		tqp_conn_put(conn);
 	}
-	if (!tqp_mr_unused(mr, TQP_REVOKE_LAST_MS))
-		dev_warn_ratelimited(&mr->dev->ib.dev, "a driver still holds pages of key 0x%x\n",
-				     mr->key);
+	if (tqp_mr_unused(mr, TQP_DRIVER_MS))
+		return;
+	tqp_count(mr->dev, TQP_C_tx_release_timeouts, 1);
+	dev_warn_ratelimited(&mr->dev->ib.dev, "a driver still holds pages of key 0x%x\n", mr->key);
 }

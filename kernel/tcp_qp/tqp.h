@@ -62,6 +62,7 @@ enum {
 #define TQP_COUNTERS(X) \
 	X(tx_messages) X(tx_bytes) X(tx_segments) X(tx_zerocopy_bytes) X(tx_copied_bytes) \
 	X(tx_sack_stripped) X(tx_header_nomem) X(tx_credit_waits) X(tx_credit_probes) X(tx_memory_waits) \
+	X(tx_release_timeouts) \
 	X(rx_messages) X(rx_delivered_bytes) X(rx_placed_bytes) X(rx_copied_bytes) X(rx_stalls) \
 	X(rx_protocol_errors) X(rx_length_errors) X(rx_protection_errors) \
 	X(rtr_sent) X(rtr_received) X(rtr_timeouts) X(offload_qps) X(offload_refused) \
@@ -346,7 +347,10 @@ void tqp_qp_raise(struct tqp_qp *qp, enum ib_event_type type);
 u32 tqp_wc_opcode(u32 wr_opcode);
 /* Complete every posted WQE of both rings with IB_WC_WR_FLUSH_ERR.  Ring owner's context. */
 void tqp_qp_flush(struct tqp_qp *qp);
-/* The same under qp->mutex from the verbs' side, whoever owns the rings; ends a conn that still lives. */
+/*
+ * The same under qp->mutex from the verbs' side, whoever owns the rings; ends a
+ * conn that still lives, which then flushes when nothing is in flight any more.
+ */
 void tqp_qp_flush_locked(struct tqp_qp *qp);
 
 /* ---- connection manager: cm*.c ---- */
@@ -368,6 +372,8 @@ void tqp_conn_doorbell(struct tqp_qp *qp);
  * the socket's side touches the QP, its rings, CQs or receive buffers.
  */
 void tqp_conn_detach(struct tqp_qp *qp);
+/* A conn that was told to end has; sleeps; under qp->mutex. */
+void tqp_conn_wait_end(struct tqp_qp *qp);
 void tqp_conn_info(struct tqp_qp *qp, struct tcp_qp_info *info);
 int tqp_conn_init(void);			/* module ladder: ULP, hooks */
 void tqp_conn_exit(void);

@@ -97,6 +97,8 @@ static void tqp_tx_msg_done(struct tqp_tx_msg *msg)
 		tqp_response_done(msg);
 	else
 		tqp_wqe_done(msg);
+	if (atomic_dec_and_test(&conn->tx_live))
+		wake_up_all(&conn->wait);
 	tqp_conn_put(conn);
 }
 
@@ -119,6 +121,7 @@ void tqp_tx_msg_init(struct tqp_tx_msg *msg, struct tqp_conn *conn)
 	msg->ubuf.flags = SKBFL_ZEROCOPY_FRAG | SKBFL_DONT_ORPHAN;
 	refcount_set(&msg->ubuf.refcnt, 1);	/* sender */
 	msg->conn = tqp_conn_get(conn);
+	atomic_inc(&conn->tx_live);
 	msg->nr_mrs = 0;
 	msg->unacked = 0;
 	msg->awaited = 0;
@@ -181,7 +184,8 @@ static void tqp_drop_current(struct tqp_conn *conn)
 
 /*
  * No acknowledgement will come any more: the connection was aborted or the
- * socket is going.  What drivers still hold ends by itself.
+ * socket is going.  What drivers still hold ends by itself; who gives memory
+ * back to the application waits for it.
  */
 void tqp_tx_drop(struct tqp_conn *conn)
 {
@@ -196,6 +200,20 @@ void tqp_tx_drop(struct tqp_conn *conn)
 	tqp_drop_current(conn);
 }
 
+/*
+ * A packet in a driver's queue leaves ahead of the RST, with what its pages hold
+ * by then.  The peer would take that for the message.
+ */
+void tqp_tx_wait_drivers(struct tqp_conn *conn)
+{
+	if (wait_event_timeout(conn->wait, !atomic_read(&conn->tx_live),
+			       msecs_to_jiffies(TQP_DRIVER_MS)))
+		return;
+	tqp_count(conn->dev, TQP_C_tx_release_timeouts, 1);
+	dev_warn_ratelimited(&conn->dev->ib.dev, "a driver still holds pages of QP 0x%x\n",
+			     conn->qpn);
+}
+
 static enum ib_wc_status tqp_settled_status(const struct tqp_conn *conn,
 					    const struct tqp_tx_msg *msg)
 {
@@ -206,8 +224,7 @@ static enum ib_wc_status tqp_settled_status(const struct tqp_conn *conn,
 
 /*
  * What was handed to TCP, in SQ order: the peer has it, or it was the one that
- * failed, or nobody knows.  A send that is acknowledged has succeeded even if a
- * driver still holds its pages: they are pinned, and a late copy is ignored.
+ * failed, or nobody knows.
  */
 void tqp_tx_settle(struct tqp_conn *conn)
 {

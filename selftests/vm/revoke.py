@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Memory that an application took back stays its own, and what it writes there never reaches the peer."""
+"""Memory that an application has back stays its own, and what it writes there never reaches the peer."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
 
 from pairs import Pair, fabric
 from vmtest import Guests, Needs
@@ -42,3 +47,45 @@ def test_sender_qp(t: Guests) -> None:
 def test_sender_memory(t: Guests) -> None:
     for engine in ("offload", "software"):
         _rounds(t, "", "--revoke memory", engine, **SLOW)
+
+
+@contextlib.contextmanager
+def _pauses(t: Guests, seconds: float) -> Iterator[None]:
+    """The switch stands still for so long, again and again: what the drivers gave it waits in their rings."""
+    switch, over = t.cluster.switch.process, threading.Event()
+
+    def stop_and_go() -> None:
+        while not over.wait(seconds):
+            switch.send_signal(signal.SIGSTOP)
+            over.wait(seconds)
+            switch.send_signal(signal.SIGCONT)
+
+    thread = threading.Thread(target=stop_and_go)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _rounds_with_pauses(t: Guests, receiver: str, sender: str, seed: int) -> None:
+    for engine in ("offload", "software"):
+        with _pauses(t, 0.05):
+            _rounds(t, f"{receiver} --seed {seed}", f"{sender} --seed {seed}", engine)
+
+
+def test_sender_qp_while_the_switch_pauses(t: Guests) -> None:
+    _rounds_with_pauses(t, "", "--revoke qp", 4)
+
+
+def test_sender_memory_while_the_switch_pauses(t: Guests) -> None:
+    _rounds_with_pauses(t, "", "--revoke memory", 5)
+
+
+def test_sender_fails_while_the_switch_pauses(t: Guests) -> None:
+    _rounds_with_pauses(t, "", "--revoke error", 6)
+
+
+def test_receiver_fails_while_the_switch_pauses(t: Guests) -> None:
+    _rounds_with_pauses(t, "--revoke error", "", 7)

@@ -186,6 +186,17 @@ std::span<uint8_t> Flood::destroy_queue_pair() noexcept {
     return pages_.bytes();
 }
 
+std::span<uint8_t> Flood::fail_queue_pair(int ms) {
+    mover_ = std::jthread([qp = qp_->get()] {
+        ibv_qp_attr attr{};
+        attr.qp_state = IBV_QPS_ERR;
+        ibv_modify_qp(qp, &attr, IBV_QP_STATE);
+    });
+    if (const size_t left = drain(ms))
+        throw std::runtime_error(std::to_string(left) + " work requests were not flushed");
+    return pages_.bytes();
+}
+
 void Flood::reset_connection() noexcept {
     const linger now{.l_onoff = 1, .l_linger = 0};
     setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &now, sizeof now);

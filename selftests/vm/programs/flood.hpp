@@ -13,6 +13,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "memory.hpp"
 #include "verbs/attach.hpp"
@@ -56,6 +57,9 @@ public:
     // Takes the memory back; the returned pages are nobody's but the caller's.
     std::span<uint8_t> revoke_memory() noexcept;
     std::span<uint8_t> destroy_queue_pair() noexcept;
+    // Moves it to the error state; returns with the last of the flushed
+    // completions, whether that move is over or not.
+    std::span<uint8_t> fail_queue_pair(int ms);
     void reset_connection() noexcept;  // SO_LINGER 0 and close
     void close_socket() noexcept;
     void shut_down_sending() noexcept;  // FIN
@@ -93,6 +97,7 @@ private:
     std::map<ibv_wc_status, uint64_t> errors_;
     bool device_gone_ = false;
     tcpqp::Attached attached_;
+    std::jthread mover_;
 };
 
 }  // namespace nupa::programs

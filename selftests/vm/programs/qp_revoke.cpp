@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Taking memory back while it is in use.  In each round messages run to the
 // other side at full speed; at a random moment one side takes its memory region
-// or its queue pair back and, the moment the call returns, writes over the
-// memory.  The receiver's bytes must stay as written from then on.  What the
-// sender overwrites must never arrive: a message that completes at the receiver
-// has the old bytes, whatever the wire still carries.
+// or its queue pair back, or moves that to the error state, and, the moment the
+// call returns or the last work request is flushed, writes over the memory.  The
+// receiver's bytes must stay as written from then on.  What the sender overwrites
+// must never arrive: a message that completes at the receiver has the old bytes,
+// whatever the wire still carries.
 //
-//   qp_revoke --listen|--connect ADDR --port PORT [--revoke memory|qp]
+//   qp_revoke --listen|--connect ADDR --port PORT [--revoke memory|qp|error]
 //
 // The listening side receives, the other one sends.
 #include <poll.h>
@@ -74,6 +75,12 @@ void run_to_the_end(Flood& flood) {
         throw std::runtime_error(std::to_string(left) + " work requests never completed");
 }
 
+std::span<uint8_t> take_back(Flood& flood, const std::string& what) {
+    if (what == "memory")
+        return flood.revoke_memory();
+    return what == "qp" ? flood.destroy_queue_pair() : flood.fail_queue_pair(kEndMs);
+}
+
 void one_round(const tcpqp::Context& context, tcpqp::Fd socket, const Options& o, uint32_t round) {
     FloodOptions f = o.flood;
     f.key = o.seed * 1000 + round;
@@ -84,7 +91,7 @@ void one_round(const tcpqp::Context& context, tcpqp::Fd socket, const Options& o
     }
     std::minstd_rand dice(f.key);
     step_for(flood, dice() % o.moment_ms);
-    const auto memory = o.revoke == "memory" ? flood.revoke_memory() : flood.destroy_queue_pair();
+    const auto memory = take_back(flood, o.revoke);
     std::fill(memory.begin(), memory.end(), kMark);
     watch(memory, o.watch_ms);
     if (o.revoke == "memory")
@@ -115,7 +122,7 @@ int main(int argc, char** argv) {
     Options o;
     return Command("qp_revoke", "Take memory or a queue pair back while messages run")
         .peer(o.peer)
-        .choice("--revoke", o.revoke, {"none", "memory", "qp"})
+        .choice("--revoke", o.revoke, {"none", "memory", "qp", "error"})
         .option("--rounds", o.rounds)
         .option("--seed", o.seed)
         .option("--moment-ms", o.moment_ms, {1, UINT32_MAX}, "the latest moment")
