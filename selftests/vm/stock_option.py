@@ -50,8 +50,13 @@ class Host:
         return subprocess.Popen([str(a) for a in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 
+def parted(t: Guests) -> None:
+    """The guest's connections are over: their last segments, too, may be lost and sent again, and want a peer."""
+    t.run(0, f'while ss -Hnt state connected exclude time-wait dst {HOST} | grep -q .; do sleep 0.1; done', LIMIT_S)
+
+
 @contextlib.contextmanager
-def host() -> Iterator[Host]:
+def host(t: Guests) -> Iterator[Host]:
     if os.geteuid() != 0:
         raise Skip("needs root")
     if tuple(int(n) for n in os.uname().release.split(".")[:2]) < (6, 12):
@@ -75,6 +80,7 @@ def host() -> Iterator[Host]:
         if helper.stdout.readline() != "tcpqp-bpf: ready\n":
             raise Failed("tcpqp-bpf did not start")
         yield Host(name, cgroup, str(path))
+        parted(t)
 
 
 def ended(job: subprocess.Popen) -> tuple[int, str, str]:
@@ -99,7 +105,7 @@ def exchange(t: Guests, h: Host, engine: str, *options: str) -> tuple[dict, dict
 
 
 def test_every_byte_both_ways(t: Guests) -> None:
-    with host() as h:
+    with host(t) as h:
         for engine in ("software", "offload"):
             ours, theirs = exchange(t, h, engine)
             t.equal((ours["engine"], ours["framing"], theirs["engine"]), ("stock", OPTION, engine), f"{engine}: {ours} {theirs}")
@@ -110,7 +116,7 @@ def test_every_byte_both_ways(t: Guests) -> None:
 
 def test_loss_both_ways(t: Guests) -> None:
     """Data of both ends is under way while both have holes to tell of: SACK must not cost a message."""
-    with host() as h:
+    with host(t) as h:
         for port, seed in (("n0", 5), ("up0", 6)):
             t.switch("faults", port=port, set={"seed": seed, "loss": 0.03})
         try:
@@ -123,7 +129,7 @@ def test_loss_both_ways(t: Guests) -> None:
 
 def test_only_sends(t: Guests) -> None:
     """What a stock end does not do completes at the requester, with the status that says so."""
-    with host() as h:
+    with host(t) as h:
         for engine in ("software", "offload"):
             port = free_port()
             guest = t.start(0, f"exec $BUILD/cmake/selftests/vm/programs/qp_asks --port {port} --engine {engine}")
@@ -138,7 +144,7 @@ def test_only_sends(t: Guests) -> None:
 
 def test_automatic_choice(t: Guests) -> None:
     """Level 2, nothing forced at the guest: it takes the better engine though the peer is a stock end."""
-    with host() as h:
+    with host(t) as h:
         port = free_port()
         guest = t.start(0, f"exec $BUILD/cmake/{ECHO} {port}")
         t.wait_listening(0, port)
@@ -150,7 +156,7 @@ def test_automatic_choice(t: Guests) -> None:
 
 
 def test_without_the_helper(t: Guests) -> None:
-    with host() as h:
+    with host(t) as h:
         port = free_port()
         guest = t.start(0, f"TCPQP_ENGINE=software exec $BUILD/cmake/{EXCHANGE} --port {port} --timeout-ms 1500")
         t.wait_listening(0, port)
@@ -164,7 +170,7 @@ def test_message_too_long(t: Guests) -> None:
     """The end that has no room says so: both know which of them it was.
 
     Small messages, all of which TCP takes at once: behind half of a message there is no place for TERMINATE, and the end is a reset."""
-    with host() as h:
+    with host(t) as h:
         for rooms, reasons in ((("--room 200", ""), ("TOO_LONG", "REMOTE_ERROR")), (("", "--room 200"), ("REMOTE_ERROR", "LOCAL_ERROR"))):
             port = free_port()
             guest = t.start(0, f"TCPQP_ENGINE=software exec $BUILD/cmake/{EXCHANGE} --port {port} --bytes 2000 {rooms[1]}")
