@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pairs import Pair
 from traffic import ncqp
-from vmtest import Failed, Guests, Needs
+from vmtest import Failed, Guests, Needs, Skip, on_debug_kernel
 
 # A boot of its own: these guests end up with other devices than they began with.
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_end", "tools/ncqp/ncqp"), setup="full", topology="slot")
@@ -114,6 +114,8 @@ def _plug(t: Guests, node: int) -> None:
 
 def test_switch_dies(t: Guests) -> None:
     """The fabric falls silent: errors on both sides in bounded time, no splat; new devices on a new switch work."""
+    if on_debug_kernel():
+        raise Skip("memory given up to a switch that may only hang: DMA debugging takes it for a leak")
     pair = _busy(t)
     t.cluster.stop_switch()
     _all_end(t, pair, "switch killed")
