@@ -45,9 +45,13 @@ void Option::begin(bool peer_is_stock) noexcept {
 
 bool Option::has_credit(uint16_t msn) const noexcept {
     const tcpqp_bpf_slot& s = slot_->shared();
-    if (__atomic_load_n(&s.peer_limit_known, __ATOMIC_ACQUIRE) == 0)
+    const bool known = __atomic_load_n(&s.peer_limit_known, __ATOMIC_ACQUIRE) != 0;
+    if (!known && !peer_is_stock_)
         return true;
-    const auto limit = static_cast<uint16_t>(__atomic_load_n(&s.peer_limit, __ATOMIC_RELAXED));
+    // a stock end's hello may have come before we were admitted, but we know what it says
+    const auto limit = known
+                           ? static_cast<uint16_t>(__atomic_load_n(&s.peer_limit, __ATOMIC_RELAXED))
+                           : kCreditMessages;
     return static_cast<int16_t>(limit - msn) > 0;
 }
 
