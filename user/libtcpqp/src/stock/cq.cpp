@@ -57,13 +57,13 @@ void Cq::list(Qp& qp) noexcept {
 }
 
 void Cq::set_stuck(Qp& qp, bool stuck) noexcept {
-    if (std::exchange(qp.stuck, stuck) == stuck)
-        return;
-    if (stuck)
+    const bool before = std::exchange(qp.stuck, stuck);
+    if (stuck && !before)
         stuck_.push_back(&qp);
-    else
+    else if (!stuck && before)
         std::erase(stuck_, &qp);
-    pusher_.kick();
+    if (stuck || before)
+        pusher_.kick();  // it may wait for another thing now
 }
 
 io_uring_sqe* Cq::sqe(Op& op) noexcept {
