@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Two ends on a veth pair: network namespaces, tcpqp-bpf in each, and a cgroup for programs."""
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+LIMIT_S = 60
+NO_CAPABILITY = ("--bounding-set", "-all", "--inh-caps", "-all", "--no-new-privs")
+HELPER = "user/libtcpqp/bpf/tcpqp-bpf"
+EXCHANGE = "selftests/vm/programs/lib_exchange"
+CLOSED = re.compile(r"closed: written (?P<written>\d+) rewritten (?P<rewritten>\d+) bare (?P<bare>\d+) invalid (?P<invalid>\d+) lost (?P<lost>\d+)")
+ADDRESSES = ("10.77.0.1", "10.77.0.2")
+
+
+def sh(*argv: str) -> None:
+    subprocess.run(argv, check=True, capture_output=True, text=True, timeout=LIMIT_S)
+
+
+def cgroup2() -> Path | None:
+    for line in Path("/proc/mounts").read_text().splitlines():
+        _, where, kind, *_ = line.split()
+        if kind == "cgroup2":
+            return Path(where)
+    return None
+
+
+def missing() -> str:
+    """Why it can't run here, or nothing."""
+    major, minor = (int(n) for n in os.uname().release.split(".")[:2])
+    if os.geteuid() != 0:
+        return "needs root"
+    if (major, minor) < (6, 12):
+        return "needs Linux 6.12"
+    return "" if cgroup2() else "needs cgroup v2"
+
+
+class Ends:
+    """Two network namespaces, a helper in each, and a cgroup for the programs."""
+
+    def __init__(self, build: Path, scratch: Path, cleanup: contextlib.ExitStack) -> None:
+        self.build, self.scratch, self.cleanup = build, scratch, cleanup
+        self.port = 7000
+        self.names = [f"tcpqp{end}.{os.getpid()}" for end in "ab"]
+        self.cgroup = cgroup2() / f"tcpqp.{os.getpid()}"
+        self.cgroup.mkdir()
+        cleanup.callback(self.cgroup.rmdir)
+        self.make_link()
+        self.helpers = [self.start_helper(end) for end in range(2)]
+
+    def within(self, end: int, *argv) -> list[str]:
+        # not `ip netns exec`, which hides /sys/fs/cgroup
+        return ["nsenter", f"--net=/run/netns/{self.names[end]}", *map(str, argv)]
+
+    def make_link(self) -> None:
+        for name in self.names:
+            sh("ip", "netns", "add", name)
+            self.cleanup.callback(sh, "ip", "netns", "del", name)
+        sh("ip", "link", "add", "v0", "netns", self.names[0], "type", "veth", "peer", "name", "v1", "netns", self.names[1])
+        for end, address in enumerate(ADDRESSES):
+            sh(*self.within(end, "ip", "addr", "add", f"{address}/24", "dev", f"v{end}"))
+            sh(*self.within(end, "ip", "link", "set", f"v{end}", "up"))
+
+    def lose(self) -> None:
+        for end in range(2):
+            sh(*self.within(end, "ethtool", "-K", f"v{end}", "tso", "off", "gso", "off", "gro", "off"))
+            filters = ("tc", "filter", "add", "dev", f"v{end}", "ingress", "pref", "1", "bpf", "da", "obj", self.build / "selftests/stock/bpf/loss.bpf.o")
+            subprocess.run(self.within(end, "tc", "qdisc", "add", "dev", f"v{end}", "clsact"), check=False, capture_output=True)  # may be there
+            sh(*self.within(end, *filters, "sec", "tc"))
+
+    def socket(self, end: int) -> str:
+        return str(self.scratch / f"helper{end}")
+
+    def start_helper(self, end: int) -> subprocess.Popen:
+        argv = self.within(end, self.build / HELPER, "--cgroup", self.cgroup, "--socket", self.socket(end), "--mode", "0666", "--verbose")
+        child = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+        self.cleanup.callback(self.stop, child)
+        assert child.stdout.readline() == "tcpqp-bpf: ready\n", "tcpqp-bpf did not start"
+        return child
+
+    @staticmethod
+    def stop(child: subprocess.Popen) -> str:
+        child.terminate()
+        return child.communicate(timeout=LIMIT_S)[0] if child.returncode is None else ""
+
+    def launch(self, end: int, framing: str, *argv, helper: bool = True, **streams) -> subprocess.Popen:
+        path = self.socket(end) if helper else "/nonexistent"
+        environment = {**os.environ, "TCPQP_ENGINE": "stock", "TCPQP_FRAMING": framing, "TCPQP_BPF_SOCKET": path}
+        enter = f'echo $$ > {self.cgroup}/cgroup.procs && exec "$@"'
+        command = self.within(end, "sh", "-c", enter, "sh", *argv)
+        return subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, **streams)
+
+    def start(self, end: int, framing: str, *argv, helper: bool = True, privileged: bool = True) -> subprocess.Popen:
+        without = () if privileged else ("setpriv", *NO_CAPABILITY)
+        return self.launch(end, framing, *without, self.build / EXCHANGE, "--port", self.port, *argv, helper=helper, stderr=subprocess.PIPE, text=True)
+
+    def listening(self, limit_s: float = 10) -> None:
+        until = time.monotonic() + limit_s
+        while time.monotonic() < until:
+            if subprocess.run(self.within(0, "ss", "-Hltn", f"sport = :{self.port}"), capture_output=True, text=True, check=True).stdout:
+                return
+            time.sleep(0.02)
+        raise AssertionError("nothing listens")
+
+    def exchange(self, framings: tuple[str, str], messages: int, size: int, **options) -> list[subprocess.CompletedProcess]:
+        self.port += 1
+        jobs = [self.start(0, framings[0], "--messages", messages, "--bytes", size, **options)]
+        self.listening()
+        jobs.append(self.start(1, framings[1], "--messages", messages, "--bytes", size, "--connect", ADDRESSES[0], **options))
+        ended = []
+        for job in jobs:
+            try:
+                out, err = job.communicate(timeout=LIMIT_S)
+            except subprocess.TimeoutExpired:
+                job.kill()
+                out, err = job.communicate()
+            ended.append(subprocess.CompletedProcess(job.args, job.returncode, out, err))
+        return ended
+
+    def works(self, framings: tuple[str, str], framing: int, messages: int = 200, size: int = 20000, **options) -> None:
+        jobs = self.exchange(framings, messages, size, **options)
+        for end, job in enumerate(jobs):
+            assert job.returncode == 0, f"{framings}, end {end}: {job.returncode}: {job.stdout}{job.stderr}"
+            said = json.loads(job.stdout)
+            assert (said["sent"], said["received"], said["framing"]) == (messages, messages, framing), f"{framings}, end {end}: {said}, {jobs[1].stdout}{jobs[1].stderr}"
+
+    def fails(self, framings: tuple[str, str], reasons: tuple[str, ...], **options) -> None:
+        for job, reason in zip(self.exchange(framings, 1, 1000, **options), reasons):
+            assert job.returncode == 1 and f"[{reason}]" in job.stderr, f"{framings}: wanted {reason}: {job.stdout}{job.stderr}"
+
+    def all_ended(self) -> None:
+        until = time.monotonic() + LIMIT_S  # what was lost of a close is sent again
+        shown = ("ss", "-Htan", "state", "big", "exclude", "listening")
+        while any(subprocess.run(self.within(end, *shown), capture_output=True, check=True).stdout for end in range(2)):
+            assert time.monotonic() < until, "a connection does not end"
+            time.sleep(0.02)
+
+    def counters(self) -> dict[str, int]:
+        """What the programs of both ends did; the helpers end."""
+        self.all_ended()
+        said = "".join(self.stop(child) for child in self.helpers)
+        found = [m.groupdict() for m in CLOSED.finditer(said)]
+        assert found, f"no connection was seen to end: {said}"
+        return {name: sum(int(m[name]) for m in found) for name in found[0]}
+
+
+@contextlib.contextmanager
+def ends(build: Path) -> Iterator[Ends]:
+    with contextlib.ExitStack() as cleanup:
+        scratch = Path(cleanup.enter_context(tempfile.TemporaryDirectory()))
+        scratch.chmod(0o755)
+        yield Ends(build, scratch, cleanup)
