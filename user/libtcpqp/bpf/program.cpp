@@ -5,6 +5,7 @@
 #include <bpf/libbpf.h>
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -46,6 +47,16 @@ int make_slot() {
                           1, &opts);
 }
 
+int make_news() {
+    const auto page = static_cast<uint32_t>(::sysconf(_SC_PAGESIZE));
+    return bpf_map_create(BPF_MAP_TYPE_RINGBUF, "tcpqp_news", 0, 0, page, nullptr);
+}
+
+void enter(int outer, uint32_t index, int map) {
+    if (bpf_map_update_elem(outer, &index, &map, BPF_ANY) != 0)
+        fail("enter the slot", 0);
+}
+
 }  // namespace
 
 void Program::CloseObject::operator()(bpf_object* o) const noexcept { bpf_object__close(o); }
@@ -60,6 +71,7 @@ Program::Program(const std::string& cgroup) {
     if (const int error = bpf_object__load(object_.get()); error != 0)
         fail("load the BPF program (CAP_BPF and CAP_NET_ADMIN are needed)", error);
     slots_ = map("slots");
+    news_ = map("news");
     sockets_ = map("sockets");
     closed_.reset(ring_buffer__new(map("closed"), note_closed, this, nullptr));
     if (!closed_)
@@ -88,13 +100,12 @@ int Program::map(const char* name) const {
     return fd;
 }
 
-Fd Program::admit(int socket, uint32_t index) const {
-    Fd slot(make_slot());
-    if (!slot)
+Program::Slot Program::admit(int socket, uint32_t index) const {
+    Slot slot{Fd(make_slot()), Fd(make_news())};
+    if (!slot.map || !slot.news)
         fail("make a slot", 0);
-    const int fd = slot.get();
-    if (bpf_map_update_elem(slots_, &index, &fd, BPF_ANY) != 0)
-        fail("enter the slot", 0);
+    enter(news_, index, slot.news.get());
+    enter(slots_, index, slot.map.get());
     if (bpf_map_update_elem(sockets_, &socket, &index, BPF_NOEXIST) != 0) {
         const int error = errno;
         forget(index);
@@ -109,7 +120,10 @@ Fd Program::admit(int socket, uint32_t index) const {
     return slot;
 }
 
-void Program::forget(uint32_t index) const noexcept { bpf_map_delete_elem(slots_, &index); }
+void Program::forget(uint32_t index) const noexcept {
+    bpf_map_delete_elem(slots_, &index);
+    bpf_map_delete_elem(news_, &index);
+}
 
 int Program::closed_fd() const noexcept { return ring_buffer__epoll_fd(closed_.get()); }
 

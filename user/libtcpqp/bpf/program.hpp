@@ -24,8 +24,13 @@ public:
     Program(const Program&) = delete;
     Program& operator=(const Program&) = delete;
 
-    // A map for @socket in slot @index; throws.
-    [[nodiscard]] Fd admit(int socket, uint32_t index) const;
+    // What the library of an admitted connection gets.
+    struct Slot {
+        Fd map;
+        Fd news;
+    };
+    // For @socket, at @index; throws.
+    [[nodiscard]] Slot admit(int socket, uint32_t index) const;
     // It has no further use for the connection that had @index.
     void forget(uint32_t index) const noexcept;
     // Slots whose connections ended since the last call; closed_fd() is readable when there are
@@ -55,6 +60,7 @@ private:
     std::unique_ptr<ring_buffer, CloseRing> closed_;
     std::vector<uint32_t> ended_;
     int slots_ = -1;
+    int news_ = -1;
     int sockets_ = -1;
     int unsack_ = -1;
 };

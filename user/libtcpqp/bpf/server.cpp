@@ -37,13 +37,10 @@ Fd receive_socket(int client) noexcept {
     return socket;
 }
 
-void send_reply(int client, int error, int map) noexcept {
+void send_reply(int client, int error, std::span<const int> fds) noexcept {
     tcpqp_bpf_reply reply{TCPQP_BPF_ABI, error};
     Letter letter(&reply, sizeof(reply));
-    if (map >= 0)
-        letter.put(map);
-    else
-        letter.put_nothing();
+    letter.put(fds);
     // a client that left needs none
     ::sendmsg(client, &letter.message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
@@ -99,7 +96,7 @@ uint32_t Server::free_slot(uid_t uid) const {
     return static_cast<uint32_t>(at - connections_.begin());
 }
 
-int Server::admit(int socket, uid_t uid) {
+Server::Admitted Server::admit(int socket, uid_t uid) {
     if (const int error = check_tcp(socket); error != 0)
         throw_errno("not a connected TCP socket", -error);
     std::string ifname;
@@ -108,8 +105,9 @@ int Server::admit(int socket, uid_t uid) {
     if (const int error = egress_.cover(ifname); error != 0)
         throw_errno("interface " + ifname, -error);
     const uint32_t slot = free_slot(uid);
-    connections_[slot] = {program_.admit(socket, slot), uid};
-    return connections_[slot].map.get();
+    Program::Slot made = program_.admit(socket, slot);
+    connections_[slot] = {std::move(made.map), uid};
+    return {connections_[slot].map.get(), std::move(made.news)};
 }
 
 void Server::serve(int client) noexcept {
@@ -118,15 +116,16 @@ void Server::serve(int client) noexcept {
     ::setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &kClientLimit, sizeof(kClientLimit));
     const Fd socket = receive_socket(client);
     if (!socket || ::getsockopt(client, SOL_SOCKET, SO_PEERCRED, &who, &bytes) != 0)
-        return send_reply(client, -EPROTO, -1);
+        return send_reply(client, -EPROTO, {});
     try {
         collect();
-        send_reply(client, 0, admit(socket.get(), who.uid));
+        const Admitted admitted = admit(socket.get(), who.uid);
+        send_reply(client, 0, std::array{admitted.map, admitted.news.get()});
     } catch (const std::system_error& e) {
         std::fprintf(stderr, "tcpqp-bpf: refused uid %u pid %d: %s\n", who.uid, who.pid, e.what());
-        send_reply(client, -e.code().value(), -1);
+        send_reply(client, -e.code().value(), {});
     } catch (const std::bad_alloc&) {
-        send_reply(client, -ENOMEM, -1);
+        send_reply(client, -ENOMEM, {});
     }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Admits connections: a client sends its TCP socket, and is given the map of its slot.
+// Admits connections: a client sends its TCP socket, and is given the map and the ring of its slot.
 #pragma once
 
 #include <sys/socket.h>
@@ -31,7 +31,12 @@ private:
     };
 
     void serve(int client) noexcept;
-    int admit(int socket, uid_t uid);  // its slot's map; throws
+    // What the client gets, of which only the map is kept here.
+    struct Admitted {
+        int map;
+        Fd news;
+    };
+    Admitted admit(int socket, uid_t uid);  // throws
     void collect();
     [[nodiscard]] uint32_t free_slot(uid_t uid) const;
 

@@ -7,6 +7,11 @@
  * user) and the program write it: the program believes nothing in it, masks
  * each index, and a forged entry harms its own connection alone.
  *
+ * With it comes a BPF ring, whose descriptor is readable when something came
+ * that the library waits for.  It sets awaits, and looks once more; the program
+ * clears awaits and puts one record into the ring.  So nothing is written while
+ * nobody waits, and the ring never fills.  What the record says does not matter.
+ *
  * Sequence numbers are TCP's, in host order.
  */
 #ifndef TCPQP_BPF_SHARED_H
@@ -17,7 +22,7 @@
 #define TCPQP_BPF_SOCKET_PATH "/run/tcpqp-bpf.sock"	/* SOCK_SEQPACKET; TCPQP_BPF_SOCKET overrides */
 
 enum {
-	TCPQP_BPF_ABI = 1,
+	TCPQP_BPF_ABI = 2,
 	TCPQP_BPF_SOCKOPT = 0x5150,	/* setsockopt() level, for admitted connections; options: */
 	TCPQP_BPF_START = 1,		/* options from now on; again: snd_nxt and rcv_nxt are written anew */
 	TCPQP_BPF_STOP = 2,		/* none any more: the ends agreed on frames in the stream */
@@ -27,6 +32,8 @@ enum {
 	TCPQP_BPF_SLOTS_MAX = 1024,	/* connections at a time */
 	TCPQP_BPF_OPTION_BYTES = 20,	/* reserved on each data segment: ver 1 with 4 bytes of extension */
 	TCPQP_BPF_TAG_VALID = 1 << 16,	/* of tag; bits 0-15 are the msn */
+	TCPQP_BPF_AWAITS_PEER = 1,	/* more in peer_flags or peer_limit */
+	TCPQP_BPF_AWAITS_ACK = 2,	/* a segment with options that acknowledges more; TCP takes it after the news */
 };
 
 /* One message, as tcp_bth ver 1 says it. */
@@ -50,7 +57,8 @@ struct tcpqp_bpf_slot {
 	__u32 tx_first;		/* free-running: oldest entry of tx[] still needed */
 	__u32 tx_next;
 	__u32 rx_seq;		/* all before it was read */
-	__u32 reserved_library[13];
+	__u32 awaits;		/* TCPQP_BPF_AWAITS_*; the program takes it */
+	__u32 reserved_library[12];
 
 	/* the program's */
 	__u32 snd_nxt;		/* when the connection started */
@@ -79,7 +87,7 @@ struct tcpqp_bpf_request {
 	__u32 reserved;
 };
 
-/* Helper to library; with error 0 the map comes as SCM_RIGHTS. */
+/* Helper to library; with error 0 the slot's map and its ring come as SCM_RIGHTS. */
 struct tcpqp_bpf_reply {
 	__u32 abi;
 	__s32 error;		/* negative errno */

@@ -33,6 +33,7 @@ enum {
 	TIMESTAMP_BYTES = 12,		/* NOP NOP and the option, as Linux writes it */
 	NOTHING_READ_BYTES = 1 << 30,
 	SEARCH_STEPS = 13,		/* for TCPQP_BPF_TX_ENTRIES */
+	NEWS_BYTES = 4096,		/* one record at a time is in it */
 	CLOSED_BYTES = 16 * TCPQP_BPF_SLOTS_MAX,	/* a ring's entry: header and number, aligned */
 };
 
@@ -54,6 +55,19 @@ struct {
 	__type(key, __u32);
 	__array(values, struct slot_map);
 } slots SEC(".maps");
+
+struct news_ring {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, NEWS_BYTES);
+};
+
+/* What wakes a slot's library, by the same number. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, TCPQP_BPF_SLOTS_MAX);
+	__type(key, __u32);
+	__array(values, struct news_ring);
+} news SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
@@ -160,6 +174,34 @@ static __always_inline void write_option(struct bpf_sock_ops *ops, struct tcpqp_
 		WRITE_ONCE(slot->tx_written, slot->tx_written + 1);
 }
 
+/* ---- who waits ---- */
+
+/*
+ * After the change that is told of.  The exchange is a full barrier, as is the
+ * library's between awaits and its last look: one of both sees the other's.
+ */
+static __always_inline void tell(struct tcpqp_bpf_slot *slot, __u32 index)
+{
+	__u32 awaited = __sync_lock_test_and_set(&slot->awaits, 0);
+	void *ring = awaited ? bpf_map_lookup_elem(&news, &index) : NULL;
+
+	if (ring)
+		bpf_ringbuf_output(ring, &awaited, sizeof(awaited), BPF_RB_FORCE_WAKEUP);
+}
+
+/*
+ * TCP takes the ACK a little later, under the same lock, which the library takes
+ * before it looks.  Pure ACKs without an unknown option don't come by here, nor
+ * by any other callback: BPF_SOCK_OPS_RTT_CB is called once in a round trip, and
+ * not for the ACK of the last byte that was under way.
+ */
+static __always_inline void tell_ack(const struct bpf_sock_ops *ops, struct tcpqp_bpf_slot *slot,
+				     __u32 index, __u32 ack)
+{
+	if (READ_ONCE(slot->awaits) & TCPQP_BPF_AWAITS_ACK && seq_before(ops->snd_una, ack))
+		tell(slot, index);
+}
+
 /* ---- what the peer sends ---- */
 
 static __always_inline bool is_live(const struct tcpqp_bpf_slot *slot, const struct tcpqp_bpf_message *m)
@@ -185,17 +227,23 @@ static __always_inline void record(struct tcpqp_bpf_slot *slot, struct tcpqp_bpf
 	__sync_lock_test_and_set(&at->tag, tag);	/* the reader looks at it first */
 }
 
-static __always_inline void hints(struct tcpqp_bpf_slot *slot, const struct tcp_bth *b)
+static __always_inline void hints(struct tcpqp_bpf_slot *slot, __u32 index, const struct tcp_bth *b)
 {
 	__u32 flags = b->flags & (TCP_BTH_F_RTR | TCP_BTH_F_RTR_ACK);
+	bool more = false;
 
 	if (b->opcode == TCP_BTH_OP_ACKNOWLEDGE && b->ext_bytes == TCP_BTH_EXT4_BYTES &&
 	    (!slot->peer_limit_known || (__s16)(b->ext4 - slot->peer_limit) > 0)) {
 		WRITE_ONCE(slot->peer_limit, (__u16)b->ext4);
 		WRITE_ONCE(slot->peer_limit_known, 1);
+		more = true;
 	}
-	if (flags)
+	if (flags & ~READ_ONCE(slot->peer_flags)) {
 		__sync_fetch_and_or(&slot->peer_flags, flags);
+		more = true;
+	}
+	if (more)
+		tell(slot, index);
 }
 
 static __always_inline void received(struct tcpqp_bpf_slot *slot, const struct tcp_bth *b)
@@ -227,7 +275,7 @@ static __always_inline void received(struct tcpqp_bpf_slot *slot, const struct t
 }
 
 /* TCP has checked the sequence number, and not yet the ACK. */
-static __always_inline void parse(struct bpf_sock_ops *ops, struct tcpqp_bpf_slot *slot)
+static __always_inline void parse(struct bpf_sock_ops *ops, struct tcpqp_bpf_slot *slot, __u32 index)
 {
 	__u8 opt[OPTIONS_MAX] = {TCP_BTH_KIND, TCP_BTH_HEAD_BYTES, TCP_BTH_EXID >> 8,
 				 TCP_BTH_EXID & 0xff};
@@ -247,7 +295,8 @@ static __always_inline void parse(struct bpf_sock_ops *ops, struct tcpqp_bpf_slo
 	}
 	if (payload)
 		received(slot, &b);
-	hints(slot, &b);	/* who sees rtr sees the message that bore it */
+	hints(slot, index, &b);	/* who sees rtr sees the message that bore it */
+	tell_ack(ops, slot, index, bpf_ntohl(th->ack_seq));
 }
 
 SEC("sockops")
@@ -273,7 +322,7 @@ int segment(struct bpf_sock_ops *ops)
 		write_option(ops, slot);
 		break;
 	case BPF_SOCK_OPS_PARSE_HDR_OPT_CB:
-		parse(ops, slot);
+		parse(ops, slot, a->slot);
 		break;
 	case BPF_SOCK_OPS_STATE_CB:
 		if (ops->args[1] == BPF_TCP_CLOSE)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A message with one descriptor over AF_UNIX: how libraries talk to tcpqp-bpf and tcpqp-run.
+// A message with descriptors over AF_UNIX: how libraries talk to tcpqp-bpf and tcpqp-run.
 #pragma once
 
 #include <sys/socket.h>
@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -43,6 +44,8 @@ inline Fd listen_for_letters(const std::string& path, mode_t mode, int backlog) 
 
 class Letter {
 public:
+    static constexpr size_t kFdsMax = 2;
+
     // @at, of @bytes, is sent, or received into.
     Letter(void* at, size_t bytes) noexcept : where_{at, bytes} {
         message.msg_iov = &where_;
@@ -53,37 +56,45 @@ public:
     Letter(const Letter&) = delete;
     Letter& operator=(const Letter&) = delete;
 
-    void put(int fd) noexcept {
+    // At most kFdsMax.
+    void put(std::span<const int> fds) noexcept {
+        if (fds.empty())
+            return put_nothing();
+        message.msg_controllen = CMSG_SPACE(fds.size_bytes());
         cmsghdr* head = CMSG_FIRSTHDR(&message);
         head->cmsg_level = SOL_SOCKET;
         head->cmsg_type = SCM_RIGHTS;
-        head->cmsg_len = CMSG_LEN(sizeof(fd));
-        std::memcpy(CMSG_DATA(head), &fd, sizeof(fd));
+        head->cmsg_len = CMSG_LEN(fds.size_bytes());
+        std::memcpy(CMSG_DATA(head), fds.data(), fds.size_bytes());
     }
+    void put(int fd) noexcept { put({&fd, 1}); }
     void put_nothing() noexcept {
         message.msg_control = nullptr;
         message.msg_controllen = 0;
     }
-    // The one that was received; of several, which padding has room for, none stays open.
-    [[nodiscard]] Fd take() noexcept {
+    // Those that were received, if they are as many as are wanted; else none stays open.
+    template <size_t kWanted>
+    [[nodiscard]] std::array<Fd, kWanted> take() noexcept {
+        static_assert(kWanted <= kFdsMax);
+        std::array<Fd, kWanted> taken;
         const cmsghdr* head = CMSG_FIRSTHDR(&message);
         if (head == nullptr || head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
-            return {};
+            return taken;
         const size_t count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        Fd taken;
         for (size_t i = 0; i < count; i++) {
             int fd = -1;
             std::memcpy(&fd, CMSG_DATA(head) + i * sizeof(fd), sizeof(fd));
-            taken = Fd(fd);
+            taken[i % kWanted] = Fd(fd);
         }
-        return count == 1 ? std::move(taken) : Fd();
+        return count == kWanted ? std::move(taken) : std::array<Fd, kWanted>();
     }
+    [[nodiscard]] Fd take() noexcept { return std::move(take<1>()[0]); }
 
     msghdr message{};
 
 private:
     iovec where_;
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control_{};
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(kFdsMax * sizeof(int))> control_{};
 };
 
 }  // namespace tcpqp

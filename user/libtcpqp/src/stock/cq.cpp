@@ -236,8 +236,9 @@ int Cq::wait_by_ring(std::unique_lock<std::mutex>& lock, int timeout_ms) noexcep
     const Deadline deadline(timeout_ms);
     for (;;) {
         const int left_ms = deadline.left_ms();
-        const bool cut = ticks() && (left_ms < 0 || left_ms > kTickMs);
-        const int error = wait_slice(lock, cut ? kTickMs : left_ms);
+        const int look_ms = look_in_ms();
+        const bool cut = look_ms >= 0 && (left_ms < 0 || left_ms > look_ms);
+        const int error = wait_slice(lock, cut ? look_ms : left_ms);
         if (!cut || error != -ETIMEDOUT)
             return error;
         go_on_stuck();
@@ -293,8 +294,14 @@ int Cq::wait(int timeout_ms) noexcept {
     return error;
 }
 
-bool Cq::ticks() const noexcept {
-    return std::any_of(stuck_.begin(), stuck_.end(), [](const Qp* qp) { return qp->ticks(); });
+int Cq::look_in_ms() const noexcept {
+    auto first = Pause::kNever;
+    for (const Qp* qp : stuck_)
+        first = std::min(first, qp->looks_at());
+    if (first == Pause::kNever)
+        return -1;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(first - Pause::Clock::now());
+    return static_cast<int>(std::max<int64_t>(left.count(), 0));
 }
 
 void Cq::go_on_stuck() noexcept {

@@ -23,7 +23,7 @@ class Flight;
 
 // What a CQE belongs to; its address is the SQE's user_data.
 struct Op {
-    enum class Kind : uint8_t { kNobody, kReceive, kPoll, kFlight };
+    enum class Kind : uint8_t { kNobody, kReceive, kPoll, kNews, kFlight };
     Kind kind = Kind::kNobody;
     Qp* qp = nullptr;
     Flight* flight = nullptr;
@@ -70,8 +70,8 @@ public:
     [[nodiscard]] bool is_left_alone() const noexcept { return !stuck_.empty() && waiters_ == 0; }
     [[nodiscard]] uint64_t moves() const noexcept { return moves_; }
     [[nodiscard]] std::span<Qp* const> stuck() const noexcept { return stuck_; }
-    // One of them waits for what no descriptor tells.
-    [[nodiscard]] bool ticks() const noexcept;
+    // Until one of them must look though nothing woke it, or -1.
+    [[nodiscard]] int look_in_ms() const noexcept;
     void send_more() noexcept;
 
 private:

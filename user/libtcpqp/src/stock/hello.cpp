@@ -4,11 +4,11 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <cerrno>
 
 #include "deadline.hpp"
 #include "stock/frame.hpp"
-#include "stock/limits.hpp"
 
 namespace tcpqp::stock {
 namespace {
@@ -27,13 +27,11 @@ uint32_t reason_of(const std::byte* at, size_t have) noexcept {
                : TCPQP_REASON_PEER_NOT_STOCK;
 }
 
-// @slice_ms: and no longer; -1: until the deadline.  -EAGAIN: it is over.
-int wait_readable(int socket, const Deadline& deadline, int slice_ms) noexcept {
-    pollfd p{socket, POLLIN, 0};
-    const int left_ms = deadline.left_ms();
-    const bool cut = slice_ms >= 0 && (left_ms < 0 || left_ms > slice_ms);
-    const int n = ::poll(&p, 1, cut ? slice_ms : left_ms);
-    return n > 0 ? 0 : n < 0 ? -errno : cut ? -EAGAIN : -ETIMEDOUT;
+// @news: a descriptor too, or -1.
+int wait_readable(int socket, int news, const Deadline& deadline) noexcept {
+    std::array<pollfd, 2> either{{{socket, POLLIN, 0}, {news, POLLIN, 0}}};
+    const int n = ::poll(either.data(), either.size(), deadline.left_ms());
+    return n > 0 ? 0 : n < 0 ? -errno : -ETIMEDOUT;
 }
 
 // Bytes received, 0: none now, or a negative errno with a reason.
@@ -65,7 +63,7 @@ int send_hello(int socket, const Frame& ours, Option* option) noexcept {
     return n < 0 ? -errno : -ENOBUFS;
 }
 
-int receive_hello(int socket, int timeout_ms, const Option* option, Greeting& greeting,
+int receive_hello(int socket, int timeout_ms, Option* option, Greeting& greeting,
                   uint32_t& reason) noexcept {
     const Deadline deadline(timeout_ms);
     FrameBytes bytes;
@@ -81,11 +79,11 @@ int receive_hello(int socket, int timeout_ms, const Option* option, Greeting& gr
         reason = reason_of(bytes.data(), have);
         if (reason != TCPQP_REASON_NONE)
             return -EPROTO;
-        const int error =
-            n != 0 ? 0 : wait_readable(socket, deadline, option != nullptr ? kTickMs : -1);
+        const int news = have == 0 && option != nullptr ? option->news_fd() : -1;
+        const int error = n != 0 ? 0 : wait_readable(socket, news, deadline);
         if (error == -ETIMEDOUT)
             reason = TCPQP_REASON_NO_HELLO;
-        if (error != 0 && error != -EAGAIN)
+        if (error != 0)
             return error;
     }
     greeting.done = true;

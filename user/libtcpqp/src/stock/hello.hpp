@@ -18,7 +18,7 @@ struct Greeting {
 };
 
 // Waits for the peer's.  0, -EPROTO, -ETIMEDOUT, -ECONNRESET, -EINTR, with a reason.
-[[nodiscard]] int receive_hello(int socket, int timeout_ms, const Option* option,
-                                Greeting& greeting, uint32_t& reason) noexcept;
+[[nodiscard]] int receive_hello(int socket, int timeout_ms, Option* option, Greeting& greeting,
+                                uint32_t& reason) noexcept;
 
 }  // namespace tcpqp::stock

@@ -24,13 +24,13 @@ constexpr uint64_t kFlightBytes = 512 * 1024;  // a send takes no further messag
 // longest that another thread's first completion may go unnoticed.
 constexpr int kSocketWaitMs = 10;
 
-// How often we look for what no descriptor tells: a module's first word, room for
-// a message's description, a stock peer's credit.
-constexpr int kTickMs = 1;
 // SENDs that a peer may send ahead in option framing: half of what there is room for,
 // the rest is for a module's probes.
 constexpr uint16_t kCreditMessages = 2048;
 constexpr std::chrono::milliseconds kProbe{200};  // without credit of a module's
+// Without room to describe a message: ACKs that bring no news are looked for, ever more seldom.
+constexpr std::chrono::milliseconds kRoomPause{200};
+constexpr std::chrono::milliseconds kRoomPauseMax{3200};
 
 // The pusher's patience with an application that has sent a moment ago.
 constexpr std::chrono::milliseconds kPusherGrace{1};

@@ -76,9 +76,12 @@ void Pusher::run() noexcept {
 
 std::vector<pollfd> Pusher::sockets() const {
     std::vector<pollfd> list{{event_.get(), POLLIN, 0}};
-    for (const Qp* qp : cq_.stuck())
+    for (const Qp* qp : cq_.stuck()) {
         if (qp->awaits() != 0)
             list.push_back({qp->socket(), qp->awaits(), 0});
+        if (qp->awaits_news())
+            list.push_back({qp->news_fd(), POLLIN, 0});
+    }
     return list;
 }
 
@@ -89,7 +92,7 @@ void Pusher::wait_for_sockets(std::unique_lock<std::mutex>& lock) noexcept {
     } catch (const std::bad_alloc&) {
         return;  // after another grace
     }
-    const int limit_ms = cq_.ticks() ? kTickMs : -1;
+    const int limit_ms = cq_.look_in_ms();
     polling_ = true;
     lock.unlock();
     ::poll(list.data(), list.size(), limit_ms);

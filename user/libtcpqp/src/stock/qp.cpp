@@ -37,6 +37,7 @@ Qp::Qp(Cq& queue, Fd socket, const QpRequest& request, Meeting meeting)
       rx_(meeting.greeting.done),
       receive_op_{Op::Kind::kReceive, this, nullptr},
       poll_op_{Op::Kind::kPoll, this, nullptr},
+      news_op_{Op::Kind::kNews, this, nullptr},
       timeout_(socket_.get()) {
     info_.engine = TCPQP_ENGINE_STOCK;
     for (size_t i = 0; i < flights_of(request); i++)
@@ -49,6 +50,7 @@ Qp::Qp(Cq& queue, Fd socket, const QpRequest& request, Meeting meeting)
     if (meeting.greeting.done)
         greet(meeting.greeting);
     receive();
+    look_for_module();
     cq_.settle();
 }
 
@@ -102,6 +104,9 @@ void Qp::on_cqe(const Op& op, int result, unsigned flags) noexcept {
         on_receive(result);
     } else if (op.kind == Op::Kind::kPoll) {
         polling_ = false;
+        go_on();
+    } else if (op.kind == Op::Kind::kNews) {
+        listening_ = false;
         go_on();
     } else if ((flags & IORING_CQE_F_NOTIF) != 0) {
         on_notification(*op.flight, result);
@@ -179,6 +184,8 @@ void Qp::greet(const Greeting& greeting) noexcept {
     framing_ = TCPQP_FRAMING_STREAM;
     if (option_)
         option_->stop();
+    if (listening_)
+        cq_.cancel(news_op_);
     option_.reset();
 }
 
@@ -259,13 +266,15 @@ void Qp::stop_kernel() noexcept {
         cq_.cancel(receive_op_);
     if (polling_)
         cq_.cancel(poll_op_);
+    if (listening_)
+        cq_.cancel(news_op_);
     for (Flight& f : flights_)
         if (f.in_kernel)
             cq_.cancel(f.op);
 }
 
 bool Qp::kernel_is_done() const noexcept {
-    return !receiving_ && !polling_ &&
+    return !receiving_ && !polling_ && !listening_ &&
            std::none_of(flights_.begin(), flights_.end(),
                         [](const Flight& f) { return f.in_kernel || f.notifications != 0; });
 }
@@ -351,6 +360,8 @@ void Qp::arm() noexcept {
         arm_receive();
     if (!polling_ && awaits() != 0 && (stuck || (wanted_ && !rx_.greeted())))
         arm_poll();
+    if (!listening_ && state_ == State::kOpen && awaits_news())
+        arm_news();
 }
 
 void Qp::arm_receive() noexcept {
@@ -370,6 +381,15 @@ void Qp::arm_poll() noexcept {
     io_uring_prep_poll_add(sqe, socket_.get(), static_cast<unsigned>(awaits()));
     io_uring_sqe_set_data(sqe, &poll_op_);
     polling_ = true;
+}
+
+void Qp::arm_news() noexcept {
+    io_uring_sqe* sqe = cq_.sqe(news_op_);
+    if (sqe == nullptr)
+        return end_by_errno(ENOMEM);
+    io_uring_prep_poll_add(sqe, news_fd(), POLLIN);
+    io_uring_sqe_set_data(sqe, &news_op_);
+    listening_ = true;
 }
 
 short Qp::awaits() const noexcept { return blocked_ ? 0 : rx_.greeted() ? POLLOUT : POLLIN; }

@@ -43,11 +43,18 @@ public:
     // Asks the socket itself.  False: ask the kernel to tell, by arm().
     bool attempt() noexcept;
     void arm() noexcept;
-    // The socket may have what awaits() says.
+    // There may be what it waits for.
     void go_on() noexcept;
-    [[nodiscard]] short awaits() const noexcept;  // POLLOUT; POLLIN: the hello; 0: ticks()
-    // It waits for what the socket does not tell: look again after kTickMs.
-    [[nodiscard]] bool ticks() const noexcept { return blocked_ || (option_ && !rx_.greeted()); }
+    [[nodiscard]] short awaits() const noexcept;  // POLLOUT; POLLIN: the hello; 0: only news
+    // It waits for what the socket does not tell: news_fd() does.
+    [[nodiscard]] bool awaits_news() const noexcept {
+        return blocked_ || (option_ && !rx_.greeted());
+    }
+    [[nodiscard]] int news_fd() const noexcept { return option_->news_fd(); }
+    // ... or it is time to go on.
+    [[nodiscard]] Pause::Clock::time_point looks_at() const noexcept {
+        return blocked_ ? option_->looks_at() : Pause::kNever;
+    }
     [[nodiscard]] int socket() const noexcept { return socket_.get(); }
     // A thread of the cq waits by recv(), in between with the lock released.
     [[nodiscard]] bool may_sleep_in_socket() const noexcept;
@@ -73,6 +80,7 @@ private:
     msghdr& receive_message() noexcept;
     void arm_receive() noexcept;
     void arm_poll() noexcept;
+    void arm_news() noexcept;
     void launch() noexcept;
     [[nodiscard]] int hand_over(const msghdr& message) const noexcept;
     void set_waiting(bool waiting) noexcept;
@@ -122,9 +130,11 @@ private:
     Receiver rx_;
     Op receive_op_;
     Op poll_op_;
+    Op news_op_;
     msghdr receive_message_{};
     bool receiving_ = false;    // the kernel has receive_op_
     bool polling_ = false;      // the kernel has poll_op_
+    bool listening_ = false;    // the kernel has news_op_
     bool wanted_ = false;       // bytes are wanted, and not asked for yet
     bool in_socket_ = false;    // receiving_, by recv() of a thread
     bool reset_after_ = false;  // ... which is woken, and then the connection reset

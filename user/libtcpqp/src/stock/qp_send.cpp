@@ -70,8 +70,8 @@ Flight* Qp::unsent() noexcept {
     const bool control = control_is_due();
     if (in_use_ == flights_.size() || (launched_ == sends_.size() && !control))
         return nullptr;
-    blocked_ = in_option() && !(control ? option_->has_room()
-                                        : option_->may_send(static_cast<uint16_t>(tx_msn_)));
+    blocked_ = in_option() &&
+               !(control ? option_->has_room() : option_->may_send(static_cast<uint16_t>(tx_msn_)));
     if (blocked_)
         return nullptr;
     Flight& next = flights_[at(in_use_++)];

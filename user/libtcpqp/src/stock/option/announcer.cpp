@@ -21,6 +21,14 @@ bool Announcer::has_room() noexcept {
     return next_ - first_ != TCPQP_BPF_TX_ENTRIES;
 }
 
+// The program told of it while it had the socket's lock, which SIOCINQ takes and
+// SIOCOUTQ does not.
+bool Announcer::has_room_by_news() noexcept {
+    int unread = 0;
+    ::ioctl(socket_, SIOCINQ, &unread);
+    return has_room();
+}
+
 // Of what is acknowledged no segment leaves any more.
 void Announcer::retire() noexcept {
     int unacked = 0;

@@ -30,10 +30,17 @@ void Option::announce_hello() noexcept {
 }
 
 // Stock ends say so too, by an ACKNOWLEDGE of their own, which is seen first.
-bool Option::module_is_ready() const noexcept {
+bool Option::module_said_rtr() const noexcept {
     const tcpqp_bpf_slot& s = slot_->shared();
     const uint32_t flags = __atomic_load_n(&s.peer_flags, __ATOMIC_ACQUIRE);
     return (flags & TCP_BTH_F_RTR) != 0 && __atomic_load_n(&s.peer_is_stock, __ATOMIC_RELAXED) == 0;
+}
+
+bool Option::module_is_ready() noexcept {
+    if (module_said_rtr())
+        return true;
+    slot_->await(TCPQP_BPF_AWAITS_PEER);
+    return module_said_rtr();
 }
 
 void Option::begin(bool peer_is_stock) noexcept {
@@ -55,24 +62,45 @@ bool Option::has_credit(uint16_t msn) const noexcept {
     return static_cast<int16_t>(limit - msn) > 0;
 }
 
+bool Option::sees_credit(uint16_t msn) noexcept {
+    if (has_credit(msn))
+        return true;
+    slot_->await(TCPQP_BPF_AWAITS_PEER);
+    return has_credit(msn);
+}
+
 // A module's credits are hints, on ACKs that may be lost: one message goes all the
 // same, as from another module, at first and then now and again.  A stock end's are
 // messages, and the bound of what it can keep.
-bool Option::may_send(uint16_t msn) noexcept {
-    if (!tx_.has_room())
-        return false;
-    const auto now = [] { return std::chrono::steady_clock::now(); };
-    if (has_credit(msn)) {
-        waiting_ = false;
-        return true;
-    }
+bool Option::may_probe(uint16_t msn) noexcept {
     if (peer_is_stock_)
         return false;
-    if (!std::exchange(waiting_, true))
-        probe_at_ = now() + kProbe;
-    if (msn != 0 && now() < probe_at_)
+    for_credit_.begin(kProbe);
+    return msn == 0 || for_credit_.over();
+}
+
+// Some ACKs come without news: a stock end's, those that have SACK.
+bool Option::has_room() noexcept {
+    bool room = tx_.has_room();
+    if (!room) {
+        slot_->await(TCPQP_BPF_AWAITS_ACK);
+        room = tx_.has_room_by_news();
+    }
+    if (room) {
+        for_room_.end();
+        return true;
+    }
+    for_credit_.end();
+    if (for_room_.over())
+        for_room_.lengthen(kRoomPauseMax);
+    for_room_.begin(kRoomPause);
+    return false;
+}
+
+bool Option::may_send(uint16_t msn) noexcept {
+    if (!has_room() || (!sees_credit(msn) && !may_probe(msn)))
         return false;
-    waiting_ = false;
+    for_credit_.end();
     return true;
 }
 

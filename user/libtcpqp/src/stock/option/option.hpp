@@ -4,12 +4,12 @@
 
 #include <tcp_qp/tcp_bth.h>
 
-#include <chrono>
 #include <memory>
 
 #include "stock/frame.hpp"
 #include "stock/option/announcer.hpp"
 #include "stock/option/boundaries.hpp"
+#include "stock/option/pause.hpp"
 
 namespace tcpqp::stock {
 
@@ -21,16 +21,22 @@ public:
 
     // ---- before the framing is known ----
     void announce_hello() noexcept;
-    // A module's end said that it can receive.
-    [[nodiscard]] bool module_is_ready() const noexcept;
+    // A module's end said that it can receive.  If not yet, there will be news.
+    [[nodiscard]] bool module_is_ready() noexcept;
+    // Readable when there are.
+    [[nodiscard]] int news_fd() const noexcept { return slot_->news_fd(); }
     void stop() const noexcept { slot_->stop(); }
 
     // ---- option framing from here on ----
     // @peer_is_stock: its hello of kFrameBytes was read, else there is none.
     void begin(bool peer_is_stock) noexcept;
-    [[nodiscard]] bool has_room() noexcept { return tx_.has_room(); }
-    // May the SEND of @msn be announced and sent?
+    // For one more message, and may the SEND of @msn be one?  If not there will be news,
+    // or it is time for a look at looks_at().
+    [[nodiscard]] bool has_room() noexcept;
     [[nodiscard]] bool may_send(uint16_t msn) noexcept;
+    [[nodiscard]] Pause::Clock::time_point looks_at() const noexcept {
+        return std::min(for_room_.at(), for_credit_.at());
+    }
     void announce(uint16_t msn, const tcpqp_work& work) noexcept;
     // An ACKNOWLEDGE is owed: credits, and at first that we saw the peer's rtr.
     [[nodiscard]] bool owes_control() const noexcept;
@@ -43,7 +49,10 @@ public:
 
 private:
     [[nodiscard]] uint16_t limit() const noexcept;
+    [[nodiscard]] bool module_said_rtr() const noexcept;
     [[nodiscard]] bool has_credit(uint16_t msn) const noexcept;
+    [[nodiscard]] bool sees_credit(uint16_t msn) noexcept;
+    [[nodiscard]] bool may_probe(uint16_t msn) noexcept;
 
     std::unique_ptr<Slot> slot_;
     Announcer tx_;
@@ -52,8 +61,8 @@ private:
     uint16_t advertised_ = 0;  // last limit sent
     bool peer_is_stock_ = false;
     bool rtr_owed_ = false;
-    bool waiting_ = false;  // for a module's credit
-    std::chrono::steady_clock::time_point probe_at_;
+    Pause for_room_;
+    Pause for_credit_;  // of a module's
 };
 
 // What the two hellos say.

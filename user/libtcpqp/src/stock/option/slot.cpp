@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <string_view>
@@ -49,8 +50,8 @@ Fd connect_helper() noexcept {
     return fd;
 }
 
-// The slot's map, or nothing.
-Fd ask(int helper, int socket) noexcept {
+// The slot's map and its ring, or nothing.
+std::array<Fd, 2> ask(int helper, int socket) noexcept {
     tcpqp_bpf_request request{TCPQP_BPF_ABI, 0};
     Letter question(&request, sizeof(request));
     question.put(socket);
@@ -62,10 +63,10 @@ Fd ask(int helper, int socket) noexcept {
     if (repeat([&] { return ::recvmsg(helper, &answer.message, MSG_CMSG_CLOEXEC); }) !=
         sizeof(reply))
         return {};
-    Fd map = answer.take();
+    std::array<Fd, 2> fds = answer.take<2>();
     if (reply.abi != TCPQP_BPF_ABI || reply.error != 0)
         return {};
-    return map;
+    return fds;
 }
 
 uint32_t queued(int socket, unsigned long what) noexcept {
@@ -75,8 +76,8 @@ uint32_t queued(int socket, unsigned long what) noexcept {
 
 }  // namespace
 
-Slot::Slot(int socket, void* at) noexcept
-    : socket_(socket), shared_(static_cast<tcpqp_bpf_slot*>(at)) {}
+Slot::Slot(int socket, void* at, News news) noexcept
+    : socket_(socket), shared_(static_cast<tcpqp_bpf_slot*>(at)), news_(std::move(news)) {}
 
 Slot::~Slot() { ::munmap(shared_, sizeof(*shared_)); }
 
@@ -86,14 +87,15 @@ std::unique_ptr<Slot> Slot::open(int socket, uint32_t& reason) {
     if (!helper)
         return nullptr;
     reason = TCPQP_REASON_BPF_REFUSED;
-    const Fd map = ask(helper.get(), socket);
-    if (!map)
+    auto [map, ring] = ask(helper.get(), socket);
+    std::optional<News> news = News::open(std::move(ring));
+    if (!map || !news)
         return nullptr;
     void* at =
         ::mmap(nullptr, sizeof(tcpqp_bpf_slot), PROT_READ | PROT_WRITE, MAP_SHARED, map.get(), 0);
     if (at == MAP_FAILED)
         return nullptr;
-    std::unique_ptr<Slot> slot(new (std::nothrow) Slot(socket, at));
+    std::unique_ptr<Slot> slot(new (std::nothrow) Slot(socket, at, std::move(*news)));
     if (!slot)
         ::munmap(at, sizeof(tcpqp_bpf_slot));
     if (!slot || !slot->start())

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A connection that tcpqp-bpf admitted, and the memory shared with its BPF program.
+// A connection that tcpqp-bpf admitted, the memory shared with its BPF program, and
+// what wakes us when that has news.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
-#include "../../../bpf/shared.h"
+#include "stock/option/news.hpp"
 
 namespace tcpqp::stock {
 
@@ -22,16 +23,20 @@ public:
     // Where the streams stand: the next byte to write, the next to read.
     [[nodiscard]] uint32_t tx_seq() const noexcept { return tx_seq_; }
     [[nodiscard]] uint32_t rx_seq() const noexcept { return rx_seq_; }
+    // news_fd() will be readable once @what, TCPQP_BPF_AWAITS_*, came; look once more first.
+    void await(uint32_t what) noexcept { news_.await(*shared_, what); }
+    [[nodiscard]] int news_fd() const noexcept { return news_.fd(); }
     // No options any more.
     void stop() const noexcept;
 
 private:
-    Slot(int socket, void* at) noexcept;
+    Slot(int socket, void* at, News news) noexcept;
     [[nodiscard]] bool start() noexcept;
     [[nodiscard]] bool read_positions() noexcept;
 
     int socket_;
     tcpqp_bpf_slot* shared_;
+    News news_;
     uint32_t tx_seq_ = 0;
     uint32_t rx_seq_ = 0;
 };
