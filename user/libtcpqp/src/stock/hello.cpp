@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cerrno>
+#include <span>
 
 #include "deadline.hpp"
 #include "stock/frame.hpp"
@@ -35,14 +36,25 @@ int wait_readable(int socket, int news, const Deadline& deadline) noexcept {
 }
 
 // Bytes received, 0: none now, or a negative errno with a reason.
-int receive_some(int socket, std::byte* at, size_t bytes, uint32_t& reason) noexcept {
-    const ssize_t n = ::recv(socket, at, bytes, MSG_DONTWAIT);
+int receive_some(int socket, std::span<std::byte> at, int flags, uint32_t& reason) noexcept {
+    const ssize_t n = ::recv(socket, at.data(), at.size(), MSG_DONTWAIT | flags);
     if (n > 0)
         return static_cast<int>(n);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return 0;
     reason = n == 0 ? TCPQP_REASON_CLOSED : TCPQP_REASON_RESET;
     return -ECONNRESET;
+}
+
+// A module's first bytes are no hello, and stay.  They are looked at before its rtr is,
+// which is seen before they can be read.  @unsure: it may be one.
+int receive_part(int socket, std::span<std::byte> to, Option* unsure, Greeting& greeting,
+                 uint32_t& reason) noexcept {
+    const int n = receive_some(socket, to, unsure != nullptr ? MSG_PEEK : 0, reason);
+    greeting.module = unsure != nullptr && unsure->module_is_ready();
+    if (greeting.module || unsure == nullptr || n <= 0)
+        return n;
+    return receive_some(socket, to.first(static_cast<size_t>(n)), 0, reason);
 }
 
 }  // namespace
@@ -68,18 +80,18 @@ int receive_hello(int socket, int timeout_ms, Option* option, Greeting& greeting
     const Deadline deadline(timeout_ms);
     FrameBytes bytes;
     for (size_t have = 0; have < bytes.size();) {
-        // before the read: a module's bytes are no hello
-        greeting.module = have == 0 && option != nullptr && option->module_is_ready();
+        Option* unsure = have == 0 ? option : nullptr;
+        const int n =
+            receive_part(socket, std::span(bytes).subspan(have), unsure, greeting, reason);
         if (greeting.module)
             break;
-        const int n = receive_some(socket, bytes.data() + have, bytes.size() - have, reason);
         if (n < 0)
             return n;
         have += static_cast<size_t>(n);
         reason = reason_of(bytes.data(), have);
         if (reason != TCPQP_REASON_NONE)
             return -EPROTO;
-        const int news = have == 0 && option != nullptr ? option->news_fd() : -1;
+        const int news = unsure != nullptr ? option->news_fd() : -1;
         const int error = n != 0 ? 0 : wait_readable(socket, news, deadline);
         if (error == -ETIMEDOUT)
             reason = TCPQP_REASON_NO_HELLO;
@@ -87,8 +99,7 @@ int receive_hello(int socket, int timeout_ms, Option* option, Greeting& greeting
             return error;
     }
     greeting.done = true;
-    if (!greeting.module)
-        reason = decode(bytes.data(), greeting.peers);
+    reason = greeting.module ? +TCPQP_REASON_NONE : decode(bytes.data(), greeting.peers);
     return 0;
 }
 

@@ -131,6 +131,7 @@ void Qp::on_receive(int result) noexcept {
         reason_ = TCPQP_REASON_CLOSED;
         return;
     }
+    look_for_module();  // after the read: a module's rtr is seen before its bytes can be read
     rx_.took(static_cast<size_t>(result));
     receive();
 }
