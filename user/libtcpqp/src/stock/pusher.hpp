@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Sends what waits for its socket (room, or the peer's hello) when the application
+// Sends what waits (for the socket's room, the peer's hello, credit) when the application
 // does not come back: a thread of the cq, started the first time something waits.
 //
 // It leaves the work to a thread that is in wait(), or that has sent something
-// within the last millisecond.  Else it sleeps until a socket is ready.
+// within the last millisecond.  Else it sleeps until a socket is ready or news
+// of the BPF program come.
 #pragma once
 
 #include <condition_variable>
