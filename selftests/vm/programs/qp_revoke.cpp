@@ -103,6 +103,7 @@ void all(Options& o) {
     o.flood.engine = o.peer.engine_id();
     o.flood.sends = !o.peer.listens();
     o.flood.receives = o.peer.listens();
+    o.flood.attach_ms = kEndMs;  // the other side may still be in the round before
     auto context = tcpqp::open_device(o.peer.interface);
     const tcpqp::Fd listener = o.peer.listener();
     for (uint32_t round = 0; round < o.rounds; round++) {
