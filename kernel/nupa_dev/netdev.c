@@ -86,19 +86,16 @@ int nupa_restart(struct nupa_dev *nupa, void (*change)(struct nupa_dev *nupa, co
  * A failed port takes nothing from its rings any more, and senders wait for
  * what they gave it: reset it and give that back.
  */
-int nupa_netdev_halt(struct nupa_dev *nupa)
+void nupa_netdev_halt(struct nupa_dev *nupa)
 {
 	bool running = nupa->up;
-	int err;
 
 	WRITE_ONCE(nupa->up, false);
 	if (running)
 		nupa_queues_stop(nupa);
-	err = nupa_reset(nupa);
-	nupa->quiet = !err;
+	nupa->quiet = !nupa_reset(nupa);
 	if (running)
 		nupa_queues_free(nupa);
-	return err;
 }
 
 /* 0: the port works; the interface is up again if it was. */

@@ -192,7 +192,7 @@ void nupa_netdev_exit(struct nupa_dev *nupa);
 int nupa_restart(struct nupa_dev *nupa, void (*change)(struct nupa_dev *nupa, const void *arg),
 		 const void *arg);
 /* What to do with a port that failed, before and after its queue pairs went; RTNL. */
-int nupa_netdev_halt(struct nupa_dev *nupa);
+void nupa_netdev_halt(struct nupa_dev *nupa);
 int nupa_netdev_recover(struct nupa_dev *nupa);
 int nupa_mode_apply(struct nupa_dev *nupa, netdev_features_t features);
 

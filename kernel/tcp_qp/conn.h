@@ -280,9 +280,8 @@ struct tqp_conn {
 	/* the end */
 	struct work_struct fail_work;
 	u32 fail_reason;
-	bool flushed;			/* what is posted now is for its poster to flush; sk lock */
 	struct tqp_ep *ep;		/* whose socket it is, if the connection manager's; a reference */
-	bool ended;			/* DEAD, and the QP flushed or parted from; release/acquire */
+	bool ended;			/* DEAD, and the QP flushed (sk lock) or parted from; release/acquire */
 	int sk_err;			/* what TCP gave up for */
 	struct tcp_bth_terminate nak;	/* to tell the peer, if it has a syndrome */
 	bool ack_held;			/* nothing from ack_limit on is acknowledged any more */

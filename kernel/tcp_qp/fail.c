@@ -255,11 +255,10 @@ void tqp_conn_fail_work(struct work_struct *work)
 		tqp_tx_settle(conn);
 		tqp_rx_flush(conn);
 		tqp_qp_flush(conn->qp);
-		conn->flushed = true;
 		if (conn->qp->srq)
 			tqp_qp_raise(conn->qp, IB_EVENT_QP_LAST_WQE_REACHED);
 	}
+	tqp_conn_ended(conn);	/* under the lock: who posts from here on flushes */
 	release_sock(sk);
-	tqp_conn_ended(conn);
 	tqp_conn_put(conn);
 }

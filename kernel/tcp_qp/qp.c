@@ -206,7 +206,7 @@ static void tqp_qp_flush_conn(struct tqp_qp *qp)
 	lock_sock(sk);
 	if (conn->state != TQP_CONN_DEAD)
 		tqp_conn_fail(conn, TCP_QP_REASON_NONE);
-	else if (conn->flushed)
+	else if (conn->ended)
 		tqp_qp_flush(qp);
 	release_sock(sk);
 }
