@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One end of a connection on which somebody must wait.
 //
-//   patience ROLE --port PORT [--connect ADDR] [--messages N] [--buffers BYTES] [--late] [--nowait]
+//   patience [ROLE] --port PORT [--connect ADDR] [--messages N] [--buffers BYTES] [--late]
+//            [--nowait]
 //
 //   waiter      posts N sends, and waits for their ends in tcpqp_wait()
 //   left-alone  posts N sends, and calls nothing until a line comes: by then all have left
@@ -10,19 +11,18 @@
 // --late: gives the socket a queue pair only when bytes of the peer's are there.
 // --nowait: ... and does not wait for the peer's.
 // Says "posted" and "done", a line each; stays until its standard input ends.
-#include <getopt.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
-#include <string_view>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
+#include "../../vm/programs/command.hpp"
 #include "../../vm/programs/pattern.hpp"
-#include "../../vm/programs/tcp.hpp"
 #include "tcpqp.hpp"
 
 namespace {
@@ -32,9 +32,8 @@ constexpr uint32_t kBytes = 64;
 constexpr int kPeerMs = 60000;
 
 struct Options {
-    std::string_view role;
-    std::string connect;
-    uint16_t port = 0;
+    std::string role = "waiter";
+    PeerOptions peer;
     uint32_t messages = 1;
     int buffer_bytes = 0;
     bool late = false;
@@ -135,40 +134,8 @@ private:
     tcpqp::v1::Qp qp_;
 };
 
-bool parse(int argc, char** argv, Options& o) {
-    const option known[] = {{"port", 1, nullptr, 'p'},
-                            {"connect", 1, nullptr, 'c'},
-                            {"messages", 1, nullptr, 'm'},
-                            {"buffers", 1, nullptr, 'b'},
-                            {"late", 0, nullptr, 'l'},
-                            {"nowait", 0, nullptr, 'n'},
-                            {}};
-    for (int c = 0; (c = ::getopt_long(argc, argv, "", known, nullptr)) != -1;) {
-        const int number = optarg != nullptr ? std::atoi(optarg) : 0;
-        if (c == 'p')
-            o.port = static_cast<uint16_t>(number);
-        else if (c == 'c')
-            o.connect = optarg;
-        else if (c == 'm')
-            o.messages = static_cast<uint32_t>(number);
-        else if (c == 'b')
-            o.buffer_bytes = number;
-        else if (c == 'l')
-            o.late = true;
-        else if (c == 'n')
-            o.nowait = true;
-        else
-            return false;
-    }
-    if (optind + 1 == argc)
-        o.role = argv[optind];
-    return o.port != 0 && o.messages != 0 &&
-           (o.role == "waiter" || o.role == "left-alone" || o.role == "holder");
-}
-
 void run(const Options& o) {
-    const tcpqp::Fd fd =
-        o.connect.empty() ? accept_from(listen_on(o.port, 1)) : connect_to(o.connect, o.port);
+    const tcpqp::Fd fd = o.peer.socket();
     for (const int which : {SO_SNDBUFFORCE, SO_RCVBUFFORCE})
         if (o.buffer_bytes != 0 &&
             ::setsockopt(fd.get(), SOL_SOCKET, which, &o.buffer_bytes, sizeof(o.buffer_bytes)) != 0)
@@ -190,13 +157,15 @@ void run(const Options& o) {
 
 int main(int argc, char** argv) {
     Options o;
-    if (!parse(argc, argv, o))
-        return 64;
-    try {
-        run(o);
-        return 0;
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "patience: %s: %s\n", o.role.data(), e.what());
-        return 1;
-    }
+    return Command("patience", "One end of a connection on which somebody must wait")
+        .choice("role", o.role, {"waiter", "left-alone", "holder"})
+        .address(o.peer)
+        .option("--messages", o.messages, {1, UINT32_MAX})
+        .option("--buffers", o.buffer_bytes)
+        .flag("--late", o.late)
+        .flag("--nowait", o.nowait)
+        .run(argc, argv, [&] {
+            run(o);
+            return 0;
+        });
 }

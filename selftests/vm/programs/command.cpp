@@ -34,11 +34,14 @@ Command::Command(std::string name, const std::string& about)
 
 Command::~Command() = default;
 
-Command& Command::peer(PeerOptions& to) {
+Command& Command::address(PeerOptions& to) {
     option("--connect", to.connect, "numeric address; without: listen");
     parser_->app.add_option("--port", to.port)->required();
-    option("--interface", to.interface);
-    return engine(to.engine);
+    return *this;
+}
+
+Command& Command::peer(PeerOptions& to) {
+    return address(to).option("--interface", to.interface).engine(to.engine);
 }
 
 Command& Command::engine(std::string& to) {

@@ -45,7 +45,8 @@ public:
     Command(const Command&) = delete;
     Command& operator=(const Command&) = delete;
 
-    Command& peer(PeerOptions& to);  // --connect, --port, --interface, --engine
+    Command& address(PeerOptions& to);  // --connect, --port
+    Command& peer(PeerOptions& to);     // these, --interface, --engine
     Command& engine(std::string& to);
     Command& option(const char* flag, std::string& to, const char* help = "");
     Command& option(const char* flag, std::vector<std::string>& to, const char* help = "");

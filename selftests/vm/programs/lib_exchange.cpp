@@ -8,18 +8,17 @@
 // offsets: of a dma-heap's buffer, named by offsets and not by addresses.
 //
 // Prints one JSON object; exit 0 only if all was right.
-#include <getopt.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
+#include <stdexcept>
 #include <vector>
 
+#include "command.hpp"
 #include "memory.hpp"
 #include "pattern.hpp"
-#include "tcp.hpp"
 #include "tcpqp.hpp"
 
 namespace {
@@ -29,8 +28,7 @@ constexpr uint32_t kDepth = 16;
 constexpr int kSilenceMs = 20000;
 
 struct Options {
-    std::string connect;
-    uint16_t port = 0;
+    PeerOptions peer;
     uint32_t messages = 100;
     uint32_t bytes = 65536;
     uint32_t room = 0;         // of a receive, if less than @bytes
@@ -43,7 +41,7 @@ class Exchange {
 public:
     Exchange(const Options& o, int socket)
         : o_(o),
-          side_(o.connect.empty() ? 0 : 1),
+          side_(o.peer.listens() ? 0 : 1),
           memory_(size_t{2} * kDepth * o.bytes, memory_of(by_offset() ? "dma-heap" : o.memory)),
           context_(opts(socket)),
           mr_(registered()),
@@ -198,67 +196,32 @@ private:
     int status_ = 0;
 };
 
-bool parse(int argc, char** argv, Options& o) {
-    const option known[] = {{"port", 1, nullptr, 'p'},
-                            {"connect", 1, nullptr, 'c'},
-                            {"messages", 1, nullptr, 'm'},
-                            {"bytes", 1, nullptr, 'b'},
-                            {"room", 1, nullptr, 'r'},
-                            {"leave-after", 1, nullptr, 'l'},
-                            {"timeout-ms", 1, nullptr, 't'},
-                            {"memory", 1, nullptr, 'M'},
-                            {}};
-    for (int c = 0; (c = ::getopt_long(argc, argv, "", known, nullptr)) != -1;) {
-        const auto number = optarg != nullptr ? static_cast<uint32_t>(std::atoi(optarg)) : 0;
-        switch (c) {
-            case 'c':
-                o.connect = optarg;
-                break;
-            case 'p':
-                o.port = static_cast<uint16_t>(number);
-                break;
-            case 'm':
-                o.messages = number;
-                break;
-            case 'b':
-                o.bytes = number;
-                break;
-            case 'r':
-                o.room = number;
-                break;
-            case 'l':
-                o.leave_after = number;
-                break;
-            case 'M':
-                o.memory = optarg;
-                break;
-            case 't':
-                o.timeout_ms = static_cast<int>(number);
-                break;
-            default:
-                return false;
-        }
-    }
-    return o.port != 0 && o.bytes >= 200 && o.room <= o.bytes;
-}
-
-}  // namespace
-
-int main(int argc, char** argv) {
-    Options o;
-    if (!parse(argc, argv, o))
-        return 64;
+int exchange(const Options& o) {
     try {
-        const tcpqp::Fd fd =
-            o.connect.empty() ? accept_from(listen_on(o.port, 1)) : connect_to(o.connect, o.port);
+        if (o.room > o.bytes)
+            throw std::invalid_argument("--room beyond --bytes");
+        const tcpqp::Fd fd = o.peer.socket();
         Exchange exchange(o, fd.get());
         exchange.run();
         exchange.print();
         return 0;
     } catch (const tcpqp::v1::Error& e) {
         std::fprintf(stderr, "lib_exchange: %s [%s]\n", e.what(), tcpqp_reason_name(e.reason()));
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "lib_exchange: FAILED: %s\n", e.what());
+        return 1;
     }
-    return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    Options o;
+    return Command("lib_exchange", "Random messages both ways through libtcpqp's level 1")
+        .address(o.peer)
+        .option("--messages", o.messages)
+        .option("--bytes", o.bytes, {200, UINT32_MAX}, "the longest")
+        .option("--room", o.room)
+        .option("--leave-after", o.leave_after)
+        .option("--timeout-ms", o.timeout_ms)
+        .option("--memory", o.memory)
+        .run(argc, argv, [&] { return exchange(o); });
 }
