@@ -41,6 +41,22 @@ def missing() -> str:
     return "" if cgroup2() else "needs cgroup v2"
 
 
+def wakes(pid: int) -> int:
+    """Of all the threads of a process, so far."""
+    said = "".join(status.read_text() for status in Path(f"/proc/{pid}/task").glob("*/status"))
+    return sum(int(n) for n in re.findall(r"^voluntary_ctxt_switches:\s*(\d+)", said, re.MULTILINE))
+
+
+def wakes_asleep(pids: list[int]) -> list[int]:
+    """The same of each, once all have fallen asleep."""
+    until = time.monotonic() + LIMIT_S
+    before = None
+    while before != (before := [wakes(pid) for pid in pids]):
+        assert time.monotonic() < until, "somebody does not fall asleep"
+        time.sleep(0.2)
+    return before
+
+
 class Ends:
     """Two network namespaces, a helper in each, and a cgroup for the programs."""
 
