@@ -52,7 +52,8 @@ Verbs::Verbs(const TransportArgs& args, std::unique_ptr<tcpqp::Context> context,
       slots_(slots_of(spec_, depth_)),
       memory_(slots_ * spec_.bytes),
       mr_(*context_, memory_.bytes().data(), memory_.bytes().size(), kAccess),
-      cq_(*context_, static_cast<int>(uint64_t{3} * depth_ * spec_.flows)),
+      cq_(*context_, static_cast<int>(uint64_t{3} * depth_ * spec_.flows),
+          doorbells ? tcpqp::Waking::kDescriptor : tcpqp::Waking::kChannel),
       flows_(spec_.flows) {
     if (write_ && spec_.pingpong())
         throw std::invalid_argument("WRITEs have no round trips");
@@ -246,6 +247,8 @@ void Verbs::remember_shares() {
 void Verbs::wait() {
     if (spec_.poll)
         return spin();
+    if (cq_.has_descriptor())
+        return sleep();
     if (!cq_.arm())
         tcpqp::throw_errno("arm the completion queue");
     if (take_completions())
@@ -255,6 +258,12 @@ void Verbs::wait() {
     if (n == 0 || (n < 0 && errno != EINTR))
         throw std::runtime_error(spec_.transport + ": no completion came");
     cq_.consume_events();
+}
+
+void Verbs::sleep() {
+    const int error = cq_.descriptor().wait(kSilenceLimitMs);
+    if (error != 0 && error != EINTR)
+        throw std::runtime_error(spec_.transport + ": no completion came");
 }
 
 void Verbs::spin() {

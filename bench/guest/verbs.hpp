@@ -72,6 +72,7 @@ private:
     void remember_shares();
     void drain_sends();
     void wait();
+    void sleep();
     void spin();
     [[nodiscard]] uint8_t* slot(uint64_t n) const noexcept;
 

@@ -4,18 +4,20 @@
  *
  * Everything else is rdma-core's own: the device speaks the rxe user ABI
  * (RDMA_DRIVER_RXE), so the librxe provider drives its rings.  What verbs
- * lack is giving an existing, connected TCP socket a queue pair.  That is a
- * driver method on UVERBS_OBJECT_QP, issued by RDMA_VERBS_IOCTL on the
- * context's cmd_fd: the core resolves the QP handle in the caller's own file.
+ * lack is giving an existing, connected TCP socket a queue pair, and waiting for
+ * completions in the system call that posts.  These are driver methods on
+ * UVERBS_OBJECT_QP and UVERBS_OBJECT_CQ, issued by RDMA_VERBS_IOCTL on the
+ * context's cmd_fd: the core resolves the handle in the caller's own file.
  */
 #ifndef TCP_QP_TCP_QP_H
 #define TCP_QP_TCP_QP_H
 
+#include <linux/ioctl.h>
 #include <linux/types.h>
 #include <rdma/ib_user_ioctl_cmds.h>
 
 #define TCP_QP_ULP_NAME "tcp_qp"
-#define TCP_QP_ABI_VERSION 1
+#define TCP_QP_ABI_VERSION 2	/* 2: completion descriptors */
 
 enum tcp_qp_methods {
 	TCP_QP_METHOD_ATTACH = (1U << UVERBS_ID_NS_SHIFT),
@@ -33,6 +35,54 @@ enum tcp_qp_query_attrs {
 	TCP_QP_ATTR_QUERY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),	/* IDR, UVERBS_OBJECT_QP, read */
 	TCP_QP_ATTR_QUERY_INFO,		/* PTR_OUT struct tcp_qp_info */
 };
+
+enum tcp_qp_cq_methods {
+	TCP_QP_METHOD_CQ_FD = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+enum tcp_qp_cq_fd_attrs {
+	TCP_QP_ATTR_CQ_FD_HANDLE = (1U << UVERBS_ID_NS_SHIFT),	/* IDR, UVERBS_OBJECT_CQ, read */
+	TCP_QP_ATTR_CQ_FD_RESP,		/* PTR_OUT __s32: a completion descriptor, close-on-exec */
+};
+
+/*
+ * A completion descriptor waits for a CQ without arming it, and without events
+ * to read: it is readable (poll, select, epoll, io_uring) while the CQ holds
+ * completions that user space has not taken, by the ring's own indices.
+ * EPOLLERR: the CQ overflowed.  EPOLLHUP, EPOLLERR: it was destroyed, or its
+ * device is gone.  Any number may be open, and they know nothing of
+ * ibv_req_notify_cq() and its channels.
+ *
+ * Who holds one, also by fork() or SCM_RIGHTS, may wait and have what is
+ * posted looked at, and no more: the rings are not reached through it.
+ */
+enum {
+	TCP_QP_CQ_DOORBELL = 1 << 0,	/* what was posted to qpn, whose send or receive CQ this is */
+	TCP_QP_CQ_WAIT = 1 << 1,	/* until readable */
+	TCP_QP_CQ_TIMEOUT = 1 << 2,	/* with WAIT: at most timeout_ns */
+	TCP_QP_CQ_NUDGE = 1 << 3,	/* readable from now on, completions or not, */
+	TCP_QP_CQ_CALM = 1 << 4,	/* until this */
+};
+
+/*
+ * TCP_QP_IOCTL_CQ, on a completion descriptor: nudge or calm, then the
+ * doorbell, then the wait, whichever are asked for.
+ *
+ *   EINVAL     unknown flag, a field that is set and not asked for, or a QP
+ *              that takes no doorbell in its state
+ *   ENOENT     no such QP on this CQ
+ *   ETIMEDOUT  not readable in time
+ *   EINTR      a signal; the doorbell was rung, or its QP is in error
+ *   EOVERFLOW  nothing to take, and the CQ overflowed
+ *   EIDRM      the CQ is destroyed, or its device gone
+ */
+struct tcp_qp_cq_call {
+	__u32 flags;		/* TCP_QP_CQ_* */
+	__u32 qpn;		/* of DOORBELL, else zero */
+	__u64 timeout_ns;	/* of TIMEOUT, from now on, else zero */
+};
+
+#define TCP_QP_IOCTL_CQ _IOW(0xb9, 0x01, struct tcp_qp_cq_call)
 
 enum tcp_qp_engine {
 	TCP_QP_ENGINE_AUTO = 0,		/* offload, or software with a reason */

@@ -33,6 +33,7 @@ static void tqp_cq_overflow(struct tqp_cq *cq)
 bool tqp_cq_post(struct tqp_cq *cq, const struct ib_uverbs_wc *wc, bool solicited)
 {
 	bool overflow = false, notify = false;
+	struct tqp_cq_fd *fd;
 	unsigned long flags;
 
 	spin_lock_irqsave(&cq->lock, flags);
@@ -48,8 +49,11 @@ bool tqp_cq_post(struct tqp_cq *cq, const struct ib_uverbs_wc *wc, bool solicite
 		tqp_ring_produce(cq->ring);
 		notify = tqp_cq_take_notify(cq, wc, solicited);
 	}
+	fd = cq->fd;
 	spin_unlock_irqrestore(&cq->lock, flags);
 
+	if (fd)
+		tqp_cq_fd_wake(fd);
 	if (overflow)
 		tqp_cq_overflow(cq);
 	if (notify)
@@ -91,6 +95,7 @@ int tqp_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 {
 	struct tqp_cq *cq = to_tqp_cq(ibcq);
 
+	tqp_cq_fd_sever(cq);
 	tqp_ring_destroy(cq->ring);
 	return 0;
 }

@@ -231,18 +231,9 @@ static int tqp_qp_flush_posted(struct tqp_qp *qp)
 	return 0;
 }
 
-/*
- * librxe has written the ring; this is its doorbell.  A doorbell for receives
- * alone is fine from INIT on, sends want a connection.
- */
-int tqp_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr, const struct ib_send_wr **bad)
+/* A doorbell for receives alone is fine from INIT on, sends want a connection. */
+int tqp_qp_doorbell(struct tqp_qp *qp)
 {
-	struct tqp_qp *qp = to_tqp_qp(ibqp);
-
-	if (wr) {
-		*bad = wr;
-		return -EOPNOTSUPP;
-	}
 	switch (tqp_qp_state(qp)) {
 	case IB_QPS_RTS:
 		tqp_conn_doorbell(qp);
@@ -255,6 +246,16 @@ int tqp_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr, const struct 
 	default:
 		return -EINVAL;
 	}
+}
+
+/* librxe has written the ring; this is its doorbell. */
+int tqp_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr, const struct ib_send_wr **bad)
+{
+	if (wr) {
+		*bad = wr;
+		return -EOPNOTSUPP;
+	}
+	return tqp_qp_doorbell(to_tqp_qp(ibqp));
 }
 
 /* ---- error and flush ---- */

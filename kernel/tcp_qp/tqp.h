@@ -18,6 +18,7 @@
  *   conn->done_lock  in-order completion of sends (softirq-safe)
  *   qp->lock         qp->state, qp->conn pointer (softirq-safe)
  *   srq->lock        the SRQ ring (softirq-safe)
+ *   cq_fd->lock      which CQ a completion descriptor is of; inside it dev->qps
  *   cq->lock         the CQ ring and its notify flag (softirq-safe)
  * RCU protects the MR table (dev->mrs) for readers in softirq.
  */
@@ -29,6 +30,7 @@
 #include <linux/iosys-map.h>
 #include <linux/kref.h>
 #include <linux/mutex.h>
+#include <linux/poll.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
@@ -153,8 +155,18 @@ struct tqp_cq {
 	struct ib_cq ib;
 	spinlock_t lock;
 	struct tqp_ring *ring;
+	struct tqp_cq_fd *fd;		/* under lock; NULL until a descriptor was asked for */
 	u8 notify;			/* enum ib_cq_notify_flags wanted; 0: not armed */
 	bool overflown;
+};
+
+/* What the completion descriptors of a CQ share, and what is left of it for them when it goes. */
+struct tqp_cq_fd {
+	struct kref ref;		/* the CQ's, and each file's */
+	wait_queue_head_t wait;
+	spinlock_t lock;
+	struct tqp_cq *cq;		/* under lock; NULL: destroyed */
+	bool nudged;
 };
 
 struct tqp_srq {
@@ -309,6 +321,18 @@ int tqp_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
 /* Any context.  False: the CQ is full; it is in error then and an event was raised. */
 bool tqp_cq_post(struct tqp_cq *cq, const struct ib_uverbs_wc *wc, bool solicited);
 
+/* ---- cq_fd.c: completion descriptors ---- */
+/* A file to wait on @cq with; process context. */
+struct file *tqp_cq_fd_open(struct tqp_cq *cq);
+/* Who waits finds the CQ destroyed; nobody comes to it by a descriptor any more. */
+void tqp_cq_fd_sever(struct tqp_cq *cq);
+/* Something to take, or an end; any context, after the ring was written.  The CQ stays meanwhile. */
+static inline void tqp_cq_fd_wake(struct tqp_cq_fd *fd)
+{
+	if (wq_has_sleeper(&fd->wait))	/* its barrier: they see the ring, or we see them */
+		wake_up_poll(&fd->wait, EPOLLIN | EPOLLRDNORM);
+}
+
 /* ---- srq.c ---- */
 int tqp_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init, struct ib_udata *udata);
 int tqp_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata);
@@ -329,6 +353,8 @@ int tqp_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		 struct ib_qp_init_attr *init);
 int tqp_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
 int tqp_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr, const struct ib_send_wr **bad);
+/* Look at what was posted; process context, sleeps. */
+int tqp_qp_doorbell(struct tqp_qp *qp);
 struct tqp_qp *tqp_qp_get(struct tqp_qp *qp);
 /* With a reference, or NULL; any context. */
 struct tqp_qp *tqp_qp_lookup(struct tqp_device *dev, u32 qpn);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What verbs lack: driver methods on UVERBS_OBJECT_QP, see tcp_qp.h. */
+/* What verbs lack: driver methods on UVERBS_OBJECT_QP and UVERBS_OBJECT_CQ, see tcp_qp.h. */
 #include <linux/net.h>
 #include <linux/file.h>
 #include <net/sock.h>
@@ -95,6 +95,35 @@ static int UVERBS_HANDLER(TCP_QP_METHOD_QUERY)(struct uverbs_attr_bundle *attrs)
 	return uverbs_copy_to(attrs, TCP_QP_ATTR_QUERY_INFO, &info, sizeof(info));
 }
 
+static int UVERBS_HANDLER(TCP_QP_METHOD_CQ_FD)(struct uverbs_attr_bundle *attrs)
+{
+	struct ib_cq *ibcq = uverbs_attr_get_obj(attrs, TCP_QP_ATTR_CQ_FD_HANDLE);
+	struct file *file;
+	s32 fd;
+	int ret;
+
+	if (IS_ERR(ibcq))
+		return PTR_ERR(ibcq);
+	fd = get_unused_fd_flags(O_CLOEXEC);
+	if (fd < 0)
+		return fd;
+	file = tqp_cq_fd_open(to_tqp_cq(ibcq));
+	ret = PTR_ERR_OR_ZERO(file);
+	if (ret)
+		goto err_fd;
+	ret = uverbs_copy_to(attrs, TCP_QP_ATTR_CQ_FD_RESP, &fd, sizeof(fd));
+	if (ret)
+		goto err_file;
+	fd_install(fd, file);
+	return 0;
+
+err_file:
+	fput(file);
+err_fd:
+	put_unused_fd(fd);
+	return ret;
+}
+
 /*
  * Access READ, which is shared: an attach may wait for its peer, and doorbells
  * of other threads need the QP meanwhile.  Destroy needs it alone and gets
@@ -118,7 +147,15 @@ DECLARE_UVERBS_NAMED_METHOD(TCP_QP_METHOD_QUERY,
 ADD_UVERBS_METHODS(tqp_qp_methods, UVERBS_OBJECT_QP, &UVERBS_METHOD(TCP_QP_METHOD_ATTACH),
 		   &UVERBS_METHOD(TCP_QP_METHOD_QUERY));
 
+DECLARE_UVERBS_NAMED_METHOD(TCP_QP_METHOD_CQ_FD,
+	UVERBS_ATTR_IDR(TCP_QP_ATTR_CQ_FD_HANDLE, UVERBS_OBJECT_CQ, UVERBS_ACCESS_READ,
+			UA_MANDATORY),
+	UVERBS_ATTR_PTR_OUT(TCP_QP_ATTR_CQ_FD_RESP, UVERBS_ATTR_TYPE(s32), UA_MANDATORY));
+
+ADD_UVERBS_METHODS(tqp_cq_methods, UVERBS_OBJECT_CQ, &UVERBS_METHOD(TCP_QP_METHOD_CQ_FD));
+
 const struct uapi_definition tqp_uapi[] = {
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_QP, &tqp_qp_methods),
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_CQ, &tqp_cq_methods),
 	{},
 };

@@ -80,6 +80,7 @@ enum tcpqp_reason {
 	TCPQP_REASON_FRAMING,         /* option framing was asked for, and the peer has none */
 	TCPQP_REASON_NO_BOUNDARY,     /* bytes came without the option that says whose they are */
 	TCPQP_REASON_NOT_A_SEND,      /* the peer asked for what a stock end does not do */
+	TCPQP_REASON_OLD_MODULE,      /* the module tcp_qp lacks what this library needs */
 	TCPQP_REASON_END,             /* one more than the last */
 };
 

@@ -32,6 +32,7 @@ constexpr std::array<Reason, TCPQP_REASON_END - TCPQP_REASON_OWN> kReasons{{
     {"FRAMING", "option framing was asked for, and the peer has none"},
     {"NO_BOUNDARY", "bytes came without the option that says whose they are"},
     {"NOT_A_SEND", "the peer asked for what a stock end does not do"},
+    {"OLD_MODULE", "the kernel module tcp_qp is older than this library"},
 }};
 
 bool is_own(uint32_t reason) noexcept {

@@ -64,7 +64,10 @@ Made<tcpqp_context> make_verbs(uint32_t engine, const char* ifname, int socket) 
         return {nullptr, -ENODEV, TCPQP_REASON_NO_MODULE};
     }
     try {
-        return {std::make_unique<module::Context>(open_device(name), engine), 0, TCPQP_REASON_NONE};
+        auto device = open_device(name);
+        if (!has_cq_descriptors(*device))
+            return {nullptr, -ENODEV, TCPQP_REASON_OLD_MODULE};
+        return {std::make_unique<module::Context>(std::move(device), engine), 0, TCPQP_REASON_NONE};
     } catch (const DeviceMissing&) {
         return {nullptr, -ENODEV, TCPQP_REASON_NO_DEVICE};
     } catch (const std::system_error& e) {

@@ -2,9 +2,6 @@
 #include "module/cq.hpp"
 
 #include <arpa/inet.h>
-#include <poll.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
 
 #include <algorithm>
 #include <array>
@@ -41,25 +38,7 @@ int status_of(ibv_wc_status status) noexcept {
 Cq::Cq(tcpqp_context& owner, tcpqp::Context& device, uint32_t entries)
     : tcpqp_cq(owner),
       device_(device),
-      cq_(device, static_cast<int>(entries)),
-      nudge_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
-    if (!nudge_ || !epoll_)
-        throw_errno("make the completion queue's descriptors");
-    watch(cq_.fd());
-    watch(device.event_fd());
-    watch(nudge_.get());
-    if (!cq_.arm())
-        throw_errno("arm the completion queue");
-}
-
-void Cq::watch(int fd) {
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.fd = fd;
-    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0)
-        throw_errno("watch a completion queue");
-}
+      cq_(device, static_cast<int>(entries), Waking::kDescriptor) {}
 
 void Cq::add(uint32_t qp_number, Qp& qp) {
     const std::lock_guard guard(lock_);
@@ -76,7 +55,7 @@ void Cq::remove(uint32_t qp_number) noexcept {
     qps_.erase(at);
     std::erase_if(saved_, [qp](const tcpqp_completion& c) { return c.qp == qp; });
     if (!saved_.empty())
-        ::eventfd_write(nudge_.get(), 1);
+        (void)cq_.descriptor().nudge();
 }
 
 size_t Cq::translate(std::span<const ibv_wc> from, tcpqp_completion* out) noexcept {
@@ -114,41 +93,45 @@ int Cq::poll_device(std::span<tcpqp_completion> out) noexcept {
     return static_cast<int>(n);
 }
 
-bool Cq::device_is_gone() noexcept {
-    while (auto event = device_.event())
-        gone_ |= *event == IBV_EVENT_DEVICE_FATAL;
-    return gone_;
-}
-
-// The event is consumed only when the queue was found empty, and the queue is
-// looked at once more after it was armed: level triggered for the caller.
-int Cq::poll(std::span<tcpqp_completion> out) noexcept {
-    const std::lock_guard guard(lock_);
+size_t Cq::take_saved(std::span<tcpqp_completion> out) noexcept {
+    if (saved_.empty())
+        return 0;
     size_t n = 0;
     for (; n < out.size() && !saved_.empty(); n++) {
         out[n] = saved_.front();
         saved_.pop_front();
     }
-    int got = poll_device(out.subspan(n));
-    if (got >= 0 && n + static_cast<size_t>(got) < out.size()) {
-        n += static_cast<size_t>(got);
-        eventfd_t count = 0;
-        ::eventfd_read(nudge_.get(), &count);
-        cq_.consume_events();
-        if (!cq_.arm())
-            return -EIO;
-        got = poll_device(out.subspan(n));
-    }
+    if (saved_.empty())
+        (void)cq_.descriptor().calm();
+    return n;
+}
+
+int Cq::remember(int error) noexcept {
+    if (error == EIDRM)
+        end_ = -ENODEV;
+    else if (error == EOVERFLOW)
+        end_ = -EIO;
+    return end_;
+}
+
+// Who polls an empty queue twice was woken for nothing, or does not sleep: then the
+// descriptor is asked whether anything will come at all.
+int Cq::poll(std::span<tcpqp_completion> out) noexcept {
+    const std::lock_guard guard(lock_);
+    const size_t saved = take_saved(out);
+    const int got = poll_device(out.subspan(saved));
     if (got < 0)
         return got;
-    n += static_cast<size_t>(got);
-    return n == 0 && device_is_gone() ? -ENODEV : static_cast<int>(n);
+    const int n = static_cast<int>(saved) + got;
+    if (n == 0 && was_empty_)
+        return remember(cq_.descriptor().wait(0));
+    was_empty_ = n == 0;
+    return n;
 }
 
 int Cq::wait(int timeout_ms) noexcept {
-    pollfd p{epoll_.get(), POLLIN, 0};
-    const int n = ::poll(&p, 1, timeout_ms);
-    return n > 0 ? 0 : n == 0 ? -ETIMEDOUT : -errno;
+    const int error = cq_.descriptor().wait(timeout_ms);
+    return error == 0 || remember(error) != 0 ? 0 : -error;
 }
 
 }  // namespace tcpqp::module

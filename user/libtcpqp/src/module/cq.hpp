@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A verbs completion queue behind the provider interface.  Its descriptor is an
-// epoll of the completion channel, the device's events and our own nudge.
+// A verbs completion queue behind the provider interface.  It is waited for by its
+// completion descriptor, which says by itself what there is to take, and that the
+// device is gone.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <mutex>
 #include <unordered_map>
 
 #include "provider.hpp"
 #include "verbs/cq.hpp"
-#include "verbs/fd.hpp"
 
 namespace tcpqp::module {
 
@@ -20,7 +21,7 @@ public:
     // Throws std::system_error.
     Cq(tcpqp_context& context, tcpqp::Context& device, uint32_t entries);
 
-    [[nodiscard]] int fd() noexcept override { return epoll_.get(); }
+    [[nodiscard]] int fd() noexcept override { return cq_.fd(); }
     int poll(std::span<tcpqp_completion> out) noexcept override;
     int wait(int timeout_ms) noexcept override;
 
@@ -32,19 +33,20 @@ public:
     void remove(uint32_t qp_number) noexcept;
 
 private:
-    void watch(int fd);
     size_t translate(std::span<const ibv_wc> from, tcpqp_completion* out) noexcept;
     int poll_device(std::span<tcpqp_completion> out) noexcept;
-    bool device_is_gone() noexcept;
+    size_t take_saved(std::span<tcpqp_completion> out) noexcept;
+    // What an error of the descriptor's means for who polls: 0 or a negative errno.
+    int remember(int error) noexcept;
 
     std::mutex lock_;
     tcpqp::Context& device_;
     CompletionQueue cq_;
-    Fd nudge_;
-    Fd epoll_;
     std::unordered_map<uint32_t, Qp*> qps_;
-    std::deque<tcpqp_completion> saved_;  // of others, when a qp was removed
-    bool gone_ = false;
+    std::deque<tcpqp_completion>
+        saved_;                // of others, when a qp was removed; the descriptor is nudged
+    bool was_empty_ = false;   // the last poll found nothing
+    std::atomic<int> end_{0};  // -ENODEV, -EIO: nothing comes any more
 };
 
 }  // namespace tcpqp::module
