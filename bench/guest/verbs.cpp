@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <stdexcept>
+#include <utility>
 
 #include "clock.hpp"
 #include "counters.hpp"
@@ -75,6 +76,8 @@ void Verbs::create() {
                                .signal_all = false};
     for (uint32_t i = 0; i < spec_.flows; i++) {
         flows_[i].qp = std::make_unique<tcpqp::QueuePair>(*context_, cq_, depth);
+        if (cq_.has_descriptor() && sends_)
+            flows_[i].ring = std::make_unique<tcpqp::SendRing>(*context_, *flows_[i].qp->get());
         if (!receives_)
             continue;
         flows_[i].to_receive = 2 * depth_;
@@ -134,8 +137,8 @@ void Verbs::post_sends(uint32_t flow) {
     }
 }
 
-// The last one is signalled: its completion tells of all before it.
-void Verbs::post_chain(uint32_t flow, uint32_t count) {
+// If the last one is signalled, its completion tells of all before it.
+void Verbs::post_chain(uint32_t flow, uint32_t count, bool signaled) {
     std::array<ibv_send_wr, kChainMax> wrs;
     std::array<ibv_sge, kChainMax> sges;
     Flow& f = flows_[flow];
@@ -155,9 +158,23 @@ void Verbs::post_chain(uint32_t flow, uint32_t count) {
         wrs[i].next = &wrs[i + 1 < kChainMax ? i + 1 : i];
     }
     wrs[count - 1].next = nullptr;
-    wrs[count - 1].send_flags |= IBV_SEND_SIGNALED;
+    wrs[count - 1].send_flags |= signaled ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0u;
+    hand_over(f, wrs.data());
+}
+
+// Who sends one message and then waits does both in one system call.
+void Verbs::hand_over(Flow& flow, ibv_send_wr* chain) {
     ibv_send_wr* bad = nullptr;
-    if (const int error = ibv_post_send(f.qp->get(), wrs.data(), &bad); error != 0)
+    int error = 0;
+    if (!flow.ring)
+        error = ibv_post_send(flow.qp->get(), chain, &bad);
+    else
+        error = flow.ring->post(chain);
+    if (error == 0 && flow.ring && spec_.pingpong() && !spec_.poll)
+        unrung_ = &flow;
+    else if (error == 0 && flow.ring)
+        error = cq_.descriptor().ring(flow.qp->get()->qp_num);
+    if (error != 0)
         tcpqp::throw_errno("post sends", error);
 }
 
@@ -172,9 +189,9 @@ void Verbs::receive(uint64_t messages) {
 
 // A quarter of the receives at a time, or at once.
 void Verbs::refill(Flow& flow, uint32_t index, bool now) {
-    std::array<tcpqp::Work, kChainMax> works;
     if (!flow.to_receive || (!now && flow.to_receive < std::max(1u, depth_ / 4)))
         return;
+    std::array<tcpqp::Work, kChainMax> works;
     while (flow.to_receive) {
         const uint32_t n = std::min(flow.to_receive, kChainMax);
         for (uint32_t i = 0; i < n; i++)
@@ -261,7 +278,10 @@ void Verbs::wait() {
 }
 
 void Verbs::sleep() {
-    const int error = cq_.descriptor().wait(kSilenceLimitMs);
+    const Flow* flow = std::exchange(unrung_, nullptr);
+    const int error = flow
+                          ? cq_.descriptor().ring_and_wait(flow->qp->get()->qp_num, kSilenceLimitMs)
+                          : cq_.descriptor().wait(kSilenceLimitMs);
     if (error != 0 && error != EINTR)
         throw std::runtime_error(spec_.transport + ": no completion came");
 }
@@ -279,13 +299,18 @@ void Verbs::spin() {
     }
 }
 
+// One message in batch_ is signalled, and the last.
+void Verbs::trip_begins(uint64_t number, uint64_t of) {
+    post_chain(0, 1, (number + 1) % batch_ == 0 || number + 1 == of);
+}
+
 // One message each way; what completes of the sends is taken along.
 void Verbs::ping(uint64_t messages, std::vector<uint64_t>& rtt) {
     begin(0);
     for (uint64_t i = 0; i < messages; i++) {
         const uint64_t then = now_ns();
         left_ = 1;
-        post_chain(0, 1);
+        trip_begins(i, messages);
         while (left_)
             if (!take_completions())
                 wait();
@@ -301,7 +326,7 @@ void Verbs::pong(uint64_t messages) {
         while (left_)
             if (!take_completions())
                 wait();
-        post_chain(0, 1);
+        trip_begins(i, messages);
     }
     drain_sends();
 }

@@ -16,6 +16,7 @@
 #include "verbs/cq.hpp"
 #include "verbs/mr.hpp"
 #include "verbs/qp.hpp"
+#include "verbs/send_ring.hpp"
 
 namespace nupa::bench {
 
@@ -31,7 +32,8 @@ public:
 protected:
     struct Flow {
         std::unique_ptr<tcpqp::QueuePair> qp;
-        uint64_t target = 0;  // messages of this phase
+        std::unique_ptr<tcpqp::SendRing> ring;  // of a device that has such
+        uint64_t target = 0;                    // messages of this phase
         uint64_t posted = 0;
         uint64_t sent = 0;  // of these, completed
         uint64_t received = 0;
@@ -63,7 +65,9 @@ private:
     void create();
     void begin(uint64_t messages);
     void post_sends(uint32_t flow);
-    void post_chain(uint32_t flow, uint32_t count);
+    void post_chain(uint32_t flow, uint32_t count, bool signaled = true);
+    void hand_over(Flow& flow, ibv_send_wr* chain);
+    void trip_begins(uint64_t number, uint64_t of);
     void refill(Flow& flow, uint32_t index, bool now);
     bool take_completions();
     void completed(const ibv_wc& wc);
@@ -85,7 +89,8 @@ private:
     tcpqp::Mr mr_;
     tcpqp::CompletionQueue cq_;
     std::vector<Flow> flows_;
-    std::deque<uint32_t> ready_;  // flows that may have room for sends
+    std::deque<uint32_t> ready_;    // flows that may have room for sends
+    const Flow* unrung_ = nullptr;  // its doorbell goes with the next wait
     Target peer_;
     uint64_t left_ = 0;                 // messages of this phase that have not completed
     uint64_t sent_ = 0, received_ = 0;  // in all phases

@@ -22,6 +22,7 @@
 enum tcp_qp_methods {
 	TCP_QP_METHOD_ATTACH = (1U << UVERBS_ID_NS_SHIFT),
 	TCP_QP_METHOD_QUERY,
+	TCP_QP_METHOD_SQ,
 };
 
 enum tcp_qp_attach_attrs {
@@ -34,6 +35,11 @@ enum tcp_qp_attach_attrs {
 enum tcp_qp_query_attrs {
 	TCP_QP_ATTR_QUERY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),	/* IDR, UVERBS_OBJECT_QP, read */
 	TCP_QP_ATTR_QUERY_INFO,		/* PTR_OUT struct tcp_qp_info */
+};
+
+enum tcp_qp_sq_attrs {
+	TCP_QP_ATTR_SQ_HANDLE = (1U << UVERBS_ID_NS_SHIFT),	/* IDR, UVERBS_OBJECT_QP, read */
+	TCP_QP_ATTR_SQ_RESP,		/* PTR_OUT struct tcp_qp_sq */
 };
 
 enum tcp_qp_cq_methods {
@@ -83,6 +89,20 @@ struct tcp_qp_cq_call {
 };
 
 #define TCP_QP_IOCTL_CQ _IOW(0xb9, 0x01, struct tcp_qp_cq_call)
+
+/*
+ * Where the send queue is: mmap() of the context's cmd_fd, once more than the
+ * provider did.  Who writes struct rxe_send_wqe there itself may leave the
+ * doorbell to TCP_QP_IOCTL_CQ; ibv_post_send() rings on each call.  A queue
+ * has one producer: use one or the other.
+ */
+struct tcp_qp_sq {
+	__u64 offset;		/* of mmap() */
+	__u32 bytes;
+	__u32 slot_bytes;
+	__u32 slots;		/* a power of two; one stays empty */
+	__u32 inline_bytes;	/* of one work request, at most */
+};
 
 enum tcp_qp_engine {
 	TCP_QP_ENGINE_AUTO = 0,		/* offload, or software with a reason */

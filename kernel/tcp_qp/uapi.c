@@ -95,6 +95,23 @@ static int UVERBS_HANDLER(TCP_QP_METHOD_QUERY)(struct uverbs_attr_bundle *attrs)
 	return uverbs_copy_to(attrs, TCP_QP_ATTR_QUERY_INFO, &info, sizeof(info));
 }
 
+static int UVERBS_HANDLER(TCP_QP_METHOD_SQ)(struct uverbs_attr_bundle *attrs)
+{
+	struct ib_qp *ibqp = uverbs_attr_get_obj(attrs, TCP_QP_ATTR_SQ_HANDLE);
+	struct tcp_qp_sq resp = {};
+	const struct tqp_qp *qp;
+
+	if (IS_ERR(ibqp))
+		return PTR_ERR(ibqp);
+	qp = to_tqp_qp(ibqp);
+	resp.offset = rdma_user_mmap_get_offset(&qp->sq->mmap_entry);
+	resp.bytes = qp->sq->bytes;
+	resp.slot_bytes = 1 << qp->sq->log2_elem;
+	resp.slots = qp->sq->mask + 1;
+	resp.inline_bytes = qp->cap.max_inline_data;
+	return uverbs_copy_to(attrs, TCP_QP_ATTR_SQ_RESP, &resp, sizeof(resp));
+}
+
 static int UVERBS_HANDLER(TCP_QP_METHOD_CQ_FD)(struct uverbs_attr_bundle *attrs)
 {
 	struct ib_cq *ibcq = uverbs_attr_get_obj(attrs, TCP_QP_ATTR_CQ_FD_HANDLE);
@@ -144,8 +161,14 @@ DECLARE_UVERBS_NAMED_METHOD(TCP_QP_METHOD_QUERY,
 	UVERBS_ATTR_PTR_OUT(TCP_QP_ATTR_QUERY_INFO,
 			    UVERBS_ATTR_STRUCT(struct tcp_qp_info, tx_credit_waits), UA_MANDATORY));
 
+DECLARE_UVERBS_NAMED_METHOD(TCP_QP_METHOD_SQ,
+	UVERBS_ATTR_IDR(TCP_QP_ATTR_SQ_HANDLE, UVERBS_OBJECT_QP, UVERBS_ACCESS_READ,
+			UA_MANDATORY),
+	UVERBS_ATTR_PTR_OUT(TCP_QP_ATTR_SQ_RESP,
+			    UVERBS_ATTR_STRUCT(struct tcp_qp_sq, inline_bytes), UA_MANDATORY));
+
 ADD_UVERBS_METHODS(tqp_qp_methods, UVERBS_OBJECT_QP, &UVERBS_METHOD(TCP_QP_METHOD_ATTACH),
-		   &UVERBS_METHOD(TCP_QP_METHOD_QUERY));
+		   &UVERBS_METHOD(TCP_QP_METHOD_QUERY), &UVERBS_METHOD(TCP_QP_METHOD_SQ));
 
 DECLARE_UVERBS_NAMED_METHOD(TCP_QP_METHOD_CQ_FD,
 	UVERBS_ATTR_IDR(TCP_QP_ATTR_CQ_FD_HANDLE, UVERBS_OBJECT_CQ, UVERBS_ACCESS_READ,

@@ -138,7 +138,7 @@ TEST(Errors, Works) {
     w.length = TCPQP_MESSAGE_MAX_BYTES + 1u;
     EXPECT_EQ(pair.end_a->qp.post_send({&w, 1}), -EINVAL);
     w = good;
-    w.flags = 2;
+    w.flags = 4;
     EXPECT_EQ(pair.end_a->qp.post_send({&w, 1}), -EINVAL);
     w = good;
     w.reserved = 1;

@@ -15,7 +15,7 @@
 	X(struct nupa_rx_comp, 32) X(struct nupa_flow, 40) X(struct nupa_cmd_queue, 40) X(struct nupa_cmd_rx_mode, 16) \
 	X(struct nupa_cmd_rss, 48) X(struct nupa_cmd_steer, 48) X(struct nupa_cmd_stats, 16) X(struct nupa_cmd_mr, 40) \
 	X(struct nupa_cmd_qp, 88) X(struct nupa_qp_reads, 1024) X(struct nupa_qp_shadow, 16) X(struct nupa_admin_cmd, 128) X(struct nupa_admin_comp, 16) \
-	X(struct tcp_qp_attach_req, 16) X(struct tcp_qp_attach_resp, 16) X(struct tcp_qp_info, 112) X(struct tcp_qp_cq_call, 16)
+	X(struct tcp_qp_attach_req, 16) X(struct tcp_qp_attach_resp, 16) X(struct tcp_qp_info, 112) X(struct tcp_qp_cq_call, 16) X(struct tcp_qp_sq, 24)
 
 #define ABI_OFFSETS(X) \
 	X(struct nupa_regs, magic, 0) X(struct nupa_regs, features, 8) X(struct nupa_regs, status, 12) \
@@ -44,6 +44,7 @@
 	X(struct nupa_cmd_qp, rcv_wscale, 52) X(struct nupa_cmd_qp, rq_log2_bytes, 53) X(struct nupa_cmd_qp, rq_sge_max, 54) \
 	X(struct nupa_cmd_qp, rq_mask, 56) X(struct nupa_cmd_qp, rq_base, 60) X(struct nupa_cmd_qp, rq_pages, 64) \
 	X(struct nupa_cmd_qp, rq_table_addr, 72) X(struct nupa_cmd_qp, shadow_addr, 80) \
+	X(struct tcp_qp_sq, bytes, 8) X(struct tcp_qp_sq, slots, 16) X(struct tcp_qp_sq, inline_bytes, 20) \
 	X(struct tcp_qp_cq_call, qpn, 4) X(struct tcp_qp_cq_call, timeout_ns, 8) \
 	X(struct nupa_admin_cmd, op, 0) X(struct nupa_admin_cmd, id, 4) X(struct nupa_admin_cmd, qp, 8) \
 	X(struct nupa_admin_comp, status, 0) X(struct nupa_admin_comp, id, 4) X(struct nupa_admin_comp, value, 8) \

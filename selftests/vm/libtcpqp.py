@@ -7,12 +7,14 @@ import re
 from traffic import free_port
 from vmtest import Failed, Guests, Needs, long
 
-NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/lib_exchange", "user/libtcpqp/examples/tcpqp_echo", "user/libtcpqp/examples/tcpqp_hello", "user/libtcpqp/examples/tcpqp_pipe"),
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/lib_exchange", "user/libtcpqp/examples/tcpqp_echo", "user/libtcpqp/examples/tcpqp_hello", "user/libtcpqp/examples/tcpqp_pipe",
+                       "tools/tcpqp_perf/tcpqp_perf"),
               setup="full")  # fmt: skip
 
 EXCHANGE = "$BUILD/cmake/selftests/vm/programs/lib_exchange"
 HELLO = "$BUILD/cmake/user/libtcpqp/examples/tcpqp_hello"
 PIPE = "$BUILD/cmake/user/libtcpqp/examples/tcpqp_pipe"
+PERF = "$BUILD/cmake/tools/tcpqp_perf/tcpqp_perf"
 ECHO = "$BUILD/cmake/user/libtcpqp/examples/tcpqp_echo"
 HUGE_PAGES = 8  # of 2 MiB
 PORT = free_port()
@@ -177,3 +179,14 @@ def test_peer_that_leaves(t: Guests) -> None:
         (end,) = exchange(t, (engine, engine), "--messages 100000", listener="--leave-after 40")
         t.equal(end["status"], -125, f"{engine}: posted work is canceled: {end}")
         t.check(end["reason"] in ("PEER_CLOSED", "PROTOCOL", "RESET", "CLOSED", "TRUNCATED"), f"{engine}: {end}")
+
+
+def test_post_and_wait_in_one_call(t: Guests) -> None:
+    """TCPQP_F_MORE: receives and a send wait for tcpqp_wait(), which hands them over; nothing stays behind."""
+    for engine in ("offload", "software", "stock"):
+        port = free_port()
+        server = t.start(0, f"exec {PERF} -p {port} --once -E {engine}")
+        t.wait_listening(0, port)
+        (row,) = json.loads(t.run(1, f"{PERF} lat -s 64 -n 300 -N 2 --out_json -p {port} -E {engine} $PEER"))
+        t.equal((row["engine"], row["messages"]), (engine, 300), "engine and messages of a round")
+        t.check(server.wait().ok, f"{engine}: the server")

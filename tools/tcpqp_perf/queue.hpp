@@ -29,9 +29,10 @@ private:
     Sample send_stream(const Round& round);
     Sample ping(const Round& round);
     void sink(const Round& round);
-    uint64_t send_batch(uint32_t bytes, uint64_t count);
+    // @flags: of the last message
+    uint64_t send_batch(uint32_t bytes, uint64_t count, uint32_t flags = 0);
     void take(bool wait);
-    void repost();
+    void repost(uint32_t flags = 0);
     void await_message();
     tcpqp_qp_opts qp_opts();
     tcpqp_work receive(uint32_t slot) noexcept;

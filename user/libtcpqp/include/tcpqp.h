@@ -176,7 +176,10 @@ struct tcpqp_cq_opts {
 };
 
 enum tcpqp_opcode { TCPQP_OP_SEND = 0, TCPQP_OP_RECV = 1 };
-enum { TCPQP_F_IMM = 1 << 0 }; /* imm is valid */
+enum {
+	TCPQP_F_IMM = 1 << 0,  /* imm is valid */
+	TCPQP_F_MORE = 1 << 1, /* work: of the last in a call, see tcpqp_post_send() */
+};
 
 struct tcpqp_completion {
 	uint64_t id;     /* of the work request */
@@ -212,7 +215,7 @@ struct tcpqp_work {
 	void *addr;
 	uint32_t length; /* sends may be empty, receives too */
 	uint32_t imm;    /* sends: with TCPQP_F_IMM */
-	uint32_t flags;
+	uint32_t flags;  /* TCPQP_F_* */
 	uint32_t reserved; /* zero */
 	tcpqp_mr *mr;    /* that the buffer lies in; NULL: stock only */
 };
@@ -261,6 +264,10 @@ int tcpqp_qp_cancel(tcpqp_qp *qp);
  *   send, stock: bytes were handed to TCP (or the peer acknowledged them, with
  *     SEND_ZC); it does not say that the peer has them;
  *   send, kernel engines: the peer's TCP acknowledged all of it.
+ *
+ * With TCPQP_F_MORE on the last, the work may be handed over later, at the
+ * latest by the next post to the qp without the flag, or by tcpqp_wait(): who
+ * sends and then waits for the answer saves a system call (stock: no effect).
  *
  * Number posted, > 0.  -EAGAIN: the queue is full.  -EINVAL: no work, too
  * long, reserved not zero.  -EFAULT: outside its mr, or mr missing.

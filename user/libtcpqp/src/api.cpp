@@ -51,7 +51,7 @@ int check_works(const tcpqp_qp& qp, const tcpqp_work* works, size_t count) noexc
 
 int check_work(const tcpqp_context& context, const tcpqp_work& work) noexcept {
     if (work.length > TCPQP_MESSAGE_MAX_BYTES || work.reserved != 0 ||
-        (work.flags & ~uint32_t{TCPQP_F_IMM}) != 0)
+        (work.flags & ~uint32_t{TCPQP_F_IMM | TCPQP_F_MORE}) != 0)
         return -EINVAL;
     if (work.mr != nullptr)
         return &work.mr->context == &context && work.mr->holds(work.addr, work.length) ? 0

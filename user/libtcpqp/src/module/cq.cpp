@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "module/qp.hpp"
 
@@ -53,6 +54,8 @@ void Cq::remove(uint32_t qp_number) noexcept {
     const auto at = qps_.find(qp_number);
     const tcpqp_qp* qp = at->second;
     qps_.erase(at);
+    if (unrung_ == qp_number)
+        unrung_ = 0;
     std::erase_if(saved_, [qp](const tcpqp_completion& c) { return c.qp == qp; });
     if (!saved_.empty())
         (void)cq_.descriptor().nudge();
@@ -129,8 +132,40 @@ int Cq::poll(std::span<tcpqp_completion> out) noexcept {
     return n;
 }
 
+int Cq::ring(const Qp& qp) noexcept {
+    int error = EINTR;
+    if (unrung_ == qp.number())
+        unrung_ = 0;
+    while (error == EINTR)
+        error = cq_.descriptor().ring(qp.number());
+    return remember(error) != 0 ? -ENOTCONN : -error;
+}
+
+void Cq::ring_later(const Qp& qp) noexcept {
+    const uint32_t before = std::exchange(unrung_, qp.number());
+    if (before != 0 && before != qp.number())
+        (void)cq_.descriptor().ring(before);  // an error is that one's, and told by its completions
+}
+
+uint32_t Cq::take_unrung() noexcept {
+    const std::lock_guard guard(lock_);
+    return std::exchange(unrung_, 0);
+}
+
+void Cq::put_unrung(uint32_t qp_number) noexcept {
+    const std::lock_guard guard(lock_);
+    if (unrung_ == 0 && qps_.contains(qp_number))
+        unrung_ = qp_number;
+}
+
 int Cq::wait(int timeout_ms) noexcept {
-    const int error = cq_.descriptor().wait(timeout_ms);
+    const uint32_t unrung = take_unrung();
+    int error = unrung != 0 ? cq_.descriptor().ring_and_wait(unrung, timeout_ms)
+                            : cq_.descriptor().wait(timeout_ms);
+    if (unrung != 0 && error == EINTR)
+        put_unrung(unrung);
+    if (unrung != 0 && error == ENOENT)  // it was destroyed meanwhile
+        error = cq_.descriptor().wait(timeout_ms);
     return error == 0 || remember(error) != 0 ? 0 : -error;
 }
 

@@ -29,6 +29,10 @@ public:
     [[nodiscard]] tcpqp::Context& device() noexcept { return device_; }
     [[nodiscard]] std::mutex& lock() noexcept { return lock_; }
     void add(uint32_t qp_number, Qp& qp);
+    // The lock is held by who posts.  Doorbell of @qp, 0 or a negative errno; or with the next
+    // wait.
+    int ring(const Qp& qp) noexcept;
+    void ring_later(const Qp& qp) noexcept;
     // Its completions that wait are dropped: numbers are used again.
     void remove(uint32_t qp_number) noexcept;
 
@@ -38,11 +42,14 @@ private:
     size_t take_saved(std::span<tcpqp_completion> out) noexcept;
     // What an error of the descriptor's means for who polls: 0 or a negative errno.
     int remember(int error) noexcept;
+    uint32_t take_unrung() noexcept;
+    void put_unrung(uint32_t qp_number) noexcept;
 
     std::mutex lock_;
     tcpqp::Context& device_;
     CompletionQueue cq_;
     std::unordered_map<uint32_t, Qp*> qps_;
+    uint32_t unrung_ = 0;  // the queue pair whose doorbell waits; 0: none
     std::deque<tcpqp_completion>
         saved_;                // of others, when a qp was removed; the descriptor is nudged
     bool was_empty_ = false;   // the last poll found nothing

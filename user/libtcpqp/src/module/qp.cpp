@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/qp.hpp"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <array>
 
@@ -16,17 +18,26 @@ uint32_t key_of(const tcpqp_work& work) noexcept {
     return work.mr == nullptr ? 0 : static_cast<const Mr*>(work.mr)->lkey();
 }
 
-// As many as @ids has room for, in batches.  Number posted, or a negative errno if none was.
-template <typename Translate, typename Post>
-int post_batches(std::span<const tcpqp_work> works, Ids& ids, Translate translate,
-                 Post post) noexcept {
+// As many as @ids has room for, in batches that @post takes as a chain.  Number posted, or a
+// negative errno if none was.
+template <typename Wr, typename Fill, typename Post>
+int post_batches(std::span<const tcpqp_work> works, Ids& ids, Fill fill, Post post) noexcept {
     const size_t total = std::min(works.size(), ids.room());
     for (size_t done = 0; done < total;) {
-        std::array<Work, kBatch> batch;
+        std::array<Wr, kBatch> batch;
+        std::array<ibv_sge, kBatch> sges;
         const size_t n = std::min(total - done, kBatch);
-        for (size_t i = 0; i < n; i++)
-            batch[i] = translate(works[done + i], ids.slot(i));
-        if (const int error = post(std::span<const Work>(batch.data(), n)); error != 0)
+        for (size_t i = 0; i < n; i++) {
+            const tcpqp_work& work = works[done + i];
+            sges[i] = {reinterpret_cast<uint64_t>(work.addr), work.length, key_of(work)};
+            batch[i] = {};
+            batch[i].wr_id = ids.slot(i);
+            batch[i].sg_list = &sges[i];
+            batch[i].num_sge = 1;
+            batch[i].next = i + 1 < n ? &batch[i + 1] : nullptr;
+            fill(batch[i], work);
+        }
+        if (const int error = post(batch.data()); error != 0)
             return done != 0 ? static_cast<int>(done) : -error;
         for (size_t i = 0; i < n; i++)
             ids.push(works[done + i].id);
@@ -41,6 +52,7 @@ Qp::Qp(Cq& queue, const QpRequest& request)
     : tcpqp_qp(queue),
       cq_(queue),
       qp_(queue.device(), queue.verbs(), QpDepth{request.sends, request.receives}),
+      ring_(queue.device(), *qp_.get()),
       sends_(request.sends),
       receives_(request.receives) {
     cq_.add(qp_.get()->qp_num, *this);
@@ -62,24 +74,24 @@ int Qp::attach(const QpRequest& request, uint32_t engine, uint32_t& reason) noex
 
 int Qp::post_send(std::span<const tcpqp_work> works) noexcept {
     const std::lock_guard guard(cq_.lock());
-    if (ended_)
-        return -ENOTCONN;
-    const auto send = [](const tcpqp_work& w, uint32_t slot) {
-        return Work{slot, w.addr, w.length, key_of(w), w.imm, (w.flags & TCPQP_F_IMM) == 0};
-    };
-    return post_batches(works, sends_, send,
-                        [this](std::span<const Work> batch) { return qp_.post_sends(batch); });
+    return ended_ ? -ENOTCONN : tell(works, fill_sends(works));
 }
 
+// With receives it gives the peer credits, now.
 int Qp::post_recv(std::span<const tcpqp_work> works) noexcept {
     const std::lock_guard guard(cq_.lock());
-    if (ended_)
-        return -ENOTCONN;
-    const int posted = fill_receives(works);
+    return ended_ ? -ENOTCONN : tell(works, fill_receives(works));
+}
+
+int Qp::tell(std::span<const tcpqp_work> works, int posted) noexcept {
     if (posted <= 0)
         return posted;
-    const int error = qp_.ring_doorbell();  // credits for the peer, now
-    return error != 0 ? -error : posted;
+    if ((works.back().flags & TCPQP_F_MORE) != 0) {
+        cq_.ring_later(*this);
+        return posted;
+    }
+    const int error = cq_.ring(*this);
+    return error != 0 ? error : posted;
 }
 
 int Qp::post_first(std::span<const tcpqp_work> works) noexcept {
@@ -91,11 +103,22 @@ int Qp::post_first(std::span<const tcpqp_work> works) noexcept {
 }
 
 int Qp::fill_receives(std::span<const tcpqp_work> works) noexcept {
-    const auto receive = [](const tcpqp_work& w, uint32_t slot) {
-        return Work{kReceiveCookie | slot, w.addr, w.length, key_of(w), 0, false};
+    const auto fill = [](ibv_recv_wr& wr, const tcpqp_work&) { wr.wr_id |= kReceiveCookie; };
+    return post_batches<ibv_recv_wr>(works, receives_, fill, [this](ibv_recv_wr* chain) {
+        ibv_recv_wr* bad = nullptr;
+        return ibv_post_recv(qp_.get(), chain, &bad);
+    });
+}
+
+int Qp::fill_sends(std::span<const tcpqp_work> works) noexcept {
+    const auto fill = [](ibv_send_wr& wr, const tcpqp_work& w) {
+        const bool imm = (w.flags & TCPQP_F_IMM) != 0;
+        wr.opcode = imm ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND;
+        wr.imm_data = htonl(imm ? w.imm : 0);
+        wr.send_flags = IBV_SEND_SIGNALED;
     };
-    return post_batches(works, receives_, receive,
-                        [this](std::span<const Work> batch) { return qp_.post_receives(batch); });
+    return post_batches<ibv_send_wr>(works, sends_, fill,
+                                     [this](ibv_send_wr* chain) { return ring_.post(chain); });
 }
 
 int Qp::cancel() noexcept {

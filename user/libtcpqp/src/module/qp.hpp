@@ -7,6 +7,7 @@
 #include "module/cq.hpp"
 #include "verbs/attach.hpp"
 #include "verbs/qp.hpp"
+#include "verbs/send_ring.hpp"
 
 namespace tcpqp::module {
 
@@ -47,14 +48,19 @@ public:
     // The cq's lock is held.  Fills id and opcode: a failed work completion tells
     // no opcode, so our cookies do.
     void completed(const ibv_wc& wc, tcpqp_completion& out) noexcept;
+    [[nodiscard]] uint32_t number() const noexcept { return qp_.get()->qp_num; }
 
 private:
     int post_first(std::span<const tcpqp_work> works) noexcept;
     // Number posted, no doorbell; lock held.
     int fill_receives(std::span<const tcpqp_work> works) noexcept;
+    int fill_sends(std::span<const tcpqp_work> works) noexcept;
+    // The doorbell for @posted of @works, or its error; lock held.
+    int tell(std::span<const tcpqp_work> works, int posted) noexcept;
 
     Cq& cq_;
     QueuePair qp_;
+    SendRing ring_;
     Ids sends_;
     Ids receives_;
     bool ended_ = false;
