@@ -67,7 +67,10 @@ public:
         news_ |= (can & TCPQP_READABLE) != 0;
         return (can & (TCPQP_FLUSHED | TCPQP_BROKEN)) != 0;
     }
+    // The hello is nobody's data: it may come just as the program closes.
     bool has_unread() noexcept override {
+        if (!greeted_ && !take_hello())
+            return false;
         tcpqp_view view{};
         return tcpqp_peek(conn_, &view, 0) > 0;
     }
