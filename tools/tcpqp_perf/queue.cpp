@@ -23,11 +23,6 @@ tcpqp_context_opts with_socket(tcpqp_context_opts o, int socket) {
     return o;
 }
 
-void check(int result, const char* what) {
-    if (result < 0)
-        throw std::system_error(-result, std::generic_category(), what);
-}
-
 }  // namespace
 
 Queue::Queue(Socket socket, const tcpqp_context_opts& opts, uint32_t bytes_max, Depth depth)
@@ -58,49 +53,53 @@ tcpqp_qp_opts Queue::qp_opts() {
     return o;
 }
 
-// Completions; with @wait until there is one at least.
-void Queue::take(bool wait) {
-    for (;;) {
-        const int n = cq_.poll(completions_);
-        check(n, "poll");
-        for (const tcpqp_completion& c : std::span(completions_).first(static_cast<size_t>(n))) {
-            check(c.status, "work request");
-            if (c.opcode == TCPQP_OP_SEND) {
-                sending_--;
-            } else {
-                received_++;
-                receives_.push_back(receive(static_cast<uint32_t>(c.id)));
-            }
+void Queue::fail(int error, const char* what) {
+    throw std::system_error(-error, std::generic_category(), what);
+}
+
+// What has completed by now.  False: nothing had.
+bool Queue::take() {
+    const int n = cq_.poll(completions_);
+    if (n < 0)
+        fail(n, "poll");
+    for (const tcpqp_completion& c : std::span(completions_).first(static_cast<size_t>(n))) {
+        if (c.status != 0)
+            fail(c.status, "work request");
+        if (c.opcode == TCPQP_OP_SEND) {
+            sending_--;
+        } else {
+            received_++;
+            receives_.push_back(receive(static_cast<uint32_t>(c.id)));
         }
-        if (n != 0 || !wait)
-            return;
-        const int error = cq_.wait(-1);
-        if (error != -EINTR)
-            check(error, "wait");
     }
+    return n != 0;
+}
+
+void Queue::take_or_sleep() {
+    if (!take())
+        sleep();
 }
 
 void Queue::repost(uint32_t flags) {
     if (receives_.empty())
         return;
     receives_.back().flags = flags;
-    check(qp_.post_recv(receives_), "post_recv");
+    const int n = qp_.post_recv(receives_);
+    if (n < 0)
+        fail(n, "post_recv");
     receives_.clear();
 }
 
-void Queue::await_message() {
-    const uint64_t before = received_;
-    while (received_ == before)
-        take(true);
-}
-
 // All from the same memory: its contents are not the point.
-uint64_t Queue::send_batch(uint32_t bytes, uint64_t count, uint32_t flags) {
+[[gnu::always_inline]] inline uint64_t Queue::send_batch(uint32_t bytes, uint64_t count,
+                                                         uint32_t flags) {
     std::byte* at = memory_.data() + size_t{depth_.receives} * stride_;
-    sends_.assign(count, tcpqp_work{0, at, bytes, 0, 0, 0, mr_.get()});
+    if (sends_.size() != count || sends_[0].length != bytes)
+        sends_.assign(count, tcpqp_work{0, at, bytes, 0, 0, 0, mr_.get()});
     sends_.back().flags = flags;
     const int n = qp_.post_send(sends_);
-    check(n, "post_send");
+    if (n < 0)
+        fail(n, "post_send");
     sending_ += static_cast<uint64_t>(n);
     return static_cast<uint64_t>(n);
 }
@@ -115,11 +114,11 @@ Sample Queue::send_stream(const Round& round) {
     const Stopwatch watch;
     for (uint64_t left = round.messages; left != 0;) {
         while (sending_ + std::min(batch, left) > depth_.sends)
-            take(true);
+            take_or_sleep();
         left -= send_batch(round.bytes, std::min(batch, left));
     }
     while (received_ == answers)
-        take(true);
+        take_or_sleep();
     const double seconds = watch.seconds();
     repost();
     return {seconds, {}};
@@ -145,17 +144,17 @@ void Queue::serve(const Round& round) {
         send_batch(round.bytes, 1, TCPQP_F_MORE);
     }
     while (sending_ != 0)
-        take(true);
+        take_or_sleep();
 }
 
 void Queue::sink(const Round& round) {
     for (const uint64_t all = received_ + round.messages; received_ < all;) {
-        take(true);
+        take_or_sleep();
         repost();
     }
     send_batch(kAckBytes, 1);
     while (sending_ != 0)
-        take(true);
+        take_or_sleep();
 }
 
 }  // namespace perf

@@ -2,6 +2,7 @@
 // The same rounds over libtcpqp's level 1.
 #pragma once
 
+#include <cerrno>
 #include <memory>
 #include <span>
 #include <vector>
@@ -31,9 +32,23 @@ private:
     void sink(const Round& round);
     // @flags: of the last message
     uint64_t send_batch(uint32_t bytes, uint64_t count, uint32_t flags = 0);
-    void take(bool wait);
+    bool take();
+    void sleep() {
+        const int error = cq_.wait(-1);
+        if (error != 0 && error != -EINTR)
+            fail(error, "wait");
+    }
+    void take_or_sleep();
     void repost(uint32_t flags = 0);
-    void await_message();
+    // A call that took something took all there was.
+    void await_message() {
+        for (const uint64_t before = received_; received_ == before;) {
+            take();
+            if (received_ == before)
+                sleep();
+        }
+    }
+    [[noreturn]] static void fail(int error, const char* what);
     tcpqp_qp_opts qp_opts();
     tcpqp_work receive(uint32_t slot) noexcept;
 
