@@ -51,7 +51,49 @@ TEST(Frame, VersionHasItsOwnReason) {
     EXPECT_EQ(decode(b.data(), f), uint32_t{TCPQP_REASON_VERSION});
 }
 
-// However the stream is cut, the messages are the same.
+// The short way takes nothing that decode() would not, and nothing with immediate data.
+TEST(Frame, PlainMessagesAreWhatDecodeSays) {
+    for (size_t bit = 0; bit <= 8 * kFrameBytes; bit++) {
+        FrameBytes b;
+        encode({FrameType::kMessage, 7, 3, 0, false}, b.data());
+        if (bit < 8 * kFrameBytes)  // the last time round it is whole
+            b[bit / 8] ^= std::byte{1} << static_cast<int>(bit % 8);
+        Frame f;
+        const bool sane = decode(b.data(), f) == uint32_t{TCPQP_REASON_NONE} &&
+                          f.type == FrameType::kMessage && !f.has_imm;
+        uint32_t length = 0;
+        EXPECT_EQ(is_plain_message(b.data(), 3, length), sane && f.msn == 3) << "bit " << bit;
+        if (sane)
+            EXPECT_EQ(length, f.length);
+    }
+}
+
+// ... nor where it has no place: step() goes on as if nobody had asked.
+TEST(Receiver, TakesOnlyWhatIsWholeAndFits) {
+    Receiver rx(true);
+    const auto feed = [&rx](const void* from, size_t bytes) {
+        std::memcpy(rx.where()[0].iov_base, from, bytes);
+        rx.took(bytes);
+    };
+    std::array<std::byte, kFrameBytes + 7> whole{};
+    encode({FrameType::kMessage, 7, 0, 0, false}, whole.data());
+    whole.back() = std::byte{'z'};
+    std::array<std::byte, 7> buffer{};
+    EXPECT_FALSE(rx.take_whole(buffer.data(), buffer.size()));  // nothing
+    feed(whole.data(), kFrameBytes + 6);
+    EXPECT_FALSE(rx.take_whole(buffer.data(), buffer.size()));  // a byte is missing
+    feed(&whole.back(), 1);
+    EXPECT_FALSE(rx.take_whole(buffer.data(), buffer.size() - 1));  // too long
+    ASSERT_TRUE(rx.take_whole(buffer.data(), buffer.size()));
+    EXPECT_EQ(buffer.back(), std::byte{'z'});
+    EXPECT_EQ(rx.frame().length, 7u);
+    EXPECT_TRUE(rx.at_boundary());
+    feed(whole.data(), whole.size());
+    EXPECT_FALSE(rx.take_whole(buffer.data(), buffer.size()));  // message 0 again
+    EXPECT_EQ(rx.step(), Receiver::Step::kBroken);
+}
+
+// However the stream is cut, and whichever way messages are taken, they are the same.
 TEST(Receiver, AnyCut) {
     std::mt19937 random(5);
     std::vector<std::byte> stream(kFrameBytes);
@@ -72,6 +114,12 @@ TEST(Receiver, AnyCut) {
         std::vector<std::byte> buffer(50000);
         size_t at = 0, got = 0;
         while (got < messages.size()) {
+            if (random() % 2 == 0 && rx.take_whole(buffer.data(), buffer.size())) {
+                ASSERT_EQ(rx.frame().length, messages[got].size());
+                ASSERT_TRUE(std::equal(messages[got].begin(), messages[got].end(), buffer.begin()));
+                got++;
+                continue;
+            }
             switch (rx.step()) {
                 case Receiver::Step::kNeedBuffer:
                     rx.give(buffer.data(), buffer.size());

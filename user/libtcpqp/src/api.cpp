@@ -34,21 +34,7 @@ int hand_out(Made<T>& made, T** out, uint32_t* reason) noexcept {
     return made.error;
 }
 
-int check_all(const tcpqp_context& context, std::span<const tcpqp_work> works) noexcept {
-    for (const tcpqp_work& work : works)
-        if (const int error = check_work(context, work); error != 0)
-            return error;
-    return 0;
-}
-
-int check_works(const tcpqp_qp& qp, const tcpqp_work* works, size_t count) noexcept {
-    if (works == nullptr || count == 0)
-        return -EINVAL;
-    return check_all(qp.cq.context, {works, count});
-}
-
-}  // namespace
-
+// 0, -EINVAL or -EFAULT.
 int check_work(const tcpqp_context& context, const tcpqp_work& work) noexcept {
     if (work.length > TCPQP_MESSAGE_MAX_BYTES || work.reserved != 0 ||
         (work.flags & ~uint32_t{TCPQP_F_IMM | TCPQP_F_MORE}) != 0)
@@ -60,6 +46,16 @@ int check_work(const tcpqp_context& context, const tcpqp_work& work) noexcept {
         return 0;
     return work.addr == nullptr || context.needs_mr() ? -EFAULT : 0;
 }
+
+[[gnu::hot]] int check_all(const tcpqp_context& context,
+                           std::span<const tcpqp_work> works) noexcept {
+    for (const tcpqp_work& work : works)
+        if (const int error = check_work(context, work); error != 0)
+            return error;
+    return 0;
+}
+
+}  // namespace
 
 int check_qp_opts(const tcpqp_qp_opts* from, int socket, QpRequest& request) noexcept {
     tcpqp_qp_opts o;
@@ -169,13 +165,13 @@ int tcpqp_cq_destroy(tcpqp_cq* cq) {
 
 int tcpqp_cq_fd(tcpqp_cq* cq) { return cq == nullptr ? -EINVAL : cq->fd(); }
 
-int tcpqp_poll(tcpqp_cq* cq, tcpqp_completion* out, size_t max) {
+[[gnu::hot]] int tcpqp_poll(tcpqp_cq* cq, tcpqp_completion* out, size_t max) {
     if (cq == nullptr || out == nullptr || max == 0)
         return -EINVAL;
     return cq->poll({out, std::min<size_t>(max, TCPQP_CQ_ENTRIES_MAX)});
 }
 
-int tcpqp_wait(tcpqp_cq* cq, int timeout_ms) {
+[[gnu::hot]] int tcpqp_wait(tcpqp_cq* cq, int timeout_ms) {
     return cq == nullptr ? -EINVAL : cq->wait(timeout_ms);
 }
 
@@ -206,17 +202,17 @@ int tcpqp_qp_destroy(tcpqp_qp* qp) {
 
 int tcpqp_qp_cancel(tcpqp_qp* qp) { return qp == nullptr ? -EINVAL : qp->cancel(); }
 
-int tcpqp_post_send(tcpqp_qp* qp, const tcpqp_work* works, size_t count) {
-    if (qp == nullptr)
+[[gnu::hot]] int tcpqp_post_send(tcpqp_qp* qp, const tcpqp_work* works, size_t count) {
+    if (qp == nullptr || works == nullptr || count == 0)
         return -EINVAL;
-    const int error = check_works(*qp, works, count);
+    const int error = check_all(qp->cq.context, {works, count});
     return error != 0 ? error : qp->post_send({works, count});
 }
 
-int tcpqp_post_recv(tcpqp_qp* qp, const tcpqp_work* works, size_t count) {
-    if (qp == nullptr)
+[[gnu::hot]] int tcpqp_post_recv(tcpqp_qp* qp, const tcpqp_work* works, size_t count) {
+    if (qp == nullptr || works == nullptr || count == 0)
         return -EINVAL;
-    const int error = check_works(*qp, works, count);
+    const int error = check_all(qp->cq.context, {works, count});
     return error != 0 ? error : qp->post_recv({works, count});
 }
 

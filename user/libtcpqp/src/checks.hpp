@@ -8,8 +8,6 @@
 
 namespace tcpqp {
 
-// 0, -EINVAL or -EFAULT.
-int check_work(const tcpqp_context& context, const tcpqp_work& work) noexcept;
 // 0, -EBADF or -EINVAL.
 int check_dmabuf(const DmabufRegion& region) noexcept;
 // 0 or -EINVAL.

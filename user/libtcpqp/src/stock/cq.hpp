@@ -10,11 +10,12 @@
 
 #include <liburing.h>
 
-#include <mutex>
 #include <vector>
 
 #include "provider.hpp"
+#include "stock/lock.hpp"
 #include "stock/pusher.hpp"
+#include "stock/ring.hpp"
 
 namespace tcpqp::stock {
 
@@ -36,11 +37,12 @@ public:
     ~Cq() override;
 
     [[nodiscard]] int fd() noexcept override;
-    int poll(std::span<tcpqp_completion> out) noexcept override;
-    int wait(int timeout_ms) noexcept override;
+    // [[gnu::hot]], here and elsewhere: what a round trip runs lies on few pages.
+    [[gnu::hot]] int poll(std::span<tcpqp_completion> out) noexcept override;
+    [[gnu::hot]] int wait(int timeout_ms) noexcept override;
 
     // For queue pairs and the pusher; all with the lock held.
-    [[nodiscard]] std::mutex& lock() noexcept { return lock_; }
+    [[nodiscard]] Lock& lock() noexcept { return lock_; }
     // A queue pair with up to @count completions comes.  May throw std::bad_alloc.
     void enter(size_t count);
     void leave(Qp& qp, size_t count) noexcept;
@@ -50,10 +52,10 @@ public:
     // An SQE that the kernel completes at once; its CQE is handled before the unlock.
     void submit_and_reap() noexcept;
     void cancel(Op& op) noexcept;
-    void push(const tcpqp_completion& completion) noexcept;
+    void push(const tcpqp_completion& completion) noexcept { ready_.push(completion); }
     void reap() noexcept;
     // @qp needs something of the kernel before anyone waits: its arm().
-    void list(Qp& qp) noexcept;
+    [[gnu::hot]] void list(Qp& qp) noexcept;
     // @qp has sends that wait for its socket, or no more.
     void set_stuck(Qp& qp, bool stuck) noexcept;
     void moved() noexcept { moves_++; }
@@ -64,7 +66,10 @@ public:
             wait_one();
     }
     // Before each unlock.
-    void settle() noexcept;
+    void settle() noexcept {
+        if (!quiet_ || in_socket_) [[unlikely]]
+            settle_all();
+    }
 
     // For the pusher: somebody's bytes wait, and no thread is in wait().
     [[nodiscard]] bool is_left_alone() const noexcept { return !stuck_.empty() && waiters_ == 0; }
@@ -76,39 +81,44 @@ public:
 
 private:
     [[nodiscard]] bool is_watched() const noexcept { return fd_is_known_ || waiters_ != 0; }
+    // The ring has no part in what goes on.
+    [[nodiscard]] bool ring_is_idle() const noexcept { return in_ring_ == 0 && !held_; }
+    void settle_all() noexcept;
     void arm_listed() noexcept;
     void attempt_listed() noexcept;
-    size_t hand_out(std::span<tcpqp_completion> out) noexcept;
-    void forget(const tcpqp_qp* qp) noexcept;
+    [[gnu::hot]] size_t hand_out(std::span<tcpqp_completion> out) noexcept;
     void release_held() noexcept;
     unsigned publish_sqes() noexcept;
     // The queue pair whose socket wait() may sleep on itself, or nullptr.
-    Qp* only_one(int timeout_ms) const noexcept;
-    bool wait_by_socket(std::unique_lock<std::mutex>& lock, Qp& qp) noexcept;
-    int wait_by_ring(std::unique_lock<std::mutex>& lock, int timeout_ms) noexcept;
-    int wait_slice(std::unique_lock<std::mutex>& lock, int timeout_ms) noexcept;
+    [[gnu::hot]] Qp* only_one(int timeout_ms) const noexcept;
+    int wait_for_one(Held& lock, int timeout_ms) noexcept;
+    bool wait_by_socket(Held& lock, Qp& qp) noexcept;
+    int wait_by_ring(Held& lock, int timeout_ms) noexcept;
+    int wait_slice(Held& lock, int timeout_ms) noexcept;
     void go_on_stuck() noexcept;
     int enter_and_wait(unsigned submissions, unsigned tail, int timeout_ms) noexcept;
     void wait_one() noexcept;
     void nudge() noexcept;
 
-    std::mutex lock_;
-    io_uring ring_{};
-    Op nobody_;
-    bool held_ = false;  // the first CQE in the ring has been handled
+    // What each call looks at lies together, here and in Qp and Receiver: a round trip finds
+    // the first-level cache full of the kernel's lines.
+    Lock lock_;
+    bool quiet_ = false;      // settle_all() had nothing to do, nor has it since
+    bool in_socket_ = false;  // a thread sleeps in recv(), where nothing but bytes wakes it
+    bool held_ = false;       // the first CQE in the ring has been handled
     bool reap_again_ = false;
     bool fd_is_known_ = false;
     bool polled_empty_ = false;  // by the last call
-    bool in_socket_ = false;     // a thread sleeps in recv(), where nothing but bytes wakes it
     bool is_shared_ = false;     // another thread had something for it meanwhile: never again
     unsigned waiters_ = 0;       // threads in wait()
-    std::vector<tcpqp_completion> ready_;  // a ring
-    size_t room_ = 0;
-    size_t head_ = 0;
-    size_t count_ = 0;
+    size_t in_ring_ = 0;         // SQEs whose last CQE was not seen
+    Ring<tcpqp_completion> ready_{0};
     std::vector<Qp*> listed_;
-    std::vector<Qp*> stuck_;
     uint64_t moves_ = 0;  // sends that TCP took bytes of
+    std::vector<Qp*> stuck_;
+    size_t room_ = 0;  // of ready_
+    io_uring ring_{};
+    Op nobody_;
     Pusher pusher_{*this};
 };
 

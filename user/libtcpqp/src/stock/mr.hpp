@@ -2,6 +2,8 @@
 // Memory of the stock engine: nothing is pinned, posted work is counted.
 #pragma once
 
+#include <sys/single_threaded.h>
+
 #include "provider.hpp"
 
 namespace tcpqp::stock {
@@ -10,10 +12,17 @@ class Mr final : public tcpqp_mr {
 public:
     using tcpqp_mr::tcpqp_mr;
     [[nodiscard]] bool busy() const noexcept override { return uses_.load() != 0; }
-    void hold() noexcept { uses_++; }
-    void drop() noexcept { uses_--; }
+    void hold() noexcept { add(1); }
+    void drop() noexcept { add(static_cast<size_t>(-1)); }
 
 private:
+    void add(size_t n) noexcept {
+        if (__libc_single_threaded != 0)
+            uses_.store(uses_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+        else
+            uses_.fetch_add(n);
+    }
+
     std::atomic<size_t> uses_{0};
 };
 

@@ -57,7 +57,7 @@ void Pusher::start() noexcept {
 
 void Pusher::run() noexcept {
     pthread_setname_np(pthread_self(), "tcpqp-push");
-    std::unique_lock lock(cq_.lock());
+    Held lock(cq_.lock());
     while (!stop_) {
         if (!cq_.is_left_alone()) {
             awake_ = false;
@@ -85,7 +85,7 @@ std::vector<pollfd> Pusher::sockets() const {
     return list;
 }
 
-void Pusher::wait_for_sockets(std::unique_lock<std::mutex>& lock) noexcept {
+void Pusher::wait_for_sockets(Held& lock) noexcept {
     std::vector<pollfd> list;
     try {
         list = sockets();

@@ -8,10 +8,10 @@
 #pragma once
 
 #include <condition_variable>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "stock/lock.hpp"
 #include "verbs/fd.hpp"
 
 struct pollfd;
@@ -22,7 +22,7 @@ class Cq;
 
 class Pusher {
 public:
-    explicit Pusher(Cq& cq) noexcept : cq_(cq) {}
+    explicit Pusher(Cq& cq) : cq_(cq) {}
     ~Pusher() { stop(); }
     Pusher(const Pusher&) = delete;
     Pusher& operator=(const Pusher&) = delete;
@@ -37,12 +37,12 @@ public:
 private:
     void start() noexcept;
     void run() noexcept;
-    void wait_for_sockets(std::unique_lock<std::mutex>& lock) noexcept;
+    void wait_for_sockets(Held& lock) noexcept;
     std::vector<pollfd> sockets() const;
 
     Cq& cq_;
     std::thread thread_;
-    std::condition_variable wake_;
+    std::condition_variable_any wake_;
     Fd event_;
     bool awake_ = false;    // not in wake_.wait() without limit
     bool polling_ = false;  // in poll(2), lock released

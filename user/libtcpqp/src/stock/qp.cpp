@@ -29,19 +29,19 @@ Qp::Qp(Cq& queue, Fd socket, const QpRequest& request, Meeting meeting)
     : tcpqp_qp(queue),
       cq_(queue),
       socket_(std::move(socket)),
-      ours_(meeting.ours),
       option_(std::move(meeting.option)),
-      sends_(request.sends),
-      zerocopy_bytes_(request.zerocopy_bytes),
       receives_(request.receives),
       rx_(meeting.greeting.done),
+      sends_(request.sends),
+      zerocopy_bytes_(request.zerocopy_bytes),
+      timeout_(socket_.get()),
+      ours_(meeting.ours),
       receive_op_{Op::Kind::kReceive, this, nullptr},
       poll_op_{Op::Kind::kPoll, this, nullptr},
-      news_op_{Op::Kind::kNews, this, nullptr},
-      timeout_(socket_.get()) {
+      news_op_{Op::Kind::kNews, this, nullptr} {
     info_.engine = TCPQP_ENGINE_STOCK;
     for (size_t i = 0; i < flights_of(request); i++)
-        flights_.emplace_back(*this, flight_buffer_bytes(request));
+        flights_.push_back(std::make_unique<Flight>(*this, flight_buffer_bytes(request)));
     const std::lock_guard guard(cq_.lock());
     cq_.enter(request.sends + request.receives);
     for (const tcpqp_work& work : request.first)
@@ -59,7 +59,7 @@ Qp::~Qp() {
     state_ = State::kEnded;
     stop_kernel();
     if (std::any_of(flights_.begin(), flights_.end(),
-                    [](const Flight& f) { return f.notifications != 0; }))
+                    [](const auto& f) { return f->notifications != 0; }))
         reset_connection();
     cq_.drain([this] { return kernel_is_done(); });
     flush();
@@ -93,6 +93,7 @@ int Qp::query(tcpqp_qp_info& info) noexcept {
     const std::lock_guard guard(cq_.lock());
     info = info_;
     info.reason = reason_ != TCPQP_REASON_NONE ? reason_ : cq_.context.reason;
+    info.rx_copied_bytes = info.rx_bytes;
     info.rx_staged_bytes = rx_.staged_bytes();
     info.framing = framing_;
     return 0;
@@ -119,25 +120,32 @@ void Qp::on_cqe(const Op& op, int result, unsigned flags) noexcept {
 void Qp::on_receive(int result) noexcept {
     if (state_ == State::kEnded)
         return;
-    // canceled, but not by us: the thread that submitted it is gone
-    if (result == -ECANCELED || result == -EINTR || result == -EAGAIN)
-        return want_bytes();
-    if (result < 0)
-        return end_by_errno(-result);
-    if (result == 0) {
-        if (!rx_.at_boundary())
-            return end(rx_.greeted() ? TCPQP_REASON_TRUNCATED : TCPQP_REASON_CLOSED, true);
-        eof_ = true;  // sends may go on
-        reason_ = TCPQP_REASON_CLOSED;
-        return;
-    }
+    if (result <= 0)
+        return on_no_bytes(result);
     look_for_module();  // after the read: a module's rtr is seen before its bytes can be read
     rx_.took(static_cast<size_t>(result));
     receive();
 }
 
+void Qp::on_no_bytes(int result) noexcept {
+    // canceled, but not by us: the thread that submitted it is gone
+    if (result == -ECANCELED || result == -EINTR || result == -EAGAIN)
+        return want_bytes();
+    if (result < 0)
+        return end_by_errno(-result);
+    if (!rx_.at_boundary())
+        return end(rx_.greeted() ? TCPQP_REASON_TRUNCATED : TCPQP_REASON_CLOSED, true);
+    eof_ = true;  // sends may go on
+    reason_ = TCPQP_REASON_CLOSED;
+}
+
 void Qp::receive() noexcept {
     const bool waited = !rx_.greeted();
+    while (!receives_.empty() &&
+           rx_.take_whole(static_cast<std::byte*>(receives_[0].addr), receives_[0].length))
+        complete_receive(0);
+    if (!waited && rx_.is_at_header())
+        return want_bytes();
     for (;;) {
         const Receiver::Step step = rx_.step();
         if (step == Receiver::Step::kNeedBuffer && !receives_.empty()) {
@@ -197,16 +205,10 @@ void Qp::use_option(bool peer_is_stock) noexcept {
     launch();
 }
 
-// A module's end says in no stream that it is one.
-void Qp::look_for_module() noexcept {
-    if (option_ && !rx_.greeted() && option_->module_is_ready())
-        use_option(false);
-}
-
 // What the peer sent is its fault: in option framing it is told which message.
 void Qp::refuse(uint32_t reason) noexcept {
     std::array<std::byte, TCP_BTH_TERMINATE_BYTES> operands;
-    const bool at_end = in_use_ == 0 || flights_[at(in_use_ - 1)].sent();
+    const bool at_end = in_use_ == 0 || flight(in_use_ - 1).sent();
     bool told = state_ == State::kOpen && in_option() && at_end &&
                 option_->announce_terminate(rx_.begun(), operands.data());
     if (told)
@@ -218,8 +220,8 @@ void Qp::refuse(uint32_t reason) noexcept {
 }
 
 void Qp::complete_receive(int status) noexcept {
-    const tcpqp_work work = receives_.pop();
-    tcpqp_completion c{work.id, this, 0, 0, TCPQP_OP_RECV, 0, status};
+    tcpqp_completion c{receives_[0].id, this, 0, 0, TCPQP_OP_RECV, 0, status};
+    receives_.pop();
     if (status == 0) {
         const Frame& frame = rx_.frame();
         c.length = frame.length;
@@ -227,7 +229,6 @@ void Qp::complete_receive(int status) noexcept {
         c.flags = frame.has_imm ? TCPQP_F_IMM : 0;
         info_.rx_messages++;
         info_.rx_bytes += frame.length;
-        info_.rx_copied_bytes += frame.length;
     }
     cq_.push(c);
 }
@@ -269,20 +270,20 @@ void Qp::stop_kernel() noexcept {
         cq_.cancel(poll_op_);
     if (listening_)
         cq_.cancel(news_op_);
-    for (Flight& f : flights_)
-        if (f.in_kernel)
-            cq_.cancel(f.op);
+    for (const auto& f : flights_)
+        if (f->in_kernel)
+            cq_.cancel(f->op);
 }
 
 bool Qp::kernel_is_done() const noexcept {
     return !receiving_ && !polling_ && !listening_ &&
            std::none_of(flights_.begin(), flights_.end(),
-                        [](const Flight& f) { return f.in_kernel || f.notifications != 0; });
+                        [](const auto& f) { return f->in_kernel || f->notifications != 0; });
 }
 
-void Qp::flush() noexcept {
+void Qp::flush_ended() noexcept {
     const bool ended = state_ == State::kEnded;
-    if ((!ended && !eof_) || (ended && !kernel_is_done()))
+    if (ended && !kernel_is_done())
         return;
     while (!receives_.empty()) {
         complete_receive(over_length_ != 0 ? over_length_ : -ECANCELED);
@@ -322,37 +323,20 @@ bool Qp::attempt() noexcept {
     return wanted_ && !tried_;
 }
 
-bool Qp::may_sleep_in_socket() const noexcept {
-    return wanted_ && rx_.greeted() && !stuck && !polling_ && zerocopy_bytes_ == 0 &&
-           state_ == State::kOpen && timeout_.is_set();
-}
-
-std::span<iovec> Qp::begin_socket_wait() noexcept {
-    wanted_ = false;
-    in_socket_ = receiving_ = true;
-    return rx_.where();
-}
-
-int Qp::sleep_in_socket(std::span<iovec> where) const noexcept {
-    ssize_t n = 0;
-    if (where.size() == 1) {
-        n = ::recv(socket_.get(), where[0].iov_base, where[0].iov_len, 0);
-    } else {
-        msghdr message{};
-        message.msg_iov = where.data();
-        message.msg_iovlen = where.size();
-        n = ::recvmsg(socket_.get(), &message, 0);
-    }
+int Qp::sleep_in_two_parts(std::span<iovec> where) const noexcept {
+    msghdr message{};
+    message.msg_iov = where.data();
+    message.msg_iovlen = where.size();
+    const ssize_t n = ::recvmsg(socket_.get(), &message, 0);
     return n < 0 ? -errno : static_cast<int>(n);
 }
 
-bool Qp::end_socket_wait(int result) noexcept {
+void Qp::end_socket_wait(int result) noexcept {
     in_socket_ = receiving_ = false;
     if (std::exchange(reset_after_, false))
         reset_connection();
     on_receive(result);
     flush();
-    return result != -EAGAIN;
 }
 
 // The hello is left in the socket until somebody takes it, so that the pusher can.

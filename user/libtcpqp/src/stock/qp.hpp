@@ -3,7 +3,8 @@
 // The cq's lock protects all of it.
 #pragma once
 
-#include <deque>
+#include <cerrno>
+#include <vector>
 
 #include "stock/cq.hpp"
 #include "stock/flight.hpp"
@@ -30,8 +31,8 @@ public:
     Qp(Cq& cq, Fd socket, const QpRequest& request, Meeting meeting);
     ~Qp() override;
 
-    int post_send(std::span<const tcpqp_work> works) noexcept override;
-    int post_recv(std::span<const tcpqp_work> works) noexcept override;
+    [[gnu::hot]] int post_send(std::span<const tcpqp_work> works) noexcept override;
+    [[gnu::hot]] int post_recv(std::span<const tcpqp_work> works) noexcept override;
     int cancel() noexcept override;
     int query(tcpqp_qp_info& info) noexcept override;
 
@@ -57,26 +58,44 @@ public:
     }
     [[nodiscard]] int socket() const noexcept { return socket_.get(); }
     // A thread of the cq waits by recv(), in between with the lock released.
-    [[nodiscard]] bool may_sleep_in_socket() const noexcept;
-    std::span<iovec> begin_socket_wait() noexcept;
-    int sleep_in_socket(std::span<iovec> where) const noexcept;
-    bool end_socket_wait(int result) noexcept;
+    [[nodiscard]] bool may_sleep_in_socket() const noexcept {
+        return wanted_ && rx_.greeted() && !stuck && !polling_ && zerocopy_bytes_ == 0 &&
+               state_ == State::kOpen && timeout_.is_set();
+    }
+    std::span<iovec> begin_socket_wait() noexcept {
+        wanted_ = false;
+        in_socket_ = receiving_ = true;
+        return rx_.where();
+    }
+    [[nodiscard]] int sleep_in_socket(std::span<iovec> where) const noexcept {
+        if (where.size() != 1)
+            return sleep_in_two_parts(where);
+        const ssize_t n = ::recv(socket_.get(), where[0].iov_base, where[0].iov_len, 0);
+        return n < 0 ? -errno : static_cast<int>(n);
+    }
+    [[gnu::hot]] void end_socket_wait(int result) noexcept;
     bool listed = false;  // the cq's
     bool stuck = false;   // the cq's
 
 private:
     enum class State : uint8_t { kOpen, kEnded };
 
-    void on_receive(int result) noexcept;
+    [[nodiscard]] int sleep_in_two_parts(std::span<iovec> where) const noexcept;
+    [[gnu::hot]] void on_receive(int result) noexcept;
+    void on_no_bytes(int result) noexcept;
     void on_zerocopy(Flight& flight, int result, unsigned flags) noexcept;
     void on_notification(Flight& flight, int result) noexcept;
-    void look_for_module() noexcept;
+    // A module's end says in no stream that it is one.
+    void look_for_module() noexcept {
+        if (option_ && !rx_.greeted() && option_->module_is_ready())
+            use_option(false);
+    }
     void greet(const Greeting& greeting) noexcept;
     void use_option(bool peer_is_stock) noexcept;
     void refuse(uint32_t reason) noexcept;
     [[nodiscard]] bool in_option() const noexcept { return framing_ == TCPQP_FRAMING_OPTION; }
-    void receive() noexcept;  // what is staged, then ask for more
-    void want_bytes() noexcept;
+    [[gnu::hot]] void receive() noexcept;  // what is staged, then ask for more
+    [[gnu::hot]] void want_bytes() noexcept;
     msghdr& receive_message() noexcept;
     void arm_receive() noexcept;
     void arm_poll() noexcept;
@@ -85,10 +104,14 @@ private:
     [[nodiscard]] int hand_over(const msghdr& message) const noexcept;
     void set_waiting(bool waiting) noexcept;
     Flight* unsent() noexcept;
-    // Where the flight that is @i behind the oldest lies.
     [[nodiscard]] size_t at(size_t i) const noexcept {
         return first_ + i < flights_.size() ? first_ + i : first_ + i - flights_.size();
     }
+    // The one that is @i behind the oldest.
+    [[nodiscard]] Flight& flight(size_t i) const noexcept { return *flights_[at(i)]; }
+    [[nodiscard]] bool may_send_alone(std::span<const tcpqp_work> works) const noexcept;
+    void send_alone(const tcpqp_work& work) noexcept;
+    void send_rest(const tcpqp_work& work, ssize_t sent) noexcept;
     void load(Flight& flight) noexcept;
     void load_bare(Flight& flight) noexcept;
     [[nodiscard]] bool control_is_due() const noexcept {
@@ -98,12 +121,17 @@ private:
     // TCP's answer to a send.  False: no more now.
     bool took(Flight& flight, int result) noexcept;
     void retire() noexcept;
-    void complete_receive(int status) noexcept;
+    [[gnu::hot]] void complete_receive(int status) noexcept;
     void complete_send(int status) noexcept;
+    [[gnu::hot]] void completed_send(const tcpqp_work& work, int status) noexcept;
     // No more work; @reset: tell the peer, and let the network drop our buffers.
     void end(uint32_t reason, bool reset) noexcept;
     void end_by_errno(int error) noexcept;
-    void flush() noexcept;  // once the kernel is done with all buffers
+    void flush() noexcept {
+        if (state_ == State::kEnded || eof_)
+            flush_ended();
+    }
+    void flush_ended() noexcept;  // once the kernel is done with all buffers
     [[nodiscard]] bool kernel_is_done() const noexcept;
     void stop_kernel() noexcept;
     void reset_connection() noexcept;
@@ -111,37 +139,37 @@ private:
     Cq& cq_;
     Fd socket_;
     State state_ = State::kOpen;
-    uint32_t reason_ = TCPQP_REASON_NONE;
-
-    Frame ours_;                      // hello
-    std::unique_ptr<Option> option_;  // until frames are agreed on
-    uint32_t framing_ = TCPQP_FRAMING_NONE;
-    bool blocked_ = false;  // a message waits for credit or for room to describe it
-
-    WorkQueue sends_;
-    size_t launched_ = 0;  // of sends_
-    uint32_t tx_msn_ = 0;
-    uint32_t zerocopy_bytes_;
-    std::deque<Flight> flights_;  // in order; in_use_ of them from first_
-    size_t first_ = 0;
-    size_t in_use_ = 0;
-
-    WorkQueue receives_;
-    Receiver rx_;
-    Op receive_op_;
-    Op poll_op_;
-    Op news_op_;
-    msghdr receive_message_{};
     bool receiving_ = false;    // the kernel has receive_op_
     bool polling_ = false;      // the kernel has poll_op_
     bool listening_ = false;    // the kernel has news_op_
     bool wanted_ = false;       // bytes are wanted, and not asked for yet
+    bool tried_ = false;        // ... and there were none
     bool in_socket_ = false;    // receiving_, by recv() of a thread
     bool reset_after_ = false;  // ... which is woken, and then the connection reset
-    ReceiveTimeout timeout_;
-    bool tried_ = false;  // ... and there were none
     bool eof_ = false;
+    bool blocked_ = false;  // a message waits for credit or for room to describe it
+    uint32_t framing_ = TCPQP_FRAMING_NONE;
+    std::unique_ptr<Option> option_;  // until frames are agreed on
+
+    WorkQueue receives_;
+    Receiver rx_;
+
+    WorkQueue sends_;
+    uint32_t tx_msn_ = 0;
+    uint32_t zerocopy_bytes_;
+    std::vector<std::unique_ptr<Flight>> flights_;  // in order; in_use_ of them from first_
+    size_t first_ = 0;
+    size_t in_use_ = 0;
+    size_t launched_ = 0;  // of sends_
+
+    ReceiveTimeout timeout_;
+    Frame ours_;  // hello
+    uint32_t reason_ = TCPQP_REASON_NONE;
     int over_length_ = 0;  // status of the first receive when it all ended
+    Op receive_op_;
+    Op poll_op_;
+    Op news_op_;
+    msghdr receive_message_{};
 
     tcpqp_qp_info info_{};
 };

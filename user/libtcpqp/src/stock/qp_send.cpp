@@ -17,15 +17,49 @@
 
 namespace tcpqp::stock {
 
+// One short message, and none before it that TCP has not.
+inline bool Qp::may_send_alone(std::span<const tcpqp_work> works) const noexcept {
+    return works.size() == 1 && works[0].length <= kCopyMaxBytes && sends_.empty() &&
+           in_use_ == 0 && rx_.greeted() && !in_option();
+}
+
+// Straight to TCP.  In line, like Cq::wait_by_socket(): the call may wake the peer on this CPU.
+[[gnu::always_inline]] inline void Qp::send_alone(const tcpqp_work& work) noexcept {
+    const bool has_imm = (work.flags & TCPQP_F_IMM) != 0;
+    const std::span<const std::byte> bytes = flight(0).pack(
+        {FrameType::kMessage, work.length, tx_msn_, has_imm ? work.imm : 0, has_imm}, work);
+    const ssize_t n =
+        ::send(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n != static_cast<ssize_t>(bytes.size()))
+        return send_rest(work, n);
+    tx_msn_++;
+    cq_.moved();
+    sends_.pass();
+    completed_send(work, 0);
+}
+
+// What TCP did not take all of goes by the queue and a flight.
+void Qp::send_rest(const tcpqp_work& work, ssize_t sent) noexcept {
+    const int result = sent < 0 ? -errno : static_cast<int>(sent);
+    sends_.push(work);
+    load(flight(in_use_++));
+    took(flight(0), result);
+    launch();
+}
+
 int Qp::post_send(std::span<const tcpqp_work> works) noexcept {
     const std::lock_guard guard(cq_.lock());
     if (state_ == State::kEnded)
         return -ENOTCONN;
     const size_t n = std::min(works.size(), sends_.room());
-    for (size_t i = 0; i < n; i++)
-        sends_.push(works[i]);
-    if (!stuck)
-        launch();
+    if (may_send_alone(works.first(n))) {
+        send_alone(works[0]);
+    } else {
+        for (size_t i = 0; i < n; i++)
+            sends_.push(works[i]);
+        if (!stuck)
+            launch();
+    }
     cq_.settle();
     return n == 0 ? -EAGAIN : static_cast<int>(n);
 }
@@ -63,7 +97,7 @@ Flight* Qp::unsent() noexcept {
     if (!rx_.greeted() || state_ == State::kEnded)
         return nullptr;
     if (in_use_ != 0) {
-        Flight& last = flights_[at(in_use_ - 1)];
+        Flight& last = flight(in_use_ - 1);
         if (!last.sent())
             return last.in_kernel ? nullptr : &last;
     }
@@ -74,7 +108,7 @@ Flight* Qp::unsent() noexcept {
                !(control ? option_->has_room() : option_->may_send(static_cast<uint16_t>(tx_msn_)));
     if (blocked_)
         return nullptr;
-    Flight& next = flights_[at(in_use_++)];
+    Flight& next = flight(in_use_++);
     if (in_option())
         load_bare(next);
     else
@@ -174,7 +208,7 @@ void Qp::on_notification(Flight& flight, int result) noexcept {
 
 void Qp::retire() noexcept {
     while (in_use_ != 0) {
-        Flight& oldest = flights_[first_];
+        Flight& oldest = *flights_[first_];
         if (oldest.in_kernel || !oldest.sent() || oldest.notifications != 0)
             return;
         for (; oldest.messages != 0; oldest.messages--) {
@@ -187,7 +221,11 @@ void Qp::retire() noexcept {
 }
 
 void Qp::complete_send(int status) noexcept {
-    const tcpqp_work work = sends_.pop();
+    completed_send(sends_[0], status);
+    sends_.pop();
+}
+
+void Qp::completed_send(const tcpqp_work& work, int status) noexcept {
     if (status == 0) {
         info_.tx_messages++;
         info_.tx_bytes += work.length;

@@ -127,26 +127,16 @@ void Receiver::take_staged() noexcept {
     staged_bytes_ += n;
 }
 
-std::span<iovec> Receiver::where() noexcept {
-    std::memmove(stage_.data(), stage_.data() + head_, staged());
+std::span<iovec> Receiver::where_among() noexcept {
+    if (staged() != 0)
+        std::memmove(stage_.data(), stage_.data() + head_, staged());
     tail_ = staged();
     head_ = 0;
     size_t n = 0;
     if (in_message_)  // the stage is empty then
         where_[n++] = {buffer_ + offset_, frame_.length - offset_};
-    // in a stream of large messages: the next header, and no byte to copy
-    const size_t ahead = expect_large_ && tail_ < kFrameBytes ? kFrameBytes : stage_.size();
-    where_[n++] = {stage_.data() + tail_, ahead - tail_};
+    where_[n++] = {stage_.data() + tail_, ahead() - tail_};
     return {where_.data(), n};
-}
-
-void Receiver::took(size_t bytes) noexcept {
-    if (in_message_) {
-        const size_t n = std::min(bytes, frame_.length - offset_);
-        offset_ += n;
-        bytes -= n;
-    }
-    tail_ += bytes;
 }
 
 }  // namespace tcpqp::stock

@@ -5,9 +5,11 @@
 
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <vector>
 
@@ -32,6 +34,9 @@ public:
         kRefused,     // begun() is of a kind that we don't take
     };
 
+    // The commonest in one step: a message without immediate data that is staged whole goes
+    // to @buffer, and is frame().  False: step() must see.
+    bool take_whole(std::byte* buffer, size_t bytes) noexcept;
     // Goes on with what is staged.
     Step step() noexcept;
     // The buffer of the oldest receive, at kNeedBuffer.
@@ -49,13 +54,30 @@ public:
     [[nodiscard]] const tcpqp_bpf_message& begun() const noexcept { return begun_; }
 
     // Where bytes of the stream go next, at kNeedBytes: one or two places.
-    [[nodiscard]] std::span<iovec> where() noexcept;
-    void took(size_t bytes) noexcept;
+    [[nodiscard]] std::span<iovec> where() noexcept {
+        if (in_message_ || staged() != 0)
+            return where_among();
+        head_ = tail_ = 0;
+        where_[0] = {stage_.data(), ahead()};
+        return {where_.data(), 1};
+    }
+    void took(size_t bytes) noexcept {
+        if (in_message_) {
+            const size_t n = std::min(bytes, frame_.length - offset_);
+            offset_ += n;
+            bytes -= n;
+        }
+        tail_ += bytes;
+    }
 
     [[nodiscard]] bool greeted() const noexcept { return greeted_; }
     // Between two messages: where a peer may close.
     [[nodiscard]] bool at_boundary() const noexcept {
         return !in_message_ && staged() == 0 && skip_ == 0 && greeted_;
+    }
+    // Of frames, and none of the next one's bytes are here.
+    [[nodiscard]] bool is_at_header() const noexcept {
+        return !in_message_ && staged() == 0 && boundaries_ == nullptr && greeted_;
     }
     [[nodiscard]] const Frame& frame() const noexcept { return frame_; }
     [[nodiscard]] uint32_t reason() const noexcept { return reason_; }
@@ -64,6 +86,11 @@ public:
 
 private:
     [[nodiscard]] size_t staged() const noexcept { return tail_ - head_; }
+    [[nodiscard]] std::span<iovec> where_among() noexcept;
+    // In a stream of large messages: the next header, and no byte to copy.
+    [[nodiscard]] size_t ahead() const noexcept {
+        return expect_large_ && tail_ < kFrameBytes ? kFrameBytes : stage_.size();
+    }
     Step step_header() noexcept;
     Step accept(const Frame& frame) noexcept;
     Step step_boundary() noexcept;
@@ -74,24 +101,39 @@ private:
     void take_staged() noexcept;
 
     bool greeted_;
-    bool stop_at_hello_ = false;
-    Boundaries* boundaries_ = nullptr;
-    tcpqp_bpf_message begun_{};
-    uint32_t skip_ = 0;  // bytes of a control message still to come
     bool in_message_ = false;
-    bool has_buffer_ = false;
     bool expect_large_ = false;
+    bool has_buffer_ = false;
+    uint32_t msn_ = 0;
+    Boundaries* boundaries_ = nullptr;
+    std::vector<std::byte> stage_;
+    size_t head_ = 0;
+    size_t tail_ = 0;
+    uint64_t staged_bytes_ = 0;
     Frame frame_;
     std::byte* buffer_ = nullptr;
     size_t capacity_ = 0;
     size_t offset_ = 0;  // of the message
-    uint32_t msn_ = 0;
-    uint32_t reason_ = 0;
-    uint64_t staged_bytes_ = 0;
-    std::vector<std::byte> stage_;
-    size_t head_ = 0;
-    size_t tail_ = 0;
     std::array<iovec, 2> where_{};
+    uint32_t reason_ = 0;
+    uint32_t skip_ = 0;  // bytes of a control message still to come
+    tcpqp_bpf_message begun_{};
+    bool stop_at_hello_ = false;
 };
+
+inline bool Receiver::take_whole(std::byte* buffer, size_t bytes) noexcept {
+    uint32_t length = 0;
+    if (in_message_ || !greeted_ || boundaries_ != nullptr || staged() < kFrameBytes ||
+        !is_plain_message(stage_.data() + head_, msn_, length) ||
+        length > std::min(bytes, staged() - kFrameBytes))
+        return false;
+    if (length != 0)
+        std::memcpy(buffer, stage_.data() + head_ + kFrameBytes, length);
+    frame_ = {FrameType::kMessage, length, msn_++};
+    head_ += kFrameBytes + length;
+    expect_large_ = length >= kDirectBytes;
+    staged_bytes_ += length;
+    return true;
+}
 
 }  // namespace tcpqp::stock
