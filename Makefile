@@ -20,7 +20,7 @@ export KDIR ?= $(shell ls -d /usr/src/linux-headers-6.12.*-amd64 2>/dev/null | s
 DEPS_LIST := tools/deps/debian-12
 DEPS_STAMP := $(BUILD)/.deps
 
-.PHONY: all deps user kernel debug-kernel check-debug demo compat sanitize check bench lint sim soak install clean vm help
+.PHONY: all deps user kernel debug-kernel check-debug demo compat sanitize check bench bars lint sim soak install clean vm help
 .DEFAULT_GOAL := all
 MAKEFLAGS += --no-print-directory
 
@@ -58,6 +58,9 @@ demo: all ## two machines, one file, three engines: a table of what it cost
 
 sanitize: user ## libtcpqp's tests under ASAN + UBSAN, TSAN and valgrind
 	@JOBS=$(JOBS) selftests/stock/sanitize
+
+bars: user ## libtcpqp's stock engine beside plain TCP, on loopback and veth: each bar, met or not
+	@selftests/stock/bpf/bars $(CMAKE_DIR)
 
 compat: all ## other people's RDMA programs on both engines, and soft RoCE beside them; build/results/compat.json
 	@tools/deps/install tools/deps/compat

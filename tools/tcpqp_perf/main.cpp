@@ -9,6 +9,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "bars.hpp"
 #include "options.hpp"
 #include "plain.hpp"
 #include "queue.hpp"
@@ -94,22 +95,37 @@ Result measure(Link& link, const Options& o, uint32_t bytes) {
     return result;
 }
 
-void run_client(const Options& o) {
+// Connections of their own: buffers of its largest message, and no larger.
+template <typename Then>
+void measure_each(const Options& o, Then then) {
     Socket control = connect_to(o.host, o.port);
     send_line(control, std::to_string(largest(o)));
     Socket plain = connect_to(o.host, o.port), queue = connect_to(o.host, o.port);
     Link link(std::move(control), std::move(plain), std::move(queue), o, largest(o));
+    for (uint32_t bytes : o.sizes)
+        then(measure(link, o, bytes));
+    send_line(link.control, "end");
+}
+
+void run_client(const Options& o) {
     std::vector<Result> results;
     if (!o.json)
         print_header(o.test);
-    for (uint32_t bytes : o.sizes) {
-        results.push_back(measure(link, o, bytes));
+    measure_each(o, [&](Result r) {
+        results.push_back(std::move(r));
         if (!o.json)
             print_row(results.back());
-    }
+    });
     if (o.json)
         print_json(results);
-    send_line(link.control, "end");
+}
+
+int run_bars(const Options& o) {
+    bool met = true;
+    print_bar_header();
+    for (const BarTest& bar : bar_tests())
+        measure_each(options_of(bar, o), [&](const Result& r) { met &= print_bar(r); });
+    return met ? 0 : 1;
 }
 
 // What a client may ask for is bounded by what was set up for it.
@@ -169,6 +185,8 @@ int main(int argc, char** argv) {
     try {
         if (o.host.empty())
             return perf::run_server(o);
+        if (o.bars)
+            return perf::run_bars(o);
         perf::run_client(o);
         return 0;
     } catch (const std::exception& e) {

@@ -13,6 +13,8 @@ namespace {
 constexpr const char* kUsage =
     "usage: tcpqp_perf [options]                  the server\n"
     "       tcpqp_perf bw|lat|rate [options] HOST  the client, which says what is measured\n"
+    "       tcpqp_perf bars [options] HOST         each engine's bars, met or not; exits with 1 if "
+    "not\n"
     "  -s BYTES   message size (65536; lat and rate: 64)    -a         all sizes from 2 to 8 MiB\n"
     "  -n COUNT   messages of a round                       -N COUNT   rounds; medians are shown "
     "(5)\n"
@@ -24,6 +26,7 @@ constexpr const char* kUsage =
     "Latencies are half of a round trip, as perftest has them.  Give -s, -a, -r to both ends "
     "alike.\n";
 
+constexpr uint32_t kRounds = 5;
 constexpr uint32_t kAllFrom = 2, kAllTo = 8 << 20;
 
 [[noreturn]] void refuse(const std::string& why) {
@@ -98,7 +101,7 @@ Test test_by_name(std::string_view word) {
     for (Test t : {Test::kBandwidth, Test::kLatency, Test::kRate})
         if (word == name(t))
             return t;
-    refuse("the tests are bw, lat and rate");
+    refuse("the tests are bw, lat and rate, or bars for all");
 }
 
 }  // namespace
@@ -106,6 +109,8 @@ Test test_by_name(std::string_view word) {
 const char* name(Test test) noexcept {
     return test == Test::kBandwidth ? "bw" : test == Test::kLatency ? "lat" : "rate";
 }
+
+uint32_t default_batch(Test test) noexcept { return test == Test::kRate ? 64 : 1; }
 
 Options parse(int argc, char** argv) {
     const option known[] = {
@@ -117,13 +122,17 @@ Options parse(int argc, char** argv) {
     if (words != 0 && words != 2)
         refuse("a client is given a test and a host, a server neither");
     if (words == 2) {
-        o.test = test_by_name(argv[optind]);
+        o.bars = argv[optind] == std::string_view("bars");
+        if (!o.bars)
+            o.test = test_by_name(argv[optind]);
         o.host = argv[optind + 1];
     }
     if (o.sizes.empty())
         o.sizes = {o.test == Test::kBandwidth ? 65536u : 64u};
     if (o.batch == 0)
-        o.batch = o.test == Test::kRate ? 64 : 1;
+        o.batch = default_batch(o.test);
+    if (o.rounds == 0 && !o.bars)
+        o.rounds = kRounds;
     return o;
 }
 

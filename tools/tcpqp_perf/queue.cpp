@@ -53,8 +53,8 @@ tcpqp_qp_opts Queue::qp_opts() {
     return o;
 }
 
-void Queue::fail(int error, const char* what) {
-    throw std::system_error(-error, std::generic_category(), what);
+void Queue::fail(int error, const std::string& what) {
+    throw tcpqp::Error(error, qp_.info().reason, what);
 }
 
 // What has completed by now.  False: nothing had.

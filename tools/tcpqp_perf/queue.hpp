@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "round.hpp"
@@ -48,7 +49,7 @@ private:
                 sleep();
         }
     }
-    [[noreturn]] static void fail(int error, const char* what);
+    [[noreturn]] void fail(int error, const std::string& what);
     tcpqp_qp_opts qp_opts();
     tcpqp_work receive(uint32_t slot) noexcept;
 

@@ -44,15 +44,6 @@ double typical_time(const Sample& s) {
     return s.trips_us.empty() ? s.seconds : at(half_trips({s}), 0.5);
 }
 
-// The queue pair's speed to plain TCP's: each round with its neighbour, so that
-// a busy machine slows both.
-double ratio(const Result& r) {
-    std::vector<double> v;
-    for (size_t i = 0; i < r.queue.size(); i++)
-        v.push_back(typical_time(r.plain[i]) / typical_time(r.queue[i]));
-    return median(v);
-}
-
 void stream_row(const char* who, const Result& r, const std::vector<Sample>& samples,
                 double relative) {
     const std::vector<double> s = seconds(samples);
@@ -90,6 +81,13 @@ void json_side(const char* name, const std::vector<Sample>& samples) {
 
 }  // namespace
 
+double speed_to_tcp(const Result& r) {
+    std::vector<double> v;
+    for (size_t i = 0; i < r.queue.size(); i++)
+        v.push_back(typical_time(r.plain[i]) / typical_time(r.queue[i]));
+    return median(v);
+}
+
 void print_header(Test test) {
     if (test == Test::kLatency)
         std::printf(
@@ -105,7 +103,7 @@ void print_header(Test test) {
 void print_row(const Result& r) {
     const auto row = r.round.test == Test::kLatency ? trip_row : stream_row;
     row("tcp", r, r.plain, 1.0);
-    row(tcpqp_engine_name(r.client.engine), r, r.queue, ratio(r));
+    row(tcpqp_engine_name(r.client.engine), r, r.queue, speed_to_tcp(r));
     std::fflush(stdout);
 }
 
@@ -123,7 +121,7 @@ void print_json(const std::vector<Result>& results) {
             "\"speed_to_tcp\": %.4f, \"engine\": \"%s\", \"reason\": \"%s\", "
             "\"server_placed_bytes\": %llu, "
             "\"server_copied_bytes\": %llu, \"client_zerocopy_bytes\": %llu}",
-            ratio(r), tcpqp_engine_name(r.client.engine), tcpqp_reason_name(r.client.reason),
+            speed_to_tcp(r), tcpqp_engine_name(r.client.engine), tcpqp_reason_name(r.client.reason),
             static_cast<unsigned long long>(r.server.rx_placed_bytes),
             static_cast<unsigned long long>(r.server.rx_copied_bytes),
             static_cast<unsigned long long>(r.client.tx_zerocopy_bytes));

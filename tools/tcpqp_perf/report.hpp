@@ -16,6 +16,9 @@ struct Result {
     tcpqp_qp_info client{}, server{};  // of the queue pair, this size's share
 };
 
+// The queue pair's to plain TCP's: each round with its neighbour, so that a busy
+// machine slows both.
+double speed_to_tcp(const Result& result);
 void print_header(Test test);
 void print_row(const Result& result);
 void print_json(const std::vector<Result>& results);
