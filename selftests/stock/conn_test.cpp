@@ -123,6 +123,13 @@ TEST(Conn, Errors) {
     EXPECT_EQ(tcpqp_recv(p.a->get(), nullptr, 0), -EINVAL);
     EXPECT_EQ(tcpqp_recv(nullptr, &v, 0), -EINVAL);
     EXPECT_EQ(tcpqp_buffer(nullptr, &v, 0), -EINVAL);
+    EXPECT_EQ(tcpqp_buffer(p.a->get(), nullptr, 0), -EINVAL);
+    EXPECT_EQ(tcpqp_release(nullptr, &v), -EINVAL);
+    EXPECT_EQ(tcpqp_release(p.a->get(), nullptr), -EINVAL);
+    EXPECT_EQ(tcpqp_send_view(nullptr, &v), -EINVAL);
+    EXPECT_EQ(tcpqp_send_view(p.a->get(), nullptr), -EINVAL);
+    EXPECT_EQ(tcpqp_conn_query(nullptr, nullptr), -EINVAL);
+    EXPECT_EQ(tcpqp_conn_query(p.a->get(), nullptr), -EINVAL);
     EXPECT_EQ(tcpqp_conn_fd(nullptr), -EINVAL);
     EXPECT_EQ(tcpqp_conn_cancel(nullptr), -EINVAL);
     tcpqp_qp_info info{};

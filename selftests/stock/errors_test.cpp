@@ -51,6 +51,32 @@ TEST(Errors, Context) {
     EXPECT_EQ(reason, uint32_t{TCPQP_REASON_NO_ROUTE});
 }
 
+TEST(Errors, CompletionQueue) {
+    tcpqp::v1::Context context(stock_opts());
+    tcpqp_cq* cq = nullptr;
+    tcpqp_cq_opts o{};
+    o.size = sizeof(o);
+    EXPECT_EQ(tcpqp_cq_create(nullptr, &o, &cq), -EINVAL);
+    EXPECT_EQ(tcpqp_cq_create(context.get(), &o, nullptr), -EINVAL);
+    o.entries = TCPQP_CQ_ENTRIES_MAX + 1;
+    EXPECT_EQ(tcpqp_cq_create(context.get(), &o, &cq), -EINVAL);
+    o.entries = 1;
+    o.reserved = 1;
+    EXPECT_EQ(tcpqp_cq_create(context.get(), &o, &cq), -EINVAL);
+    o.reserved = 0;
+    o.size = 1;
+    EXPECT_EQ(tcpqp_cq_create(context.get(), &o, &cq), -EINVAL);
+    EXPECT_EQ(cq, nullptr);
+}
+
+TEST(Errors, NothingToDestroy) {
+    EXPECT_EQ(tcpqp_context_destroy(nullptr), 0);
+    EXPECT_EQ(tcpqp_cq_destroy(nullptr), 0);
+    EXPECT_EQ(tcpqp_mr_destroy(nullptr), 0);
+    EXPECT_EQ(tcpqp_qp_destroy(nullptr), 0);
+    EXPECT_EQ(tcpqp_close(nullptr, 0), 0);
+}
+
 TEST(Errors, DmabufMemory) {
     tcpqp::v1::Context context(stock_opts());
     tcpqp_mr* m = nullptr;
@@ -108,6 +134,8 @@ TEST(Errors, Memory) {
     tcpqp_mr* mr = nullptr;
     EXPECT_EQ(tcpqp_mr_create(pair.end_a->context.get(), memory.data(), 0, &mr), -EINVAL);
     EXPECT_EQ(tcpqp_mr_create(pair.end_a->context.get(), nullptr, 1, &mr), -EINVAL);
+    EXPECT_EQ(tcpqp_mr_create(nullptr, memory.data(), 1, &mr), -EINVAL);
+    EXPECT_EQ(tcpqp_mr_create(pair.end_a->context.get(), memory.data(), 1, nullptr), -EINVAL);
     ASSERT_EQ(tcpqp_mr_create(pair.end_a->context.get(), memory.data(), memory.size(), &mr), 0);
     tcpqp_work w{1, memory.data(), 4096, 0, 0, 0, mr};
     EXPECT_EQ(pair.end_b->qp.post_recv({&w, 1}), -EFAULT);  // another context's
@@ -135,6 +163,9 @@ TEST(Errors, Works) {
     EXPECT_EQ(tcpqp_post_send(pair.end_a->qp.get(), nullptr, 1), -EINVAL);
     EXPECT_EQ(tcpqp_post_send(pair.end_a->qp.get(), &w, 0), -EINVAL);
     EXPECT_EQ(tcpqp_post_recv(nullptr, &w, 1), -EINVAL);
+    EXPECT_EQ(tcpqp_post_send(nullptr, &w, 1), -EINVAL);
+    EXPECT_EQ(tcpqp_post_recv(pair.end_a->qp.get(), nullptr, 1), -EINVAL);
+    EXPECT_EQ(tcpqp_post_recv(pair.end_a->qp.get(), &w, 0), -EINVAL);
     w.length = TCPQP_MESSAGE_MAX_BYTES + 1u;
     EXPECT_EQ(pair.end_a->qp.post_send({&w, 1}), -EINVAL);
     w = good;
@@ -169,6 +200,7 @@ TEST(Errors, QueuePair) {
     tcpqp::v1::Completions cq(context);
     tcpqp_qp* qp = nullptr;
     EXPECT_EQ(tcpqp_qp_create(nullptr, 0, nullptr, &qp, nullptr), -EINVAL);
+    EXPECT_EQ(tcpqp_qp_create(cq.get(), 0, nullptr, nullptr, nullptr), -EINVAL);
     EXPECT_EQ(tcpqp_qp_create(cq.get(), -1, nullptr, &qp, nullptr), -EBADF);
     Fd udp(::socket(AF_INET, SOCK_DGRAM, 0)), tcp(::socket(AF_INET, SOCK_STREAM, 0));
     EXPECT_EQ(tcpqp_qp_create(cq.get(), udp.get(), nullptr, &qp, nullptr), -ENOTCONN);
@@ -194,7 +226,6 @@ TEST(Errors, QueuePair) {
     o.first_count = 0;
     o.timeout_ms = -1;
     EXPECT_EQ(tcpqp_qp_create(cq.get(), tcp.get(), &o, &qp, nullptr), -EINVAL);
-    EXPECT_EQ(tcpqp_qp_destroy(nullptr), 0);
     EXPECT_EQ(tcpqp_qp_cancel(nullptr), -EINVAL);
 }
 

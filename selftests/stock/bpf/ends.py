@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 import time
@@ -13,6 +14,9 @@ from pathlib import Path
 
 LIMIT_S = 60
 NO_CAPABILITY = ("--bounding-set", "-all", "--inh-caps", "-all", "--no-new-privs")
+NEEDED = "-all,+bpf,+net_admin,+perfmon"  # by tcpqp-bpf
+NOBODY = ("--reuid", "65534", "--regid", "65534", "--clear-groups", "--no-new-privs")
+CONFINED = ("setpriv", *NOBODY, f"--inh-caps={NEEDED}", f"--ambient-caps={NEEDED}", f"--bounding-set={NEEDED}")
 HELPER = "user/libtcpqp/bpf/tcpqp-bpf"
 EXCHANGE = "selftests/vm/programs/lib_exchange"
 CLOSED = re.compile(r"closed: written (?P<written>\d+) rewritten (?P<rewritten>\d+) bare (?P<bare>\d+) invalid (?P<invalid>\d+) lost (?P<lost>\d+)")
@@ -60,8 +64,8 @@ def wakes_asleep(pids: list[int]) -> list[int]:
 class Ends:
     """Two network namespaces, a helper in each, and a cgroup for the programs."""
 
-    def __init__(self, build: Path, scratch: Path, cleanup: contextlib.ExitStack) -> None:
-        self.build, self.scratch, self.cleanup = build, scratch, cleanup
+    def __init__(self, build: Path, scratch: Path, cleanup: contextlib.ExitStack, confined: bool) -> None:
+        self.build, self.scratch, self.cleanup, self.confined = build, scratch, cleanup, confined
         self.port = 7000
         self.names = [f"tcpqp{end}.{os.getpid()}" for end in "ab"]
         self.cgroup = cgroup2() / f"tcpqp.{os.getpid()}"
@@ -94,7 +98,9 @@ class Ends:
         return str(self.scratch / f"helper{end}")
 
     def start_helper(self, end: int) -> subprocess.Popen:
-        argv = self.within(end, self.build / HELPER, "--cgroup", self.cgroup, "--socket", self.socket(end), "--mode", "0666", "--verbose")
+        program = self.scratch / f"tcpqp-bpf{end}"  # where nobody may look, too
+        shutil.copy(self.build / HELPER, program)
+        argv = self.within(end, *(CONFINED if self.confined else ()), program, "--cgroup", self.cgroup, "--socket", self.socket(end), "--mode", "0666", "--verbose")
         child = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
         self.cleanup.callback(self.stop, child)
         assert child.stdout.readline() == "tcpqp-bpf: ready\n", "tcpqp-bpf did not start"
@@ -167,8 +173,9 @@ class Ends:
 
 
 @contextlib.contextmanager
-def ends(build: Path) -> Iterator[Ends]:
+def ends(build: Path, confined: bool = False) -> Iterator[Ends]:
+    """@confined: the helpers are not root's, and have the capabilities that they say they need."""
     with contextlib.ExitStack() as cleanup:
         scratch = Path(cleanup.enter_context(tempfile.TemporaryDirectory()))
-        scratch.chmod(0o755)
-        yield Ends(build, scratch, cleanup)
+        scratch.chmod(0o777 if confined else 0o755)
+        yield Ends(build, scratch, cleanup, confined)
