@@ -25,6 +25,14 @@
  * segment's opcodes alone, in ver 1, which says the length itself, the whole
  * message's: so a receiver knows from any segment how far a WRITE reaches.
  *
+ * SEND_TRAIN (ver 1): SENDs of one length (not zero), one behind the other, so
+ * that small ones share segments.  msn, start_seq and length are the first
+ * one's, the 4 bytes of extension are the bytes of all of them; number i has
+ * msn + i and begins at start_seq + i * length.  Like any option of ver 1 it may
+ * be copied to all segments of a burst; a part of a train may be described anew,
+ * as a shorter train or as a SEND.  Only to peers whose AETH says that they take
+ * them.
+ *
  * Requests (READ_REQUEST, CMP_SWAP, FETCH_ADD), ATOMIC_ACKNOWLEDGE and
  * TERMINATE carry operands as the payload of a message of their own; layouts
  * are below.  A response bears its request's msn.
@@ -73,6 +81,7 @@ enum {
 	TCP_BTH_OPT_MAX_BYTES = 40,	/* all that a TCP header can carry */
 
 	TCP_BTH_V0_MESSAGE_MAX_BYTES = 1 << 24,
+	TCP_BTH_TRAIN_MAX_MESSAGES = 1 << 14,
 	TCP_BTH_MSS_MULTIPLE_BYTES = 128,
 };
 
@@ -113,7 +122,8 @@ enum {
 	TCP_BTH_OP_TERMINATE = 0x15,	/* ours; IBTA reserves it */
 	TCP_BTH_OP_SEND_LAST_INV = 0x16,
 	TCP_BTH_OP_SEND_ONLY_INV = 0x17,
-	TCP_BTH_OP_COUNT = 0x18,
+	TCP_BTH_OP_SEND_TRAIN = 0x18,	/* ours; ver 1: several SEND_ONLY of one length */
+	TCP_BTH_OP_COUNT = 0x19,
 };
 
 struct tcp_bth_head {
@@ -162,11 +172,11 @@ struct tcp_bth {
 	__u8 segno;		/* ver 0 */
 	__u8 reserved;
 	__u32 start_seq;	/* ver 0: seq - mbo */
-	__u32 length;		/* ver 1; bytes */
-	__u32 mbo;		/* offset of this segment's first byte in its message, bytes */
+	__u32 length;		/* ver 1; bytes (of a train: of each message) */
+	__u32 mbo;		/* offset of this segment's first byte in its message (train), bytes */
 	__u32 icrc;		/* ver 0 */
 	__u32 tsval, tsecr;	/* when TCP_BTH_F_TIMESTAMP */
-	__u32 ext4;		/* imm, ieth or aeth: ext_bytes == 4 */
+	__u32 ext4;		/* imm, ieth, aeth or bytes of a train: ext_bytes == 4 */
 	__u32 rkey;		/* RETH: ext_bytes == 16 */
 	__u32 dma_length;	/* RETH: or the immediate */
 	__u64 va;		/* RETH */
@@ -179,7 +189,7 @@ enum tcp_bth_error {
 	TCP_BTH_E_VERSION,
 	TCP_BTH_E_RESERVED,	/* a bit that this version does not have is set */
 	TCP_BTH_E_OPCODE,
-	TCP_BTH_E_RANGE,	/* ver 1: this segment lies outside its message */
+	TCP_BTH_E_RANGE,	/* ver 1: this segment lies outside its message, or no such train can be */
 	TCP_BTH_E_TWICE,	/* two tcp_bth options in one header */
 	TCP_BTH_E_COUNT,
 };
@@ -278,7 +288,8 @@ static inline __u8 tcp_bth_only(__u8 opcode)
 static inline bool tcp_bth_is_send(__u8 opcode)
 {
 	return opcode <= TCP_BTH_OP_SEND_ONLY_IMM ||
-	       opcode == TCP_BTH_OP_SEND_LAST_INV || opcode == TCP_BTH_OP_SEND_ONLY_INV;
+	       opcode == TCP_BTH_OP_SEND_LAST_INV || opcode == TCP_BTH_OP_SEND_ONLY_INV ||
+	       opcode == TCP_BTH_OP_SEND_TRAIN;
 }
 
 /* WRITEs, and the responses that are placed the same way: by their own RETH */
@@ -294,6 +305,7 @@ static inline unsigned int tcp_bth_ext_bytes(__u8 only)
 	switch (only) {
 	case TCP_BTH_OP_SEND_ONLY_IMM:
 	case TCP_BTH_OP_SEND_ONLY_INV:
+	case TCP_BTH_OP_SEND_TRAIN:
 	case TCP_BTH_OP_ACKNOWLEDGE:
 	case TCP_BTH_OP_ATOMIC_ACKNOWLEDGE:
 		return TCP_BTH_EXT4_BYTES;
@@ -361,6 +373,13 @@ static inline unsigned int tcp_bth_build(__u8 *opt, const struct tcp_bth *b)
 	return len;
 }
 
+/* Is a train of @bytes in messages of @length one that may be? */
+static inline bool tcp_bth_train_valid(__u32 length, __u32 bytes)
+{
+	return length && bytes >= length && bytes % length == 0 &&
+	       bytes / length <= TCP_BTH_TRAIN_MAX_MESSAGES;
+}
+
 /**
  * tcp_bth_parse() - read one option.
  * @opt: points at the kind byte; @room bytes of header are readable from there
@@ -409,6 +428,8 @@ static inline enum tcp_bth_error tcp_bth_parse(const __u8 *opt, unsigned int roo
 	if (r.ver == 0) {
 		__u32 mbo_seg = tcp_bth_get32(p);
 
+		if (r.opcode == TCP_BTH_OP_SEND_TRAIN)
+			return TCP_BTH_E_OPCODE;
 		r.mbo = mbo_seg >> 8;
 		r.segno = (__u8)mbo_seg;
 		r.start_seq = seq - r.mbo;
@@ -423,8 +444,16 @@ static inline enum tcp_bth_error tcp_bth_parse(const __u8 *opt, unsigned int roo
 		/* ver 1 names the message: only ONLY opcodes, and the segment lies inside */
 		if (tcp_bth_position(r.opcode) != TCP_BTH_POS_ONLY)
 			return TCP_BTH_E_OPCODE;
+		if (r.opcode == TCP_BTH_OP_SEND_TRAIN) {
+			if (ext != TCP_BTH_EXT4_BYTES)
+				return TCP_BTH_E_LENGTH;
+			r.ext4 = tcp_bth_get32(opt + fixed);
+			if (!tcp_bth_train_valid(r.length, r.ext4))
+				return TCP_BTH_E_RANGE;
+		}
 		if (payload) {
-			__u32 stream_bytes = r.length ? r.length : 1;
+			__u32 stream_bytes = r.opcode == TCP_BTH_OP_SEND_TRAIN ? r.ext4 :
+					     r.length ? r.length : 1;
 
 			r.mbo = seq - r.start_seq;
 			if (r.mbo > stream_bytes || payload > stream_bytes - r.mbo)
@@ -487,9 +516,10 @@ static inline enum tcp_bth_error tcp_bth_find(const __u8 *opts, unsigned int roo
 
 /*
  * AETH of an ACKNOWLEDGE: our own use of IBTA's 32 bits (syndrome, MSN).
- * bits 31-24 syndrome, zero = credits; bits 23-16 zero; bits 15-0 msn limit:
- * the first untagged msn for which no receive is posted.
+ * bits 31-24 syndrome, zero = credits; bits 23-17 zero; bit 16: takes trains;
+ * bits 15-0 msn limit: the first untagged msn for which no receive is posted.
  */
+enum { TCP_BTH_AETH_TRAINS = 1 << 16 };
 static inline __u32 tcp_bth_aeth_credits(__u16 msn_limit) { return msn_limit; }
 
 /* ---- operands: payload of small messages, all words big endian ---- */

@@ -137,6 +137,17 @@ struct tqp_tx_cur {
 	u8 operands[TCP_BTH_OPERANDS_MAX_BYTES];
 };
 
+/*
+ * The last message handed to TCP, if the next one may share its segments: then
+ * TCP was not told where it ends.  Under the sk lock.
+ */
+struct tqp_tx_train {
+	bool open;
+	u8 flags;			/* TCP_BTH_F_SOLICITED */
+	u16 place;			/* of that message */
+	u32 length;			/* of each */
+};
+
 /* A READ or atomic of ours that waits for its response, at its msn.  Under the sk lock. */
 struct tqp_read {
 	struct tqp_tx_msg *msg;		/* NULL: none waits */
@@ -163,6 +174,7 @@ struct tqp_response {
 /* The message being received, and its receive WQE.  Under the sk lock. */
 struct tqp_rx_cur {
 	struct tqp_rx_msg msg;
+	struct tqp_rx_train train;
 	bool have_wqe;
 	u8 nr_sge;
 	u64 wr_id;
@@ -205,6 +217,7 @@ struct tqp_conn {
 	bool rtr_acked;			/* peer saw ours */
 	bool rtr_owed;			/* peer repeats its rtr: acknowledge it */
 	bool peer_stock;		/* SENDs only, ver 1 beside TCP's own timestamps */
+	bool peer_trains;		/* it takes them */
 	unsigned long rtr_deadline;	/* jiffies; 0: attach itself waits */
 	u32 rtr_delay_ms;
 	struct delayed_work rtr_work;
@@ -222,6 +235,7 @@ struct tqp_conn {
 	struct ib_sge *sges;		/* wqe's and rx's, then inline data */
 	struct tqp_wqe wqe;
 	struct tqp_tx_cur cur;
+	struct tqp_tx_train train;
 	u32 sq_next;			/* ring index of the next WQE to load */
 	u32 sq_mask;
 	u16 tx_msn;			/* next untagged */
@@ -384,7 +398,7 @@ void tqp_rtr_start(struct tqp_conn *conn);	/* sk lock */
 void tqp_rtr_work(struct work_struct *work);
 /* A segment of the peer's carried an option: any context, RCU. */
 void tqp_peer_flags(struct tqp_conn *conn, u8 flags);
-void tqp_peer_credits(struct tqp_conn *conn, u16 limit);
+void tqp_peer_credits(struct tqp_conn *conn, u32 aeth);
 /* An ACKNOWLEDGE came as a message: whose TCP does that is a stock end.  Any context, RCU. */
 void tqp_peer_is_stock(struct tqp_conn *conn);
 /* The same, in its turn; sk lock */

@@ -89,12 +89,14 @@ void tqp_peer_flags(struct tqp_conn *conn, u8 flags)
 	tqp_rtr_answer(conn);
 }
 
-void tqp_peer_credits(struct tqp_conn *conn, u16 limit)
+void tqp_peer_credits(struct tqp_conn *conn, u32 aeth)
 {
-	u16 old = READ_ONCE(conn->peer_limit);
+	u16 limit = aeth, old = READ_ONCE(conn->peer_limit);
 
 	if (READ_ONCE(conn->state) == TQP_CONN_DEAD)
 		return;
+	if (aeth & TCP_BTH_AETH_TRAINS && !READ_ONCE(conn->peer_trains))
+		WRITE_ONCE(conn->peer_trains, true);
 	if (READ_ONCE(conn->credits_seen) && (s16)(limit - old) <= 0)
 		return;
 	WRITE_ONCE(conn->peer_limit, limit);
@@ -125,7 +127,7 @@ void tqp_peer_acknowledge(struct tqp_conn *conn, u32 aeth)
 		tqp_conn_fail(conn, TCP_QP_REASON_PEER_STOCK_ICRC);
 		return;
 	}
-	tqp_peer_credits(conn, (u16)aeth);
+	tqp_peer_credits(conn, (u16)aeth);	/* a stock end takes no trains */
 	if (!READ_ONCE(conn->rtr_seen))		/* it came before we attached: no hook saw it */
 		tqp_peer_flags(conn, TCP_BTH_F_RTR);
 }

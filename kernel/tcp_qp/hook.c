@@ -86,7 +86,7 @@ static void tqp_hint(struct net *net, struct sk_buff *skb, const struct tcphdr *
 			tqp_peer_is_stock(conn);
 		if (conn && bth->opcode == TCP_BTH_OP_ACKNOWLEDGE &&
 		    bth->ext_bytes == TCP_BTH_EXT4_BYTES)
-			tqp_peer_credits(conn, (u16)bth->ext4);
+			tqp_peer_credits(conn, payload ? (u16)bth->ext4 : bth->ext4);
 		if (conn)
 			tqp_peer_flags(conn, bth->flags);
 	}

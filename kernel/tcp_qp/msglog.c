@@ -61,6 +61,26 @@ const struct tqp_msg_rec *tqp_msglog_find(struct tqp_msglog *log, __u32 seq)
 	return NULL;
 }
 
+const struct tqp_msg_rec *tqp_msglog_last(struct tqp_msglog *log, const struct tqp_msg_rec *first,
+					  __u32 seq, __u32 bytes)
+{
+	__u32 at = ((__u32)(first - log->rec) - log->head) & log->mask;
+	__u32 from = seq - first->start_seq, places;
+	const struct tqp_msg_rec *last;
+
+	if (from + bytes <= tqp_msg_stream_bytes(first->length))
+		return first;
+	if (!first->length)
+		return NULL;
+	/* all between them are of the train, too: places count without a gap */
+	places = (from + bytes - 1) / first->length;
+	if (places >= log->tail - log->head - at)
+		return NULL;
+	last = &log->rec[(log->head + at + places) & log->mask];
+	return last->train_place == first->train_place + places &&
+	       tqp_msg_owns(last, seq + bytes - 1) ? last : NULL;
+}
+
 __u32 tqp_msglog_ack(struct tqp_msglog *log, __u32 una)
 {
 	__u32 dropped = 0;

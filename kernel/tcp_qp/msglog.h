@@ -28,6 +28,7 @@ struct tqp_msg_rec {
 	__u8 opcode;		/* ONLY variant */
 	__u8 ext_bytes;
 	__u8 flags;		/* TCP_BTH_F_SOLICITED, TCP_BTH_F_MORE */
+	__u16 train_place;	/* in its train; 0: the first, or of none */
 	__u32 ext4;
 	__u64 va;
 	__u32 rkey;
@@ -75,6 +76,13 @@ void tqp_msglog_commit(struct tqp_msglog *log);
 
 /* The record that owns @seq, or NULL. */
 const struct tqp_msg_rec *tqp_msglog_find(struct tqp_msglog *log, __u32 seq);
+
+/*
+ * The record of the last of the @bytes (not zero) from @seq on, of which @first
+ * owns the first: the same, or one of the same train.  NULL: they are neither.
+ */
+const struct tqp_msg_rec *tqp_msglog_last(struct tqp_msglog *log, const struct tqp_msg_rec *first,
+					  __u32 seq, __u32 bytes);
 
 /* Everything before @una is acknowledged. Returns how many records left. */
 __u32 tqp_msglog_ack(struct tqp_msglog *log, __u32 una);

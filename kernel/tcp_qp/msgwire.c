@@ -33,6 +33,22 @@ void tqp_bth_of(struct tcp_bth *bth, const struct tqp_msg_rec *rec, __u8 version
 	}
 }
 
+void tqp_bth_of_train(struct tcp_bth *bth, const struct tqp_msg_rec *first,
+		      const struct tqp_msg_rec *last, __u8 flags, __u32 seq)
+{
+	*bth = (struct tcp_bth) {
+		.ver = 1,
+		.flags = flags | last->flags,	/* solicited: the same for all; more: the last one's */
+		.opcode = TCP_BTH_OP_SEND_TRAIN,
+		.ext_bytes = TCP_BTH_EXT4_BYTES,
+		.msn = first->msn,
+		.start_seq = first->start_seq,
+		.length = first->length,
+		.mbo = seq - first->start_seq,
+		.ext4 = last->start_seq + last->length - first->start_seq,
+	};
+}
+
 static bool tqp_has_immediate(__u8 opcode)
 {
 	return opcode == TCP_BTH_OP_WRITE_LAST_IMM || opcode == TCP_BTH_OP_WRITE_ONLY_IMM;
@@ -85,4 +101,27 @@ void tqp_map_fill(struct tqp_skb_map *map, const struct tcp_bth *bth, __u32 payl
 	} else if (bth->ext_bytes == TCP_BTH_RETH_BYTES) {
 		tqp_map_reth(map, bth);
 	}
+}
+
+const struct tqp_skb_map *tqp_map_at(struct tqp_rx_train *train, const struct tqp_skb_map *map,
+				     __u32 seq)
+{
+	__u32 place;
+
+	if (map && map->opcode != TCP_BTH_OP_SEND_TRAIN) {
+		train->all.ext4 = 0;	/* its messages are over, or are told one by one */
+		return map;
+	}
+	if (map)
+		train->all = *map;
+	if (seq - train->all.start_seq >= train->all.ext4)
+		return map;
+	place = (seq - train->all.start_seq) / train->all.length;
+	train->one = train->all;
+	train->one.opcode = TCP_BTH_OP_SEND_ONLY;
+	train->one.flags &= (__u8)~TQP_MAP_EXT4;
+	train->one.ext4 = 0;
+	train->one.msn += (__u16)place;
+	train->one.start_seq += place * train->all.length;
+	return &train->one;
 }

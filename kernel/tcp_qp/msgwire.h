@@ -19,7 +19,7 @@
 struct tqp_skb_map {
 	__u32 start_seq;
 	__u32 length;		/* valid if TQP_MAP_LENGTH_KNOWN */
-	__u32 ext4;		/* of 4 bytes of extension, or the immediate of a WRITE */
+	__u32 ext4;		/* of 4 bytes of extension, or the immediate of a WRITE; bytes of a train */
 	__u16 msn;
 	__u8 opcode;		/* ONLY variant if TQP_MAP_OPCODE_KNOWN, else the MIDDLE of its kind */
 	__u8 flags;		/* TQP_MAP_* */
@@ -45,7 +45,28 @@ enum {
 void tqp_bth_of(struct tcp_bth *bth, const struct tqp_msg_rec *rec, __u8 version, __u8 flags,
 		__u32 seq, __u32 payload);
 
+/*
+ * The same for @payload bytes of a train, from @seq in @first's message to some
+ * of @last's: tqp_msglog_last().
+ */
+void tqp_bth_of_train(struct tcp_bth *bth, const struct tqp_msg_rec *first,
+		      const struct tqp_msg_rec *last, __u8 flags, __u32 seq);
+
 /* @bth came with @payload (not zero) bytes of data. */
 void tqp_map_fill(struct tqp_skb_map *map, const struct tcp_bth *bth, __u32 payload);
+
+/* A train that is being received, and its current message. */
+struct tqp_rx_train {
+	struct tqp_skb_map all;
+	struct tqp_skb_map one;
+};
+
+/*
+ * What @map, of the skb that owns stream byte @seq, says of the message of that
+ * byte.  TCP may have collapsed the skb and lost the mapping (NULL): a train's
+ * messages begin without one then.  Valid until the next call.
+ */
+const struct tqp_skb_map *tqp_map_at(struct tqp_rx_train *train, const struct tqp_skb_map *map,
+				     __u32 seq);
 
 #endif

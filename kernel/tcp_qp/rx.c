@@ -322,12 +322,12 @@ static void tqp_rx_stall(struct tqp_conn *conn)
 static u32 tqp_rx_step(struct tqp_conn *conn, struct sk_buff *skb, u32 off)
 {
 	struct tqp_rx_msg *msg = &conn->rx.msg;
-	const struct tqp_skb_map *map = tqp_skb_map(skb);
-	u32 bytes;
+	u32 seq = tcp_sk(conn->sk)->copied_seq, bytes;
+	const struct tqp_skb_map *map = tqp_map_at(&conn->rx.train, tqp_skb_map(skb), seq);
 
 	if (!msg->active && !map && !conn->rx_started)
 		return 0;	/* plain bytes: recv() takes them */
-	if (!msg->active && !tqp_rx_begin(conn, map, tcp_sk(conn->sk)->copied_seq))
+	if (!msg->active && !tqp_rx_begin(conn, map, seq))
 		return 0;
 	if (!tqp_rx_msg_learn(msg, map, &conn->rx_next)) {
 		tqp_protocol_error(conn);

@@ -51,6 +51,43 @@ static bool tqp_tx_more(const struct tqp_conn *conn)
 	       !tqp_msglog_full(&conn->log);
 }
 
+/* No segment holds bytes of TCP's so far and of what comes next. */
+static void tqp_tx_seal(struct tqp_conn *conn)
+{
+	struct sk_buff *skb = tcp_write_queue_tail(conn->sk) ?: tcp_rtx_queue_tail(conn->sk);
+
+	if (skb)
+		TCP_SKB_CB(skb)->eor = 1;
+}
+
+/* Small messages of one length may share segments, if the peer takes that. */
+static bool tqp_train_fits(const struct tqp_conn *conn, const struct tqp_msg_rec *rec)
+{
+	return conn->cur.is_inline && rec->opcode == TCP_BTH_OP_SEND_ONLY && rec->length &&
+	       conn->host_version == 1 && !conn->icrc && READ_ONCE(conn->peer_trains);
+}
+
+/* @rec's message goes to the end of the train before it, or begins one, or stands alone. */
+static void tqp_train_join(struct tqp_conn *conn, struct tqp_msg_rec *rec)
+{
+	struct tqp_tx_train *train = &conn->train;
+	bool fits = tqp_train_fits(conn, rec);
+
+	rec->train_place = 0;
+	if (fits && train->open && train->length == rec->length && train->flags == rec->flags &&
+	    train->place + 1 < TCP_BTH_TRAIN_MAX_MESSAGES) {
+		rec->train_place = ++train->place;
+		return;
+	}
+	if (train->open || !conn->info.tx_messages)	/* plain bytes before the first */
+		tqp_tx_seal(conn);
+	*train = (struct tqp_tx_train) {
+		.open = fits,
+		.flags = rec->flags,
+		.length = rec->length,
+	};
+}
+
 void tqp_tx_begin(struct tqp_conn *conn, struct tqp_tx_msg *msg, const struct tqp_msg_rec *rec)
 {
 	struct tqp_msg_rec *at = tqp_msglog_next(&conn->log);
@@ -62,6 +99,7 @@ void tqp_tx_begin(struct tqp_conn *conn, struct tqp_tx_msg *msg, const struct tq
 	}
 	*at = *rec;
 	at->start_seq = tcp_sk(conn->sk)->write_seq;
+	tqp_train_join(conn, at);
 	conn->log_msg[conn->log.tail & conn->log.mask] = msg;
 	if (msg) {
 		refcount_inc(&msg->ubuf.refcnt);
@@ -182,7 +220,7 @@ static int tqp_send_piece(struct tqp_conn *conn, bool more)
 	if (bytes < cur->left)
 		msg.msg_flags |= MSG_MORE;
 	else
-		msg.msg_flags |= MSG_EOR | (more ? MSG_MORE : 0);
+		msg.msg_flags |= (conn->train.open ? 0 : MSG_EOR) | (more ? MSG_MORE : 0);
 	return tcp_sendmsg_locked(conn->sk, &msg, bytes);
 }
 

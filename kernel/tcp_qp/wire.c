@@ -98,15 +98,21 @@ static int tqp_xmit_data(struct tqp_conn *conn, struct sock *sk, struct sk_buff 
 {
 	struct tcphdr *th = tcp_hdr(skb);
 	u32 old = th->doff * 4 - sizeof(*th), seq = ntohl(th->seq), beside, bytes;
-	const struct tqp_msg_rec *rec = tqp_msglog_find(&conn->log, seq);
+	const struct tqp_msg_rec *rec = tqp_msglog_find(&conn->log, seq), *last;
 	u8 stack_opts[TCPOLEN_TSTAMP_ALIGNED];
 	struct tcp_bth bth;
 	bool stamped;
 
 	if (!rec)
 		return 0;	/* sent before the first message */
-	tqp_bth_of(&bth, rec, READ_ONCE(conn->peer_stock) ? 1 : conn->host_version,
-		   tqp_rtr_flags(conn), seq, payload);
+	last = tqp_msglog_last(&conn->log, rec, seq, payload);
+	if (WARN_ON_ONCE(!last))	/* no option can say what this is */
+		return -EINVAL;
+	if (last == rec)
+		tqp_bth_of(&bth, rec, READ_ONCE(conn->peer_stock) ? 1 : conn->host_version,
+			   tqp_rtr_flags(conn), seq, payload);
+	else
+		tqp_bth_of_train(&bth, rec, last, tqp_rtr_flags(conn), seq);
 	stamped = tqp_stack_timestamps(th, &bth.tsval, &bth.tsecr);
 	beside = tqp_timestamps_beside(conn, &bth, stamped);
 	memcpy(stack_opts, th + 1, beside);
@@ -120,7 +126,7 @@ static int tqp_xmit_data(struct tqp_conn *conn, struct sock *sk, struct sk_buff 
 	memcpy(th + 1, stack_opts, beside);
 	tcp_bth_build((u8 *)(th + 1) + beside, &bth);
 	/* TCP sets it on every burst, to flush GRO; here it says that there is nothing more to come */
-	if (rec->flags & TCP_BTH_F_MORE || !tqp_ends_message(rec, seq, payload))
+	if (last->flags & TCP_BTH_F_MORE || !tqp_ends_message(last, seq, payload))
 		th->psh = 0;
 	if (bth.flags & TCP_BTH_F_ICRC)
 		tqp_write_icrc(skb, th, bytes);
@@ -157,7 +163,7 @@ static int tqp_xmit_ack(struct tqp_conn *conn, struct sock *sk, struct sk_buff *
 	bth.flags = tqp_rtr_flags(conn);
 	WRITE_ONCE(conn->rtr_owed, false);
 	bth.msn = tqp_credit_limit(conn);
-	bth.ext4 = tcp_bth_aeth_credits(bth.msn);
+	bth.ext4 = tcp_bth_aeth_credits(bth.msn) | TCP_BTH_AETH_TRAINS;
 	new = old + tcp_bth_opt_bytes(&bth);
 	if (new > TCP_BTH_OPT_MAX_BYTES)
 		return 0;

@@ -298,15 +298,19 @@ TcpFields End::fields(std::uint32_t at) {
     return tcp;
 }
 
-void End::send_data(std::uint32_t at, std::span<const std::byte> bytes, const tqp_msg_rec* rec) {
+void End::send_data(std::uint32_t at, std::span<const std::byte> bytes, const tqp_msg_rec* rec,
+                    const tqp_msg_rec* last) {
     TcpFields tcp = fields(at);
     if (dice().percent(20))
         tcp.flags |= nupa::kTcpPsh;
     const auto tsval = static_cast<std::uint32_t>(world_.now() / 1000);
     if (rec) {
         tcp_bth bth;
-        tqp_bth_of(&bth, rec, settings().engine == Engine::kSoftwareV0 ? 0 : 1, rtr_flags(),
-                   tcp.seq, static_cast<std::uint32_t>(bytes.size()));
+        if (rec == last)
+            tqp_bth_of(&bth, rec, settings().engine == Engine::kSoftwareV0 ? 0 : 1, rtr_flags(),
+                       tcp.seq, static_cast<std::uint32_t>(bytes.size()));
+        else
+            tqp_bth_of_train(&bth, rec, last, rtr_flags(), tcp.seq);
         if (connection_.timestamps)
             bth.flags |= TCP_BTH_F_TIMESTAMP, bth.tsval = tsval;
         tcp.option_bytes = static_cast<std::uint8_t>(tcp_bth_build(tcp.options.data(), &bth));

@@ -45,11 +45,13 @@ public:
     void judge_placed(const Truth& truth, const tcp_bth& bth, const std::vector<Write>& writes);
 
     // The engine is about to see this segment; it was a late duplicate.
-    void segment_seen(const Truth& truth);
+    void segment_seen(const nupa::Packet& packet, const Truth& truth);
     void count_late(const Truth& truth);
 
     // TCP output, for Sender.  @rec: the message's record, or nullptr for plain bytes.
-    void send_data(std::uint32_t at, std::span<const std::byte> bytes, const tqp_msg_rec* rec);
+    // @last: of the bytes' last message, one of @rec's train; both null: plain bytes.
+    void send_data(std::uint32_t at, std::span<const std::byte> bytes, const tqp_msg_rec* rec,
+                   const tqp_msg_rec* last);
     void send_probe(std::uint32_t una);
 
     // The connection is broken; contexts and buffers go a moment later.  @why: see excused().
@@ -82,6 +84,10 @@ public:
     // Memory of @key is the application's again: nothing of it may leave any more.
     void revoke(std::uint32_t key);
     bool attached() const noexcept { return attached_; }
+    // May small messages of ours share segments?
+    bool takes_trains() const noexcept {
+        return connection_.trains && !connection_.icrc && settings().engine != Engine::kSoftwareV0;
+    }
     bool has_context() const noexcept { return context_; }
     void destroy_context();
     void recreate_context();
@@ -99,7 +105,13 @@ private:
     void take_data(Received&& r, const tcp_bth* bth);
     void read_plain();
     void send_ack();
-    void judge_target(const Truth& truth, std::size_t index, const std::vector<Write>& writes);
+    struct Part {
+        std::size_t message;
+        std::uint32_t offset, bytes;  // in it
+    };
+    std::vector<Part> parts(const Truth& truth) const;
+    void judge_open(const Part& part);
+    void judge_target(const Truth& truth, const std::vector<Write>& writes);
     void judge_loosely(const Truth& truth, const tcp_bth& bth, const std::vector<Write>& writes);
     bool placed_before(const Truth& truth) const;
     void judge_start(const Truth& truth, const tcp_bth& bth);

@@ -8,15 +8,24 @@
 
 namespace sim {
 
+namespace {
+
+// Also in the middle of a train that begins with it.
+bool names_message_0(const nupa::Packet& p) {
+    tcp_bth bth;
+    return tcp_bth_find(p.header.data() + p.at.options_at, p.at.option_bytes(), p.at.seq,
+                        p.payload.bytes(), &bth, nullptr) == TCP_BTH_OK &&
+           bth.msn == 0 && bth.opcode != TCP_BTH_OP_ACKNOWLEDGE;
+}
+
+}  // namespace
+
 // Only a segment where TCP waits for one, or message 0, which names its own
 // start, proves that a context has missed nothing that it might place.
-void End::segment_seen(const Truth& truth) {
-    const Stream& in = peer().sender_.stream;
-    const std::size_t index = in.message_at(truth.at);
+void End::segment_seen(const nupa::Packet& packet, const Truth& truth) {
     proven_ |= truth.tampered;  // it may claim to be message 0
     misled_ |= truth.tampered;
-    proven_ |= truth.len && (truth.at <= tcp_.next() ||
-                             (index < in.messages.size() && in.messages[index].msn == 0));
+    proven_ |= truth.len && (truth.at <= tcp_.next() || names_message_0(packet));
 }
 
 // A late duplicate of a message that is done: its buffer may be posted again.
@@ -45,16 +54,14 @@ void End::judge_placed(const Truth& truth, const tcp_bth& bth, const std::vector
         return;
     }
     const std::size_t index = in.message_at(truth.at);
-    if (index == in.messages.size() || !in.messages[index].payload() || !in.messages[index].length)
+    if (index == in.messages.size())
         world_.violation("end {}.{} bytes at {} of no message were placed",
                          {number_, side, truth.at});
     if (!proven_)
         world_.violation("end {}.{} message {}: placed by a context that may have missed bytes",
                          {number_, side, index});
-    if (!qp_.open(index))
-        world_.violation(
-            "end {}.{} message {}: written without a receive, a right, a READ, or after its end",
-            {number_, side, index});
+    for (const Part& part : parts(truth))
+        judge_open(part);
     if (in.any(truth.at, truth.len, kBytePlaced))
         world_.violation("end {}.{} bytes at {} + {} were placed twice",
                          {number_, side, truth.at, truth.len});
@@ -64,8 +71,39 @@ void End::judge_placed(const Truth& truth, const tcp_bth& bth, const std::vector
     const Message& m = in.messages[index];
     if (m.write() && !exposed_.claim(m, truth.at - m.at, truth.len))
         world_.violation("end {}.{} message {}: placed over a later WRITE", {number_, side, index});
-    judge_target(truth, index, writes);
+    judge_target(truth, writes);
+    if (bth.opcode == TCP_BTH_OP_SEND_TRAIN)
+        world_.coverage.add(k_train_segments_placed);
     in.mark(truth.at, truth.len, kBytePlaced | kByteHonest | kByteWritten);
+}
+
+// The messages that own the segment's bytes: several of a train.
+std::vector<End::Part> End::parts(const Truth& truth) const {
+    const Stream& in = world_.end(number_, 1 - side_).sender_.stream;
+    std::vector<Part> all;
+    std::uint32_t at = truth.at;
+    for (std::size_t i = in.message_at(at); at < truth.at + truth.len; i++) {
+        if (i >= in.messages.size())
+            world_.violation("end {}.{} bytes at {} of no message were placed",
+                             {number_, static_cast<std::uint64_t>(side_), at});
+        const Message& m = in.messages[i];
+        const std::uint32_t n = std::min(truth.at + truth.len, m.at + m.stream_bytes) - at;
+        all.push_back({i, at - m.at, n});
+        at += n;
+    }
+    return all;
+}
+
+void End::judge_open(const Part& part) {
+    const std::uint64_t side = static_cast<std::uint64_t>(side_);
+    const Message& m = peer().sender_.stream.messages[part.message];
+    if (!m.payload() || !m.length)
+        world_.violation("end {}.{} message {}: bytes that belong to no buffer were placed",
+                         {number_, side, part.message});
+    if (!qp_.open(part.message))
+        world_.violation(
+            "end {}.{} message {}: written without a receive, a right, a READ, or after its end",
+            {number_, side, part.message});
 }
 
 // A WRITE that TCP dropped, sent again: its bytes must be in memory already, or
@@ -79,12 +117,15 @@ bool End::placed_before(const Truth& truth) const {
 }
 
 // The right bytes, to the right place, low to high.
-void End::judge_target(const Truth& truth, std::size_t index, const std::vector<Write>& writes) {
+void End::judge_target(const Truth& truth, const std::vector<Write>& writes) {
     const std::uint64_t side = static_cast<std::uint64_t>(side_);
     const Stream& in = peer().sender_.stream;
+    const std::size_t index = in.message_at(truth.at);
     const std::byte* value = in.bytes.data() + truth.at;
-    std::vector<QpReceiver::Run> runs =
-        qp_.place(index, truth.at - in.messages[index].at, truth.len);
+    std::vector<QpReceiver::Run> runs;
+    for (const Part& part : parts(truth))
+        for (const QpReceiver::Run& r : qp_.place(part.message, part.offset, part.bytes))
+            runs.push_back(r);
     auto run = runs.begin();
     for (const Write& w : writes) {
         std::uint64_t at = host_.ram.addr_of(w.to);

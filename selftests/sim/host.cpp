@@ -125,7 +125,7 @@ void Host::receive(nupa::Packet& packet, const Truth& truth) {
     nupa::Decision decision;
     bool wild = false;
     End& end = world_.end(truth.connection, truth.to);
-    end.segment_seen(truth);
+    end.segment_seen(packet, truth);
     {
         Observer observer(ram, writes_);
         decision = engine.receive(packet);

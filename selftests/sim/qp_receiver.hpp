@@ -113,6 +113,7 @@ private:
     std::size_t polled_ = 0, completed_ = 0, done_ = 0;
     bool started_ = false;
     tqp_rx_numbers next_{};
+    tqp_rx_train train_{};
     tqp_rx_msg msg_{};
     bool have_wqe_ = false;
     std::vector<nupa::RecvSge> wqe_;

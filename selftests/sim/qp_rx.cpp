@@ -48,7 +48,9 @@ void QpReceiver::run() {
 }
 
 std::uint32_t QpReceiver::step(const Skb& skb, std::uint32_t off) {
-    const tqp_skb_map* map = skb.mapped ? &skb.map : nullptr;
+    const tqp_skb_map* map =
+        tqp_map_at(&train_, skb.mapped ? &skb.map : nullptr,
+                   end_.peer().sender().stream.seq(end_.tcp().copied()));
     if (!msg_.active && !map && !started_)
         return 0;
     if (!msg_.active && !begin(map))

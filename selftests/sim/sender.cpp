@@ -41,14 +41,27 @@ Sender::Sender(End& end, std::vector<Planned> plan)
 
 // ---- TCP ----
 
-// How much of [at, limit) may be one packet: never over a message's end.
+// Bytes of @rec's message from @seq on, and of those behind it in its train.
+std::uint32_t Sender::left_of_train(const tqp_msg_rec& rec, std::uint32_t seq) const {
+    std::uint32_t left = tqp_msg_stream_bytes(rec.length) - (seq - rec.start_seq);
+    const tqp_msg_rec* next = &rec;
+    for (std::uint16_t place = rec.train_place + 1;; place++) {
+        next = &records_[static_cast<std::size_t>(next - records_.data() + 1) & log_.mask];
+        const bool logged = next->start_seq == seq + left && next->train_place == place;
+        if (!logged || seq + left == stream.seq(stream.end()))
+            return left;
+        left += rec.length;
+    }
+}
+
+// How much of [at, limit) may be one packet: never over a message's or a train's end.
 std::uint32_t Sender::piece(std::uint32_t at, std::uint32_t limit) {
     Dice& dice = end_.world().dice;
     const ConnectionSettings& c = end_.connection();
     const tqp_msg_rec* rec = tqp_msglog_find(&log_, stream.seq(at));
     std::uint32_t most = at < stream.plain ? stream.plain - at : limit - at;
     if (rec)
-        most = tqp_msg_stream_bytes(rec->length) - (stream.seq(at) - rec->start_seq);
+        most = left_of_train(*rec, stream.seq(at));
     const bool bursts = end_.settings().engine != Engine::kSoftwareV0;
     most = std::min({most, limit - at, c.mss * (bursts ? c.burst_max : 1)});
     return dice.percent(25) ? 1 + dice.below(most) : most;
@@ -61,7 +74,13 @@ void Sender::emit(std::uint32_t at, std::uint32_t len) {
                                {end_.number(), static_cast<std::uint64_t>(end_.side()), at});
     if (at < highest_)
         end_.world().coverage.add(k_retransmits);
-    end_.send_data(at, bytes_at(at, len), rec);
+    const tqp_msg_rec* last = rec ? tqp_msglog_last(&log_, rec, stream.seq(at), len) : nullptr;
+    if (rec && !last)
+        end_.world().violation("end {}.{} has no train of the {} bytes at {}",
+                               {end_.number(), static_cast<std::uint64_t>(end_.side()), len, at});
+    if (rec != last)
+        end_.world().coverage.add(k_trains);
+    end_.send_data(at, bytes_at(at, len), rec, last);
 }
 
 void Sender::send() {

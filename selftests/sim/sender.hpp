@@ -80,6 +80,8 @@ private:
     void post_response();
     void commit(Message& m);
     Buffer* free_buffer() noexcept;
+    std::uint16_t train_place(const Message& m);
+    std::uint32_t left_of_train(const tqp_msg_rec& rec, std::uint32_t seq) const;
     std::uint32_t piece(std::uint32_t at, std::uint32_t limit);
     void emit(std::uint32_t at, std::uint32_t len);
     void release();
@@ -88,6 +90,7 @@ private:
     void persist();
     void overrun();
     std::span<const std::byte> bytes_at(std::uint32_t at, std::uint32_t len);
+    std::span<const std::byte> bytes_in_message(std::uint32_t at, std::uint32_t len);
 
     End& end_;
     std::vector<Planned> plan_, untagged_;
@@ -95,7 +98,12 @@ private:
     std::deque<Response> responses_;
     bool window_ = true;         // the peer's, until we take it back
     std::uint64_t counter_ = 0;  // the peer's, once all atomics so far are done
-    std::vector<std::byte> gathered_;
+    std::vector<std::byte> gathered_, joined_;
+    struct {
+        bool open;
+        std::uint16_t place;
+        std::uint32_t length;
+    } train_{};  // the latest message, if the next may share its segments
     std::vector<tqp_msg_rec> records_;
     tqp_msglog log_{};
     std::vector<Buffer> buffers_;

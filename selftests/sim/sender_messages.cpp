@@ -79,7 +79,7 @@ void Sender::post_payload(const Planned& p, Buffer& buffer) {
         m.opcode = TCP_BTH_OP_SEND_ONLY_INV;
         m.imm = end_.peer().exposed().window().key;
         window_ = false;
-    } else if (dice.percent(30)) {
+    } else if (dice.percent(end_.connection().trains ? 5 : 30)) {
         m.opcode = TCP_BTH_OP_SEND_ONLY_IMM;
     }
     if (m.opcode == TCP_BTH_OP_SEND_ONLY_IMM || m.opcode == TCP_BTH_OP_WRITE_ONLY_IMM)
@@ -210,6 +210,16 @@ void Sender::post_response() {
     commit(m);
 }
 
+// As tqp_train_join(): where @m stands in its train.
+std::uint16_t Sender::train_place(const Message& m) {
+    const bool fits = end_.takes_trains() && m.opcode == TCP_BTH_OP_SEND_ONLY && m.length &&
+                      end_.world().dice.percent(80);  // others are not inline
+    if (fits && train_.open && train_.length == m.length)
+        return ++train_.place;
+    train_ = {fits, 0, m.length};
+    return 0;
+}
+
 // The record first: TCP may send at once.
 void Sender::commit(Message& m) {
     tqp_msg_rec* rec = tqp_msglog_next(&log_);
@@ -217,6 +227,7 @@ void Sender::commit(Message& m) {
     rec->start_seq = stream.seq(m.at);
     rec->length = m.length;
     rec->msn = m.msn;
+    rec->train_place = train_place(m);
     rec->opcode = m.opcode;
     rec->ext_bytes = static_cast<__u8>(tcp_bth_ext_bytes(m.opcode));
     rec->ext4 = m.imm;
@@ -245,8 +256,23 @@ bool Sender::holds(std::uint32_t key) const noexcept {
     return false;
 }
 
-// Where TCP reads the bytes it sends: the application's own memory.
 std::span<const std::byte> Sender::bytes_at(std::uint32_t at, std::uint32_t len) {
+    std::size_t index = stream.message_at(at);
+    if (index == stream.messages.size() ||
+        at + len <= stream.messages[index].at + stream.messages[index].stream_bytes)
+        return bytes_in_message(at, len);
+    joined_.clear();
+    for (std::uint32_t n = 0; len; index++, at += n, len -= n) {
+        const Message& m = stream.messages[index];
+        n = std::min(len, m.at + m.stream_bytes - at);
+        const std::span<const std::byte> part = bytes_in_message(at, n);
+        joined_.insert(joined_.end(), part.begin(), part.end());
+    }
+    return joined_;
+}
+
+// Where TCP reads the bytes it sends: the application's own memory.
+std::span<const std::byte> Sender::bytes_in_message(std::uint32_t at, std::uint32_t len) {
     const std::size_t index = stream.message_at(at);
     const std::span<const std::byte> truth = std::span(stream.bytes).subspan(at, len);
     if (index == stream.messages.size() || !stream.messages[index].length)

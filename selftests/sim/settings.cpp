@@ -56,6 +56,7 @@ ConnectionSettings draw_connection(Dice& dice, std::uint32_t hosts, bool disorde
     c.timestamps = dice.percent(80);
     c.icrc = dice.percent(20);
     c.one_sided = dice.percent(50);
+    c.trains = dice.percent(40);
     if (c.one_sided)  // a context in mid-traffic cannot know which WRITEs the host has yet to copy
         for (EndSettings& e : c.end)
             e.recreate = 0;

@@ -25,6 +25,9 @@ inline constexpr std::size_t kStartsMax = 64;        // messages whose start is 
 inline constexpr std::uint8_t kWindowScaleMax = 14;  // RFC 7323
 inline constexpr std::uint32_t kFragmentReachBytes = 65535;  // a reassembled datagram's longest
 
+// Pieces of memory that one segment may be placed in: SGEs of a message, or of a train's messages.
+inline constexpr std::size_t kPiecesMax = 1024;
+
 inline constexpr std::uint32_t kRqMaskMax = 32767;  // msn arithmetic needs < 32768
 inline constexpr std::uint8_t kRqLog2Min = 6;       // element sizes of the rxe ABI
 inline constexpr std::uint8_t kRqLog2Max = 12;

@@ -28,6 +28,8 @@ public:
         const Mr* mr = mrs.find(key);
         if (!mr)
             return Reason::kKey;
+        if (count_ == kPiecesMax)
+            return Reason::kBounds;
         const Reason reason = mr->check(pd, part.addr, part.length, access);
         if (reason == Reason::kPlaced)
             pieces_[count_++] = {mr, part.addr + part.offset, part.bytes};
@@ -41,7 +43,7 @@ private:
         const Mr* mr;
         std::uint64_t addr, bytes;
     };
-    std::array<Piece, NUPA_SGE_MAX> pieces_;
+    std::array<Piece, kPiecesMax> pieces_;
     std::size_t count_ = 0;
 };
 
@@ -68,6 +70,22 @@ void Target::fill(const Payload& payload) const noexcept {
 
 bool is_write(std::uint8_t opcode) noexcept {
     return opcode >= TCP_BTH_OP_WRITE_FIRST && opcode <= TCP_BTH_OP_WRITE_ONLY_IMM;
+}
+
+bool is_train(const tcp_bth& b) noexcept { return b.opcode == TCP_BTH_OP_SEND_TRAIN; }
+
+// Calls @visit(place, offset, bytes) for each message of train @b that has some of the @bytes of
+// payload, until it returns false: what was returned last.
+template <class Visit>
+bool each_message(const tcp_bth& b, std::uint32_t bytes, Visit&& visit) noexcept {
+    std::uint32_t place = b.mbo / b.length, offset = b.mbo % b.length;
+    for (; bytes; place++, offset = 0) {
+        const std::uint32_t n = std::min(b.length - offset, bytes);
+        if (!visit(place, offset, n))
+            return false;
+        bytes -= n;
+    }
+    return true;
 }
 
 // An empty message's one stream byte belongs to no buffer.
@@ -102,7 +120,10 @@ private:
     bool overtaken() const noexcept;
     bool sync() noexcept;
     bool consistent() noexcept;
+    bool consistent_train() noexcept;
     Reason untagged() noexcept;
+    Reason train() noexcept;
+    Reason receive(std::uint16_t msn, std::uint64_t offset, std::uint64_t bytes) noexcept;
     Reason tagged() noexcept;
 
     QpContext& qp_;
@@ -189,6 +210,8 @@ bool Ladder::consistent() noexcept {
     const tcp_bth& b = d_.bth;
     if (!placeable(b))
         return true;
+    if (is_train(b))
+        return consistent_train();
     if (tcp_bth_is_send(b.opcode))
         return qp_.starts.agree(MsnSpace::kUntagged, b.msn, 0, b.start_seq);
     const std::uint32_t target =
@@ -197,15 +220,39 @@ bool Ladder::consistent() noexcept {
                             target, b.start_seq);
 }
 
-// A SEND goes to the receive that its msn names, from offset mbo on.
+bool Ladder::consistent_train() noexcept {
+    const tcp_bth& b = d_.bth;
+    return each_message(b, bytes_, [&](std::uint32_t place, std::uint32_t, std::uint32_t) {
+        return qp_.starts.agree(MsnSpace::kUntagged, static_cast<std::uint16_t>(b.msn + place), 0,
+                                b.start_seq + place * b.length);
+    });
+}
+
 Reason Ladder::untagged() noexcept {
-    if (!qp_.rq.posted(d_.bth.msn))
+    return is_train(d_.bth) ? train() : receive(d_.bth.msn, d_.bth.mbo, bytes_);
+}
+
+// All of its messages in this segment, or nothing.
+Reason Ladder::train() noexcept {
+    Reason reason = Reason::kPlaced;
+    each_message(d_.bth, bytes_,
+                 [&](std::uint32_t place, std::uint32_t offset, std::uint32_t bytes) {
+                     reason =
+                         receive(static_cast<std::uint16_t>(d_.bth.msn + place), offset, bytes);
+                     return reason == Reason::kPlaced;
+                 });
+    return reason;
+}
+
+// @bytes of a SEND go to the receive that its @msn names, from @offset on.
+Reason Ladder::receive(std::uint16_t msn, std::uint64_t offset, std::uint64_t bytes) noexcept {
+    if (!qp_.rq.posted(msn))
         return Reason::kNoReceive;
     RecvWqe wqe;
-    if (!qp_.rq.read(d_.bth.msn, wqe))
+    if (!qp_.rq.read(msn, wqe))
         return Reason::kBounds;
-    std::uint64_t skip = d_.bth.mbo;
-    std::uint64_t left = bytes_;
+    std::uint64_t skip = offset;
+    std::uint64_t left = bytes;
     for (std::uint32_t i = 0; i < wqe.num_sge && left; i++) {
         const RecvSge& sge = wqe.sge[i];
         if (skip >= sge.length) {

@@ -40,9 +40,10 @@ Cutter::Cutter(const Packet& packet, TxRewrite rewrite) noexcept
                      &at) != TCP_BTH_OK)
         return;
     // Same size in both layouts only with timestamps; 24 bits of offset; ver 0
-    // can't say "no bytes"; a filled checksum is patched by words, so the
+    // can't say "no bytes" or "several messages"; a filled checksum is patched by words, so the
     // option must lie on one.
-    has_v1_ = option_.ver == 1 && option_.flags & TCP_BTH_F_TIMESTAMP && option_.length != 0 &&
+    has_v1_ = option_.ver == 1 && option_.opcode != TCP_BTH_OP_SEND_TRAIN &&
+              option_.flags & TCP_BTH_F_TIMESTAMP && option_.length != 0 &&
               option_.length <= TCP_BTH_V0_MESSAGE_MAX_BYTES &&
               (packet.csum == Csum::kPartial || at % 2 == 0);
     option_at_ = static_cast<std::uint16_t>(h.options_at + at);
