@@ -18,6 +18,7 @@ static void tqp_conn_free_tx(struct tqp_conn *conn)
 	kvfree(conn->tx_mrs);
 	kvfree(conn->tx);
 	kfree(conn->sges);
+	kfree(conn->train.bytes);
 }
 
 static void tqp_conn_free_work(struct work_struct *work)

@@ -36,6 +36,7 @@ enum {
 	TQP_MEMORY_WAIT_MS = 20,		/* an allocation failed and no ACK will wake us */
 	TQP_SEND_BVECS = 32,			/* page fragments per call into TCP; on the stack */
 	TQP_SEND_PIECE_BYTES = 1 << 20,
+	TQP_TRAIN_BYTES = 4096,			/* of small messages, gathered */
 	TQP_MSS_ROUND_MIN_BYTES = 1024,		/* below this, rounding to 128 costs too much */
 	TQP_READS_DEFAULT = 16,			/* unless modify_qp says max_rd_atomic */
 	TQP_RESPONSES_MAX = NUPA_READS_MAX,	/* further requests wait in TCP */
@@ -76,6 +77,7 @@ struct tqp_tx_msg {
 	u8 wc_opcode;
 	bool signaled;
 	bool is_response;		/* not of the SQ */
+	bool light;			/* copied as a whole: no skb, no driver has to do with it */
 	bool loaded;			/* has its place in the stream */
 	bool done;			/* under conn->done_lock */
 };
@@ -146,6 +148,8 @@ struct tqp_tx_train {
 	u8 flags;			/* TCP_BTH_F_SOLICITED */
 	u16 place;			/* of that message */
 	u32 length;			/* of each */
+	u32 at, end;			/* of bytes: TCP has not taken these of gathered ones */
+	u8 *bytes;			/* [TQP_TRAIN_BYTES], from the first train on */
 };
 
 /* A READ or atomic of ours that waits for its response, at its msn.  Under the sk lock. */
@@ -419,6 +423,24 @@ int tqp_tx_push(struct tqp_conn *conn, bool more);
  */
 void tqp_tx_begin(struct tqp_conn *conn, struct tqp_tx_msg *msg, const struct tqp_msg_rec *rec);
 
+/* Will the WQE at @index go to TCP at once?  It holds its last partial segment back then. */
+bool tqp_tx_follows(const struct tqp_conn *conn, u32 index);
+void tqp_tx_account(struct tqp_conn *conn, u32 bytes, bool copied);
+
+/* ---- train.c; sk lock ---- */
+/* Say where @rec's message stands in a train: behind the last one, or in front, or alone. */
+void tqp_train_join(struct tqp_conn *conn, struct tqp_msg_rec *rec);
+/* No segment may hold bytes of TCP's so far and of what comes next. */
+void tqp_train_seal(struct tqp_conn *conn);
+/* Take what of the send queue may go along; false: nothing. */
+bool tqp_train_gather(struct tqp_conn *conn);
+/* 0 when TCP has all of it, else as tqp_tx_push(). */
+int tqp_train_push(struct tqp_conn *conn);
+static inline bool tqp_train_waits(const struct tqp_conn *conn)
+{
+	return conn->train.at != conn->train.end;
+}
+
 /* ---- wqe.c: the send queue's next message ---- */
 /* Make it the current one; false: nothing to send, or it must wait. */
 bool tqp_wqe_next(struct tqp_conn *conn);
@@ -428,6 +450,7 @@ bool tqp_tx_has_credit(const struct tqp_conn *conn);
 
 /* ---- txdone.c ---- */
 void tqp_tx_msg_init(struct tqp_tx_msg *msg, struct tqp_conn *conn);
+void tqp_tx_msg_light(struct tqp_tx_msg *msg, struct tqp_conn *conn);	/* one message, TCP copies it */
 void tqp_tx_msg_put(struct tqp_tx_msg *msg);
 void tqp_clean_acked(struct sock *sk, u32 acked_seq);
 bool tqp_tx_outstanding(const struct tqp_conn *conn);	/* sk lock */
@@ -478,7 +501,18 @@ void tqp_mr_revoke(struct tqp_mr *mr);
 /* ---- rx.c ---- */
 void tqp_rx_run(struct tqp_conn *conn);		/* sk lock, any context */
 void tqp_rx_work(struct work_struct *work);
-/* A receive taken from an SRQ for a message that will not end; sk lock */
+
+/* ---- rx_wqe.c; sk lock ---- */
+/* The current message's receive; false if none is posted. */
+bool tqp_rx_take_wqe(struct tqp_conn *conn);
+/* It is used up, by a SEND or by a WRITE with immediate. */
+void tqp_rx_complete(struct tqp_conn *conn, enum ib_wc_status status);
+/*
+ * Whole messages of the train that @skb at @off, which is stream byte @seq, goes
+ * on with: bytes taken.  Whatever is in the way of one is the general path's.
+ */
+u32 tqp_rx_train(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 seq);
+/* A receive taken from an SRQ for a message that will not end. */
 void tqp_rx_flush(struct tqp_conn *conn);
 
 /* ---- place.c ---- */

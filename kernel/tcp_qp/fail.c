@@ -131,7 +131,7 @@ static int tqp_send_terminate(struct tqp_conn *conn, long *timeout)
 		.length = TCP_BTH_TERMINATE_BYTES,
 		.opcode = TCP_BTH_OP_TERMINATE,
 	};
-	int rc = cur->active ? tqp_push_all(conn, timeout) : 0;
+	int rc = cur->active || tqp_train_waits(conn) ? tqp_push_all(conn, timeout) : 0;
 
 	if (rc)
 		return rc;

@@ -59,6 +59,11 @@ static inline bool tqp_msglog_full(const struct tqp_msglog *log)
 	return log->tail - log->head > log->mask;
 }
 
+static inline __u32 tqp_msglog_room(const struct tqp_msglog *log)
+{
+	return log->mask + 1 - (log->tail - log->head);
+}
+
 static inline bool tqp_msglog_empty(const struct tqp_msglog *log)
 {
 	return log->tail == log->head;

@@ -114,7 +114,7 @@ const struct tqp_skb_map *tqp_map_at(struct tqp_rx_train *train, const struct tq
 	}
 	if (map)
 		train->all = *map;
-	if (seq - train->all.start_seq >= train->all.ext4)
+	if (!tqp_in_train(train, seq))
 		return map;
 	place = (seq - train->all.start_seq) / train->all.length;
 	train->one = train->all;

@@ -61,6 +61,11 @@ struct tqp_rx_train {
 	struct tqp_skb_map one;
 };
 
+static inline bool tqp_in_train(const struct tqp_rx_train *train, __u32 seq)
+{
+	return seq - train->all.start_seq < train->all.ext4;
+}
+
 /*
  * What @map, of the skb that owns stream byte @seq, says of the message of that
  * byte.  TCP may have collapsed the skb and lost the mapping (NULL): a train's

@@ -10,98 +10,12 @@
 #include "conn.h"
 #include "trace.h"
 
-/* The ring is read by libibverbs, whose IBV_WC_WITH_INV is not the kernel's IB_WC_WITH_INVALIDATE. */
-#define TQP_USER_WC_WITH_INV (1 << 3)
+/* ---- faults ---- */
 
 static void tqp_protocol_error(struct tqp_conn *conn)
 {
 	tqp_count(conn->dev, TQP_C_rx_protocol_errors, 1);
 	tqp_conn_nak(conn, TCP_QP_REASON_PROTOCOL, TCP_BTH_NAK_INVALID_REQUEST);
-}
-
-/* ---- receive WQEs ---- */
-
-/* The one copy of a receive WQE; @to: struct tqp_rx_cur */
-static void tqp_rx_copy_wqe(const struct rxe_recv_wqe *wqe, u32 max_sge, void *to)
-{
-	struct tqp_rx_cur *rx = to;
-
-	rx->wr_id = READ_ONCE(wqe->wr_id);
-	rx->nr_sge = min3(READ_ONCE(wqe->dma.num_sge), max_sge, (u32)TQP_SGE_MAX);
-	rx->room = 0;
-	for (u32 i = 0; i < rx->nr_sge; i++) {
-		rx->sges[i].addr = READ_ONCE(wqe->dma.sge[i].addr);
-		rx->sges[i].length = READ_ONCE(wqe->dma.sge[i].length);
-		rx->sges[i].lkey = READ_ONCE(wqe->dma.sge[i].lkey);
-		rx->room += rx->sges[i].length;
-	}
-}
-
-/* The current message's receive; false if none is posted. */
-static bool tqp_rx_take_wqe(struct tqp_conn *conn)
-{
-	struct tqp_rx_cur *rx = &conn->rx;
-	struct tqp_qp *qp = conn->qp;
-
-	if (rx->have_wqe)
-		return true;
-	if (qp->srq) {
-		rx->have_wqe = tqp_srq_take(qp->srq, tqp_rx_copy_wqe, rx);
-	} else if (tqp_ring_posted(qp->rq, qp->rq->index)) {
-		tqp_rx_copy_wqe(tqp_ring_entry(qp->rq, qp->rq->index), qp->cap.max_recv_sge, rx);
-		rx->have_wqe = true;
-	}
-	return rx->have_wqe;
-}
-
-void tqp_rx_flush(struct tqp_conn *conn)
-{
-	struct tqp_rx_cur *rx = &conn->rx;
-	struct ib_uverbs_wc wc = {
-		.wr_id = rx->wr_id,
-		.status = IB_WC_WR_FLUSH_ERR,
-		.opcode = IB_WC_RECV,
-		.qp_num = conn->qpn,
-	};
-
-	if (conn->qp->srq && rx->have_wqe)
-		tqp_cq_post(conn->qp->rcq, &wc, true);
-	rx->have_wqe = false;
-}
-
-/* A receive is used up, by a SEND or by a WRITE with immediate. */
-static void tqp_rx_complete(struct tqp_conn *conn, enum ib_wc_status status)
-{
-	struct tqp_rx_cur *rx = &conn->rx;
-	const struct tqp_rx_msg *msg = &rx->msg;
-	struct tqp_qp *qp = conn->qp;
-	struct ib_uverbs_wc wc = {
-		.wr_id = rx->wr_id,
-		.status = status,
-		.opcode = msg->kind == TQP_MSG_WRITE ? IB_WC_RECV_RDMA_WITH_IMM : IB_WC_RECV,
-		.byte_len = msg->done,
-		.qp_num = qp->qpn,
-		.src_qp = qp->qpn,
-		.port_num = 1,
-	};
-
-	if (msg->opcode_known && (msg->opcode == TCP_BTH_OP_SEND_ONLY_IMM ||
-				  msg->opcode == TCP_BTH_OP_WRITE_ONLY_IMM)) {
-		wc.ex.imm_data = htonl(msg->ext4);
-		wc.wc_flags = IB_WC_WITH_IMM;
-	} else if (msg->opcode_known && msg->opcode == TCP_BTH_OP_SEND_ONLY_INV) {
-		wc.ex.invalidate_rkey = msg->ext4;
-		wc.wc_flags = TQP_USER_WC_WITH_INV;
-	}
-	/* the switch must see the slot as used before the application can post it again */
-	if (conn->shadow)
-		WRITE_ONCE(conn->shadow->completed,
-			   cpu_to_le32(le32_to_cpu(conn->shadow->completed) + 1));
-	if (qp->rq)		/* the SRQ's was taken */
-		tqp_ring_consume(qp->rq);
-	tqp_cq_post(qp->rcq, &wc, msg->opcode_known && msg->solicited);
-	conn->info.rx_messages++;
-	rx->have_wqe = false;
 }
 
 /* The receive itself is at fault: the peer hears of it, too. */
@@ -318,12 +232,12 @@ static void tqp_rx_stall(struct tqp_conn *conn)
 	}
 }
 
-/* One skb's worth, or up to the message's end.  Bytes consumed; 0: stop. */
-static u32 tqp_rx_step(struct tqp_conn *conn, struct sk_buff *skb, u32 off)
+/* One skb's worth, or up to the message's end; @seq is at @off.  Bytes consumed; 0: stop. */
+static u32 tqp_rx_step(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 seq)
 {
-	struct tqp_rx_msg *msg = &conn->rx.msg;
-	u32 seq = tcp_sk(conn->sk)->copied_seq, bytes;
 	const struct tqp_skb_map *map = tqp_map_at(&conn->rx.train, tqp_skb_map(skb), seq);
+	struct tqp_rx_msg *msg = &conn->rx.msg;
+	u32 bytes;
 
 	if (!msg->active && !map && !conn->rx_started)
 		return 0;	/* plain bytes: recv() takes them */
@@ -348,12 +262,34 @@ static u32 tqp_rx_step(struct tqp_conn *conn, struct sk_buff *skb, u32 off)
 	return bytes;
 }
 
+/* The same, with all of a train's messages in it; *@stop: there is more, but not now. */
+static u32 tqp_rx_skb(struct tqp_conn *conn, struct sk_buff *skb, u32 off, bool *stop)
+{
+	u32 seq = tcp_sk(conn->sk)->copied_seq, taken, bytes;
+
+	/* this one compares what the skb says with what we know */
+	bytes = tqp_rx_step(conn, skb, off, seq);
+	taken = bytes;
+	while (bytes && off + taken < skb->len && tqp_in_train(&conn->rx.train, seq + taken) &&
+	       conn->state != TQP_CONN_DEAD && conn->qp) {
+		bytes = tqp_rx_train(conn, skb, off + taken, seq + taken);
+		if (bytes)
+			tqp_rx_account(conn, bytes, skb->decrypted);
+		else
+			bytes = tqp_rx_step(conn, skb, off + taken, seq + taken);
+		taken += bytes;
+	}
+	*stop = !bytes;
+	return taken;
+}
+
 static void tqp_rx_loop(struct tqp_conn *conn)
 {
 	struct sock *sk = conn->sk;
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct sk_buff *skb;
 	u32 off, bytes;
+	bool stop;
 
 	while (conn->state != TQP_CONN_DEAD && conn->qp &&
 	       (skb = tcp_recv_skb(sk, tp->copied_seq, &off))) {
@@ -366,12 +302,13 @@ static void tqp_rx_loop(struct tqp_conn *conn)
 			conn->rx_eof = true;
 			return;
 		}
-		bytes = tqp_rx_step(conn, skb, off);
-		if (!bytes)
-			return;
-		tcp_read_done(sk, bytes);
+		bytes = tqp_rx_skb(conn, skb, off, &stop);
+		if (bytes)
+			tcp_read_done(sk, bytes);
 		if (conn->shadow)	/* after the copy: the switch places later WRITEs now */
 			smp_store_release(&conn->shadow->consumed, cpu_to_le32(tp->copied_seq));
+		if (stop)
+			return;
 	}
 }
 

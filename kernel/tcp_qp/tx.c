@@ -32,60 +32,24 @@ void tqp_tx_wait_memory(struct tqp_conn *conn)
 	tqp_queue_delayed(conn, &conn->probe_work, TQP_MEMORY_WAIT_MS);
 }
 
-/*
- * Will another message follow at once?  TCP holds the last partial segment
- * back then, so a wrong "yes" costs time: only what can't have to wait counts.
- */
-static bool tqp_tx_more(const struct tqp_conn *conn)
+bool tqp_tx_follows(const struct tqp_conn *conn, u32 index)
 {
 	const struct tqp_qp *qp = conn->qp;
 	const struct rxe_send_wqe *wqe;
 	u32 opcode;
 
-	if (conn->cur.msg->is_response || tqp_ring_posted(qp->sq, conn->sq_next) < 2)
+	if (!tqp_ring_posted(qp->sq, index & qp->sq->mask))
 		return false;
-	wqe = tqp_ring_entry(qp->sq, conn->sq_next + 1);
+	wqe = tqp_ring_entry(qp->sq, index);
 	opcode = READ_ONCE(wqe->wr.opcode);
 	return (opcode == IB_WR_SEND || opcode == IB_WR_SEND_WITH_IMM) &&
 	       !(READ_ONCE(wqe->wr.send_flags) & IB_SEND_FENCE) && tqp_tx_has_credit(conn) &&
 	       !tqp_msglog_full(&conn->log);
 }
 
-/* No segment holds bytes of TCP's so far and of what comes next. */
-static void tqp_tx_seal(struct tqp_conn *conn)
+static bool tqp_tx_more(const struct tqp_conn *conn)
 {
-	struct sk_buff *skb = tcp_write_queue_tail(conn->sk) ?: tcp_rtx_queue_tail(conn->sk);
-
-	if (skb)
-		TCP_SKB_CB(skb)->eor = 1;
-}
-
-/* Small messages of one length may share segments, if the peer takes that. */
-static bool tqp_train_fits(const struct tqp_conn *conn, const struct tqp_msg_rec *rec)
-{
-	return conn->cur.is_inline && rec->opcode == TCP_BTH_OP_SEND_ONLY && rec->length &&
-	       conn->host_version == 1 && !conn->icrc && READ_ONCE(conn->peer_trains);
-}
-
-/* @rec's message goes to the end of the train before it, or begins one, or stands alone. */
-static void tqp_train_join(struct tqp_conn *conn, struct tqp_msg_rec *rec)
-{
-	struct tqp_tx_train *train = &conn->train;
-	bool fits = tqp_train_fits(conn, rec);
-
-	rec->train_place = 0;
-	if (fits && train->open && train->length == rec->length && train->flags == rec->flags &&
-	    train->place + 1 < TCP_BTH_TRAIN_MAX_MESSAGES) {
-		rec->train_place = ++train->place;
-		return;
-	}
-	if (train->open || !conn->info.tx_messages)	/* plain bytes before the first */
-		tqp_tx_seal(conn);
-	*train = (struct tqp_tx_train) {
-		.open = fits,
-		.flags = rec->flags,
-		.length = rec->length,
-	};
+	return !conn->cur.msg->is_response && tqp_tx_follows(conn, conn->sq_next + 1);
 }
 
 void tqp_tx_begin(struct tqp_conn *conn, struct tqp_tx_msg *msg, const struct tqp_msg_rec *rec)
@@ -224,7 +188,7 @@ static int tqp_send_piece(struct tqp_conn *conn, bool more)
 	return tcp_sendmsg_locked(conn->sk, &msg, bytes);
 }
 
-static void tqp_tx_account(struct tqp_conn *conn, u32 bytes, bool copied)
+void tqp_tx_account(struct tqp_conn *conn, u32 bytes, bool copied)
 {
 	conn->info.tx_bytes += bytes;
 	if (copied)
@@ -238,17 +202,18 @@ static void tqp_tx_account(struct tqp_conn *conn, u32 bytes, bool copied)
 int tqp_tx_push(struct tqp_conn *conn, bool more)
 {
 	struct tqp_tx_cur *cur = &conn->cur;
-	int rc;
+	int rc = tqp_train_push(conn);
 
-	while (cur->left) {
+	while (!rc && cur->left) {
 		rc = tqp_send_piece(conn, more);
 		if (rc < 0)
 			return rc;
 		/* a nested run can only have failed the conn, never moved the place */
 		tqp_cur_advance(cur, rc);
 		tqp_tx_account(conn, rc, cur->is_inline);
+		rc = 0;
 	}
-	return 0;
+	return rc;
 }
 
 static bool tqp_tx_ready(struct tqp_conn *conn)
@@ -269,6 +234,13 @@ static bool tqp_tx_next(struct tqp_conn *conn)
 	if (conn->tx_wait_log)
 		return false;
 	return tqp_response_next(conn) || tqp_wqe_next(conn);
+}
+
+/* Something to push: what TCP has not taken yet, or the next. */
+static bool tqp_tx_load(struct tqp_conn *conn)
+{
+	return conn->cur.active || tqp_train_waits(conn) || tqp_train_gather(conn) ||
+	       tqp_tx_next(conn);
 }
 
 static void tqp_tx_sent(struct tqp_conn *conn)
@@ -296,8 +268,8 @@ void tqp_tx_run(struct tqp_conn *conn)
 	conn->tx_wait_space = false;
 	conn->tx_wait_memory = false;
 	tqp_mss_update(conn);
-	while (tqp_tx_ready(conn) && (conn->cur.active || tqp_tx_next(conn))) {
-		rc = tqp_tx_push(conn, tqp_tx_more(conn));
+	while (tqp_tx_ready(conn) && tqp_tx_load(conn)) {
+		rc = tqp_tx_push(conn, conn->cur.active && tqp_tx_more(conn));
 		if (rc == -EAGAIN) {
 			conn->tx_wait_space = true;
 			if (!tcp_sk(conn->sk)->packets_out)	/* no memory, and no ACK is due */
@@ -308,7 +280,8 @@ void tqp_tx_run(struct tqp_conn *conn)
 			tqp_conn_fail(conn, TCP_QP_REASON_PEER_CLOSED);
 			break;
 		}
-		tqp_tx_sent(conn);
+		if (conn->cur.active)
+			tqp_tx_sent(conn);
 	}
 	conn->tx_running = false;
 }

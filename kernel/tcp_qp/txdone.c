@@ -97,6 +97,8 @@ static void tqp_tx_msg_done(struct tqp_tx_msg *msg)
 		tqp_response_done(msg);
 	else
 		tqp_wqe_done(msg);
+	if (msg->light)
+		return;
 	if (atomic_dec_and_test(&conn->tx_live))
 		wake_up_all(&conn->wait);
 	tqp_conn_put(conn);
@@ -126,19 +128,61 @@ void tqp_tx_msg_init(struct tqp_tx_msg *msg, struct tqp_conn *conn)
 	msg->unacked = 0;
 	msg->awaited = 0;
 	msg->is_response = false;
+	msg->light = false;
 	msg->loaded = false;
+}
+
+/* Its one reference is the acknowledgement's. */
+void tqp_tx_msg_light(struct tqp_tx_msg *msg, struct tqp_conn *conn)
+{
+	refcount_set(&msg->ubuf.refcnt, 1);
+	msg->conn = conn;
+	msg->nr_mrs = 0;
+	msg->unacked = 1;
+	msg->awaited = 0;
+	msg->is_response = false;
+	msg->light = true;
+	msg->loaded = true;
+}
+
+/* As tqp_tx_msg_put() for each of a train's messages; how many of @count there are. */
+static u32 tqp_train_acked(struct tqp_conn *conn, u32 index, u32 count)
+{
+	struct tqp_tx_msg *msg;
+	unsigned long flags;
+	bool kick;
+	u32 n = 0;
+
+	spin_lock_irqsave(&conn->done_lock, flags);
+	for (; n < count; n++) {
+		msg = conn->log_msg[(index + n) & conn->log.mask];
+		if (!msg || !msg->light)
+			break;
+		msg->unacked = 0;
+		msg->done = !conn->tx_dead;
+	}
+	if (!conn->tx_dead)
+		tqp_complete_in_order(conn);
+	kick = READ_ONCE(conn->tx_failed) && !conn->tx_dead;
+	spin_unlock_irqrestore(&conn->done_lock, flags);
+	if (kick)
+		tqp_tx_kick(conn);
+	return n;
 }
 
 /* @count of the oldest records left the log; @index is the first one's place. */
 static void tqp_records_acked(struct tqp_conn *conn, u32 index, u32 count)
 {
-	for (; count; count--, index++) {
+	while (count) {
 		struct tqp_tx_msg *msg = conn->log_msg[index & conn->log.mask];
+		u32 n = msg && msg->light ? tqp_train_acked(conn, index, count) : 1;
 
-		if (!msg)
-			continue;
-		msg->unacked--;
-		tqp_tx_msg_put(msg);
+		if (msg && !msg->light) {
+			msg->unacked--;
+			tqp_tx_msg_put(msg);
+		}
+		index += n;
+		count -= n;
 	}
 }
 
