@@ -124,6 +124,7 @@ bool tqp_train_gather(struct tqp_conn *conn)
 		conn->log.rec[(conn->log.tail - 1) & conn->log.mask].flags &= ~TCP_BTH_F_MORE;
 	conn->info.tx_messages += n;
 	tqp_count(conn->dev, TQP_C_tx_messages, n);
+	tqp_count(conn->dev, TQP_C_tx_train_messages, n);
 	return n;
 }
 

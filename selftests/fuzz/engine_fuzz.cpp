@@ -352,6 +352,7 @@ private:
             start += static_cast<std::uint32_t>(static_cast<std::int16_t>(in.u16()));
         const std::uint32_t stream = length ? length : 1;
         const unsigned count = std::min((stream + mss - 1) / mss, 8u);
+        std::uint32_t messages = 1;
         for (unsigned i = 0; i < count; i++) {
             const unsigned n = order & 1 ? count - 1 - i : i;
             if (order & 2 && n == (order >> 4) % count)
@@ -367,6 +368,8 @@ private:
                                            in.u8(), in.u8(), in.u8(), in.u8()};
             Input same(repeat, sizeof repeat);
             tcp_bth b = describe(same, start, mbo, length, peer.msn);
+            if (b.opcode == TCP_BTH_OP_SEND_TRAIN && b.length)
+                messages = b.ext4 / b.length;
             if (b.ver == 0)
                 b.opcode = tcp_bth_variant(
                     b.opcode, (mbo == 0 ? TCP_BTH_POS_FIRST : 0) |
@@ -378,7 +381,7 @@ private:
         }
         if (!(how & 4)) {
             peer.next = start + stream;
-            peer.msn++;
+            peer.msn = static_cast<std::uint16_t>(peer.msn + messages);
         }
     }
 

@@ -183,37 +183,51 @@ std::uint32_t Model::ring32(const ModelQp& qp, std::uint64_t offset) {
 
 void Model::untagged(const ModelQp& qp, const tcp_bth& b,
                      const std::vector<std::uint8_t>& payload) {
+    std::vector<Piece> pieces;
+    if (b.opcode == TCP_BTH_OP_SEND_TRAIN)
+        train(qp, b, payload, pieces);
+    else
+        receive(qp, b.msn, b.mbo, payload, pieces);
+    for (const Piece& p : pieces)
+        write(qp, p.key, NUPA_ACCESS_LOCAL_WRITE, p.addr, p.bytes);
+}
+
+// As if each message had come in a segment of its own.
+void Model::train(const ModelQp& qp, const tcp_bth& b, std::span<const std::uint8_t> left,
+                  std::vector<Piece>& pieces) {
+    for (std::uint64_t mbo = b.mbo; !left.empty();) {
+        const std::uint64_t in_message = mbo % b.length;
+        const std::size_t n = std::min<std::uint64_t>(b.length - in_message, left.size());
+        receive(qp, static_cast<std::uint16_t>(b.msn + mbo / b.length), in_message, left.first(n),
+                pieces);
+        left = left.subspan(n);
+        mbo += n;
+    }
+}
+
+// Where @left, bytes of message @msn from @skip on, may go.  Every piece before the first write:
+// the ring itself may be the target.
+void Model::receive(const ModelQp& qp, std::uint16_t msn, std::uint64_t skip,
+                    std::span<const std::uint8_t> left, std::vector<Piece>& pieces) {
     const nupa_cmd_qp& c = qp.cmd;
     require(!(c.flags & NUPA_QP_F_NO_RQ), "there is a receive queue");
     const auto completed = memory_.read<std::uint32_t>(c.shadow_addr);
     const std::uint32_t posted = (ring32(qp, 128) - c.rq_base - completed) & c.rq_mask;
-    require(std::uint16_t(b.msn - completed) < posted, "a receive is posted for the msn");
+    require(std::uint16_t(msn - completed) < posted, "a receive is posted for the msn");
     const std::uint64_t wqe =
-        384 + (std::uint64_t{(c.rq_base + b.msn) & c.rq_mask} << c.rq_log2_bytes);
+        384 + (std::uint64_t{(c.rq_base + msn) & c.rq_mask} << c.rq_log2_bytes);
     const std::uint32_t sges = ring32(qp, wqe + 28);
     require(sges <= c.rq_sge_max, "the SGE count is in range");
-    // Every piece before the first write: the ring itself may be the target.
-    struct Sge {
-        std::uint64_t addr;
-        std::uint32_t length, key;
-    };
-    std::vector<Sge> list;
-    for (std::uint64_t i = 0; i < sges; i++) {
+    for (std::uint64_t i = 0; i < sges && !left.empty(); i++) {
         const std::uint64_t at = wqe + 40 + 16 * i;
-        list.push_back({ring32(qp, at) | std::uint64_t{ring32(qp, at + 4)} << 32,
-                        ring32(qp, at + 8), ring32(qp, at + 12)});
-    }
-    std::uint64_t skip = b.mbo;
-    std::span<const std::uint8_t> left = payload;
-    for (const Sge& s : list) {
-        if (left.empty())
-            break;
-        if (skip >= s.length) {
-            skip -= s.length;
+        const std::uint64_t addr = ring32(qp, at) | std::uint64_t{ring32(qp, at + 4)} << 32;
+        const std::uint32_t length = ring32(qp, at + 8);
+        if (skip >= length) {
+            skip -= length;
             continue;
         }
-        const std::size_t n = std::min<std::uint64_t>(s.length - skip, left.size());
-        write(qp, s.key, NUPA_ACCESS_LOCAL_WRITE, s.addr + skip, left.first(n));
+        const std::size_t n = std::min<std::uint64_t>(length - skip, left.size());
+        pieces.push_back({ring32(qp, at + 12), addr + skip, left.first(n)});
         left = left.subspan(n), skip = 0;
     }
     require(left.empty(), "never beyond the posted buffer");

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "engine/host_memory.hpp"
@@ -108,6 +109,15 @@ public:
 
 private:
     using Pieces = std::vector<std::pair<std::uint64_t, std::uint64_t>>;  // MR address, bytes
+    struct Piece {
+        std::uint32_t key;
+        std::uint64_t addr;
+        std::span<const std::uint8_t> bytes;
+    };
+    void train(const ModelQp& qp, const tcp_bth& b, std::span<const std::uint8_t> left,
+               std::vector<Piece>& pieces);
+    void receive(const ModelQp& qp, std::uint16_t msn, std::uint64_t skip,
+                 std::span<const std::uint8_t> left, std::vector<Piece>& pieces);
     void untagged(const ModelQp& qp, const tcp_bth& b, const std::vector<std::uint8_t>& payload);
     void tagged(const ModelQp& qp, const tcp_bth& b, const std::vector<std::uint8_t>& payload);
     void write(const ModelQp& qp, std::uint32_t key, std::uint32_t access, std::uint64_t addr,

@@ -111,6 +111,19 @@ std::vector<std::uint8_t> pattern(std::size_t n, std::uint8_t seed) {
     return {from, from + static_cast<std::ptrdiff_t>(n)};
 }
 
+// The message as a train of up to 32 shorter ones, as many as its length is a multiple of.
+static void make_train(tcp_bth& b, std::uint8_t choice) {
+    constexpr unsigned kLog2Max = 5;
+    std::uint32_t messages = 1u << choice % (kLog2Max + 1);
+    while (b.length % messages)
+        messages /= 2;
+    b.ver = 1;
+    b.opcode = TCP_BTH_OP_SEND_TRAIN;
+    b.ext_bytes = TCP_BTH_EXT4_BYTES;
+    b.ext4 = b.length;
+    b.length /= messages;
+}
+
 tcp_bth describe(Input& in, std::uint32_t start_seq, std::uint32_t mbo, std::uint32_t length,
                  std::uint16_t msn) {
     static constexpr std::uint8_t kOps[] = {
@@ -129,7 +142,9 @@ tcp_bth describe(Input& in, std::uint32_t start_seq, std::uint32_t mbo, std::uin
     b.length = length;
     b.mbo = mbo;
     b.tsval = b.tsecr = 5;
-    if (b.ext_bytes == TCP_BTH_EXT4_BYTES)
+    if (b.opcode == TCP_BTH_OP_SEND_ONLY && how & 8 && length)
+        make_train(b, in.u8());
+    else if (b.ext_bytes == TCP_BTH_EXT4_BYTES)
         b.ext4 = in.u8();
     if (b.ext_bytes == TCP_BTH_RETH_BYTES) {
         b.rkey = in.below(8);

@@ -74,6 +74,14 @@ void parse_anything(Input& in) {
         require(std::memcmp(&b, &untouched, sizeof b) == 0, "untouched on an error");
 }
 
+// A train as long as may be; how many bytes of the stream it takes.
+std::uint32_t make_train(Input& in, tcp_bth& b) {
+    b.ext_bytes = TCP_BTH_EXT4_BYTES;
+    b.length = 1 + in.u32() % (UINT32_MAX / TCP_BTH_TRAIN_MAX_MESSAGES);
+    b.ext4 = b.length * (1 + in.u16() % std::uint32_t{TCP_BTH_TRAIN_MAX_MESSAGES});
+    return b.ext4;
+}
+
 // Any description that follows the rules of the header, and a segment it may stand on.
 tcp_bth describe(Input& in, std::uint32_t& seq, std::uint32_t& payload) {
     tcp_bth b{};
@@ -85,7 +93,10 @@ tcp_bth describe(Input& in, std::uint32_t& seq, std::uint32_t& payload) {
     b.ext_bytes = kExt[in.below(3)];
     b.msn = in.u16();
     seq = in.u32(), payload = in.u32();
+    const bool train = b.ver == 1 && b.opcode == TCP_BTH_OP_SEND_TRAIN;
     if (b.ver == 0) {
+        if (b.opcode == TCP_BTH_OP_SEND_TRAIN)
+            b.opcode = TCP_BTH_OP_SEND_ONLY;
         const bool first = payload && tcp_bth_position(b.opcode) & TCP_BTH_POS_FIRST;
         b.mbo = first ? 0 : in.u32() % TCP_BTH_V0_MESSAGE_MAX_BYTES;
         b.segno = in.u8();
@@ -95,8 +106,8 @@ tcp_bth describe(Input& in, std::uint32_t& seq, std::uint32_t& payload) {
         b.opcode = tcp_bth_position(b.opcode) == TCP_BTH_POS_ONLY
                        ? b.opcode
                        : std::uint8_t{TCP_BTH_OP_SEND_ONLY};
-        b.length = in.u32();
-        const std::uint32_t stream = b.length ? b.length : 1;
+        b.length = train ? 0 : in.u32();
+        const std::uint32_t stream = train ? make_train(in, b) : b.length ? b.length : 1;
         payload %= stream + std::uint64_t{1};
         b.mbo = payload
                     ? static_cast<std::uint32_t>(in.u32() % (std::uint64_t{stream} - payload + 1))
@@ -105,7 +116,7 @@ tcp_bth describe(Input& in, std::uint32_t& seq, std::uint32_t& payload) {
     }
     if (b.flags & TCP_BTH_F_TIMESTAMP)
         b.tsval = in.u32(), b.tsecr = in.u32();
-    if (b.ext_bytes == TCP_BTH_EXT4_BYTES)
+    if (b.ext_bytes == TCP_BTH_EXT4_BYTES && !train)
         b.ext4 = in.u32();
     if (b.ext_bytes == TCP_BTH_RETH_BYTES)
         b.va = in.u64(), b.rkey = in.u32(), b.dma_length = in.u32();

@@ -48,9 +48,8 @@ void QpReceiver::run() {
 }
 
 std::uint32_t QpReceiver::step(const Skb& skb, std::uint32_t off) {
-    const tqp_skb_map* map =
-        tqp_map_at(&train_, skb.mapped ? &skb.map : nullptr,
-                   end_.peer().sender().stream.seq(end_.tcp().copied()));
+    const tqp_skb_map* map = tqp_map_at(&train_, skb.mapped ? &skb.map : nullptr,
+                                        end_.peer().sender().stream.seq(end_.tcp().copied()));
     if (!msg_.active && !map && !started_)
         return 0;
     if (!msg_.active && !begin(map))

@@ -101,8 +101,10 @@ TEST(BthErrors, Opcode) {
     for (int opcode = 0; opcode < TCP_BTH_OP_COUNT; opcode++) {
         const __u8 op = static_cast<__u8>(opcode);
         const bool only = tcp_bth_position(op) == TCP_BTH_POS_ONLY;
-        EXPECT_EQ(Option(ver1(kSeq, 100, op)).parse(), only ? TCP_BTH_OK : TCP_BTH_E_OPCODE)
-            << opcode;
+        const tcp_bth_error expected = op == TCP_BTH_OP_SEND_TRAIN ? TCP_BTH_E_LENGTH
+                                       : only                      ? TCP_BTH_OK
+                                                                   : TCP_BTH_E_OPCODE;
+        EXPECT_EQ(Option(ver1(kSeq, 100, op)).parse(), expected) << opcode;
     }
 }
 
@@ -116,6 +118,34 @@ TEST(BthErrors, RangeOfVer1) {
     EXPECT_EQ(Option(ver1(kSeq + 1, 0xffffffff)).parse(100),
               TCP_BTH_E_RANGE);                                    // mbo + payload would wrap
     EXPECT_EQ(Option(ver1(kSeq + 1000, 0)).parse(0), TCP_BTH_OK);  // nothing to be out of range
+}
+
+tcp_bth train(__u32 start, __u32 length, __u32 bytes) {
+    tcp_bth b = ver1(start, length, TCP_BTH_OP_SEND_TRAIN);
+    b.ext_bytes = TCP_BTH_EXT4_BYTES, b.ext4 = bytes;
+    return b;
+}
+
+TEST(BthErrors, Trains) {
+    EXPECT_EQ(Option(train(kSeq, 10, 100)).parse(100), TCP_BTH_OK);
+    EXPECT_EQ(Option(train(kSeq, 100, 100)).parse(100), TCP_BTH_OK);
+    EXPECT_EQ(Option(train(kSeq - 95, 10, 200)).parse(100), TCP_BTH_OK);
+    EXPECT_EQ(Option(train(kSeq - 105, 10, 200)).parse(100), TCP_BTH_E_RANGE);
+    EXPECT_EQ(Option(train(kSeq + 1, 10, 200)).parse(100), TCP_BTH_E_RANGE);
+    EXPECT_EQ(Option(train(kSeq, 10, 90)).parse(100), TCP_BTH_E_RANGE);
+    EXPECT_EQ(Option(train(kSeq, 10, 101)).parse(100), TCP_BTH_E_RANGE);  // no whole messages
+    EXPECT_EQ(Option(train(kSeq, 200, 100)).parse(100), TCP_BTH_E_RANGE);
+    EXPECT_EQ(Option(train(kSeq, 0, 100)).parse(100), TCP_BTH_E_RANGE);
+    EXPECT_EQ(Option(train(kSeq, 10, 0)).parse(0), TCP_BTH_E_RANGE);
+    EXPECT_EQ(Option(train(kSeq, 2, 2 * TCP_BTH_TRAIN_MAX_MESSAGES)).parse(100), TCP_BTH_OK);
+    EXPECT_EQ(Option(train(kSeq, 2, 2 * TCP_BTH_TRAIN_MAX_MESSAGES + 2)).parse(100),
+              TCP_BTH_E_RANGE);
+    tcp_bth reth = train(kSeq, 10, 100);
+    reth.ext_bytes = TCP_BTH_RETH_BYTES;
+    EXPECT_EQ(Option(reth).parse(100), TCP_BTH_E_LENGTH);
+    tcp_bth in_ver0 = ver0(TCP_BTH_OP_SEND_TRAIN);
+    in_ver0.ext_bytes = TCP_BTH_EXT4_BYTES, in_ver0.ext4 = 100;
+    EXPECT_EQ(Option(in_ver0).parse(), TCP_BTH_E_OPCODE);
 }
 
 // A message of no bytes takes one byte of the stream.

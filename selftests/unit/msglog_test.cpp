@@ -19,7 +19,8 @@ public:
         tqp_msglog_init(&log_, records_.data(), entries);
     }
 
-    bool push(std::uint32_t start, std::uint32_t length, std::uint16_t msn) {
+    bool push(std::uint32_t start, std::uint32_t length, std::uint16_t msn,
+              std::uint16_t place = 0) {
         tqp_msg_rec* rec = tqp_msglog_next(&log_);
         if (!rec)
             return false;
@@ -27,10 +28,14 @@ public:
         rec->start_seq = start;
         rec->length = length;
         rec->msn = msn;
+        rec->train_place = place;
         tqp_msglog_commit(&log_);
         return true;
     }
     const tqp_msg_rec* find(std::uint32_t seq) { return tqp_msglog_find(&log_, seq); }
+    const tqp_msg_rec* last(std::uint32_t seq, std::uint32_t bytes) {
+        return tqp_msglog_last(&log_, find(seq), seq, bytes);
+    }
     std::uint32_t ack(std::uint32_t una) { return tqp_msglog_ack(&log_, una); }
 
     void grow(std::uint32_t entries) {
@@ -55,6 +60,41 @@ TEST(MsgLog, FindsEachByteOfEachMessage) {
         EXPECT_EQ(log.find(start + i)->msn, i < 10 ? 1 : 2) << i;
     }
     EXPECT_EQ(log.find(start + 110), nullptr);
+}
+
+// Every stretch of bytes: the message that ends it, if all before it are of its train.
+TEST(MsgLog, LastOfATrain) {
+    Log log(8);
+    const std::uint32_t start = 0xffffffd0u;
+    constexpr std::uint16_t kPlaces[] = {0, 0, 1, 2, 3, 0};  // one alone, a train of four, another
+    constexpr std::uint32_t kBytes = 10;
+    for (std::uint16_t i = 0; i < std::size(kPlaces); i++)
+        ASSERT_TRUE(log.push(start + i * kBytes, kBytes, i, kPlaces[i]));
+    const std::uint32_t end = std::size(kPlaces) * kBytes;
+    for (std::uint32_t from = 0; from < end; from++)
+        for (std::uint32_t to = from + 1; to <= end + kBytes; to++) {
+            const std::uint32_t first = from / kBytes, last = (to - 1) / kBytes;
+            const tqp_msg_rec* found = log.last(start + from, to - from);
+            if (first == last || (first >= 1 && last <= 4)) {
+                ASSERT_NE(found, nullptr) << from << " to " << to;
+                EXPECT_EQ(found->msn, last) << from << " to " << to;
+            } else {
+                EXPECT_EQ(found, nullptr) << from << " to " << to;
+            }
+        }
+}
+
+// The ring wraps within the train; what is acknowledged is not looked at.
+TEST(MsgLog, TrainWhereTheRingWraps) {
+    Log log(4);
+    for (std::uint16_t i = 0; i < 3; i++)
+        ASSERT_TRUE(log.push(100u * i, 100, i, i));
+    ASSERT_EQ(log.ack(200), 2u);
+    ASSERT_TRUE(log.push(300, 100, 3, 3));
+    ASSERT_TRUE(log.push(400, 100, 4, 4));
+    ASSERT_NE(log.last(250, 200), nullptr);
+    EXPECT_EQ(log.last(250, 200)->msn, 4);
+    EXPECT_EQ(log.last(250, 251), nullptr);  // beyond what was logged: an old record lies there
 }
 
 TEST(MsgLog, EmptyMessageOwnsOneByte) {

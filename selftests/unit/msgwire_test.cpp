@@ -70,4 +70,58 @@ TEST(MsgWire, PartsOfAWriteWithImmediate) {
     }
 }
 
+// Whatever part of a train a segment holds, each of its bytes is of the same message.
+TEST(MsgWire, PartsOfATrain) {
+    constexpr std::uint32_t kBytes = 12, kMessages = 5;
+    std::array<tqp_msg_rec, kMessages> records;
+    for (std::uint32_t i = 0; i < kMessages; i++) {
+        records[i] = record(TCP_BTH_OP_SEND_ONLY, kBytes);
+        records[i].start_seq += i * kBytes;
+        records[i].msn = static_cast<std::uint16_t>(65534 + i);
+    }
+    for (std::uint32_t from = 0; from < kBytes * kMessages; from++)
+        for (std::uint32_t to = from + 1; to <= kBytes * kMessages; to++) {
+            const tqp_msg_rec &first = records[from / kBytes], &last = records[(to - 1) / kBytes];
+            if (&first == &last)
+                continue;
+            tcp_bth sent, parsed;
+            tqp_bth_of_train(&sent, &first, &last, TCP_BTH_F_TIMESTAMP, kStart + from);
+            std::array<std::uint8_t, TCP_BTH_OPT_MAX_BYTES> option{};
+            const unsigned room = tcp_bth_build(option.data(), &sent);
+            ASSERT_EQ(tcp_bth_parse(option.data(), room, kStart + from, to - from, &parsed),
+                      TCP_BTH_OK);
+            tqp_skb_map map;
+            tqp_rx_train train{};
+            tqp_map_fill(&map, &parsed, to - from);
+            for (std::uint32_t at = from; at < to; at++) {
+                // TCP may have lost the mapping of all but the first byte
+                const tqp_skb_map* one =
+                    tqp_map_at(&train, at == from ? &map : nullptr, kStart + at);
+                ASSERT_NE(one, nullptr);
+                EXPECT_EQ(one->msn, records[at / kBytes].msn);
+                EXPECT_EQ(one->start_seq, records[at / kBytes].start_seq);
+                EXPECT_EQ(one->length, kBytes);
+                EXPECT_EQ(one->opcode, TCP_BTH_OP_SEND_ONLY);
+                EXPECT_EQ(one->flags, TQP_MAP_LENGTH_KNOWN | TQP_MAP_OPCODE_KNOWN);
+            }
+            const std::uint32_t end = (to + kBytes - 1) / kBytes * kBytes;
+            EXPECT_EQ(tqp_map_at(&train, nullptr, kStart + end), nullptr) << "beyond its end";
+        }
+}
+
+// What comes after a train, or takes its place, says what it is itself.
+TEST(MsgWire, AnotherMessageEndsATrain) {
+    tqp_msg_rec first = record(TCP_BTH_OP_SEND_ONLY, 10), last = first;
+    last.start_seq += 30;
+    tcp_bth bth;
+    tqp_bth_of_train(&bth, &first, &last, 0, kStart);
+    tqp_skb_map of_train, other;
+    tqp_map_fill(&of_train, &bth, 40);
+    other = map_of(record(TCP_BTH_OP_SEND_ONLY, 100), 1, 0, 100);
+    tqp_rx_train train{};
+    EXPECT_NE(tqp_map_at(&train, &of_train, kStart + 10), nullptr);
+    EXPECT_EQ(tqp_map_at(&train, &other, kStart + 20), &other);
+    EXPECT_EQ(tqp_map_at(&train, nullptr, kStart + 20), nullptr);
+}
+
 }  // namespace

@@ -50,6 +50,37 @@ def test_small_messages(t: Guests) -> None:
     offload_pair(t, "--messages 1500 --max-bytes 300 --seed 15", share=0.5)
 
 
+TRAINS = "--messages 4000 --max-bytes 200 --inline 200 --depth 128 --train 32"
+
+
+def share_segments(t: Guests, counters: list[dict]) -> None:
+    for node, c in enumerate(counters):
+        t.check(c["tx_segments"] < TRAIN_SEGMENTS_MAX, f"node{node}: small messages do not share segments: {c}")
+
+
+TRAIN_SEGMENTS_MAX = 3000  # half of the 4,000 messages have immediates and go alone
+
+
+def test_trains(t: Guests) -> None:
+    counters = exchange(t, "offload", "offload", f"{TRAINS} --seed 25")
+    share_segments(t, counters)
+    for node, c in enumerate(counters):
+        t.check(placed_share(c) >= 0.9, f"node{node}: only {placed_share(c):.3f} placed: {c}")
+
+
+def test_trains_of_software(t: Guests) -> None:
+    share_segments(t, exchange(t, "software", "software", f"{TRAINS} --seed 26", "fd77::1"))
+
+
+def test_trains_under_faults(t: Guests) -> None:
+    for engines in (("offload", "offload"), ("software", "offload"), ("software", "software")):
+        under_faults(t, *engines, f"{TRAINS} --seed 27")
+
+
+def test_trains_with_late_receives(t: Guests) -> None:
+    exchange(t, "offload", "offload", f"{TRAINS} --late-receives --slow-ms 1 --seed 28")
+
+
 def test_large_messages(t: Guests) -> None:
     offload_pair(t, "--messages 24 --max-bytes 4000000 --depth 4 --seed 16", share=0.5)
 

@@ -238,6 +238,12 @@ void add_v1(Capture& c) {
         c.add(data(seq, 28, b));
         seq += 28;
     }
+    b = make(1, TCP_BTH_OP_SEND_TRAIN, 30, TCP_BTH_F_TIMESTAMP);
+    b.start_seq = seq;
+    b.length = 64;
+    b.ext4 = 20 * 64;
+    c.add(data(seq, 800, b));
+    c.add(data(seq + 800, 480, b));
 }
 
 // ver 0: one description per segment.
@@ -268,7 +274,7 @@ void add_v0(Capture& c) {
 void add_acks(Capture& c) {
     for (int flags : {int{TCP_BTH_F_RTR}, TCP_BTH_F_RTR | TCP_BTH_F_RTR_ACK, 0}) {
         tcp_bth b = make(1, TCP_BTH_OP_ACKNOWLEDGE, 16, static_cast<uint8_t>(flags));
-        b.ext4 = tcp_bth_aeth_credits(16);
+        b.ext4 = tcp_bth_aeth_credits(16) | (flags ? uint32_t{TCP_BTH_AETH_TRAINS} : 0);
         // behind the stack's own timestamps
         Bytes options{1, 1, 8, 10, 0, 0, 3, 232, 0, 0, 7, 208};
         append(options, build(b));
@@ -310,6 +316,13 @@ void add_hostile(Capture& c) {
     c.add(data(kIsn + 1512, 512, v0));
     v0.mbo = 1000;  // 24 bytes off
     c.add(data(kIsn + 2024, 512, v0));
+    for (uint32_t bytes : {0u, 100u, 64 * 16385u}) {  // no such trains
+        tcp_bth train = make(1, TCP_BTH_OP_SEND_TRAIN, 3);
+        train.start_seq = kIsn;
+        train.length = 64;
+        train.ext4 = bytes;
+        c.add(data(kIsn, 64, train));
+    }
     v0.opcode = TCP_BTH_OP_SEND_FIRST;  // a first segment that is not at 0
     c.add(data(kIsn + 2024, 512, v0));
 }

@@ -25,8 +25,9 @@ local opcodes = {
 	[0x0f] = "RDMA READ Response Last", [0x10] = "RDMA READ Response Only", [0x11] = "Acknowledge",
 	[0x12] = "ATOMIC Acknowledge", [0x13] = "CmpSwap", [0x14] = "FetchAdd", [0x15] = "Terminate",
 	[0x16] = "SEND Last with Invalidate", [0x17] = "SEND Only with Invalidate",
+	[0x18] = "SEND Train",
 }
-local OP_COUNT = 0x18
+local OP_COUNT, TRAIN, TRAIN_MAX_MESSAGES = 0x19, 0x18, 16384
 local FIRST = { [0x00] = true, [0x06] = true, [0x0d] = true }
 local MIDDLE = { [0x01] = true, [0x07] = true, [0x0e] = true }
 local LAST = { [0x02] = true, [0x03] = true, [0x16] = true, [0x08] = true, [0x09] = true, [0x0f] = true }
@@ -62,14 +63,16 @@ field("tsecr", ProtoField.uint32, "Timestamp echo reply", base.DEC)
 field("imm", ProtoField.uint32, "Immediate", base.HEX)
 field("ieth", ProtoField.uint32, "Key to invalidate", base.HEX)
 field("ext4", ProtoField.uint32, "Extension (meaning is in the last segment)", base.HEX)
+field("train", ProtoField.uint32, "Bytes of all of the train's messages", base.DEC)
 field("aeth", ProtoField.uint32, "AETH", base.HEX)
 f.aeth_syndrome = ProtoField.uint8("tcp_bth.aeth.syndrome", "Syndrome", base.HEX)
+f.aeth_trains = ProtoField.bool("tcp_bth.aeth.trains", "Takes trains", 32, nil, 0x10000)
 f.aeth_limit = ProtoField.uint16("tcp_bth.aeth.msn_limit", "First message without a posted receive", base.DEC)
 field("va", ProtoField.uint64, "Virtual address of the message's first byte", base.HEX)
 field("rkey", ProtoField.uint32, "Remote key", base.HEX)
 field("dma_length", ProtoField.uint32, "DMA length", base.DEC)
 -- computed, not on the wire
-field("offset", ProtoField.uint32, "Payload's offset in its message", base.DEC)
+field("offset", ProtoField.uint32, "Payload's offset in its message or train", base.DEC)
 field("payload", ProtoField.uint32, "Payload bytes", base.DEC)
 field("last", ProtoField.bool, "Ends its message")
 field("error", ProtoField.string, "Refused as")
@@ -114,6 +117,14 @@ local function find(options)
 	return at, false
 end
 
+-- Bytes of the stream that the option describes, or nil if there is no such train.
+local function described(o, r)
+	if r.opcode ~= TRAIN then return r.length end
+	local bytes = o(r.ext_at, 4):uint()
+	if r.length == 0 or bytes < r.length or bytes % r.length ~= 0 or bytes / r.length > TRAIN_MAX_MESSAGES then return nil end
+	return bytes
+end
+
 -- @o: the option as a TvbRange.  Sets r.error to a name of enum tcp_bth_error.
 local function parse(o, seq, payload)
 	local r = { len = o(1, 1):uint(), payload = payload, ext = 0 }
@@ -144,6 +155,10 @@ local function parse(o, seq, payload)
 		return r
 	end
 	r.ext_at = fixed
+	if r.version == 0 and r.opcode == TRAIN then
+		r.error = "OPCODE"
+		return r
+	end
 	if r.version == 0 then
 		r.mbo = o(8, 3):uint()
 		r.offset = r.mbo
@@ -155,10 +170,19 @@ local function parse(o, seq, payload)
 	r.start_seq, r.length = o(8, 4):uint(), o(12, 4):uint()
 	if FIRST[r.opcode] or MIDDLE[r.opcode] or LAST[r.opcode] then
 		r.error = "OPCODE"
+		return r
+	end
+	if r.opcode == TRAIN and r.ext ~= 4 then
+		r.error = "LENGTH"
+		return r
+	end
+	r.bytes = described(o, r)
+	if not r.bytes then
+		r.error = "RANGE"
 	elseif payload > 0 then
 		r.offset = (seq - r.start_seq) % SEQ_SPACE
-		r.last = r.offset + payload == r.length
-		if r.offset > r.length or payload > r.length - r.offset then r.error = "RANGE" end
+		r.last = r.offset + payload == r.bytes
+		if r.offset > r.bytes or payload > r.bytes - r.offset then r.error = "RANGE" end
 	end
 	return r
 end
@@ -185,7 +209,7 @@ local function check(r, seq, stream, port, frame)
 		r.mismatch = known_verdict
 		return
 	end
-	local end_seq = (r.version == 1 and r.start_seq + r.length or seq + r.payload) % SEQ_SPACE
+	local end_seq = (r.version == 1 and r.start_seq + r.bytes or seq + r.payload) % SEQ_SPACE
 	local key = string.format("%d:%d:%s:%d", stream, port, is_tagged(r.opcode) and "t" or "u", r.msn)
 	local known = messages[key]
 	r.mismatch = known ~= nil and conflicts(known, r, end_seq)
@@ -217,7 +241,8 @@ local function summary(r)
 	if r.error then return "refused: " .. r.error end
 	local text = string.format("%s, msn %d", opcodes[r.opcode], r.msn)
 	if r.offset then text = text .. string.format(", offset %d", r.offset) end
-	if r.length and r.payload > 0 then text = text .. string.format(" of %d", r.length) end
+	if r.bytes and r.payload > 0 then text = text .. string.format(" of %d", r.bytes) end
+	if r.opcode == TRAIN then text = text .. string.format(" in %d messages", r.bytes / r.length) end
 	if r.mismatch then text = text .. ", MISMATCH" end
 	return text
 end
@@ -239,9 +264,12 @@ local function show_extension(tree, o, r)
 		tree:add(f.imm, e)
 	elseif INVALIDATE[r.opcode] then
 		tree:add(f.ieth, e)
+	elseif r.opcode == TRAIN then
+		tree:add(f.train, e)
 	elseif r.opcode == 0x11 or r.opcode == 0x12 then
 		local aeth = tree:add(f.aeth, e)
 		aeth:add(f.aeth_syndrome, e(0, 1))
+		if r.opcode == 0x11 then aeth:add(f.aeth_trains, e) end
 		aeth:add(f.aeth_limit, e(2, 2))
 	else
 		tree:add(f.ext4, e)

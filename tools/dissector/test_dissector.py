@@ -15,7 +15,7 @@ GOLDEN = HERE / "golden"
 CAPTURES = ("v0", "v1", "acks", "hostile")
 LIMIT_S = 60
 FIELDS = (
-    "version", "flags", "opcode", "msn", "start_seq", "length", "imm", "ieth", "ext4", "aeth", "mbo", "offset", "segno", "icrc", "tsval", "tsecr",
+    "version", "flags", "opcode", "msn", "start_seq", "length", "imm", "ieth", "ext4", "train", "aeth", "mbo", "offset", "segno", "icrc", "tsval", "tsecr",
     "va", "rkey", "dma_length", "error", "mismatch", "last", "payload", "aeth.msn_limit",
 )  # fmt: skip
 
@@ -42,7 +42,7 @@ class Packet(dict):
         if not self["flags"]:
             return f"{frame} NONE"
         n = {name: number(self[name]) for name in FIELDS if name not in ("error", "mismatch", "last")}
-        ext4 = n["imm"] | n["ieth"] | n["ext4"] | n["aeth"]
+        ext4 = n["imm"] | n["ieth"] | n["ext4"] | n["train"] | n["aeth"]
         dma = n["dma_length"]
         if self["opcode"] in ("0x09", "0x0b"):  # there the last four bytes of RETH are the immediate
             ext4, dma = 0, n["imm"]
@@ -88,7 +88,7 @@ class Dissector(unittest.TestCase):
         self.assertEqual(marked, {"v0": [], "v1": [], "acks": [], "hostile": [13, 15]})
 
     def test_last_segment_of_a_message(self) -> None:
-        self.assertEqual([i + 1 for i, p in enumerate(packets("v1")) if p["last"] == "1"], list(range(4, 15)))
+        self.assertEqual([i + 1 for i, p in enumerate(packets("v1")) if p["last"] == "1"], [*range(4, 15), 16])
         self.assertEqual([i + 1 for i, p in enumerate(packets("v0")) if p["last"] == "1"], [3, 6, 9, 10])
 
     def test_credits(self) -> None:
@@ -108,7 +108,7 @@ class Dissector(unittest.TestCase):
 
     def test_expert_information(self) -> None:
         frames = tshark("-r", GOLDEN / "hostile.pcap", "-Y", "tcp_bth.expert.refused", "-T", "fields", "-e", "frame.number").split()
-        self.assertEqual(frames, ["2", "3", "5", "6", "7", "8", "9", "10", "11", "16"])
+        self.assertEqual(frames, ["2", "3", "5", "6", "7", "8", "9", "10", "11", "16", "17", "18", "19"])
         frames = tshark("-r", GOLDEN / "hostile.pcap", "-Y", "tcp_bth.expert.mismatch", "-T", "fields", "-e", "frame.number").split()
         self.assertEqual(frames, ["13", "15"])
 

@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
@@ -43,6 +44,7 @@ struct Options {
     uint32_t messages = 1000;
     uint32_t max_bytes = 65536;
     uint32_t depth = 16;
+    uint32_t train = 1;  // messages of one size and kind, posted at once
     uint32_t sges = 1;
     uint32_t inline_bytes = 0;
     uint64_t seed = 1;
@@ -69,7 +71,7 @@ struct Plan {
 
     uint64_t key(uint32_t m) const { return mix(o.seed * 1000003u + side * 77u) ^ mix(m); }
     uint32_t bytes(uint32_t m) const {
-        uint64_t r = mix(key(m) ^ 0x51);
+        uint64_t r = mix(key(m / o.train) ^ 0x51);
         switch (r % 8) {
             case 0:
                 return static_cast<uint32_t>(mix(r) % 129) % (o.max_bytes + 1);
@@ -79,7 +81,7 @@ struct Plan {
                 return static_cast<uint32_t>(mix(r) % (uint64_t{o.max_bytes} + 1));
         }
     }
-    bool imm(uint32_t m) const { return mix(key(m) ^ 0x1337) & 1; }
+    bool imm(uint32_t m) const { return mix(key(m / o.train) ^ 0x1337) & 1; }
     uint32_t imm_value(uint32_t m) const { return static_cast<uint32_t>(key(m)); }
 };
 
@@ -196,13 +198,29 @@ private:
                 resp.reason, resp.wire_version, resp.mss);
     }
 
-    void post_send() {
+    // Whole trains, or what is left.
+    bool post_sends() {
+        const uint32_t n = std::min(o_.train - posted_ % o_.train, to_send_ - posted_);
+        if (!n || free_tx_.size() < n)
+            return false;
+        std::vector<ibv_send_wr> wrs(n);
+        std::vector<std::vector<ibv_sge>> sges(n);
+        for (uint32_t i = 0; i < n; i++) {
+            prepare(wrs[i], sges[i]);
+            wrs[i].next = i + 1 < n ? &wrs[i + 1] : nullptr;
+        }
+        ibv_send_wr* bad = nullptr;
+        if (int e = ibv_post_send(qp_.get(), wrs.data(), &bad))
+            die("ibv_post_send", e);
+        return true;
+    }
+
+    void prepare(ibv_send_wr& wr, std::vector<ibv_sge>& sg) {
         uint32_t s = free_tx_.front();
         free_tx_.pop_front();
         uint32_t m = posted_++, n = mine_.bytes(m);
         fill({slot(s), n}, mine_.key(m));
-        auto sg = pieces(slot(s), n, mix(mine_.key(m)));
-        ibv_send_wr wr{}, *bad;
+        sg = pieces(slot(s), n, mix(mine_.key(m)));
         wr.wr_id = uint64_t{1} << 32 | s;
         wr.sg_list = sg.data();
         wr.num_sge = static_cast<int>(sg.size());
@@ -211,13 +229,11 @@ private:
             wr.send_flags |= IBV_SEND_INLINE;
         wr.opcode = mine_.imm(m) ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND;
         wr.imm_data = htonl(mine_.imm_value(m));
-        if (int e = ibv_post_send(qp_.get(), &wr, &bad))
-            die("ibv_post_send", e);
     }
 
     void step() {
-        while (posted_ < to_send_ && !free_tx_.empty())
-            post_send();
+        while (post_sends())
+            ;
         if (received_ && posted_rx_.size() < o_.depth)
             poll(nullptr, 0, static_cast<int>(o_.slow_ms));
         while (posted_rx_.size() < o_.depth && !free_rx_.empty())
@@ -338,6 +354,8 @@ int main(int argc, char** argv) {
         .option("--messages", o.messages)
         .option("--max-bytes", o.max_bytes)
         .option("--depth", o.depth)
+        .option("--train", o.train, {1, 4096},
+                "messages of one size, posted at once; at most the depth")
         .option("--sges", o.sges, {1, 32})
         .option("--inline", o.inline_bytes)
         .option("--seed", o.seed)
@@ -355,6 +373,8 @@ int main(int argc, char** argv) {
         .run(argc, argv, [&] {
             if (!o.listen == o.connect.empty())
                 die("give one of --listen and --connect", 0);
+            if (o.train > o.depth)
+                die("a train is longer than the queue", 0);
             Exchange(o).run();
             return 0;
         });

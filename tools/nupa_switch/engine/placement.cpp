@@ -235,12 +235,11 @@ Reason Ladder::untagged() noexcept {
 // All of its messages in this segment, or nothing.
 Reason Ladder::train() noexcept {
     Reason reason = Reason::kPlaced;
-    each_message(d_.bth, bytes_,
-                 [&](std::uint32_t place, std::uint32_t offset, std::uint32_t bytes) {
-                     reason =
-                         receive(static_cast<std::uint16_t>(d_.bth.msn + place), offset, bytes);
-                     return reason == Reason::kPlaced;
-                 });
+    each_message(
+        d_.bth, bytes_, [&](std::uint32_t place, std::uint32_t offset, std::uint32_t bytes) {
+            reason = receive(static_cast<std::uint16_t>(d_.bth.msn + place), offset, bytes);
+            return reason == Reason::kPlaced;
+        });
     return reason;
 }
 
