@@ -37,6 +37,7 @@ enum {
 	TQP_SEND_BVECS = 32,			/* page fragments per call into TCP; on the stack */
 	TQP_SEND_PIECE_BYTES = 1 << 20,
 	TQP_TRAIN_BYTES = 4096,			/* of small messages, gathered */
+	TQP_TRAIN_MESSAGE_BYTES = 256,		/* longer ones go to TCP one by one */
 	TQP_MSS_ROUND_MIN_BYTES = 1024,		/* below this, rounding to 128 costs too much */
 	TQP_READS_DEFAULT = 16,			/* unless modify_qp says max_rd_atomic */
 	TQP_RESPONSES_MAX = NUPA_READS_MAX,	/* further requests wait in TCP */
@@ -146,7 +147,7 @@ struct tqp_tx_cur {
 struct tqp_tx_train {
 	bool open;
 	u8 flags;			/* TCP_BTH_F_SOLICITED */
-	u16 place;			/* of that message */
+	u16 messages;			/* so far */
 	u32 length;			/* of each */
 	u32 at, end;			/* of bytes: TCP has not taken these of gathered ones */
 	u8 *bytes;			/* [TQP_TRAIN_BYTES], from the first train on */

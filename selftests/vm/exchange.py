@@ -72,6 +72,11 @@ def test_trains_of_software(t: Guests) -> None:
     share_segments(t, exchange(t, "software", "software", f"{TRAINS} --seed 26", "fd77::1"))
 
 
+def test_trains_of_messages_that_are_not_inline(t: Guests) -> None:
+    for engine in ("offload", "software"):
+        share_segments(t, exchange(t, engine, engine, f"{TRAINS.replace('--inline 200', '--inline 16')} --seed 29"))
+
+
 def test_trains_under_faults(t: Guests) -> None:
     for engines in (("offload", "offload"), ("software", "offload"), ("software", "software")):
         under_faults(t, *engines, f"{TRAINS} --seed 27")
