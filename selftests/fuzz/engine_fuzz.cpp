@@ -428,7 +428,8 @@ private:
         } else {
             require(!d.placed(), "nothing is placed without a QP");
         }
-        merge(packet, d);
+        if (!d.dropped())
+            merge(packet, d);
         if (frames_.size() > 64 && !merger_.active())
             frames_.clear();
     }

@@ -149,7 +149,7 @@ void Host::receive(nupa::Packet& packet, const Truth& truth) {
         unchecked_ = true;
     if (truth.late)
         end.count_late(truth);
-    if (packet.has_flow() && packet.flow() == end.flow())
+    if (!decision.dropped() && packet.has_flow() && packet.flow() == end.flow())
         merge(packet, decision, truth);
 }
 

@@ -243,6 +243,44 @@ TEST_F(WriteOrdering, NotBeyondAHoleBeforeTheMessage) {
     EXPECT_EQ(host.stat(NUPA_STAT_deliver_order), 1u);
 }
 
+// A middlebox took the option of a WRITE's repeated segment: the host must not copy it over a
+// later WRITE.  What was sent before the first message has none by right.
+TEST_F(WriteOrdering, WithoutItsOptionItIsNotCopiedOverALaterOne) {
+    const auto plain = [&](std::uint32_t seq) {
+        TcpFrame f;
+        f.seq = seq, f.payload = pattern(50);
+        return host.rx(f).reason;
+    };
+    host.ring.consume(begin - 50);
+    EXPECT_EQ(write(begin, 0, 100, 100, 1), Reason::kPlaced);
+    EXPECT_EQ(plain(begin + 50), Reason::kPlain) << "no later one is there yet";
+    host.ring.consume(begin + 100);
+    EXPECT_EQ(write(begin + 100, 0, 100, 100, 2), Reason::kPlaced);
+    EXPECT_EQ(write(begin + 200, 0, 100, 100, 3), Reason::kPlaced);
+    EXPECT_EQ(plain(begin + 150), Reason::kOvertaken);
+    EXPECT_EQ(host.stat(NUPA_STAT_drop_overtaken), 1u);
+    EXPECT_EQ(plain(begin + 250), Reason::kPlain) << "it is of the latest itself";
+}
+
+TEST_F(Tagged, BytesBeforeTheFirstMessageHaveNoOption) {
+    TcpFrame f;
+    f.seq = kRcvNxt, f.payload = pattern(50);
+    host.ring.consume(kRcvNxt);
+    EXPECT_EQ(host.rx(f).reason, Reason::kPlain);
+    const auto write = [&](std::uint32_t start, std::uint16_t number) {
+        return host
+            .rx(write_segment(start, 0, pattern(100), kIova, kKey, 100, TCP_BTH_OP_WRITE_ONLY,
+                              number))
+            .reason;
+    };
+    EXPECT_EQ(write(kRcvNxt + 50, 0), Reason::kPlaced);
+    EXPECT_EQ(host.rx(f).reason, Reason::kPlain) << "TCP may have dropped them";
+    host.ring.consume(kRcvNxt + 50);
+    EXPECT_EQ(write(kRcvNxt + 150, 1), Reason::kPlaced);
+    f.seq = kRcvNxt + 50;
+    EXPECT_EQ(host.rx(f).reason, Reason::kOvertaken) << "these are of a message";
+}
+
 TEST_F(WriteOrdering, BeyondAHoleInTheMessage) {
     EXPECT_EQ(write(begin, 200, 100, 300, 1), Reason::kPlaced);
     EXPECT_EQ(write(begin, 0, 100, 300, 1), Reason::kPlaced);

@@ -82,6 +82,8 @@ void VmPort::deliver(Packet& segment) noexcept {
     RxQueue::Result result = rx->room_for(segment);
     if (result == RxQueue::Result::kTaken) {
         const Decision decision = engine_.receive(segment);
+        if (decision.dropped())
+            return;
         result = rx->add(segment, decision, choice);
     }
     if (result == RxQueue::Result::kNoBuffer)

@@ -118,6 +118,7 @@ public:
 private:
     Reason option() noexcept;
     bool overtaken() const noexcept;
+    bool unnamed_overtaken() const noexcept;
     bool sync() noexcept;
     bool consistent() noexcept;
     bool consistent_train() noexcept;
@@ -145,7 +146,7 @@ Reason Ladder::climb() noexcept {
     if (!qp_.synced && seq_ == qp_.disorder.next())
         qp_.synced = true;
     if (parsed != Reason::kPlaced)
-        return parsed;
+        return unnamed_overtaken() ? Reason::kOvertaken : parsed;
     if (!qp_.in_window(seq_, bytes_))
         return Reason::kWindow;
     if (qp_.disorder.seen(seq_, bytes_))
@@ -187,6 +188,12 @@ Reason Ladder::option() noexcept {
 // already: the host must not copy the older bytes over it.
 bool Ladder::overtaken() const noexcept {
     return placeable(d_.bth) && is_write(d_.bth.opcode) && qp_.writes.overtaken(seq_ + bytes_);
+}
+
+// The same without an option, which a middlebox took: nobody can tell a WRITE's bytes, which must
+// not be copied any more, from those of a message that the host has yet to copy.
+bool Ladder::unnamed_overtaken() const noexcept {
+    return !qp_.writes.may_be_plain(seq_) && qp_.writes.overtaken(seq_ + bytes_);
 }
 
 // msn 0 names where the first message of its kind starts.  Peers send those
@@ -349,6 +356,8 @@ Decision place(QpContext& qp, const MrTable& mrs, const Packet& packet) noexcept
     qp.writes.settle(qp.shadow);
     const bool whole = !qp.disorder.blocks();
     d.reason = Ladder(qp, mrs, packet, d).climb();
+    if (d.dropped())
+        return d;
     // Whatever TCP may take of this segment must not be placed again.
     if (!(at.tcp_flags & (kTcpSyn | kTcpRst)) && qp.plausible(at.seq)) {
         qp.passed_up(at.seq, bytes);

@@ -23,11 +23,13 @@ struct Decision {
     bool placed() const noexcept {
         return reason == Reason::kPlaced || reason == Reason::kPlacedBefore;
     }
+    // As if the network had lost it: TCP sends it again, perhaps with its option.
+    bool dropped() const noexcept { return reason == Reason::kOvertaken; }
 };
 
 // Decide on one TCP packet of @qp's flow, whose checksum state is settled
 // (kPartial, kGood or kBad), and when the answer is "place", copy its payload.
-// Counts in @qp.stats only.  Never fails, never drops.
+// Counts in @qp.stats only.  Never fails.
 Decision place(QpContext& qp, const MrTable& mrs, const Packet& packet) noexcept;
 
 }  // namespace nupa

@@ -107,13 +107,15 @@ void PortEngine::count(QpContext& qp, const Decision& decision, std::uint32_t by
         qp.stats.add(NUPA_QP_STAT_placed_bytes, bytes);
         return;
     }
+    nupa_stat stat;
+    if (reason_stat(decision.reason, stat))
+        stats_.add(stat);
+    if (decision.dropped())
+        return;
     stats_.add(NUPA_STAT_qp_delivered_segments);
     stats_.add(NUPA_STAT_qp_delivered_bytes, bytes);
     qp.stats.add(NUPA_QP_STAT_delivered_segments);
     qp.stats.add(NUPA_QP_STAT_delivered_bytes, bytes);
-    nupa_stat stat;
-    if (reason_stat(decision.reason, stat))
-        stats_.add(stat);
     if (decision.reason >= Reason::kInconsistent)
         qp.stats.add(NUPA_QP_STAT_refused);
 }

@@ -32,6 +32,7 @@ constexpr Entry kEntries[] = {
     {"access", NUPA_STAT_deliver_access},
     {"bounds", NUPA_STAT_deliver_bounds},
     {"order", NUPA_STAT_deliver_order},
+    {"overtaken", NUPA_STAT_drop_overtaken},
 };
 static_assert(std::size(kEntries) == static_cast<std::size_t>(Reason::kCount));
 

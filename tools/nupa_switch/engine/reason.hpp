@@ -28,6 +28,8 @@ enum class Reason : std::uint8_t {
     kAccess,        // wrong PD or access right
     kBounds,        // outside the SGE list, the MR or the RETH's length
     kOrder,         // a WRITE before it may not be in memory yet
+    kOvertaken,  // no option, and a WRITE behind it is in memory: dropped, lest it be copied over
+                 // it
     kCount,
 };
 

@@ -44,7 +44,13 @@ public:
     void named(std::uint32_t start) noexcept {
         if (!named_ && any_unnamed_ && seq_after(unnamed_, start))
             delivered(start, unnamed_);
+        if (!named_ || seq_before(start, first_))
+            first_ = start;
         named_ = true;
+    }
+    // Could a segment at @seq without an option be what was sent before the first message?
+    bool may_be_plain(std::uint32_t seq) const noexcept {
+        return !named_ || (!plain_over_ && seq_before(seq, first_));
     }
     // Bytes of the WRITE that begins at @start were placed.
     void placed(std::uint32_t start) noexcept {
@@ -60,10 +66,13 @@ public:
     void settle(const Shadow& shadow) noexcept {
         used_ = used_ && !(shadow.consumed(end_) && (!older_ || shadow.consumed(before_)));
         any_placed_ = any_placed_ && !shadow.consumed(latest_);
+        plain_over_ = plain_over_ || (named_ && shadow.consumed(first_));
     }
 
 private:
     bool named_ = false;         // any message was seen
+    bool plain_over_ = false;    // the host has read all that was sent before it
+    std::uint32_t first_ = 0;    // start of the first one, while !plain_over_
     bool any_unnamed_ = false;   // unnamed_ is valid
     std::uint32_t unnamed_ = 0;  // end of what came without an option before the first message
     bool any_placed_ = false;    // latest_ is valid
