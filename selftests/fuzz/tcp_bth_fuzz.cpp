@@ -57,7 +57,11 @@ void accepted(const std::uint8_t* opt, std::uint32_t seq, std::uint32_t payload,
     require(equal(b, second), "parse(build(x)) == x");
     if (b.ver == 1 && payload) {
         const std::uint64_t end = std::uint64_t{b.mbo} + payload;
-        require(end <= (b.length ? b.length : 1u), "the segment lies in its message");
+        const bool train = b.opcode == TCP_BTH_OP_SEND_TRAIN;
+        require(end <= (train      ? b.ext4
+                        : b.length ? b.length
+                                   : 1u),
+                "the segment lies in its message");
     }
 }
 
