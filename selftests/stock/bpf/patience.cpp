@@ -6,6 +6,8 @@
 //
 //   waiter      posts N sends, and waits for their ends in tcpqp_wait()
 //   left-alone  posts N sends, and calls nothing until a line comes: by then all have left
+//   deaf        posts N sends, as there is room, and polls only for what has ended: so what the
+//               peer says is not read
 //   holder      receives, and checks, N messages once a line comes
 //
 // --late: gives the socket a queue pair only when bytes of the peer's are there.
@@ -30,6 +32,7 @@ namespace {
 using namespace nupa::programs;
 constexpr uint32_t kBytes = 64;
 constexpr int kPeerMs = 60000;
+constexpr int kNapMs = 20;
 
 struct Options {
     std::string role = "waiter";
@@ -71,10 +74,20 @@ public:
             throw std::runtime_error("nobody told us to go on");
         complete(left_alone);
     }
+    void send_deaf() {
+        for (uint32_t i = 0; i < messages_; i++)
+            fill(at(i), i);
+        for (uint32_t posted = 0; ended_ < messages_;) {
+            posted += post_some(posted);
+            ::poll(nullptr, 0, kNapMs);  // they leave meanwhile
+            while (take()) {
+            }
+        }
+    }
     void receive() {
         if (!next_line())
             throw std::runtime_error("nobody told us to go on");
-        post(&tcpqp::v1::Qp::post_recv);
+        post(&tcpqp::v1::Qp::post_recv, true);
         complete(false);
         for (uint32_t i = 0; i < messages_; i++)
             if (first_wrong(at(i), i) != kBytes)
@@ -96,16 +109,31 @@ private:
     }
     std::span<uint8_t> at(uint32_t i) { return {&memory_[size_t{i} * kBytes], kBytes}; }
 
-    // All, though more than the queue's depth; what has ended by then makes room.
-    void post(int (tcpqp::v1::Qp::*call)(std::span<const tcpqp_work>) noexcept) {
+    // All, though more than the queue's depth; what has ended by then makes room, or is @waited
+    // for.
+    void post(int (tcpqp::v1::Qp::*call)(std::span<const tcpqp_work>) noexcept,
+              bool waited = false) {
         for (uint32_t posted = 0; posted < messages_;) {
             const tcpqp_work w{posted, at(posted).data(), kBytes, 0, 0, 0, nullptr};
             const int n = (qp_.*call)({&w, 1});
             if (n == 1)
                 posted++;
+            else if (n == -EAGAIN && waited)
+                take_one();
             else if (n != -EAGAIN || !take())
                 throw std::runtime_error("only " + std::to_string(posted) + " could be posted");
         }
+    }
+    uint32_t post_some(uint32_t from) {
+        uint32_t n = 0;
+        for (; from + n < messages_; n++) {
+            const tcpqp_work w{from + n, at(from + n).data(), kBytes, 0, 0, 0, nullptr};
+            if (const int posted = qp_.post_send({&w, 1}); posted == -EAGAIN)
+                break;
+            else if (posted != 1)
+                throw std::runtime_error("only " + std::to_string(from + n) + " could be posted");
+        }
+        return n;
     }
     // False: nothing has ended.
     bool take() {
@@ -116,6 +144,11 @@ private:
             throw std::runtime_error("completion " + std::to_string(c.id) + ", status " +
                                      std::to_string(c.status));
         return true;
+    }
+    void take_one() {
+        while (!take())
+            if (const int error = cq_.wait(-1); error != 0 && error != -EINTR)
+                throw std::runtime_error("waited in vain");
     }
     // @at_once: they must have ended by now.
     void complete(bool at_once) {
@@ -146,6 +179,8 @@ void run(const Options& o) {
     End end(o, fd.get());
     if (o.role == "holder")
         end.receive();
+    else if (o.role == "deaf")
+        end.send_deaf();
     else
         end.send(o.role == "left-alone");
     say("done");
@@ -158,7 +193,7 @@ void run(const Options& o) {
 int main(int argc, char** argv) {
     Options o;
     return Command("patience", "One end of a connection on which somebody must wait")
-        .choice("role", o.role, {"waiter", "left-alone", "holder"})
+        .choice("role", o.role, {"waiter", "left-alone", "deaf", "holder"})
         .address(o.peer)
         .option("--messages", o.messages, {1, UINT32_MAX})
         .option("--buffers", o.buffer_bytes)

@@ -22,13 +22,13 @@
 #define TCPQP_BPF_SOCKET_PATH "/run/tcpqp-bpf.sock"	/* SOCK_SEQPACKET; TCPQP_BPF_SOCKET overrides */
 
 enum {
-	TCPQP_BPF_ABI = 2,
+	TCPQP_BPF_ABI = 3,
 	TCPQP_BPF_SOCKOPT = 0x5150,	/* setsockopt() level, for admitted connections; options: */
 	TCPQP_BPF_START = 1,		/* options from now on; again: snd_nxt and rcv_nxt are written anew */
 	TCPQP_BPF_STOP = 2,		/* none any more: the ends agreed on frames in the stream */
 	TCPQP_BPF_TX_ENTRIES = 4096,	/* messages that TCP may still (re)transmit */
 	TCPQP_BPF_RX_ENTRIES = 4096,	/* messages that arrived and were not read */
-	TCPQP_BPF_CONTROL_ENTRIES = 8,
+	TCPQP_BPF_CONTROL_ENTRIES = 1024,	/* ACKNOWLEDGE messages that were not read: one for 2,048 sent */
 	TCPQP_BPF_SLOTS_MAX = 1024,	/* connections at a time */
 	TCPQP_BPF_OPTION_BYTES = 20,	/* reserved on each data segment: ver 1 with 4 bytes of extension */
 	TCPQP_BPF_TAG_VALID = 1 << 16,	/* of tag; bits 0-15 are the msn */
