@@ -6,6 +6,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -21,6 +22,9 @@
 
 namespace tcpqp::run {
 namespace {
+
+// It may be on its way to the program still, or be given its number just now.
+constexpr int kTries = 100, kTryMs = 1;
 
 struct CloseDirectory {
     void operator()(DIR* d) const noexcept { ::closedir(d); }
@@ -64,14 +68,26 @@ Fd find(ino_t inode) noexcept {
     return {};
 }
 
+bool has_bytes(int ours) noexcept {
+    int waiting = 0;
+    return ::ioctl(ours, FIONREAD, &waiting) == 0 && waiting > 0;
+}
+
+bool is_closed(int ours) noexcept {
+    pollfd p{ours, 0, 0};
+    return ::poll(&p, 1, 0) == 1 && (p.revents & POLLHUP) != 0;
+}
+
 }  // namespace
 
 void reset_program(int ours, ino_t inode) noexcept {
-    int waiting = 0;
-    if (::ioctl(ours, FIONREAD, &waiting) == 0 && waiting > 0)
-        return;
-    if (const Fd theirs = find(inode))
-        ::send(theirs.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    for (int i = 0; i < kTries && !has_bytes(ours) && !is_closed(ours); i++) {
+        if (const Fd theirs = find(inode)) {
+            ::send(theirs.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+            return;
+        }
+        ::poll(nullptr, 0, kTryMs);
+    }
 }
 
 }  // namespace tcpqp::run
