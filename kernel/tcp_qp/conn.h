@@ -427,12 +427,12 @@ void tqp_tx_begin(struct tqp_conn *conn, struct tqp_tx_msg *msg, const struct tq
 /* Will the WQE at @index go to TCP at once?  It holds its last partial segment back then. */
 bool tqp_tx_follows(const struct tqp_conn *conn, u32 index);
 void tqp_tx_account(struct tqp_conn *conn, u32 bytes, bool copied);
+/* So many messages were handed over. */
+void tqp_tx_count(struct tqp_conn *conn, u32 messages);
 
 /* ---- train.c; sk lock ---- */
 /* Say where @rec's message stands in a train: behind the last one, or in front, or alone. */
 void tqp_train_join(struct tqp_conn *conn, struct tqp_msg_rec *rec);
-/* No segment may hold bytes of TCP's so far and of what comes next. */
-void tqp_train_seal(struct tqp_conn *conn);
 /* Take what of the send queue may go along; false: nothing. */
 bool tqp_train_gather(struct tqp_conn *conn);
 /* 0 when TCP has all of it, else as tqp_tx_push(). */

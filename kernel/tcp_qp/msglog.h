@@ -54,14 +54,20 @@ static inline bool tqp_msg_owns(const struct tqp_msg_rec *rec, __u32 seq)
 	return seq - rec->start_seq < tqp_msg_stream_bytes(rec->length);
 }
 
-static inline bool tqp_msglog_full(const struct tqp_msglog *log)
-{
-	return log->tail - log->head > log->mask;
-}
-
 static inline __u32 tqp_msglog_room(const struct tqp_msglog *log)
 {
 	return log->mask + 1 - (log->tail - log->head);
+}
+
+static inline bool tqp_msglog_full(const struct tqp_msglog *log)
+{
+	return !tqp_msglog_room(log);
+}
+
+/* Of those that count; there is one. */
+static inline struct tqp_msg_rec *tqp_msglog_newest(struct tqp_msglog *log)
+{
+	return &log->rec[(log->tail - 1) & log->mask];
 }
 
 static inline bool tqp_msglog_empty(const struct tqp_msglog *log)

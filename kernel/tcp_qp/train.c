@@ -9,13 +9,13 @@
  */
 #include "conn.h"
 
-void tqp_train_seal(struct tqp_conn *conn)
+/* No segment holds bytes of TCP's so far and of what comes next. */
+static void tqp_train_seal(struct tqp_conn *conn)
 {
 	struct sk_buff *skb = tcp_write_queue_tail(conn->sk) ?: tcp_rtx_queue_tail(conn->sk);
 
 	if (skb)
 		TCP_SKB_CB(skb)->eor = 1;
-	conn->train.open = false;
 }
 
 static bool tqp_train_may(const struct tqp_conn *conn)
@@ -214,9 +214,8 @@ bool tqp_train_gather(struct tqp_conn *conn)
 	if (!n)
 		return false;
 	if (!tqp_tx_follows(conn, conn->sq_next))
-		conn->log.rec[(conn->log.tail - 1) & conn->log.mask].flags &= ~TCP_BTH_F_MORE;
-	conn->info.tx_messages += n;
-	tqp_count(conn->dev, TQP_C_tx_messages, n);
+		tqp_msglog_newest(&conn->log)->flags &= ~TCP_BTH_F_MORE;
+	tqp_tx_count(conn, n);
 	tqp_count(conn->dev, TQP_C_tx_train_messages, n);
 	return true;
 }
@@ -230,7 +229,7 @@ int tqp_train_push(struct tqp_conn *conn)
 
 	if (!tqp_train_waits(conn))
 		return 0;
-	if (conn->log.rec[(conn->log.tail - 1) & conn->log.mask].flags & TCP_BTH_F_MORE)
+	if (tqp_msglog_newest(&conn->log)->flags & TCP_BTH_F_MORE)
 		msg.msg_flags |= MSG_MORE;
 	while (train->at < train->end) {
 		kv.iov_base = train->bytes + train->at;

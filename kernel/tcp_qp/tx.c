@@ -243,13 +243,18 @@ static bool tqp_tx_load(struct tqp_conn *conn)
 	       tqp_tx_next(conn);
 }
 
+void tqp_tx_count(struct tqp_conn *conn, u32 messages)
+{
+	conn->info.tx_messages += messages;
+	tqp_count(conn->dev, TQP_C_tx_messages, messages);
+}
+
 static void tqp_tx_sent(struct tqp_conn *conn)
 {
 	struct tqp_tx_cur *cur = &conn->cur;
 
 	cur->active = false;
-	conn->info.tx_messages++;
-	tqp_count(conn->dev, TQP_C_tx_messages, 1);
+	tqp_tx_count(conn, 1);
 	if (cur->msg->is_response)
 		tqp_tx_msg_put(cur->msg);
 	else if (cur->ends_wqe)

@@ -117,13 +117,10 @@ static void tqp_ubuf_complete(struct sk_buff *skb, struct ubuf_info *ubuf, bool 
 
 static const struct ubuf_info_ops tqp_ubuf_ops = { .complete = tqp_ubuf_complete };
 
-void tqp_tx_msg_init(struct tqp_tx_msg *msg, struct tqp_conn *conn)
+static void tqp_tx_msg_clear(struct tqp_tx_msg *msg, struct tqp_conn *conn)
 {
-	msg->ubuf.ops = &tqp_ubuf_ops;
-	msg->ubuf.flags = SKBFL_ZEROCOPY_FRAG | SKBFL_DONT_ORPHAN;
-	refcount_set(&msg->ubuf.refcnt, 1);	/* sender */
-	msg->conn = tqp_conn_get(conn);
-	atomic_inc(&conn->tx_live);
+	refcount_set(&msg->ubuf.refcnt, 1);
+	msg->conn = conn;
 	msg->nr_mrs = 0;
 	msg->unacked = 0;
 	msg->awaited = 0;
@@ -132,15 +129,20 @@ void tqp_tx_msg_init(struct tqp_tx_msg *msg, struct tqp_conn *conn)
 	msg->loaded = false;
 }
 
-/* Its one reference is the acknowledgement's. */
+/* The one reference is the sender's. */
+void tqp_tx_msg_init(struct tqp_tx_msg *msg, struct tqp_conn *conn)
+{
+	tqp_tx_msg_clear(msg, tqp_conn_get(conn));
+	msg->ubuf.ops = &tqp_ubuf_ops;
+	msg->ubuf.flags = SKBFL_ZEROCOPY_FRAG | SKBFL_DONT_ORPHAN;
+	atomic_inc(&conn->tx_live);
+}
+
+/* The one reference is the acknowledgement's. */
 void tqp_tx_msg_light(struct tqp_tx_msg *msg, struct tqp_conn *conn)
 {
-	refcount_set(&msg->ubuf.refcnt, 1);
-	msg->conn = conn;
-	msg->nr_mrs = 0;
+	tqp_tx_msg_clear(msg, conn);
 	msg->unacked = 1;
-	msg->awaited = 0;
-	msg->is_response = false;
 	msg->light = true;
 	msg->loaded = true;
 }
