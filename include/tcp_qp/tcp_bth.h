@@ -380,6 +380,14 @@ static inline bool tcp_bth_train_valid(__u32 length, __u32 bytes)
 	       bytes / length <= TCP_BTH_TRAIN_MAX_MESSAGES;
 }
 
+/* ver 1: sequence numbers that the message, or the train, takes. */
+static inline __u32 tcp_bth_stream_bytes(const struct tcp_bth *b)
+{
+	if (b->opcode == TCP_BTH_OP_SEND_TRAIN)
+		return b->ext4;
+	return b->length ? b->length : 1;
+}
+
 /**
  * tcp_bth_parse() - read one option.
  * @opt: points at the kind byte; @room bytes of header are readable from there
@@ -452,8 +460,7 @@ static inline enum tcp_bth_error tcp_bth_parse(const __u8 *opt, unsigned int roo
 				return TCP_BTH_E_RANGE;
 		}
 		if (payload) {
-			__u32 stream_bytes = r.opcode == TCP_BTH_OP_SEND_TRAIN ? r.ext4 :
-					     r.length ? r.length : 1;
+			__u32 stream_bytes = tcp_bth_stream_bytes(&r);
 
 			r.mbo = seq - r.start_seq;
 			if (r.mbo > stream_bytes || payload > stream_bytes - r.mbo)

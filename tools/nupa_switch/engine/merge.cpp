@@ -41,10 +41,8 @@ bool ends_message(const Packet& packet, const Decision& decision) noexcept {
     if (!decision.has_bth)
         return false;
     const tcp_bth& b = decision.bth;
-    if (b.opcode == TCP_BTH_OP_SEND_TRAIN)
-        return b.mbo + packet.payload.bytes() == b.ext4;
     if (b.ver == 1)
-        return b.length == 0 || b.mbo + packet.payload.bytes() == b.length;
+        return b.mbo + packet.payload.bytes() == tcp_bth_stream_bytes(&b);
     return tcp_bth_position(b.opcode) & TCP_BTH_POS_LAST;
 }
 
