@@ -89,7 +89,7 @@ enum {
 enum {
 	TCP_BTH_F_VER_MASK = 0x03,
 	TCP_BTH_F_TIMESTAMP = 0x04,
-	TCP_BTH_F_MORE = 0x08,		/* more_segments: another message follows in this burst */
+	TCP_BTH_F_MORE = 0x08,		/* more_segments: another message follows in this burst; of a stock end's ACKNOWLEDGE: once there is credit */
 	TCP_BTH_F_RTR = 0x10,		/* my QP is ready to receive */
 	TCP_BTH_F_RTR_ACK = 0x20,	/* I saw yours */
 	TCP_BTH_F_ICRC = 0x40,

@@ -2,7 +2,7 @@
 // One end of a connection on which somebody must wait.
 //
 //   patience [ROLE] --port PORT [--connect ADDR] [--messages N] [--buffers BYTES] [--late]
-//            [--nowait]
+//            [--nowait] [--leave]
 //
 //   waiter      posts N sends, and waits for their ends in tcpqp_wait()
 //   left-alone  posts N sends, and calls nothing until a line comes: by then all have left
@@ -12,7 +12,7 @@
 //
 // --late: gives the socket a queue pair only when bytes of the peer's are there.
 // --nowait: ... and does not wait for the peer's.
-// Says "posted" and "done", a line each; stays until its standard input ends.
+// Says "posted" and "done", a line each; stays until its standard input ends, without --leave.
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -41,6 +41,7 @@ struct Options {
     int buffer_bytes = 0;
     bool late = false;
     bool nowait = false;
+    bool leave = false;
 };
 
 // False: there is none any more.
@@ -80,7 +81,7 @@ public:
         for (uint32_t posted = 0; ended_ < messages_;) {
             posted += post_some(posted);
             ::poll(nullptr, 0, kNapMs);  // they leave meanwhile
-            while (take()) {
+            while (ended_ < messages_ && take()) {
             }
         }
     }
@@ -184,7 +185,7 @@ void run(const Options& o) {
     else
         end.send(o.role == "left-alone");
     say("done");
-    while (next_line()) {
+    while (!o.leave && next_line()) {
     }
 }
 
@@ -199,6 +200,7 @@ int main(int argc, char** argv) {
         .option("--buffers", o.buffer_bytes)
         .flag("--late", o.late)
         .flag("--nowait", o.nowait)
+        .flag("--leave", o.leave)
         .run(argc, argv, [&] {
             run(o);
             return 0;

@@ -18,19 +18,21 @@
 #define TCPQP_BPF_SHARED_H
 
 #include <linux/types.h>
+#include <tcp_qp/tcp_bth.h>
 
 #define TCPQP_BPF_SOCKET_PATH "/run/tcpqp-bpf.sock"	/* SOCK_SEQPACKET; TCPQP_BPF_SOCKET overrides */
 
 enum {
-	TCPQP_BPF_ABI = 3,
+	TCPQP_BPF_ABI = 4,
 	TCPQP_BPF_SOCKOPT = 0x5150,	/* setsockopt() level, for admitted connections; options: */
 	TCPQP_BPF_START = 1,		/* options from now on; again: snd_nxt and rcv_nxt are written anew */
 	TCPQP_BPF_STOP = 2,		/* none any more: the ends agreed on frames in the stream */
 	TCPQP_BPF_TX_ENTRIES = 4096,	/* messages that TCP may still (re)transmit */
 	TCPQP_BPF_RX_ENTRIES = 4096,	/* messages that arrived and were not read */
-	TCPQP_BPF_CONTROL_ENTRIES = 1024,	/* ACKNOWLEDGE messages that were not read: one for 2,048 sent */
+	TCPQP_BPF_CONTROL_ENTRIES = 1024,	/* ACKNOWLEDGE messages that were not read */
 	TCPQP_BPF_SLOTS_MAX = 1024,	/* connections at a time */
 	TCPQP_BPF_OPTION_BYTES = 20,	/* reserved on each data segment: ver 1 with 4 bytes of extension */
+	TCPQP_BPF_MESSAGE_FLAGS = TCP_BTH_F_MORE | TCP_BTH_F_RTR | TCP_BTH_F_RTR_ACK | TCP_BTH_F_SOLICITED,
 	TCPQP_BPF_TAG_VALID = 1 << 16,	/* of tag; bits 0-15 are the msn */
 	TCPQP_BPF_AWAITS_PEER = 1,	/* more in peer_flags or peer_limit */
 	TCPQP_BPF_AWAITS_ACK = 2,	/* a segment with options that acknowledges more; TCP takes it after the news */

@@ -33,6 +33,7 @@ enum {
 	TIMESTAMP_BYTES = 12,		/* NOP NOP and the option, as Linux writes it */
 	NOTHING_READ_BYTES = 1 << 30,
 	SEARCH_STEPS = 13,		/* for TCPQP_BPF_TX_ENTRIES */
+	SEARCHES = 4,			/* of one message, while others are retired */
 	NEWS_BYTES = 4096,		/* one record at a time is in it */
 	CLOSED_BYTES = 16 * TCPQP_BPF_SLOTS_MAX,	/* a ring's entry: header and number, aligned */
 };
@@ -105,12 +106,11 @@ static __always_inline __u32 stream_bytes(__u32 length)
 
 /* ---- what we send ---- */
 
-/* The message that holds @seq, copied once. */
-static __always_inline bool find_message(struct tcpqp_bpf_slot *slot, __u32 seq,
-					 struct tcpqp_bpf_message *to)
+/* The message among those from @first to @next that holds @seq, copied once. */
+static __always_inline bool search(struct tcpqp_bpf_slot *slot, __u32 first, __u32 next, __u32 seq,
+				   struct tcpqp_bpf_message *to)
 {
-	__u32 first = READ_ONCE(slot->tx_first), lo = 0;
-	__u32 hi = READ_ONCE(slot->tx_next) - first;
+	__u32 lo = 0, hi = next - first;
 
 	if (!hi || hi > TCPQP_BPF_TX_ENTRIES)
 		return false;
@@ -128,6 +128,26 @@ static __always_inline bool find_message(struct tcpqp_bpf_slot *slot, __u32 seq,
 	return seq - to->seq < stream_bytes(to->length);
 }
 
+/*
+ * Entries may be retired, and written anew, under a search, but not the one that is
+ * looked for: TCP still sends it.  It was there before tx_next was read.
+ */
+static __always_inline bool find_message(struct tcpqp_bpf_slot *slot, __u32 seq,
+					 struct tcpqp_bpf_message *to)
+{
+	__u32 next = __sync_fetch_and_add(&slot->tx_next, 0);
+
+	for (int i = 0; i < SEARCHES; i++) {
+		__u32 first = READ_ONCE(slot->tx_first);
+
+		if (search(slot, first, next, seq, to))
+			return true;
+		if (first == __sync_fetch_and_add(&slot->tx_first, 0))
+			return false;
+	}
+	return false;
+}
+
 /* The option's bytes at @opt, which has OPTIONS_MAX of them. */
 static __always_inline __u32 build(const struct tcpqp_bpf_message *m, __u8 *opt)
 {
@@ -136,7 +156,7 @@ static __always_inline __u32 build(const struct tcpqp_bpf_message *m, __u8 *opt)
 	opt[0] = TCP_BTH_KIND;
 	opt[1] = imm ? TCP_BTH_OPT_MIN_BYTES + TCP_BTH_EXT4_BYTES : TCP_BTH_OPT_MIN_BYTES;
 	tcp_bth_put16(opt + 2, TCP_BTH_EXID);
-	opt[4] = 1 | (m->flags & (TCP_BTH_F_RTR | TCP_BTH_F_RTR_ACK | TCP_BTH_F_SOLICITED));
+	opt[4] = 1 | (m->flags & TCPQP_BPF_MESSAGE_FLAGS);
 	opt[5] = m->opcode;
 	tcp_bth_put16(opt + 6, m->msn);
 	tcp_bth_put32(opt + 8, m->seq);

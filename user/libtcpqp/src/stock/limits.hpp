@@ -27,6 +27,9 @@ constexpr int kSocketWaitMs = 10;
 // SENDs that a peer may send ahead in option framing: half of what there is room for,
 // the rest is for a module's probes.
 constexpr uint16_t kCreditMessages = 2048;
+// Answers to requests for credit that wait behind messages nobody receives: two million
+// messages sent meanwhile.
+constexpr int32_t kAnswersUnread = 1000;
 constexpr std::chrono::milliseconds kProbe{200};  // without credit of a module's
 // Without room to describe a message: ACKs that bring no news are looked for, ever more seldom.
 constexpr std::chrono::milliseconds kRoomPause{200};

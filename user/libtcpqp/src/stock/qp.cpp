@@ -62,6 +62,7 @@ Qp::~Qp() {
                     [](const auto& f) { return f->notifications != 0; }))
         reset_connection();
     cq_.drain([this] { return kernel_is_done(); });
+    read_controls();
     flush();
     cq_.leave(*this, sends_.depth() + receives_.depth());
     cq_.settle();

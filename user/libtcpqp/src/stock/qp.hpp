@@ -115,8 +115,10 @@ private:
     void load(Flight& flight) noexcept;
     void load_bare(Flight& flight) noexcept;
     [[nodiscard]] bool control_is_due() const noexcept {
-        return in_option() && option_->owes_control();
+        return in_option() && option_->control_is_due();
     }
+    void send_queue() noexcept;
+    void read_controls() noexcept;
     void fly_zerocopy(Flight& flight) noexcept;
     // TCP's answer to a send.  False: no more now.
     bool took(Flight& flight, int result) noexcept;

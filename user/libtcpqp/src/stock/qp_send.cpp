@@ -64,8 +64,26 @@ int Qp::post_send(std::span<const tcpqp_work> works) noexcept {
     return n == 0 ? -EAGAIN : static_cast<int>(n);
 }
 
-// Hands the queue to TCP as far as the socket has room.
+// The peer's last words to us, which would turn a close into a reset as long as they lie unread.
+void Qp::read_controls() noexcept {
+    std::byte byte;
+    while (in_option() && !receiving_ && rx_.is_at_control() &&
+           ::recv(socket_.get(), &byte, 1, MSG_DONTWAIT) == 1)
+        rx_.pass_control();
+}
+
 void Qp::launch() noexcept {
+    const bool waited = blocked_;
+    send_queue();
+    if (!waited || blocked_)
+        return;
+    read_controls();  // the credit's
+    if (control_is_due())
+        send_queue();
+}
+
+// Hands the queue to TCP as far as the socket has room.
+void Qp::send_queue() noexcept {
     bool room = true;
     blocked_ = false;
     Flight* flight = nullptr;
@@ -101,11 +119,15 @@ Flight* Qp::unsent() noexcept {
         if (!last.sent())
             return last.in_kernel ? nullptr : &last;
     }
-    const bool control = control_is_due();
-    if (in_use_ == flights_.size() || (launched_ == sends_.size() && !control))
+    if (in_use_ == flights_.size())
         return nullptr;
-    blocked_ = in_option() &&
-               !(control ? option_->has_room() : option_->may_send(static_cast<uint16_t>(tx_msn_)));
+    if (!control_is_due()) {
+        if (launched_ == sends_.size())
+            return nullptr;
+        blocked_ = in_option() && !option_->may_send(static_cast<uint16_t>(tx_msn_));
+    }
+    if (control_is_due())
+        blocked_ = !option_->has_room();
     if (blocked_)
         return nullptr;
     Flight& next = flight(in_use_++);

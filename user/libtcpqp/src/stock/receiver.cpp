@@ -68,6 +68,17 @@ void Receiver::begin(const Frame& frame) noexcept {
     expect_large_ = frame.length >= kDirectBytes;
 }
 
+bool Receiver::is_at_control() const noexcept {
+    tcpqp_bpf_message next;
+    return boundaries_ != nullptr && at_boundary() && boundaries_->next(next) == Begins::kControl &&
+           next.length <= 1;
+}
+
+void Receiver::pass_control() noexcept {
+    tcpqp_bpf_message next;
+    boundaries_->pass(boundaries_->next(next), next);
+}
+
 // False: some of it is still to come.
 bool Receiver::skip_control() noexcept {
     const auto n = static_cast<uint32_t>(std::min<size_t>(skip_, staged()));

@@ -50,6 +50,9 @@ public:
         boundaries_ = &boundaries;
         greeted_ = true;
     }
+    // Option framing, between two messages: the next byte is an ACKNOWLEDGE that can be read alone.
+    [[nodiscard]] bool is_at_control() const noexcept;
+    void pass_control() noexcept;
     // Option framing: the message being received, or refused.
     [[nodiscard]] const tcpqp_bpf_message& begun() const noexcept { return begun_; }
 

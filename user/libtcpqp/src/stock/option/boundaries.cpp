@@ -29,8 +29,16 @@ void Boundaries::pass(Begins what, const tcpqp_bpf_message& m) noexcept {
     if (what == Begins::kSend)
         msn_++;
     else if (what == Begins::kControl)
-        control_msn_++;
+        pass_control((m.flags & TCP_BTH_F_MORE) != 0);
     skip(std::max<uint32_t>(m.length, 1));
+}
+
+void Boundaries::pass_control(bool is_request) noexcept {
+    control_msn_++;
+    if (is_request)
+        requested_ = true;
+    else
+        answers_++;
 }
 
 void Boundaries::skip_hello(uint32_t bytes) noexcept {

@@ -22,8 +22,13 @@ public:
     void skip_hello(uint32_t bytes) noexcept;
     // SENDs passed.
     [[nodiscard]] uint16_t msn() const noexcept { return msn_; }
+    // A stock peer's ACKNOWLEDGEs passed: whether one asked for credit, and how many gave it.
+    [[nodiscard]] bool requested() const noexcept { return requested_; }
+    void answered() noexcept { requested_ = false; }
+    [[nodiscard]] uint32_t answers() const noexcept { return answers_; }
 
 private:
+    void pass_control(bool is_request) noexcept;
     void skip(uint32_t bytes) noexcept;
     [[nodiscard]] bool is_here(const tcpqp_bpf_boundary& b, tcpqp_bpf_message& m) const noexcept;
 
@@ -31,6 +36,8 @@ private:
     uint32_t seq_;
     uint16_t msn_ = 0;
     uint16_t control_msn_ = 0;
+    uint32_t answers_ = 0;
+    bool requested_ = false;
 };
 
 }  // namespace tcpqp::stock

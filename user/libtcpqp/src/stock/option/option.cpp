@@ -69,6 +69,13 @@ bool Option::sees_credit(uint16_t msn) noexcept {
     return has_credit(msn);
 }
 
+// Who has sent all it wants to send must not be sent anything: its TCP would answer what comes
+// after the close by a reset, and forget what is still to be repeated.  So a stock end gives
+// credit only when asked, and asks only for a message that waits.
+bool Option::asks() const noexcept {
+    return starved_ && !asked_ && static_cast<int32_t>(requests_ - rx_.answers()) < kAnswersUnread;
+}
+
 // A module's credits are hints, on ACKs that may be lost: one message goes all the
 // same, as from another module, at first and then now and again.  A stock end's are
 // messages, and the bound of what it can keep.
@@ -98,8 +105,13 @@ bool Option::has_room() noexcept {
 }
 
 bool Option::may_send(uint16_t msn) noexcept {
-    if (!has_room() || (!sees_credit(msn) && !may_probe(msn)))
+    if (!has_room())
         return false;
+    if (!sees_credit(msn) && !may_probe(msn)) {
+        starved_ = peer_is_stock_;
+        return false;
+    }
+    starved_ = asked_ = false;
     for_credit_.end();
     return true;
 }
@@ -110,16 +122,24 @@ void Option::announce(uint16_t msn, const tcpqp_work& work) noexcept {
     tx_.announce({0, work.length, imm ? work.imm : 0, msn, static_cast<uint8_t>(opcode), 0});
 }
 
-// Not before all the credit is used up: who closes after its last send must not be sent
-// anything, for its TCP would answer by a reset and forget what is still to be repeated.
-bool Option::owes_control() const noexcept {
+// A module's TCP reads what comes at any time, so it is given credit unasked.
+bool Option::owes_credit() const noexcept {
+    if (peer_is_stock_)
+        return rx_.requested();
     return rtr_owed_ || static_cast<int16_t>(advertised_ - rx_.msn()) <= 0;
 }
 
 void Option::announce_control() noexcept {
-    advertised_ = limit();
-    const auto flags = static_cast<uint8_t>(rtr_owed_ ? TCP_BTH_F_RTR | TCP_BTH_F_RTR_ACK : 0);
-    rtr_owed_ = false;
+    uint8_t flags = rtr_owed_ ? TCP_BTH_F_RTR | TCP_BTH_F_RTR_ACK : 0;
+    if (owes_credit()) {
+        advertised_ = limit();
+        rtr_owed_ = false;
+        rx_.answered();
+    } else {
+        flags = TCP_BTH_F_MORE;
+        asked_ = true;
+        requests_++;
+    }
     tx_.announce(
         {0, 0, tcp_bth_aeth_credits(advertised_), control_msn_++, TCP_BTH_OP_ACKNOWLEDGE, flags});
 }

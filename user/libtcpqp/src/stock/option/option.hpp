@@ -38,8 +38,8 @@ public:
         return std::min(for_room_.at(), for_credit_.at());
     }
     void announce(uint16_t msn, const tcpqp_work& work) noexcept;
-    // An ACKNOWLEDGE is owed: credits, and at first that we saw the peer's rtr.
-    [[nodiscard]] bool owes_control() const noexcept;
+    // An ACKNOWLEDGE is due: credit, at first that we saw the peer's rtr, or a request for credit.
+    [[nodiscard]] bool control_is_due() const noexcept { return owes_credit() || asks(); }
     void announce_control() noexcept;
     // The last message: @failed of the peer's is why.  Its payload is written to @operands.
     [[nodiscard]] bool announce_terminate(const tcpqp_bpf_message& failed,
@@ -53,6 +53,8 @@ private:
     [[nodiscard]] bool has_credit(uint16_t msn) const noexcept;
     [[nodiscard]] bool sees_credit(uint16_t msn) noexcept;
     [[nodiscard]] bool may_probe(uint16_t msn) noexcept;
+    [[nodiscard]] bool owes_credit() const noexcept;
+    [[nodiscard]] bool asks() const noexcept;
 
     std::unique_ptr<Slot> slot_;
     Announcer tx_;
@@ -61,6 +63,9 @@ private:
     uint16_t advertised_ = 0;  // last limit sent
     bool peer_is_stock_ = false;
     bool rtr_owed_ = false;
+    bool starved_ = false;  // a message waits for credit of a stock end's
+    bool asked_ = false;    // ... which knows
+    uint32_t requests_ = 0;
     Pause for_room_;
     Pause for_credit_;  // of a module's
 };
