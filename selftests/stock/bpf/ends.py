@@ -21,6 +21,8 @@ HELPER = "user/libtcpqp/bpf/tcpqp-bpf"
 EXCHANGE = "selftests/vm/programs/lib_exchange"
 CLOSED = re.compile(r"closed: written (?P<written>\d+) rewritten (?P<rewritten>\d+) bare (?P<bare>\d+) invalid (?P<invalid>\d+) lost (?P<lost>\d+)")
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
+ADDRESSES_6 = ("fd77::1", "fd77::2")
+LINK_LOCAL = ("fe80::77:1", "fe80::77:2")
 
 
 def sh(*argv: str) -> None:
@@ -85,6 +87,8 @@ class Ends:
         sh("ip", "link", "add", "v0", "netns", self.names[0], "type", "veth", "peer", "name", "v1", "netns", self.names[1])
         for end, address in enumerate(ADDRESSES):
             sh(*self.within(end, "ip", "addr", "add", f"{address}/24", "dev", f"v{end}"))
+            for six in ADDRESSES_6[end], LINK_LOCAL[end]:
+                sh(*self.within(end, "ip", "addr", "add", f"{six}/64", "dev", f"v{end}", "nodad"))
             sh(*self.within(end, "ip", "link", "set", f"v{end}", "up"))
 
     def lose(self) -> None:
@@ -130,11 +134,11 @@ class Ends:
             time.sleep(0.02)
         raise AssertionError("nothing listens")
 
-    def exchange(self, framings: tuple[str, str], messages: int, size: int, **options) -> list[subprocess.CompletedProcess]:
+    def exchange(self, framings: tuple[str, str], messages: int, size: int, address: str = ADDRESSES[0], **options) -> list[subprocess.CompletedProcess]:
         self.port += 1
         jobs = [self.start(0, framings[0], "--messages", messages, "--bytes", size, **options)]
         self.listening()
-        jobs.append(self.start(1, framings[1], "--messages", messages, "--bytes", size, "--connect", ADDRESSES[0], **options))
+        jobs.append(self.start(1, framings[1], "--messages", messages, "--bytes", size, "--connect", address, **options))
         ended = []
         for job in jobs:
             try:
