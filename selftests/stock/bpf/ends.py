@@ -134,11 +134,12 @@ class Ends:
             time.sleep(0.02)
         raise AssertionError("nothing listens")
 
-    def exchange(self, framings: tuple[str, str], messages: int, size: int, address: str = ADDRESSES[0], **options) -> list[subprocess.CompletedProcess]:
+    def exchange(self, framings: tuple[str, str], messages: int, size: int, *argv, address: str = ADDRESSES[0], **options) -> list[subprocess.CompletedProcess]:
         self.port += 1
-        jobs = [self.start(0, framings[0], "--messages", messages, "--bytes", size, **options)]
+        argv = ("--messages", messages, "--bytes", size, *argv)
+        jobs = [self.start(0, framings[0], *argv, **options)]
         self.listening()
-        jobs.append(self.start(1, framings[1], "--messages", messages, "--bytes", size, "--connect", address, **options))
+        jobs.append(self.start(1, framings[1], *argv, "--connect", address, **options))
         ended = []
         for job in jobs:
             try:
@@ -149,12 +150,14 @@ class Ends:
             ended.append(subprocess.CompletedProcess(job.args, job.returncode, out, err))
         return ended
 
-    def works(self, framings: tuple[str, str], framing: int, messages: int = 200, size: int = 20000, **options) -> None:
-        jobs = self.exchange(framings, messages, size, **options)
+    def works(self, framings: tuple[str, str], framing: int, *argv, messages: int = 200, size: int = 20000, **options) -> list[dict]:
+        """What both ends say of it."""
+        jobs = self.exchange(framings, messages, size, *argv, **options)
         for end, job in enumerate(jobs):
             assert job.returncode == 0, f"{framings}, end {end}: {job.returncode}: {job.stdout}{job.stderr}"
             said = json.loads(job.stdout)
             assert (said["sent"], said["received"], said["framing"]) == (messages, messages, framing), f"{framings}, end {end}: {said}, {jobs[1].stdout}{jobs[1].stderr}"
+        return [json.loads(job.stdout) for job in jobs]
 
     def fails(self, framings: tuple[str, str], reasons: tuple[str, ...], **options) -> None:
         for job, reason in zip(self.exchange(framings, 1, 1000, **options), reasons):

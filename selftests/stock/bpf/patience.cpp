@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One end of a connection on which somebody must wait.
 //
-//   patience [ROLE] --port PORT [--connect ADDR] [--messages N] [--buffers BYTES] [--late]
-//            [--nowait] [--leave]
+//   patience [ROLE] --port PORT [--connect ADDR] [--messages N] [--bytes N] [--buffers BYTES]
+//            [--zerocopy BYTES] [--late] [--nowait] [--leave]
 //
 //   waiter      posts N sends, and waits for their ends in tcpqp_wait()
 //   left-alone  posts N sends, and calls nothing until a line comes: by then all have left
 //   deaf        posts N sends, as there is room, and polls only for what has ended: so what the
 //               peer says is not read
+//   left        posts N sends; once a line comes it waits for their ends, of which the last must
+//               be failures: the peer has gone
+//   quitter     the same, and it is we who go
 //   holder      receives, and checks, N messages once a line comes
 //
 // --late: gives the socket a queue pair only when bytes of the peer's are there.
@@ -30,7 +33,6 @@
 namespace {
 
 using namespace nupa::programs;
-constexpr uint32_t kBytes = 64;
 constexpr int kPeerMs = 60000;
 constexpr int kNapMs = 20;
 
@@ -38,7 +40,9 @@ struct Options {
     std::string role = "waiter";
     PeerOptions peer;
     uint32_t messages = 1;
+    uint32_t bytes = 64;  // of each
     int buffer_bytes = 0;
+    uint32_t zerocopy = 0;  // tcpqp_qp_opts.zerocopy_bytes
     bool late = false;
     bool nowait = false;
     bool leave = false;
@@ -61,23 +65,40 @@ class End {
 public:
     End(const Options& o, int socket)
         : messages_(o.messages),
-          memory_(size_t{o.messages} * kBytes),
+          bytes_(o.bytes),
+          zerocopy_(o.zerocopy != 0),
+          memory_(size_t{o.messages} * o.bytes),
           context_(stock()),
           cq_(context_),
           qp_(cq_, socket, qp_opts(o)) {}
 
     void send(bool left_alone) {
-        for (uint32_t i = 0; i < messages_; i++)
-            fill(at(i), i);
+        fill_all();
         post(&tcpqp::v1::Qp::post_send);
         say("posted");
         if (left_alone && !next_line())
             throw std::runtime_error("nobody told us to go on");
         complete(left_alone);
     }
+    void send_in_vain(bool quits) {
+        in_vain_ = true;
+        fill_all();
+        post(&tcpqp::v1::Qp::post_send);
+        say("posted");
+        if (!next_line())
+            throw std::runtime_error("nobody told us to go on");
+        if (quits && qp_.cancel() != 0)
+            throw std::runtime_error("it can't be canceled");
+        while (ended_ + failed_ < messages_)
+            take_one();
+        if (failed_ == 0)
+            throw std::runtime_error("all were sent");
+        if (zerocopy_ && qp_.info().tx_zerocopy_bytes == 0)
+            throw std::runtime_error("nothing went by SEND_ZC");
+        std::fill(memory_.begin(), memory_.end(), uint8_t{0});  // they are ours again
+    }
     void send_deaf() {
-        for (uint32_t i = 0; i < messages_; i++)
-            fill(at(i), i);
+        fill_all();
         for (uint32_t posted = 0; ended_ < messages_;) {
             posted += post_some(posted);
             ::poll(nullptr, 0, kNapMs);  // they leave meanwhile
@@ -91,7 +112,7 @@ public:
         post(&tcpqp::v1::Qp::post_recv, true);
         complete(false);
         for (uint32_t i = 0; i < messages_; i++)
-            if (first_wrong(at(i), i) != kBytes)
+            if (first_wrong(at(i), i) != bytes_)
                 throw std::runtime_error("message " + std::to_string(i) + " has a wrong byte");
     }
 
@@ -106,16 +127,21 @@ private:
         q.sends = q.receives = std::min<uint32_t>(o.messages, TCPQP_DEPTH_MAX);
         q.timeout_ms = kPeerMs;
         q.flags = o.nowait ? TCPQP_QP_F_NOWAIT : 0;
+        q.zerocopy_bytes = o.zerocopy;
         return q;
     }
-    std::span<uint8_t> at(uint32_t i) { return {&memory_[size_t{i} * kBytes], kBytes}; }
+    std::span<uint8_t> at(uint32_t i) { return {&memory_[size_t{i} * bytes_], bytes_}; }
+    void fill_all() {
+        for (uint32_t i = 0; i < messages_; i++)
+            fill(at(i), i);
+    }
 
     // All, though more than the queue's depth; what has ended by then makes room, or is @waited
     // for.
     void post(int (tcpqp::v1::Qp::*call)(std::span<const tcpqp_work>) noexcept,
               bool waited = false) {
         for (uint32_t posted = 0; posted < messages_;) {
-            const tcpqp_work w{posted, at(posted).data(), kBytes, 0, 0, 0, nullptr};
+            const tcpqp_work w{posted, at(posted).data(), bytes_, 0, 0, 0, nullptr};
             const int n = (qp_.*call)({&w, 1});
             if (n == 1)
                 posted++;
@@ -128,7 +154,7 @@ private:
     uint32_t post_some(uint32_t from) {
         uint32_t n = 0;
         for (; from + n < messages_; n++) {
-            const tcpqp_work w{from + n, at(from + n).data(), kBytes, 0, 0, 0, nullptr};
+            const tcpqp_work w{from + n, at(from + n).data(), bytes_, 0, 0, 0, nullptr};
             if (const int posted = qp_.post_send({&w, 1}); posted == -EAGAIN)
                 break;
             else if (posted != 1)
@@ -141,6 +167,12 @@ private:
         tcpqp_completion c{};
         if (cq_.poll({&c, 1}) != 1)
             return false;
+        if (in_vain_ && c.status == -ECANCELED && c.id == ended_ + failed_) {
+            failed_++;
+            return true;
+        }
+        if (failed_ != 0)
+            throw std::runtime_error("completion " + std::to_string(c.id) + " after a failed one");
         if (c.status != 0 || c.id != ended_++)
             throw std::runtime_error("completion " + std::to_string(c.id) + ", status " +
                                      std::to_string(c.status));
@@ -160,8 +192,12 @@ private:
         }
     }
 
+    bool in_vain_ = false;
     uint32_t ended_ = 0;
+    uint32_t failed_ = 0;  // behind these
     uint32_t messages_;
+    uint32_t bytes_;
+    bool zerocopy_;
     std::vector<uint8_t> memory_;
     tcpqp::v1::Context context_;
     tcpqp::v1::Completions cq_;
@@ -182,6 +218,8 @@ void run(const Options& o) {
         end.receive();
     else if (o.role == "deaf")
         end.send_deaf();
+    else if (o.role == "left" || o.role == "quitter")
+        end.send_in_vain(o.role == "quitter");
     else
         end.send(o.role == "left-alone");
     say("done");
@@ -194,10 +232,12 @@ void run(const Options& o) {
 int main(int argc, char** argv) {
     Options o;
     return Command("patience", "One end of a connection on which somebody must wait")
-        .choice("role", o.role, {"waiter", "left-alone", "deaf", "holder"})
+        .choice("role", o.role, {"waiter", "left-alone", "deaf", "left", "quitter", "holder"})
         .address(o.peer)
         .option("--messages", o.messages, {1, UINT32_MAX})
+        .option("--bytes", o.bytes, {1, UINT32_MAX})
         .option("--buffers", o.buffer_bytes)
+        .option("--zerocopy", o.zerocopy)
         .flag("--late", o.late)
         .flag("--nowait", o.nowait)
         .flag("--leave", o.leave)

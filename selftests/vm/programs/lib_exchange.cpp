@@ -3,8 +3,10 @@
 // checked; waits by epoll on the cq's descriptor.  The engine is TCPQP_ENGINE's.
 //
 //   lib_exchange --port PORT [--connect ADDR] [--messages N] [--bytes MAX] [--leave-after N]
-//                [--timeout-ms N] [--room BYTES] [--memory pages|huge|udmabuf|dma-heap|offsets]
+//                [--timeout-ms N] [--room BYTES] [--zerocopy BYTES]
+//                [--memory pages|huge|udmabuf|dma-heap|offsets]
 //
+// A send's buffer is filled anew as soon as its completion says so.
 // offsets: of a dma-heap's buffer, named by offsets and not by addresses.
 //
 // Prints one JSON object; exit 0 only if all was right.
@@ -33,6 +35,7 @@ struct Options {
     uint32_t bytes = 65536;
     uint32_t room = 0;         // of a receive, if less than @bytes
     int timeout_ms = 0;        // for the peer's queue pair
+    uint32_t zerocopy = 0;     // tcpqp_qp_opts.zerocopy_bytes
     uint32_t leave_after = 0;  // messages received, then _exit(0)
     std::string memory = "pages";
 };
@@ -111,6 +114,7 @@ private:
         q.first = first_.data();
         q.first_count = kDepth;
         q.timeout_ms = o_.timeout_ms;
+        q.zerocopy_bytes = o_.zerocopy;
         return q;
     }
 
@@ -222,6 +226,7 @@ int main(int argc, char** argv) {
         .option("--room", o.room)
         .option("--leave-after", o.leave_after)
         .option("--timeout-ms", o.timeout_ms)
+        .option("--zerocopy", o.zerocopy)
         .option("--memory", o.memory)
         .run(argc, argv, [&] { return exchange(o); });
 }

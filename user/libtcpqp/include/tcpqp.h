@@ -240,6 +240,8 @@ struct tcpqp_qp_opts {
  * with an engine that understands this one.  The socket stays yours: close it
  * after tcpqp_qp_destroy().  Do not read from or write to it meanwhile, but
  * shutdown(SHUT_WR), once your sends have completed, is how you say "no more".
+ * (Stock in option framing, to a stock end: that also says that at most 2,048
+ * messages more can come, since credit for them goes the same way.)
  *
  * -EINVAL: options.  -EFAULT: opts->first, as tcpqp_post_recv().  -ENOTCONN: not a connected TCP socket.  -EPROTO: the peer
  * speaks something else (the bytes read are lost).  -ETIMEDOUT: it said

@@ -138,6 +138,8 @@ void Qp::on_no_bytes(int result) noexcept {
         return end(rx_.greeted() ? TCPQP_REASON_TRUNCATED : TCPQP_REASON_CLOSED, true);
     eof_ = true;  // sends may go on
     reason_ = TCPQP_REASON_CLOSED;
+    if (blocked_)
+        launch();  // or not
 }
 
 void Qp::receive() noexcept {

@@ -125,6 +125,10 @@ Flight* Qp::unsent() noexcept {
         if (launched_ == sends_.size())
             return nullptr;
         blocked_ = in_option() && !option_->may_send(static_cast<uint16_t>(tx_msn_));
+        if (blocked_ && eof_ && option_->is_starved()) {
+            end(TCPQP_REASON_CLOSED, false);  // what TCP has may still arrive
+            return nullptr;
+        }
     }
     if (control_is_due())
         blocked_ = !option_->has_room();

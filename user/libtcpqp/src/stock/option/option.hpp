@@ -37,6 +37,8 @@ public:
     [[nodiscard]] Pause::Clock::time_point looks_at() const noexcept {
         return std::min(for_room_.at(), for_credit_.at());
     }
+    // ... not, as a stock end has given no credit: that comes as bytes, so not after its FIN.
+    [[nodiscard]] bool is_starved() const noexcept { return starved_; }
     void announce(uint16_t msn, const tcpqp_work& work) noexcept;
     // An ACKNOWLEDGE is due: credit, at first that we saw the peer's rtr, or a request for credit.
     [[nodiscard]] bool control_is_due() const noexcept { return owes_credit() || asks(); }
