@@ -71,7 +71,7 @@ static int tqp_rq_map(struct tqp_conn *conn, struct device *dma_dev)
 	if (!conn->rq_dma)
 		return -ENOMEM;
 	for (u32 i = 0; i < pages; i++) {
-		struct page *page = vmalloc_to_page((u8 *)rq->buf + ((size_t)i << PAGE_SHIFT));
+		struct page *page = tqp_ring_page(rq, i);
 		dma_addr_t dma = dma_map_page(dma_dev, page, 0, PAGE_SIZE, DMA_TO_DEVICE);
 
 		if (dma_mapping_error(dma_dev, dma)) {

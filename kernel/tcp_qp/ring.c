@@ -2,7 +2,8 @@
 /*
  * Ring memory: pages charged to the creator's memory cgroup, mapped once for
  * the kernel and by mmap() for user space.  A user mapping holds its pages by
- * their own reference counts, so the ring may go first.
+ * their own reference counts, so the ring may go first.  A ring of one page, as
+ * thousands of small queue pairs have, is where the kernel maps all memory.
  */
 #include <linux/log2.h>
 #include <linux/mm.h>
@@ -25,7 +26,7 @@ static void tqp_ring_free_pages(struct page **pages, u32 count)
 	kvfree(pages);
 }
 
-static struct rxe_queue_buf *tqp_ring_alloc_buf(size_t bytes)
+static struct rxe_queue_buf *tqp_ring_map_pages(size_t bytes)
 {
 	u32 i, count = bytes >> PAGE_SHIFT;
 	struct page **pages;
@@ -50,6 +51,33 @@ err_free:
 	return NULL;
 }
 
+static bool tqp_ring_is_page(const struct tqp_ring *ring)
+{
+	return ring->bytes == PAGE_SIZE;
+}
+
+static struct rxe_queue_buf *tqp_ring_alloc_buf(const struct tqp_ring *ring)
+{
+	if (tqp_ring_is_page(ring))
+		return (void *)get_zeroed_page(GFP_KERNEL_ACCOUNT);
+	return tqp_ring_map_pages(ring->bytes);
+}
+
+static void tqp_ring_free_buf(const struct tqp_ring *ring)
+{
+	if (tqp_ring_is_page(ring))
+		free_page((unsigned long)ring->buf);
+	else
+		vfree(ring->buf);
+}
+
+struct page *tqp_ring_page(const struct tqp_ring *ring, u32 number)
+{
+	if (tqp_ring_is_page(ring))
+		return virt_to_page(ring->buf);
+	return vmalloc_to_page((u8 *)ring->buf + ((size_t)number << PAGE_SHIFT));
+}
+
 static void tqp_ring_shape(struct tqp_ring *ring, u32 entries, u32 elem_bytes)
 {
 	u32 slots = roundup_pow_of_two(max_t(u32, entries + 1, TQP_RING_SLOTS_MIN));
@@ -69,7 +97,7 @@ struct tqp_ring *tqp_ring_create(struct ib_ucontext *uctx, struct mminfo *mi, u3
 	if (!ring)
 		return ERR_PTR(-ENOMEM);
 	tqp_ring_shape(ring, entries, elem_bytes);
-	ring->buf = tqp_ring_alloc_buf(ring->bytes);
+	ring->buf = tqp_ring_alloc_buf(ring);
 	if (!ring->buf)
 		goto err_ring;
 	/* For user space alone: the kernel never reads these back. */
@@ -85,7 +113,7 @@ struct tqp_ring *tqp_ring_create(struct ib_ucontext *uctx, struct mminfo *mi, u3
 	return ring;
 
 err_buf:
-	vfree(ring->buf);
+	tqp_ring_free_buf(ring);
 err_ring:
 	kfree(ring);
 	return ERR_PTR(ret);
@@ -101,8 +129,17 @@ void tqp_ring_mmap_free(struct rdma_user_mmap_entry *entry)
 {
 	struct tqp_ring *ring = container_of(entry, struct tqp_ring, mmap_entry);
 
-	vfree(ring->buf);
+	tqp_ring_free_buf(ring);
 	kfree(ring);
+}
+
+/* The entry that was found is as long as @vma. */
+static int tqp_ring_map_user(const struct tqp_ring *ring, struct vm_area_struct *vma)
+{
+	if (!tqp_ring_is_page(ring))
+		return remap_vmalloc_range(vma, ring->buf, 0);
+	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP);
+	return vm_insert_page(vma, vma->vm_start, virt_to_page(ring->buf));
 }
 
 int tqp_ring_mmap(struct ib_ucontext *uctx, struct vm_area_struct *vma)
@@ -114,7 +151,7 @@ int tqp_ring_mmap(struct ib_ucontext *uctx, struct vm_area_struct *vma)
 	if (!entry)
 		return -EINVAL;
 	ring = container_of(entry, struct tqp_ring, mmap_entry);
-	ret = remap_vmalloc_range(vma, ring->buf, 0);
+	ret = tqp_ring_map_user(ring, vma);
 	rdma_user_mmap_entry_put(entry);
 	return ret;
 }

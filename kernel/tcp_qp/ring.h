@@ -23,7 +23,7 @@
  */
 struct tqp_ring {
 	struct rdma_user_mmap_entry mmap_entry;	/* holds the ring; a mapping holds its pages */
-	struct rxe_queue_buf *buf;		/* vmap() of order 0 pages, vmalloc_to_page() works */
+	struct rxe_queue_buf *buf;		/* one page, or vmap() of several */
 	size_t bytes;				/* page aligned */
 	u32 mask;				/* elements - 1; one element stays empty */
 	u8 log2_elem;
@@ -39,6 +39,7 @@ struct tqp_ring *tqp_ring_create(struct ib_ucontext *uctx, struct mminfo *mi, u3
 void tqp_ring_destroy(struct tqp_ring *ring);	/* memory goes when the last mapping goes */
 void tqp_ring_mmap_free(struct rdma_user_mmap_entry *entry);
 int tqp_ring_mmap(struct ib_ucontext *uctx, struct vm_area_struct *vma);
+struct page *tqp_ring_page(const struct tqp_ring *ring, u32 number);
 
 static inline void *tqp_ring_entry(const struct tqp_ring *ring, u32 index)
 {
