@@ -9,7 +9,9 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstring>
@@ -74,14 +76,34 @@ uint32_t count_stats(int fd, const std::string& interface) {
 
 }  // namespace
 
-uint64_t meminfo_kib(const std::string& field) {
+namespace {
+
+// Free, too, but MemFree does not say so: tens of MiB, which come and go.
+int64_t processors_free_pages() {
+    std::ifstream file("/proc/zoneinfo");
+    std::string word;
+    int64_t count = 0, pages = 0;
+    while (file >> word)
+        if (word == "count:" && file >> count)
+            pages += count;
+    return pages;
+}
+
+}  // namespace
+
+int64_t unswappable_kib() {
+    constexpr std::array<std::string_view, 6> kOthers{"MemFree:",    "Buffers:",   "Cached:",
+                                                      "SwapCached:", "AnonPages:", "SReclaimable:"};
     std::ifstream file("/proc/meminfo");
     std::string name, rest;
-    uint64_t value = 0;
-    while (file >> name >> value && std::getline(file, rest))
-        if (name == field + ":")
-            return value;
-    return 0;
+    int64_t value = 0, left = -processors_free_pages() * (sysconf(_SC_PAGESIZE) / 1024);
+    while (file >> name >> value && std::getline(file, rest)) {
+        if (name == "MemTotal:")
+            left += value;
+        else if (std::find(kOthers.begin(), kOthers.end(), name) != kOthers.end())
+            left -= value;
+    }
+    return left;
 }
 
 CounterReader::CounterReader(const std::string& interface, bool calls)

@@ -40,7 +40,8 @@ private:
     tcpqp::Fd calls_;
 };
 
-// KiB of a field of /proc/meminfo; 0 if there is none.
-[[nodiscard]] uint64_t meminfo_kib(const std::string& field);
+// KiB that the kernel keeps for itself and cannot give back: neither free, nor a program's,
+// nor a cache of files, nor slab that it would shrink.
+[[nodiscard]] int64_t unswappable_kib();
 
 }  // namespace nupa::bench

@@ -162,15 +162,14 @@ std::string measure(const Spec& spec, Control& control, const std::string& conne
         set_burst_max(interface, spec.burst);
     if (spec.mtu || spec.burst)
         (void)control.meet("link");
-    const uint64_t available = spec.memory ? meminfo_kib("MemAvailable") : 0;
+    const int64_t without = spec.memory ? unswappable_kib() : 0;
     std::vector<tcpqp::Fd> sockets = connect_all(spec, control, connect);
-    const uint64_t with_sockets = spec.memory ? meminfo_kib("MemAvailable") : 0;
+    const int64_t with_sockets = spec.memory ? unswappable_kib() : 0;
     Measurement one(spec, control, sender, std::move(sockets), interface);
     std::string mine = one.run();
     if (spec.memory)
         mine.insert(mine.size() - 1,
-                    ", \"socket_kib\": " + std::to_string(static_cast<int64_t>(available) -
-                                                          static_cast<int64_t>(with_sockets)));
+                    ", \"socket_kib\": " + std::to_string(with_sockets - without));
     const std::string theirs = control.meet(mine);
     return "{\"spec\": " + to_json(spec) + ", \"ok\": true, \"tx\": " + (sender ? mine : theirs) +
            ", \"rx\": " + (sender ? theirs : mine) + "}";

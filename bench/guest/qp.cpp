@@ -81,8 +81,7 @@ private:
     // Objects of the kernel for an idle queue pair; its rings apart, its socket was there before.
     [[nodiscard]] std::string memory_json() const {
         const auto rings = static_cast<double>(mapped_ring_kib() - rings_kib());
-        const double used = static_cast<double>(available_kib()) -
-                            static_cast<double>(meminfo_kib("MemAvailable")) - rings;
+        const double used = static_cast<double>(unswappable_kib() - kernel_kib()) - rings;
         const auto count = static_cast<double>(flows().size());
         return ", \"kernel_kib_per_qp\": " + std::to_string(used / count) +
                ", \"ring_kib_per_qp\": " + std::to_string(rings / count);

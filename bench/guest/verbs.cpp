@@ -65,7 +65,7 @@ Verbs::Verbs(const TransportArgs& args, std::unique_ptr<tcpqp::Context> context,
 
 void Verbs::create() {
     if (spec_.memory) {
-        available_kib_ = meminfo_kib("MemAvailable");
+        kernel_kib_ = unswappable_kib();
         rings_kib_ = mapped_ring_kib();
     }
     const tcpqp::QpDepth depth{.sends = sends_ ? depth_ : 1,

@@ -55,8 +55,8 @@ protected:
     [[nodiscard]] std::vector<Flow>& flows() noexcept { return flows_; }
     [[nodiscard]] const std::vector<Flow>& flows() const noexcept { return flows_; }
     [[nodiscard]] const Spec& spec() const noexcept { return spec_; }
-    // With spec.memory: what the machine had before the queue pairs, and what rings.
-    [[nodiscard]] uint64_t available_kib() const noexcept { return available_kib_; }
+    // With spec.memory: what the kernel kept before the queue pairs, and what rings.
+    [[nodiscard]] int64_t kernel_kib() const noexcept { return kernel_kib_; }
     [[nodiscard]] uint64_t rings_kib() const noexcept { return rings_kib_; }
     // Messages in all phases, both ways.
     [[nodiscard]] uint64_t completed() const noexcept { return sent_ + received_; }
@@ -96,7 +96,8 @@ private:
     uint64_t sent_ = 0, received_ = 0;  // in all phases
     uint64_t spins_ = 0;
     uint64_t moved_ = 0, moved_ns_ = 0;  // what spinning last saw, and when
-    uint64_t available_kib_ = 0, rings_kib_ = 0;
+    int64_t kernel_kib_ = 0;
+    uint64_t rings_kib_ = 0;
     Shares shares_;
 };
 
