@@ -5,12 +5,14 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "epolls.hpp"
 #include "letter.hpp"
@@ -74,6 +76,15 @@ constinit Address relay_address;
 
 [[gnu::constructor]] void read_address() noexcept { (void)relay_address.get(); }
 
+// Somebody else may listen at the path of a relay that was killed.
+bool is_ours(const Fd& relay) noexcept {
+    ucred who{};
+    socklen_t bytes = sizeof(who);
+    return real_getsockopt(relay.get(), SOL_SOCKET, SO_PEERCRED, static_cast<void*>(&who),
+                           &bytes) == 0 &&
+           (who.uid == 0 || who.uid == ::getuid() || who.uid == ::geteuid());
+}
+
 Fd call_relay() noexcept {
     const sockaddr_un* address = relay_address.get();
     if (address == nullptr)
@@ -83,7 +94,7 @@ Fd call_relay() noexcept {
     while (relay && real_connect(relay.get(), to, static_cast<socklen_t>(sizeof(*address))) != 0)
         if (errno != EINTR)
             return {};
-    return relay;
+    return relay && is_ours(relay) ? std::move(relay) : Fd();
 }
 
 // False: there is no relay, or it is gone.  Without a limit of time: the relay answers at once, and

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // tcpqp-run: an unmodified program's TCP connections by queue pairs.
 #include <getopt.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -10,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "directory.hpp"
 #include "relay.hpp"
 
 using namespace tcpqp;
@@ -75,25 +75,6 @@ std::string find_library() {
             return std::filesystem::canonical(directory / kLibrary);
     throw_errno(kLibrary, ENOENT);
 }
-
-// Gone when the relay is.  The program can reach it as another user, too; nobody can list it.
-class Directory {
-public:
-    Directory() : path_((std::filesystem::temp_directory_path() / "tcpqp-run.XXXXXX").string()) {
-        if (::mkdtemp(path_.data()) == nullptr || ::chmod(path_.c_str(), 0711) != 0)
-            throw_errno(path_);
-    }
-    ~Directory() {
-        std::error_code nobody_waits;
-        std::filesystem::remove_all(path_, nobody_waits);
-    }
-    Directory(const Directory&) = delete;
-    Directory& operator=(const Directory&) = delete;
-    [[nodiscard]] std::string socket() const { return path_ + "/relay"; }
-
-private:
-    std::string path_;
-};
 
 void relay_for(char** argv, const Options& o) {
     const std::string library = find_library();
