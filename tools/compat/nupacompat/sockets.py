@@ -96,11 +96,16 @@ def others() -> Iterator[Sockets]:
     yield Sockets("asyncio", f"python3 -c '{ASYNCIO}'", client, said("equal"), shown="Python's asyncio: 6.9 MB there and back, compared")
 
 
-def static() -> Sockets:
-    """busybox is static: nothing can be preloaded."""
-    server = shell("seq 1000000 >/tmp/page; exec busybox httpd -f -p {port} -h /tmp")
-    return Sockets("static", server, shell(f"busybox wget -q -O - http://{{peer}}:{{port}}/page | {COMPARE}"), equal, server_ends=False,
-                   shown="busybox wget of busybox httpd (static)", native=True)  # fmt: skip
+def natives() -> Iterator[Sockets]:
+    """busybox is static: nothing can be preloaded.  Go's programs make their system calls themselves: what is preloaded sees none."""
+    fetch = f"busybox wget -q -O - http://{{peer}}:{{port}}/page | {COMPARE}"
+    page = "seq 1000000 >/tmp/page; exec"
+    yield Sockets("static", shell(f"{page} busybox httpd -f -p {{port}} -h /tmp"), shell(fetch), equal, server_ends=False,
+                  shown="busybox wget of busybox httpd (static)", native=True)  # fmt: skip
+    server = shell(f"{page} websocketd --port={{port}} --staticdir=/tmp")
+    yield Sockets("go", server, shell(fetch), equal, server_ends=False, shown="busybox wget of websocketd (Go)", native=True)
+    whole = rf"Size/request:\s+{len(PAGE)} bytes(?s:.*)\[200\]\s+(20 responses)"
+    yield Sockets("go", server, "hey -n 20 -c 4 http://{peer}:{port}/page", said(whole), server_ends=False, shown="hey -n 20 -c 4: 6.9 MB of websocketd (both Go)", native=True)
 
 
 def sockets() -> list[Sockets]:
