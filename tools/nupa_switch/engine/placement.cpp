@@ -193,7 +193,7 @@ bool Ladder::overtaken() const noexcept {
 // The same without an option, which a middlebox took: nobody can tell a WRITE's bytes, which must
 // not be copied any more, from those of a message that the host has yet to copy.
 bool Ladder::unnamed_overtaken() const noexcept {
-    return !qp_.writes.may_be_plain(seq_) && qp_.writes.overtaken(seq_ + bytes_);
+    return qp_.writes.overtaken(seq_ + bytes_);
 }
 
 // msn 0 names where the first message of its kind starts.  Peers send those
@@ -309,11 +309,8 @@ bool csum_proven(const Packet& packet) noexcept {
 
 // What the host must copy, and what is in memory.
 void remember(QpContext& qp, const Decision& d, std::uint32_t seq, std::uint32_t bytes) noexcept {
-    if (!d.has_bth) {
-        qp.writes.unnamed(seq, seq + bytes);
-        return;
-    }
-    qp.writes.named(d.bth.start_seq);
+    if (!d.has_bth)
+        return qp.writes.delivered(seq, seq + bytes);
     if (!is_write(d.bth.opcode))
         return;
     if (d.placed())

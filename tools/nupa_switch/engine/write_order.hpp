@@ -19,7 +19,8 @@ public:
         return !used_ || (!seq_after(start, start_) && (!older_ || shadow.consumed(before_)));
     }
     // Bytes up to @end of the WRITE that begins at @start, or of any from there on,
-    // go to the host to copy.
+    // go to the host to copy.  Those without an option may be part of a WRITE, too, even of
+    // the first message that was sent.
     void delivered(std::uint32_t start, std::uint32_t end) noexcept {
         if (!used_) {
             used_ = true, older_ = false, start_ = start, end_ = end;
@@ -32,25 +33,6 @@ public:
             before_ = !older_ || seq_after(end, before_) ? end : before_;
             older_ = true;
         }
-    }
-    // Bytes without an option may be part of a WRITE as well, once there are messages:
-    // a segment of the one that begins at @start was passed up.
-    void unnamed(std::uint32_t begin, std::uint32_t end) noexcept {
-        if (named_)
-            delivered(begin, end);
-        else if (!any_unnamed_ || seq_after(end, unnamed_))
-            any_unnamed_ = true, unnamed_ = end;
-    }
-    void named(std::uint32_t start) noexcept {
-        if (!named_ && any_unnamed_ && seq_after(unnamed_, start))
-            delivered(start, unnamed_);
-        if (!named_ || seq_before(start, first_))
-            first_ = start;
-        named_ = true;
-    }
-    // Could a segment at @seq without an option be what was sent before the first message?
-    bool may_be_plain(std::uint32_t seq) const noexcept {
-        return !named_ || (!plain_over_ && seq_before(seq, first_));
     }
     // Bytes of the WRITE that begins at @start were placed.
     void placed(std::uint32_t start) noexcept {
@@ -66,17 +48,11 @@ public:
     void settle(const Shadow& shadow) noexcept {
         used_ = used_ && !(shadow.consumed(end_) && (!older_ || shadow.consumed(before_)));
         any_placed_ = any_placed_ && !shadow.consumed(latest_);
-        plain_over_ = plain_over_ || (named_ && shadow.consumed(first_));
     }
 
 private:
-    bool named_ = false;         // any message was seen
-    bool plain_over_ = false;    // the host has read all that was sent before it
-    std::uint32_t first_ = 0;    // start of the first one, while !plain_over_
-    bool any_unnamed_ = false;   // unnamed_ is valid
-    std::uint32_t unnamed_ = 0;  // end of what came without an option before the first message
-    bool any_placed_ = false;    // latest_ is valid
-    std::uint32_t latest_ = 0;   // start of the latest WRITE of which something was placed
+    bool any_placed_ = false;   // latest_ is valid
+    std::uint32_t latest_ = 0;  // start of the latest WRITE of which something was placed
     bool used_ = false;
     bool older_ = false;        // before_ is valid
     std::uint32_t start_ = 0;   // of the latest message of which the host copies something,
