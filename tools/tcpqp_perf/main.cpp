@@ -29,8 +29,8 @@ uint32_t largest(const Options& o) { return *std::max_element(o.sizes.begin(), o
 struct Link {
     Link(Socket line, Socket plain_socket, Socket queue_socket, const Options& o, uint32_t bytes)
         : control(std::move(line)),
-          plain(std::move(plain_socket), bytes),
-          queue(std::move(queue_socket), opts(o), bytes, depth(o, bytes)) {}
+          queue(std::move(queue_socket), opts(o), bytes, depth(o, bytes)),
+          plain(std::move(plain_socket), queue.receive_memory(), bytes) {}
 
     static tcpqp_context_opts opts(const Options& o) {
         tcpqp_context_opts c{};
@@ -46,8 +46,8 @@ struct Link {
     }
 
     Socket control;
-    Plain plain;
     Queue queue;
+    Plain plain;
 };
 
 Round round_of(const Options& o, uint32_t bytes) {

@@ -26,6 +26,10 @@ public:
     Sample ask(const Round& round) override;
     void serve(const Round& round) override;
     [[nodiscard]] tcpqp_qp_info info() const noexcept { return qp_.info(); }
+    // Of all receives: nobody's between rounds.
+    [[nodiscard]] std::span<std::byte> receive_memory() noexcept {
+        return std::span(memory_).first(size_t{depth_.receives} * stride_);
+    }
 
 private:
     Sample send_stream(const Round& round);
