@@ -146,7 +146,8 @@ std::span<iovec> Receiver::where_among() noexcept {
     size_t n = 0;
     if (in_message_)  // the stage is empty then
         where_[n++] = {buffer_ + offset_, frame_.length - offset_};
-    where_[n++] = {stage_.data() + tail_, ahead() - tail_};
+    if (ahead() != 0)
+        where_[n++] = {stage_.data() + tail_, ahead() - tail_};
     return {where_.data(), n};
 }
 

@@ -90,9 +90,11 @@ public:
 private:
     [[nodiscard]] size_t staged() const noexcept { return tail_ - head_; }
     [[nodiscard]] std::span<iovec> where_among() noexcept;
-    // In a stream of large messages: the next header, and no byte to copy.
+    // In a stream of large messages: the next header, where there is one, and no byte to copy.
     [[nodiscard]] size_t ahead() const noexcept {
-        return expect_large_ && tail_ < kFrameBytes ? kFrameBytes : stage_.size();
+        if (!expect_large_ || tail_ >= kFrameBytes)
+            return stage_.size();
+        return in_message_ && boundaries_ != nullptr ? 0 : kFrameBytes;
     }
     Step step_header() noexcept;
     Step accept(const Frame& frame) noexcept;
