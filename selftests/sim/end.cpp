@@ -248,10 +248,12 @@ bool End::finished() const {
            sender_.all_acked() && reads_.idle();
 }
 
-// When all before is done and the receives are posted: these must be placed.
+// When all before is done, which the switch knows by the host's ACK, and the receives are posted:
+// these must be placed.
 void End::begin_epilogue() {
     if (world_.quiet() && sender_.planned() >= connection_.messages &&
-        peer().qp_.done() == sender_.stream.messages.size() && sender_.responses() == 0 &&
+        peer().qp_.done() == sender_.stream.messages.size() && sender_.all_acked() &&
+        sender_.responses() == 0 &&
         peer().qp_.posted() == sender_.untagged().size() && peer().window_told_)
         sender_.allow(sender_.plan().size());
 }
