@@ -13,7 +13,7 @@ from vmtest import Failed, Guests, long, on_debug_kernel
 CONTROLS = ("cubic", "bbr", "dctcp")
 FAMILIES = ("", "-6")
 ENGINES = ("offload", "software")
-RATE_MBPS = 20 if on_debug_kernel() else 200  # less than the guests can send
+RATE_MBPS = 5 if on_debug_kernel() else 200  # less than the guests can send
 # name: faults of both ports
 FAULTS = {
     "loss": {"loss": 0.01},
