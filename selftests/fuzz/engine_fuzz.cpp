@@ -44,9 +44,10 @@ public:
         }
         memory_.check();
         finish_run();
-        require(
-            stats_[NUPA_STAT_placed_segments] + stats_[NUPA_STAT_qp_delivered_segments] == counted_,
-            "every segment of a QP is counted once");
+        require(stats_[NUPA_STAT_placed_segments] + stats_[NUPA_STAT_qp_delivered_segments] +
+                        stats_[NUPA_STAT_drop_overtaken] ==
+                    counted_,
+                "every segment of a QP is counted once");
     }
 
 private:
