@@ -74,10 +74,6 @@ uint32_t count_stats(int fd, const std::string& interface) {
     return ethtool(fd, interface, info) && info->sset_mask ? info->data[0] : 0;
 }
 
-}  // namespace
-
-namespace {
-
 // Free, too, but MemFree does not say so: tens of MiB, which come and go.
 int64_t processors_free_pages() {
     std::ifstream file("/proc/zoneinfo");
@@ -92,8 +88,8 @@ int64_t processors_free_pages() {
 }  // namespace
 
 int64_t unswappable_kib() {
-    constexpr std::array<std::string_view, 6> kOthers{"MemFree:",    "Buffers:",   "Cached:",
-                                                      "SwapCached:", "AnonPages:", "SReclaimable:"};
+    constexpr std::array<std::string_view, 6> kOthers{
+        "MemFree:", "Buffers:", "Cached:", "SwapCached:", "AnonPages:", "SReclaimable:"};
     std::ifstream file("/proc/meminfo");
     std::string name, rest;
     int64_t value = 0, left = -processors_free_pages() * (sysconf(_SC_PAGESIZE) / 1024);

@@ -168,8 +168,7 @@ std::string measure(const Spec& spec, Control& control, const std::string& conne
     Measurement one(spec, control, sender, std::move(sockets), interface);
     std::string mine = one.run();
     if (spec.memory)
-        mine.insert(mine.size() - 1,
-                    ", \"socket_kib\": " + std::to_string(with_sockets - without));
+        mine.insert(mine.size() - 1, ", \"socket_kib\": " + std::to_string(with_sockets - without));
     const std::string theirs = control.meet(mine);
     return "{\"spec\": " + to_json(spec) + ", \"ok\": true, \"tx\": " + (sender ? mine : theirs) +
            ", \"rx\": " + (sender ? theirs : mine) + "}";

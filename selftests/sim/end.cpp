@@ -253,8 +253,8 @@ bool End::finished() const {
 void End::begin_epilogue() {
     if (world_.quiet() && sender_.planned() >= connection_.messages &&
         peer().qp_.done() == sender_.stream.messages.size() && sender_.all_acked() &&
-        sender_.responses() == 0 &&
-        peer().qp_.posted() == sender_.untagged().size() && peer().window_told_)
+        sender_.responses() == 0 && peer().qp_.posted() == sender_.untagged().size() &&
+        peer().window_told_)
         sender_.allow(sender_.plan().size());
 }
 

@@ -192,9 +192,7 @@ bool Ladder::overtaken() const noexcept {
 
 // The same without an option, which a middlebox took: nobody can tell a WRITE's bytes, which must
 // not be copied any more, from those of a message that the host has yet to copy.
-bool Ladder::unnamed_overtaken() const noexcept {
-    return qp_.writes.overtaken(seq_ + bytes_);
-}
+bool Ladder::unnamed_overtaken() const noexcept { return qp_.writes.overtaken(seq_ + bytes_); }
 
 // msn 0 names where the first message of its kind starts.  Peers send those
 // bytes only after they saw our rtr, hence none of them escaped this context;
