@@ -61,9 +61,9 @@ TEST(Errors, CompletionQueue) {
     o.entries = TCPQP_CQ_ENTRIES_MAX + 1;
     EXPECT_EQ(tcpqp_cq_create(context.get(), &o, &cq), -EINVAL);
     o.entries = 1;
-    o.reserved = 1;
+    o.flags = 2;
     EXPECT_EQ(tcpqp_cq_create(context.get(), &o, &cq), -EINVAL);
-    o.reserved = 0;
+    o.flags = 0;
     o.size = 1;
     EXPECT_EQ(tcpqp_cq_create(context.get(), &o, &cq), -EINVAL);
     EXPECT_EQ(cq, nullptr);

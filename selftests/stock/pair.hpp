@@ -47,7 +47,8 @@ inline tcpqp_qp_opts nowait(tcpqp_qp_opts o = {}) {
 
 // One end with its own context and cq.
 struct End {
-    explicit End(int socket, tcpqp_qp_opts opts) : qp(cq, socket, opts) {}
+    explicit End(int socket, tcpqp_qp_opts opts, tcpqp_cq_opts cq_opts = {})
+        : cq(context, cq_opts), qp(cq, socket, opts) {}
 
     int send(uint64_t id, const void* at, size_t bytes) {
         const tcpqp_work w{id,     const_cast<void*>(at), static_cast<uint32_t>(bytes), 0, 0, 0,
@@ -74,7 +75,7 @@ struct End {
     }
 
     tcpqp::v1::Context context{stock_opts()};
-    tcpqp::v1::Completions cq{context};
+    tcpqp::v1::Completions cq;
     tcpqp::v1::Qp qp;
 };
 

@@ -5,6 +5,8 @@
 #include <sys/resource.h>
 
 #include <chrono>
+#include <future>
+#include <thread>
 
 #include "pair.hpp"
 
@@ -116,6 +118,72 @@ TEST(Wait, CancelFromAnotherThread) {
     // and the peer is told
     ASSERT_EQ(pair.end_b->recv(1, buffer.data(), 64), 1);
     EXPECT_EQ(pair.end_b->next().status, -ECANCELED);
+}
+
+bool has_limit(const Fd& socket) {
+    timeval limit{};
+    socklen_t bytes = sizeof(limit);
+    EXPECT_EQ(::getsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, &bytes), 0);
+    return limit.tv_sec != 0 || limit.tv_usec != 0;
+}
+
+// Asleep in recv() without the limit that others need: then @then().
+template <typename Then>
+std::future<void> when_endless(const Fd& socket, Then then) {
+    return std::async(std::launch::async, [&socket, then] {
+        const auto until = Clock::now() + std::chrono::milliseconds(kLimit_ms);
+        while (has_limit(socket) && Clock::now() < until)
+            std::this_thread::yield();
+        EXPECT_FALSE(has_limit(socket));
+        then();
+    });
+}
+
+tcpqp_cq_opts single_threaded() {
+    tcpqp_cq_opts o{};
+    o.flags = TCPQP_CQ_F_SINGLE_THREADED;
+    return o;
+}
+
+// io_uring's work for a queue that is gone ends a sleep early.
+int wait_for(End& end, tcpqp_completion& c, int timeout_ms) {
+    int error = 0;
+    while (end.cq.poll({&c, 1}) == 0 && (error == 0 || error == -EINTR))
+        error = end.cq.wait(timeout_ms);
+    return error;
+}
+
+TEST(Wait, OneThreadsQueueSleepsUntilBytesCome) {
+    const auto sockets = tcp_pair();
+    End a(sockets[0].get(), nowait(), single_threaded()), b(sockets[1].get(), nowait());
+    std::vector<std::byte> in(64), out = pattern(64, 3);
+    for (uint64_t i = 0; i < 3; i++)
+        ASSERT_EQ(a.recv(i, in.data(), 64), 1);
+    ASSERT_EQ(b.send(1, out.data(), 64), 1);
+    ASSERT_EQ(a.next().status, 0);  // the hello came, too
+    tcpqp_completion c{};
+    auto sender = when_endless(sockets[0], [&] { b.send(2, out.data(), 64); });
+    EXPECT_EQ(wait_for(a, c, -1), 0);
+    sender.get();
+    EXPECT_EQ(c.id, 1u);
+    EXPECT_EQ(in, out);
+    EXPECT_EQ(wait_for(a, c, 50), -ETIMEDOUT);
+    EXPECT_TRUE(has_limit(sockets[0]));
+}
+
+TEST(Wait, CancelWakesOneThreadsQueue) {
+    const auto sockets = tcp_pair();
+    End a(sockets[0].get(), nowait(), single_threaded()), b(sockets[1].get(), nowait());
+    std::vector<std::byte> buffer(64);
+    for (uint64_t i = 0; i < 2; i++)
+        ASSERT_EQ(a.recv(i, buffer.data(), 64), 1);
+    ASSERT_EQ(b.send(1, buffer.data(), 64), 1);
+    ASSERT_EQ(a.next().status, 0);
+    tcpqp_completion c{};
+    auto canceler = when_endless(sockets[0], [&] { a.qp.cancel(); });
+    EXPECT_EQ(wait_for(a, c, -1), 0);
+    canceler.get();
+    EXPECT_EQ(c.status, -ECANCELED);
 }
 
 TEST(Wait, CancelWithAFullSocket) {

@@ -14,6 +14,7 @@ constexpr uint32_t kCompletions = 256;  // taken at once
 
 tcpqp_cq_opts cq_opts(Depth depth) {
     tcpqp_cq_opts o{};
+    o.flags = TCPQP_CQ_F_SINGLE_THREADED;
     o.entries = depth.sends + depth.receives;
     return o;
 }
@@ -127,8 +128,8 @@ Sample Queue::send_stream(const Round& round) {
 // Handed over by the wait for the answer, as send() and recv() are two calls and not three.
 Sample Queue::ping(const Round& round) {
     Sample s = time_trips(round.messages, [&] {
-        repost(TCPQP_F_MORE);
         send_batch(round.bytes, 1, TCPQP_F_MORE);
+        repost(TCPQP_F_MORE);
         await_message();
     });
     repost();
@@ -140,8 +141,8 @@ void Queue::serve(const Round& round) {
         return sink(round);
     for (uint64_t i = 0; i < round.messages; i++) {
         await_message();
-        repost(TCPQP_F_MORE);
         send_batch(round.bytes, 1, TCPQP_F_MORE);
+        repost(TCPQP_F_MORE);
     }
     while (sending_ != 0)
         take_or_sleep();

@@ -169,10 +169,17 @@ int tcpqp_mr_destroy(tcpqp_mr *mr);
 
 /* ---- completion queue -------------------------------------------------- */
 
+/*
+ * The cq and its qps are one thread's, but for tcpqp_qp_cancel().  Stock: then nobody
+ * needs to wake it, and tcpqp_wait() without a limit costs less; like recv(2) it goes
+ * on after a signal whose handler restarts system calls (SA_RESTART).
+ */
+enum { TCPQP_CQ_F_SINGLE_THREADED = 1 << 0 };
+
 struct tcpqp_cq_opts {
 	size_t size;
-	uint32_t entries;  /* kernel engines: at least the sum of its qps' depths */
-	uint32_t reserved; /* zero */
+	uint32_t entries; /* kernel engines: at least the sum of its qps' depths */
+	uint32_t flags;   /* TCPQP_CQ_F_* */
 };
 
 enum tcpqp_opcode { TCPQP_OP_SEND = 0, TCPQP_OP_RECV = 1 };

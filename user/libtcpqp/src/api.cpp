@@ -35,7 +35,8 @@ int hand_out(Made<T>& made, T** out, uint32_t* reason) noexcept {
 }
 
 // 0, -EINVAL or -EFAULT.
-int check_work(const tcpqp_context& context, const tcpqp_work& work) noexcept {
+[[gnu::always_inline]] inline int check_work(const tcpqp_context& context,
+                                             const tcpqp_work& work) noexcept {
     if (work.length > TCPQP_MESSAGE_MAX_BYTES || work.reserved != 0 ||
         (work.flags & ~uint32_t{TCPQP_F_IMM | TCPQP_F_MORE}) != 0)
         return -EINVAL;
@@ -44,11 +45,11 @@ int check_work(const tcpqp_context& context, const tcpqp_work& work) noexcept {
                                                                                        : -EFAULT;
     if (work.length == 0)
         return 0;
-    return work.addr == nullptr || context.needs_mr() ? -EFAULT : 0;
+    return work.addr == nullptr || context.needs_mr ? -EFAULT : 0;
 }
 
-[[gnu::hot]] int check_all(const tcpqp_context& context,
-                           std::span<const tcpqp_work> works) noexcept {
+[[gnu::always_inline]] inline int check_all(const tcpqp_context& context,
+                                            std::span<const tcpqp_work> works) noexcept {
     for (const tcpqp_work& work : works)
         if (const int error = check_work(context, work); error != 0)
             return error;
@@ -143,11 +144,11 @@ int tcpqp_mr_destroy(tcpqp_mr* mr) {
 int tcpqp_cq_create(tcpqp_context* context, const tcpqp_cq_opts* opts, tcpqp_cq** out) {
     tcpqp_cq_opts o;
     if (context == nullptr || out == nullptr || !read_opts(opts, o) ||
-        o.entries > TCPQP_CQ_ENTRIES_MAX || o.reserved != 0)
+        o.entries > TCPQP_CQ_ENTRIES_MAX || (o.flags & ~uint32_t{TCPQP_CQ_F_SINGLE_THREADED}) != 0)
         return -EINVAL;
     return guarded([&] {
         Made<tcpqp_cq> made =
-            context->create_cq(o.entries != 0 ? o.entries : +TCPQP_CQ_ENTRIES_DEFAULT);
+            context->create_cq(o.entries != 0 ? o.entries : +TCPQP_CQ_ENTRIES_DEFAULT, o.flags);
         context->children += made.object ? 1 : 0;
         return hand_out(made, out, nullptr);
     });

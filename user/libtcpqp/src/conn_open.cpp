@@ -49,7 +49,7 @@ int tcpqp_conn::build(Made<tcpqp_context> context, int socket, int timeout_ms, u
     if (!mr.object)
         return mr.error;
     mr_ = std::move(mr.object);
-    Made<tcpqp_cq> cq = context_->create_cq(3 * buffers_ + 1);
+    Made<tcpqp_cq> cq = context_->create_cq(3 * buffers_ + 1, 0);
     if (!cq.object)
         return cq.error;
     cq_ = std::move(cq.object);

@@ -47,9 +47,9 @@ struct tcpqp_mr {
     virtual ~tcpqp_mr() = default;
     [[nodiscard]] virtual bool busy() const noexcept = 0;
     [[nodiscard]] bool holds(const void* at, size_t n) const noexcept {
-        const auto base = reinterpret_cast<uintptr_t>(address);
-        const auto first = reinterpret_cast<uintptr_t>(at);
-        return first >= base && first - base <= bytes && n <= bytes - (first - base);
+        const uintptr_t offset =
+            reinterpret_cast<uintptr_t>(at) - reinterpret_cast<uintptr_t>(address);
+        return offset <= bytes && n <= bytes - offset;
     }
     tcpqp_context& context;
     std::byte* const address;
@@ -79,13 +79,14 @@ struct tcpqp_qp {
 };
 
 struct tcpqp_context {
+    explicit tcpqp_context(bool wants_mr) noexcept : needs_mr(wants_mr) {}
     virtual ~tcpqp_context() = default;
     [[nodiscard]] virtual uint32_t engine() const noexcept = 0;
-    [[nodiscard]] virtual bool needs_mr() const noexcept = 0;
     virtual tcpqp::Made<tcpqp_mr> create_mr(void* at, size_t bytes) = 0;
     virtual tcpqp::Made<tcpqp_mr> create_mr(const tcpqp::DmabufRegion& region) = 0;
-    virtual tcpqp::Made<tcpqp_cq> create_cq(uint32_t entries) = 0;
+    virtual tcpqp::Made<tcpqp_cq> create_cq(uint32_t entries, uint32_t flags) = 0;
     virtual tcpqp::Made<tcpqp_qp> create_qp(tcpqp_cq& cq, const tcpqp::QpRequest& request) = 0;
+    const bool needs_mr;
     uint32_t reason = TCPQP_REASON_NONE;  // why not a better engine
     std::atomic<unsigned> children{0};
 };

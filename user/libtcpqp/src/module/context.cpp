@@ -15,10 +15,9 @@ namespace {
 class Context final : public tcpqp_context {
 public:
     Context(std::unique_ptr<tcpqp::Context> device, uint32_t engine) noexcept
-        : device_(std::move(device)), engine_(engine) {}
+        : tcpqp_context(true), device_(std::move(device)), engine_(engine) {}
 
     [[nodiscard]] uint32_t engine() const noexcept override { return engine_; }
-    [[nodiscard]] bool needs_mr() const noexcept override { return true; }
 
     Made<tcpqp_mr> create_mr(void* at, size_t bytes) override {
         tcpqp::Mr mr(*device_, at, bytes, IBV_ACCESS_LOCAL_WRITE);
@@ -34,7 +33,7 @@ public:
         return {std::make_unique<Mr>(*this, std::move(mr), r.address, r.bytes), 0,
                 TCPQP_REASON_NONE};
     }
-    Made<tcpqp_cq> create_cq(uint32_t entries) override {
+    Made<tcpqp_cq> create_cq(uint32_t entries, uint32_t) override {
         return {std::make_unique<Cq>(*this, *device_, entries), 0, TCPQP_REASON_NONE};
     }
     Made<tcpqp_qp> create_qp(tcpqp_cq& cq, const QpRequest& request) override {

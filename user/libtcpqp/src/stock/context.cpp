@@ -18,8 +18,8 @@ namespace {
 
 class Context final : public tcpqp_context {
 public:
+    Context() noexcept : tcpqp_context(false) {}
     [[nodiscard]] uint32_t engine() const noexcept override { return TCPQP_ENGINE_STOCK; }
-    [[nodiscard]] bool needs_mr() const noexcept override { return false; }
 
     Made<tcpqp_mr> create_mr(void* at, size_t bytes) override {
         return {std::make_unique<Mr>(*this, at, bytes), 0, TCPQP_REASON_NONE};
@@ -30,9 +30,9 @@ public:
             return {nullptr, -EOPNOTSUPP, TCPQP_REASON_NONE};
         return create_mr(region.address, region.bytes);
     }
-    Made<tcpqp_cq> create_cq(uint32_t entries) override {
+    Made<tcpqp_cq> create_cq(uint32_t entries, uint32_t flags) override {
         try {
-            return {std::make_unique<Cq>(*this, entries), 0, TCPQP_REASON_NONE};
+            return {std::make_unique<Cq>(*this, entries, flags), 0, TCPQP_REASON_NONE};
         } catch (const std::system_error& e) {
             return {nullptr, -e.code().value(), TCPQP_REASON_NO_IO_URING};
         }
@@ -106,7 +106,7 @@ Made<tcpqp_qp> Context::create_qp(tcpqp_cq& cq, const QpRequest& request) {
 Made<tcpqp_context> make_stock() {
     auto context = std::make_unique<stock::Context>();
     // does the kernel let us?
-    const Made<tcpqp_cq> probe = context->create_cq(1);
+    const Made<tcpqp_cq> probe = context->create_cq(1, 0);
     if (probe.error != 0)
         return {nullptr, probe.error, probe.reason};
     return {std::move(context), 0, TCPQP_REASON_NONE};

@@ -11,7 +11,8 @@
 
 namespace tcpqp::stock {
 
-Cq::Cq(tcpqp_context& owner, uint32_t entries) : tcpqp_cq(owner) {
+Cq::Cq(tcpqp_context& owner, uint32_t entries, uint32_t flags)
+    : tcpqp_cq(owner), single_threaded_((flags & TCPQP_CQ_F_SINGLE_THREADED) != 0) {
     io_uring_params params{};
     params.flags = IORING_SETUP_CLAMP;
     const int error = io_uring_queue_init_params(
@@ -169,23 +170,28 @@ void Cq::settle_all() noexcept {
     quiet_ = ring_is_idle() && !is_watched() && stuck_.empty();
 }
 
-size_t Cq::hand_out(std::span<tcpqp_completion> out) noexcept {
-    size_t n = 0;
-    for (; n < out.size() && !ready_.empty(); n++) {
-        const tcpqp_completion& oldest = ready_[0];
-        static_cast<Qp*>(oldest.qp)->on_poll(oldest.opcode);
-        out[n] = oldest;
-        ready_.pop();
+inline size_t Cq::hand_out(std::span<tcpqp_completion> out) noexcept {
+    const size_t n = std::min(out.size(), ready_.size());
+    for (size_t i = 0; i < n; i++) {
+        out[i] = ready_[i];
+        static_cast<Qp*>(out[i].qp)->on_poll(out[i].opcode);
     }
+    ready_.pop(n);
     return n;
+}
+
+// There may be more than is ready.
+void Cq::look(size_t wanted) noexcept {
+    if (ready_.size() < wanted && !ring_is_idle())
+        reap();
+    if (ready_.empty() && polled_empty_)
+        attempt_listed();
 }
 
 int Cq::poll(std::span<tcpqp_completion> out) noexcept {
     const std::lock_guard guard(lock_);
-    if (ready_.size() < out.size() && !ring_is_idle())
-        reap();
-    if (ready_.empty() && polled_empty_)
-        attempt_listed();
+    if (!quiet_ || ready_.empty()) [[unlikely]]
+        look(out.size());
     const size_t n = hand_out(out);
     polled_empty_ = n == 0;
     settle();
@@ -220,13 +226,13 @@ int Cq::enter_and_wait(unsigned submissions, unsigned tail, int timeout_ms) noex
     return deadline.over() ? -ETIMEDOUT : -EINTR;
 }
 
-int Cq::wait_by_ring(Held& lock, int timeout_ms) noexcept {
+int Cq::wait_by_ring(int timeout_ms) noexcept {
     const Deadline deadline(timeout_ms);
     for (;;) {
         const int left_ms = deadline.left_ms();
         const int look_ms = look_in_ms();
         const bool cut = look_ms >= 0 && (left_ms < 0 || left_ms > look_ms);
-        const int error = wait_slice(lock, cut ? look_ms : left_ms);
+        const int error = wait_slice(cut ? look_ms : left_ms);
         if (!cut || error != -ETIMEDOUT)
             return error;
         go_on_stuck();
@@ -235,22 +241,22 @@ int Cq::wait_by_ring(Held& lock, int timeout_ms) noexcept {
     }
 }
 
-int Cq::wait_slice(Held& lock, int timeout_ms) noexcept {
+int Cq::wait_slice(int timeout_ms) noexcept {
     waiters_++;
     quiet_ = false;
     arm_listed();
     const unsigned tail = io_uring_smp_load_acquire(ring_.cq.ktail);
     const unsigned submissions = publish_sqes();
-    lock.unlock();
+    lock_.unlock();
     const int error = enter_and_wait(submissions, tail, timeout_ms);
-    lock.lock();
+    lock_.lock();
     waiters_--;
     return error;
 }
 
 // A round trip by recv() costs a fifth less than one by the ring.  But only bytes
 // wake a thread from there, so: one queue pair, one thread, and not for long.
-Qp* Cq::only_one(int timeout_ms) const noexcept {
+inline Qp* Cq::only_one(int timeout_ms) const noexcept {
     const bool alone = !fd_is_known_ && !is_shared_ && waiters_ == 0 && listed_.size() == 1;
     const bool long_enough = timeout_ms < 0 || timeout_ms > kSocketWaitMs;
     return alone && long_enough && qps == 1 && listed_[0]->may_sleep_in_socket() ? listed_[0]
@@ -260,33 +266,34 @@ Qp* Cq::only_one(int timeout_ms) const noexcept {
 // In line, with what it calls: after a sleep each return to a caller from before is
 // mispredicted (Linux fills the processor's return stack at a switch), some 10 ns apiece.
 //
-// False: nothing came within kSocketWaitMs.
-[[gnu::always_inline]] inline bool Cq::wait_by_socket(Held& lock, Qp& qp) noexcept {
+// False: nothing came within kSocketWaitMs, which is no limit if only bytes may wake it.
+[[gnu::always_inline]] inline bool Cq::wait_by_socket(Qp& qp, int timeout_ms) noexcept {
+    qp.limit_sleep(!single_threaded_ || !quiet_ || timeout_ms >= 0);
     in_socket_ = true;
     const std::span<iovec> where = qp.begin_socket_wait();
-    lock.unlock();
+    lock_.unlock();
     const int result = qp.sleep_in_socket(where);
-    lock.lock();
+    lock_.lock();
     in_socket_ = false;
     qp.end_socket_wait(result);
     return result != -EAGAIN;
 }
 
-[[gnu::always_inline]] inline int Cq::wait_for_one(Held& lock, int timeout_ms) noexcept {
+[[gnu::always_inline]] inline int Cq::wait_for_one(int timeout_ms) noexcept {
     const Deadline deadline(timeout_ms);
     Qp* qp = only_one(timeout_ms);
-    if (qp != nullptr && (wait_by_socket(lock, *qp) || !ready_.empty()))
+    if (qp != nullptr && (wait_by_socket(*qp, timeout_ms) || !ready_.empty()))
         return 0;
-    return wait_by_ring(lock, deadline.left_ms());
+    return wait_by_ring(deadline.left_ms());
 }
 
 int Cq::wait(int timeout_ms) noexcept {
-    Held lock(lock_);
+    const std::lock_guard guard(lock_);
     release_held();
     polled_empty_ = false;
     int error = 0;
     if (ready_.empty() && (ring_is_idle() || io_uring_cq_ready(&ring_) == 0))
-        error = wait_for_one(lock, timeout_ms);
+        error = wait_for_one(timeout_ms);
     settle();
     return error;
 }

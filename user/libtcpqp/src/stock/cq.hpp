@@ -33,7 +33,7 @@ struct Op {
 class Cq final : public tcpqp_cq {
 public:
     // Throws std::system_error: io_uring refused.
-    Cq(tcpqp_context& context, uint32_t entries);
+    Cq(tcpqp_context& context, uint32_t entries, uint32_t flags);
     ~Cq() override;
 
     [[nodiscard]] int fd() noexcept override;
@@ -86,15 +86,17 @@ private:
     void settle_all() noexcept;
     void arm_listed() noexcept;
     void attempt_listed() noexcept;
-    [[gnu::hot]] size_t hand_out(std::span<tcpqp_completion> out) noexcept;
+    void look(size_t wanted) noexcept;
+    size_t hand_out(std::span<tcpqp_completion> out) noexcept;
     void release_held() noexcept;
     unsigned publish_sqes() noexcept;
     // The queue pair whose socket wait() may sleep on itself, or nullptr.
-    [[gnu::hot]] Qp* only_one(int timeout_ms) const noexcept;
-    int wait_for_one(Held& lock, int timeout_ms) noexcept;
-    bool wait_by_socket(Held& lock, Qp& qp) noexcept;
-    int wait_by_ring(Held& lock, int timeout_ms) noexcept;
-    int wait_slice(Held& lock, int timeout_ms) noexcept;
+    Qp* only_one(int timeout_ms) const noexcept;
+    // These release the lock while they sleep.
+    int wait_for_one(int timeout_ms) noexcept;
+    bool wait_by_socket(Qp& qp, int timeout_ms) noexcept;
+    int wait_by_ring(int timeout_ms) noexcept;
+    int wait_slice(int timeout_ms) noexcept;
     void go_on_stuck() noexcept;
     int enter_and_wait(unsigned submissions, unsigned tail, int timeout_ms) noexcept;
     void wait_one() noexcept;
@@ -110,8 +112,9 @@ private:
     bool fd_is_known_ = false;
     bool polled_empty_ = false;  // by the last call
     bool is_shared_ = false;     // another thread had something for it meanwhile: never again
-    unsigned waiters_ = 0;       // threads in wait()
-    size_t in_ring_ = 0;         // SQEs whose last CQE was not seen
+    const bool single_threaded_;
+    unsigned waiters_ = 0;  // threads in wait()
+    size_t in_ring_ = 0;    // SQEs whose last CQE was not seen
     Ring<tcpqp_completion> ready_{0};
     std::vector<Qp*> listed_;
     uint64_t moves_ = 0;  // sends that TCP took bytes of

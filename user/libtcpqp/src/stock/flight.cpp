@@ -38,13 +38,6 @@ void Flight::add(const Frame& frame, const tcpqp_work& work) noexcept {
     messages++;
 }
 
-std::span<const std::byte> Flight::pack(const Frame& frame, const tcpqp_work& work) noexcept {
-    encode(frame, buffer_.data());
-    if (work.length != 0)
-        std::memcpy(buffer_.data() + kFrameBytes, work.addr, work.length);
-    return {buffer_.data(), kFrameBytes + work.length};
-}
-
 void Flight::add_bare(const tcpqp_work& work) noexcept {
     if (work.length == 0)
         add_control();

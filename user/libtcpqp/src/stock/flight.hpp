@@ -7,7 +7,6 @@
 
 #include <array>
 #include <cstddef>
-#include <span>
 #include <vector>
 
 #include "stock/cq.hpp"
@@ -23,9 +22,6 @@ public:
     void begin() noexcept;
     [[nodiscard]] bool has_room(const tcpqp_work& work) const noexcept;
     void add(const Frame& frame, const tcpqp_work& work) noexcept;
-    // Header and payload of one short message, to be sent as they lie; the flight stays unused.
-    [[nodiscard, gnu::hot]] std::span<const std::byte> pack(const Frame& frame,
-                                                            const tcpqp_work& work) noexcept;
     // Option framing: the message alone; one of no bytes takes one.
     void add_bare(const tcpqp_work& work) noexcept;
     // ... a control message's one byte, which completes nothing.

@@ -17,12 +17,6 @@ enum : size_t {
     kFlagsAt = 16,
     kZeroAt = 17
 };
-constexpr uint8_t kFlagImm = 1, kFlagCanOption = 2, kFlagWantsOption = 4;
-
-void put32(std::byte* at, uint32_t v) noexcept {
-    const uint32_t big = htonl(v);
-    std::memcpy(at, &big, sizeof(big));
-}
 
 uint32_t get32(const std::byte* at) noexcept {
     uint32_t big = 0;
@@ -49,20 +43,6 @@ bool is_sane(const Frame& f) noexcept {
 
 }  // namespace
 
-void encode(const Frame& frame, std::byte* out) noexcept {
-    std::memset(out, 0, kFrameBytes);
-    out[0] = static_cast<std::byte>(kFrameMagic >> 8);
-    out[1] = static_cast<std::byte>(kFrameMagic & 0xff);
-    out[kVersionAt] = static_cast<std::byte>(kFrameVersion);
-    out[kTypeAt] = static_cast<std::byte>(frame.type);
-    put32(out + kLengthAt, frame.length);
-    put32(out + kMsnAt, frame.msn);
-    put32(out + kImmAt, frame.imm);
-    out[kFlagsAt] = static_cast<std::byte>((frame.has_imm ? kFlagImm : 0) |
-                                           (frame.can_option ? kFlagCanOption : 0) |
-                                           (frame.wants_option ? kFlagWantsOption : 0));
-}
-
 uint32_t decode(const std::byte* in, Frame& frame) noexcept {
     if (!may_begin({in, kVersionAt}))
         return TCPQP_REASON_BAD_FRAME;
@@ -73,11 +53,12 @@ uint32_t decode(const std::byte* in, Frame& frame) noexcept {
     frame.length = get32(in + kLengthAt);
     frame.msn = get32(in + kMsnAt);
     frame.imm = get32(in + kImmAt);
-    frame.has_imm = (flags & kFlagImm) != 0;
-    frame.can_option = (flags & kFlagCanOption) != 0;
-    frame.wants_option = (flags & kFlagWantsOption) != 0;
+    frame.has_imm = (flags & kFrameFlagImm) != 0;
+    frame.can_option = (flags & kFrameFlagCanOption) != 0;
+    frame.wants_option = (flags & kFrameFlagWantsOption) != 0;
     const bool zero = is_zero(in + kZeroAt);
-    return zero && (flags & ~(kFlagImm | kFlagCanOption | kFlagWantsOption)) == 0 && is_sane(frame)
+    return zero && (flags & ~(kFrameFlagImm | kFrameFlagCanOption | kFrameFlagWantsOption)) == 0 &&
+                   is_sane(frame)
                ? TCPQP_REASON_NONE
                : TCPQP_REASON_BAD_FRAME;
 }

@@ -18,6 +18,7 @@
 #pragma once
 
 #include <arpa/inet.h>
+#include <endian.h>
 
 #include <array>
 #include <cstddef>
@@ -47,7 +48,24 @@ struct Frame {
 
 using FrameBytes = std::array<std::byte, kFrameBytes>;
 
-[[gnu::hot]] void encode(const Frame& frame, std::byte* out) noexcept;
+enum FrameFlags : uint8_t {
+    kFrameFlagImm = 1,
+    kFrameFlagCanOption = 2,
+    kFrameFlagWantsOption = 4,
+};
+
+inline void encode(const Frame& frame, std::byte* out) noexcept {
+    const auto flags = (frame.has_imm ? kFrameFlagImm : 0) |
+                       (frame.can_option ? kFrameFlagCanOption : 0) |
+                       (frame.wants_option ? kFrameFlagWantsOption : 0);
+    const auto type = static_cast<uint32_t>(frame.type);
+    const std::array<uint32_t, 4> words{
+        htonl(uint32_t{kFrameMagic} << 16 | uint32_t{kFrameVersion} << 8 | type),
+        htonl(frame.length), htonl(frame.msn), htonl(frame.imm)};
+    const uint64_t rest = htobe64(static_cast<uint64_t>(flags) << 56);
+    std::memcpy(out, words.data(), sizeof(words));
+    std::memcpy(out + sizeof(words), &rest, sizeof(rest));
+}
 // TCPQP_REASON_NONE, BAD_FRAME or VERSION; length is within TCPQP_MESSAGE_MAX_BYTES.
 [[nodiscard]] uint32_t decode(const std::byte* in, Frame& frame) noexcept;
 // A message without immediate data, the one of @msn?  Few instructions: nearly all are.

@@ -13,14 +13,17 @@ namespace tcpqp::stock {
 class Lock {
 public:
     void lock() noexcept {
+        if (!try_lock()) [[unlikely]]
+            wait();
+    }
+    bool try_lock() noexcept {
         if (__libc_single_threaded != 0) [[likely]] {
             word_.store(kHeld, std::memory_order_relaxed);
-            return;
+            return true;
         }
         int before = kFree;
-        if (!word_.compare_exchange_strong(before, kHeld, std::memory_order_acquire,
-                                           std::memory_order_relaxed))
-            wait();
+        return word_.compare_exchange_strong(before, kHeld, std::memory_order_acquire,
+                                             std::memory_order_relaxed);
     }
     void unlock() noexcept {
         if (__libc_single_threaded != 0) [[likely]]

@@ -68,8 +68,48 @@ Qp::~Qp() {
     cq_.settle();
 }
 
+inline void Qp::completed_receive(const tcpqp_completion& c) noexcept {
+    receives_.pop();
+    if (c.status == 0) {
+        info_.rx_messages++;
+        info_.rx_bytes += c.length;
+    }
+    cq_.push(c);
+}
+
+void Qp::complete_receive(int status) noexcept {
+    const Frame message = status == 0 ? rx_.frame() : Frame{};
+    const uint16_t flags = message.has_imm ? TCPQP_F_IMM : 0;
+    completed_receive(
+        {receives_[0].id, this, message.length, message.imm, TCPQP_OP_RECV, flags, status});
+}
+
+// What a thread woke up for, most times.
+inline bool Qp::receive_only(int result) noexcept {
+    if (!framed_ || result <= 0 || receives_.empty()) [[unlikely]]
+        return false;
+    const tcpqp_work& oldest = receives_[0];
+    uint32_t length = 0;
+    if (!rx_.take_only(static_cast<size_t>(result), static_cast<std::byte*>(oldest.addr),
+                       oldest.length, length)) [[unlikely]]
+        return false;
+    completed_receive({oldest.id, this, length, 0, TCPQP_OP_RECV, 0, 0});
+    want_bytes();
+    return true;
+}
+
 int Qp::post_recv(std::span<const tcpqp_work> works) noexcept {
     const std::lock_guard guard(cq_.lock());
+    int n = 1;
+    if (works.size() == 1 && wanted_ && receives_.room() != 0) [[likely]]
+        receives_.push(works[0]);
+    else
+        n = queue_receives(works);
+    cq_.settle();
+    return n;
+}
+
+int Qp::queue_receives(std::span<const tcpqp_work> works) noexcept {
     if (state_ == State::kEnded)
         return -ENOTCONN;
     const size_t n = std::min(works.size(), receives_.room());
@@ -79,7 +119,6 @@ int Qp::post_recv(std::span<const tcpqp_work> works) noexcept {
         flush();
     else if (!receiving_ && !wanted_)
         receive();
-    cq_.settle();
     return n == 0 ? -EAGAIN : static_cast<int>(n);
 }
 
@@ -194,6 +233,7 @@ void Qp::greet(const Greeting& greeting) noexcept {
             break;
     }
     framing_ = TCPQP_FRAMING_STREAM;
+    framed_ = true;
     if (option_)
         option_->stop();
     if (listening_)
@@ -222,20 +262,6 @@ void Qp::refuse(uint32_t reason) noexcept {
         ::shutdown(socket_.get(), SHUT_WR);
 }
 
-void Qp::complete_receive(int status) noexcept {
-    tcpqp_completion c{receives_[0].id, this, 0, 0, TCPQP_OP_RECV, 0, status};
-    receives_.pop();
-    if (status == 0) {
-        const Frame& frame = rx_.frame();
-        c.length = frame.length;
-        c.imm = frame.imm;
-        c.flags = frame.has_imm ? TCPQP_F_IMM : 0;
-        info_.rx_messages++;
-        info_.rx_bytes += frame.length;
-    }
-    cq_.push(c);
-}
-
 void Qp::end_by_errno(int error) noexcept {
     // a peer that is gone is no error of ours
     end(error == ENOMEM || error == EFAULT ? +TCP_QP_REASON_LOCAL_ERROR : +TCPQP_REASON_RESET,
@@ -247,7 +273,7 @@ void Qp::end(uint32_t reason, bool reset) noexcept {
         return;
     state_ = State::kEnded;
     reason_ = reason;
-    wanted_ = false;
+    wanted_ = framed_ = false;
     cq_.set_stuck(*this, false);
     stop_kernel();
     if (in_socket_) {
@@ -336,6 +362,8 @@ int Qp::sleep_in_two_parts(std::span<iovec> where) const noexcept {
 
 void Qp::end_socket_wait(int result) noexcept {
     in_socket_ = receiving_ = false;
+    if (receive_only(result)) [[likely]]
+        return;
     if (std::exchange(reset_after_, false))
         reset_connection();
     on_receive(result);

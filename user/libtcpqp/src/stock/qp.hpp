@@ -62,6 +62,8 @@ public:
         return wanted_ && rx_.greeted() && !stuck && !polling_ && zerocopy_bytes_ == 0 &&
                state_ == State::kOpen && timeout_.is_set();
     }
+    // ... for kSocketWaitMs, or without a limit.
+    void limit_sleep(bool limited) noexcept { timeout_.limit(limited); }
     std::span<iovec> begin_socket_wait() noexcept {
         wanted_ = false;
         in_socket_ = receiving_ = true;
@@ -110,6 +112,7 @@ private:
     // The one that is @i behind the oldest.
     [[nodiscard]] Flight& flight(size_t i) const noexcept { return *flights_[at(i)]; }
     [[nodiscard]] bool may_send_alone(std::span<const tcpqp_work> works) const noexcept;
+    int queue_sends(std::span<const tcpqp_work> works) noexcept;
     void send_alone(const tcpqp_work& work) noexcept;
     void send_rest(const tcpqp_work& work, ssize_t sent) noexcept;
     void load(Flight& flight) noexcept;
@@ -123,9 +126,12 @@ private:
     // TCP's answer to a send.  False: no more now.
     bool took(Flight& flight, int result) noexcept;
     void retire() noexcept;
-    [[gnu::hot]] void complete_receive(int status) noexcept;
+    int queue_receives(std::span<const tcpqp_work> works) noexcept;
+    bool receive_only(int result) noexcept;
+    void complete_receive(int status) noexcept;
+    void completed_receive(const tcpqp_completion& completion) noexcept;
     void complete_send(int status) noexcept;
-    [[gnu::hot]] void completed_send(const tcpqp_work& work, int status) noexcept;
+    void completed_send(const tcpqp_work& work, int status) noexcept;
     // No more work; @reset: tell the peer, and let the network drop our buffers.
     void end(uint32_t reason, bool reset) noexcept;
     void end_by_errno(int error) noexcept;
@@ -146,6 +152,7 @@ private:
     bool listening_ = false;    // the kernel has news_op_
     bool wanted_ = false;       // bytes are wanted, and not asked for yet
     bool tried_ = false;        // ... and there were none
+    bool framed_ = false;       // frames are agreed on, and it has not ended
     bool in_socket_ = false;    // receiving_, by recv() of a thread
     bool reset_after_ = false;  // ... which is woken, and then the connection reset
     bool eof_ = false;
@@ -174,6 +181,7 @@ private:
     msghdr receive_message_{};
 
     tcpqp_qp_info info_{};
+    std::array<std::byte, kFrameBytes + kCopyMaxBytes> alone_;  // what send_alone() sends
 };
 
 }  // namespace tcpqp::stock

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "stock/qp.hpp"
 
@@ -19,18 +20,28 @@ namespace tcpqp::stock {
 
 // One short message, and none before it that TCP has not.
 inline bool Qp::may_send_alone(std::span<const tcpqp_work> works) const noexcept {
-    return works.size() == 1 && works[0].length <= kCopyMaxBytes && sends_.empty() &&
-           in_use_ == 0 && rx_.greeted() && !in_option();
+    return works.size() == 1 && works[0].length <= kCopyMaxBytes && framed_ && sends_.empty() &&
+           sends_.room() != 0;
+}
+
+inline void Qp::completed_send(const tcpqp_work& work, int status) noexcept {
+    if (status == 0) {
+        info_.tx_messages++;
+        info_.tx_bytes += work.length;
+    }
+    cq_.push({work.id, this, work.length, 0, TCPQP_OP_SEND, 0, status});
 }
 
 // Straight to TCP.  In line, like Cq::wait_by_socket(): the call may wake the peer on this CPU.
 [[gnu::always_inline]] inline void Qp::send_alone(const tcpqp_work& work) noexcept {
     const bool has_imm = (work.flags & TCPQP_F_IMM) != 0;
-    const std::span<const std::byte> bytes = flight(0).pack(
-        {FrameType::kMessage, work.length, tx_msn_, has_imm ? work.imm : 0, has_imm}, work);
-    const ssize_t n =
-        ::send(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (n != static_cast<ssize_t>(bytes.size()))
+    encode({FrameType::kMessage, work.length, tx_msn_, has_imm ? work.imm : 0, has_imm},
+           alone_.data());
+    if (work.length != 0) [[likely]]
+        std::memcpy(&alone_[kFrameBytes], work.addr, work.length);
+    const size_t bytes = kFrameBytes + work.length;
+    const ssize_t n = ::send(socket_.get(), alone_.data(), bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n != static_cast<ssize_t>(bytes)) [[unlikely]]
         return send_rest(work, n);
     tx_msn_++;
     cq_.moved();
@@ -49,18 +60,23 @@ void Qp::send_rest(const tcpqp_work& work, ssize_t sent) noexcept {
 
 int Qp::post_send(std::span<const tcpqp_work> works) noexcept {
     const std::lock_guard guard(cq_.lock());
+    int n = 1;
+    if (may_send_alone(works)) [[likely]]
+        send_alone(works[0]);
+    else
+        n = queue_sends(works);
+    cq_.settle();
+    return n;
+}
+
+int Qp::queue_sends(std::span<const tcpqp_work> works) noexcept {
     if (state_ == State::kEnded)
         return -ENOTCONN;
     const size_t n = std::min(works.size(), sends_.room());
-    if (may_send_alone(works.first(n))) {
-        send_alone(works[0]);
-    } else {
-        for (size_t i = 0; i < n; i++)
-            sends_.push(works[i]);
-        if (!stuck)
-            launch();
-    }
-    cq_.settle();
+    for (size_t i = 0; i < n; i++)
+        sends_.push(works[i]);
+    if (!stuck)
+        launch();
     return n == 0 ? -EAGAIN : static_cast<int>(n);
 }
 
@@ -249,14 +265,6 @@ void Qp::retire() noexcept {
 void Qp::complete_send(int status) noexcept {
     completed_send(sends_[0], status);
     sends_.pop();
-}
-
-void Qp::completed_send(const tcpqp_work& work, int status) noexcept {
-    if (status == 0) {
-        info_.tx_messages++;
-        info_.tx_bytes += work.length;
-    }
-    cq_.push({work.id, this, work.length, 0, TCPQP_OP_SEND, 0, status});
 }
 
 }  // namespace tcpqp::stock

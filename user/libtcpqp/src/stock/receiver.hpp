@@ -34,6 +34,9 @@ public:
         kRefused,     // begun() is of a kind that we don't take
     };
 
+    // @bytes came where() said, of frames, with the stage empty before: are they one message
+    // without immediate data, and nothing else?  Then it goes to @buffer.  False: took() them.
+    bool take_only(size_t bytes, std::byte* buffer, size_t capacity, uint32_t& length) noexcept;
     // The commonest in one step: a message without immediate data that is staged whole goes
     // to @buffer, and is frame().  False: step() must see.
     bool take_whole(std::byte* buffer, size_t bytes) noexcept;
@@ -125,6 +128,20 @@ private:
     tcpqp_bpf_message begun_{};
     bool stop_at_hello_ = false;
 };
+
+inline bool Receiver::take_only(size_t bytes, std::byte* buffer, size_t capacity,
+                                uint32_t& length) noexcept {
+    if (in_message_ || tail_ != 0 || bytes < kFrameBytes ||
+        !is_plain_message(stage_.data(), msn_, length) || length != bytes - kFrameBytes ||
+        length > capacity) [[unlikely]]
+        return false;
+    if (length != 0) [[likely]]
+        std::memcpy(buffer, stage_.data() + kFrameBytes, length);
+    msn_++;
+    expect_large_ = length >= kDirectBytes;
+    staged_bytes_ += length;
+    return true;
+}
 
 inline bool Receiver::take_whole(std::byte* buffer, size_t bytes) noexcept {
     uint32_t length = 0;

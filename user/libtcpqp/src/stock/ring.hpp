@@ -26,7 +26,7 @@ public:
             head_ = tail_ = 0;  // a few at a time stay in a few lines of the cache
         items_[tail_++ & mask_] = item;
     }
-    void pop() noexcept { head_++; }
+    void pop(size_t count = 1) noexcept { head_ += count; }
     // Drops what @drop says, the rest stays in order.
     template <typename Drop>
     void drop_if(Drop drop) noexcept {
