@@ -65,7 +65,10 @@ public:
     bool has_sent_all() noexcept override {
         const int can = tcpqp_ready(conn_);
         news_ |= (can & TCPQP_READABLE) != 0;
-        return (can & (TCPQP_FLUSHED | TCPQP_BROKEN)) != 0;
+        if ((can & TCPQP_BROKEN) != 0)
+            return true;
+        // a hello that lay unread would make the close a reset, and TCP forget what it has
+        return (can & TCPQP_FLUSHED) != 0 && (greeted_ || take_hello() || broken_);
     }
     // The hello is nobody's data: it may come just as the program closes.
     bool has_unread() noexcept override {
