@@ -16,6 +16,7 @@ HELLO = "$BUILD/cmake/user/libtcpqp/examples/tcpqp_hello"
 PIPE = "$BUILD/cmake/user/libtcpqp/examples/tcpqp_pipe"
 PERF = "$BUILD/cmake/tools/tcpqp_perf/tcpqp_perf"
 ECHO = "$BUILD/cmake/user/libtcpqp/examples/tcpqp_echo"
+INLINE_BYTES = 128  # messages this short are copied into the send queue
 HUGE_PAGES = 8  # of 2 MiB
 PORT = free_port()
 SAID = re.compile(r"done \((?P<reason>\w+)\): (?P<engine>\w+), (?P<received>\d+) bytes received, (?P<placed>\d+) placed by the switch, (?P<copied>\d+) copied")
@@ -110,7 +111,7 @@ def test_every_byte_on_each_pair_of_engines(t: Guests) -> None:
             if engines == ("offload", "offload"):
                 # a message that comes before its receive was posted again is copied
                 t.check(end["placed"] > 0.9 * end["rx_bytes"], what)
-                t.equal(end["tx_zerocopy"], end["tx_bytes"], what)
+                t.check(0 <= end["tx_bytes"] - end["tx_zerocopy"] <= end["sent"] * INLINE_BYTES, what)
 
 
 def memory(t: Guests, runs: tuple[tuple[str, str], ...]) -> None:

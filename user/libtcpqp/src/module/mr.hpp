@@ -13,6 +13,8 @@ public:
         : tcpqp_mr(owner, at, n), mr_(std::move(mr)) {}
     [[nodiscard]] bool busy() const noexcept override { return false; }
     [[nodiscard]] uint32_t lkey() const noexcept { return mr_.lkey(); }
+    // Its addresses are memory of ours: a dma-buf's need be none's.
+    [[nodiscard]] bool is_mapped() const noexcept { return mr_.get() != nullptr; }
 
 private:
     tcpqp::Mr mr_;

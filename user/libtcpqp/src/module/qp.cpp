@@ -13,9 +13,18 @@ namespace {
 
 constexpr size_t kBatch = 64;
 constexpr uint64_t kReceiveCookie = 1ull << 63;
+constexpr uint32_t kInlineBytes = 128;  // to copy so few costs less than to hold their pages
 
 uint32_t key_of(const tcpqp_work& work) noexcept {
     return work.mr == nullptr ? 0 : static_cast<const Mr*>(work.mr)->lkey();
+}
+
+QpDepth depth_of(const QpRequest& request) noexcept {
+    return {.sends = request.sends, .receives = request.receives, .inline_bytes = kInlineBytes};
+}
+
+bool is_mapped(const tcpqp_work& work) noexcept {
+    return work.mr != nullptr && static_cast<const Mr*>(work.mr)->is_mapped();
 }
 
 // As many as @ids has room for, in batches that @post takes as a chain.  Number posted, or a
@@ -51,7 +60,7 @@ int post_batches(std::span<const tcpqp_work> works, Ids& ids, Fill fill, Post po
 Qp::Qp(Cq& queue, const QpRequest& request)
     : tcpqp_qp(queue),
       cq_(queue),
-      qp_(queue.device(), queue.verbs(), QpDepth{request.sends, request.receives}),
+      qp_(queue.device(), queue.verbs(), depth_of(request)),
       ring_(queue.device(), *qp_.get()),
       sends_(request.sends),
       receives_(request.receives) {
@@ -111,11 +120,12 @@ int Qp::fill_receives(std::span<const tcpqp_work> works) noexcept {
 }
 
 int Qp::fill_sends(std::span<const tcpqp_work> works) noexcept {
-    const auto fill = [](ibv_send_wr& wr, const tcpqp_work& w) {
+    const auto fill = [this](ibv_send_wr& wr, const tcpqp_work& w) {
         const bool imm = (w.flags & TCPQP_F_IMM) != 0;
+        const bool copied = w.length <= ring_.inline_bytes() && is_mapped(w);
         wr.opcode = imm ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND;
         wr.imm_data = htonl(imm ? w.imm : 0);
-        wr.send_flags = IBV_SEND_SIGNALED;
+        wr.send_flags = IBV_SEND_SIGNALED | (copied ? IBV_SEND_INLINE : 0);
     };
     return post_batches<ibv_send_wr>(works, sends_, fill,
                                      [this](ibv_send_wr* chain) { return ring_.post(chain); });

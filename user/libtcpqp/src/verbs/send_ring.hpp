@@ -25,6 +25,8 @@ public:
     // The chain as ibv_post_send() takes it, SENDs and WRITEs of one SGE at most; no doorbell.
     // 0, ENOMEM with none of it posted: the queue has no room.  EINVAL: inline data too long.
     [[nodiscard]] int post(const ibv_send_wr* chain) noexcept;
+    // Of one work request, at most.
+    [[nodiscard]] uint32_t inline_bytes() const noexcept { return inline_bytes_; }
 
 private:
     [[nodiscard]] uint32_t room() const noexcept;
