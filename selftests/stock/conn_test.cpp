@@ -60,6 +60,36 @@ TEST(Conn, HeldViewsStopThePeer) {
     EXPECT_EQ(last.get(), 0);
 }
 
+// One at first, then as many as there may be, in both directions.
+TEST(Conn, BuffersComeWhenTheyAreNeeded) {
+    constexpr uint32_t kBuffers = 7, kBytes = 1000;
+    tcpqp_conn_opts opts = small(kBuffers, kBytes);
+    opts.first_buffers = 1;
+    ConnPair p(opts);
+    std::vector<View> out(kBuffers + 1), in(kBuffers + 1);
+    for (uint32_t i = 0; i < kBuffers; i++) {
+        ASSERT_EQ(p.a->buffer(out[i], 0), 0) << i;
+        const auto message = pattern(kBytes, i);
+        std::copy(message.begin(), message.end(), out[i].bytes().begin());
+    }
+    EXPECT_EQ(p.a->buffer(out[kBuffers], 0), -EAGAIN);
+    EXPECT_EQ(p.a->buffer(out[kBuffers], 10), -ETIMEDOUT);
+    for (uint32_t i = 0; i < kBuffers; i++)
+        ASSERT_EQ(p.a->send(out[i]), 0);
+    ASSERT_EQ(p.a->send(pattern(kBytes, kBuffers), kLimit_ms), 0);
+    for (uint32_t i = 0; i < kBuffers; i++)
+        ASSERT_EQ(p.b->recv(in[i], kLimit_ms), 0) << i;
+    EXPECT_EQ(p.b->recv(in[kBuffers], 10), -ETIMEDOUT);
+    in[0] = View();
+    ASSERT_EQ(p.b->recv(in[0], kLimit_ms), 0);
+    for (uint32_t i = 0; i < kBuffers; i++) {
+        const auto message = pattern(kBytes, i == 0 ? kBuffers : i);
+        EXPECT_TRUE(
+            std::equal(message.begin(), message.end(), in[i].bytes().begin(), in[i].bytes().end()))
+            << i;
+    }
+}
+
 TEST(Conn, Timeouts) {
     ConnPair p;
     View v;
@@ -160,6 +190,9 @@ TEST(Conn, OpenErrors) {
     o.buffers = TCPQP_BUFFERS_MAX + 1;
     EXPECT_EQ(tcpqp_open(sockets[0].get(), &o, &c, &reason), -EINVAL);
     o.buffers = 2;
+    o.first_buffers = 3;
+    EXPECT_EQ(tcpqp_open(sockets[0].get(), &o, &c, &reason), -EINVAL);
+    o.first_buffers = 0;
     o.timeout_ms = 100;
     EXPECT_EQ(tcpqp_open(sockets[0].get(), &o, &c, &reason), -ETIMEDOUT);
     EXPECT_EQ(reason, uint32_t{TCPQP_REASON_NO_BPF_HELPER});

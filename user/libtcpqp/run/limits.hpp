@@ -15,7 +15,8 @@ constexpr size_t kPlainPeersMax = 4096;  // addresses that are remembered as pla
 constexpr size_t kRefusedMax = 1024;     // connections that failed, whose error may be asked for
 constexpr std::chrono::seconds kPlainPeerTime{60};
 constexpr uint32_t kBufferBytes = 65536;  // of a link's messages
-constexpr uint32_t kBuffers = 16;         // for each direction
+constexpr uint32_t kBuffers = 16;         // for each direction, at most
+constexpr uint32_t kFirstBuffers = 2;     // ... before they are needed
 constexpr size_t kPlainBytes = 65536;     // of a link without a queue pair, for each direction
 constexpr int kAutoOpenMs = 1000;         // for the peer's queue pair
 constexpr int kForcedOpenMs = 10000;

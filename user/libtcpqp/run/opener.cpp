@@ -20,6 +20,7 @@ Opened open_as(uint32_t engine, uint64_t link, int socket) noexcept {
     opts.timeout_ms = engine == TCPQP_ENGINE_STOCK ? kForcedOpenMs : kAutoOpenMs;
     opts.buffer_bytes = kBufferBytes;
     opts.buffers = kBuffers;
+    opts.first_buffers = kFirstBuffers;
     o.error = tcpqp_open(socket, &opts, &o.conn, &o.reason);
     return o;
 }

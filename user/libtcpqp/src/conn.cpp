@@ -10,11 +10,11 @@ tcpqp_conn::tcpqp_conn(const tcpqp_conn_opts& opts)
     : buffer_bytes_(opts.buffer_bytes),
       buffers_(opts.buffers),
       memory_(size_t{2} * opts.buffers * opts.buffer_bytes),
+      receives_(memory_.all().first(memory_.size() / 2), opts.buffers, opts.first_buffers),
+      sends_(memory_.all().subspan(memory_.size() / 2), opts.buffers, opts.first_buffers),
       slots_(size_t{2} * opts.buffers, Slot::kFree),
       ready_(opts.buffers) {
     free_.reserve(buffers_);
-    for (uint32_t slot = buffers_; slot < 2 * buffers_; slot++)
-        free_.push_back(slot);
 }
 
 tcpqp_conn::~tcpqp_conn() { tear_down(); }
@@ -22,8 +22,26 @@ tcpqp_conn::~tcpqp_conn() { tear_down(); }
 void tcpqp_conn::tear_down() noexcept {
     qp_.reset();
     cq_.reset();
-    mr_.reset();
+    receives_.clear();
+    sends_.clear();
     context_.reset();
+    free_.clear();
+}
+
+int tcpqp_conn::add_sends() noexcept {
+    const uint32_t before = sends_.size();
+    const int error = sends_.grow(*context_);
+    for (uint32_t i = before; i < sends_.size(); i++)
+        free_.push_back(buffers_ + i);
+    return error;
+}
+
+// The peer filled all that were posted: it might have sent more.
+void tcpqp_conn::add_receives() noexcept {
+    const uint32_t before = receives_.size();
+    (void)receives_.grow(*context_);
+    for (uint32_t slot = before; slot < receives_.size(); slot++)
+        post_receive(slot);
 }
 
 bool tcpqp_conn::is_held(const tcpqp_view& view) const noexcept {
@@ -97,6 +115,8 @@ void tcpqp_conn::handle(const tcpqp_completion& c) noexcept {
         after_send();
         return;
     }
+    posted_--;
+    untold_ = std::min(untold_, posted_);
     if (c.status != 0) {
         slots_[slot] = Slot::kFree;
         if (receive_status_ == 0)
@@ -106,18 +126,27 @@ void tcpqp_conn::handle(const tcpqp_completion& c) noexcept {
     slots_[slot] = Slot::kReady;
     ready_[(ready_head_ + ready_count_++) % ready_.size()] = {at(slot), c.length, c.imm, c.flags,
                                                               slot};
+    if (posted_ == 0)
+        add_receives();
 }
 
 tcpqp_work tcpqp_conn::receive_work(uint32_t slot) noexcept {
-    return {slot, at(slot), buffer_bytes_, 0, 0, 0, mr_.get()};
+    return {slot, at(slot), buffer_bytes_, 0, 0, 0, mr_of(slot)};
 }
 
+// While the peer has credit for half of all it is soon enough to tell it with the next send,
+// or with several.
 int tcpqp_conn::post_receive(uint32_t slot) noexcept {
-    const tcpqp_work work = receive_work(slot);
+    const bool later = 2 * (posted_ - untold_) > receives_.size();
+    tcpqp_work work = receive_work(slot);
+    work.flags = later ? TCPQP_F_MORE : 0;
     slots_[slot] = Slot::kPosted;
     const int n = qp_->post_recv({&work, 1});
-    if (n > 0)
+    if (n > 0) {
+        posted_++;
+        untold_ = later ? untold_ + 1 : 0;
         return 0;
+    }
     slots_[slot] = Slot::kFree;  // the connection has ended
     return n;
 }
@@ -132,7 +161,11 @@ void tcpqp_conn::give_back(uint32_t slot) noexcept {
 }
 
 int tcpqp_conn::take_free(Lock& lock, int timeout_ms, uint32_t& slot) noexcept {
-    const int error = wait_until(lock, timeout_ms, &tcpqp_conn::has_free);
+    int error = wait_until(lock, 0, &tcpqp_conn::has_free);
+    if (error == -EAGAIN && sends_.may_grow() && add_sends() == 0)
+        error = 0;
+    if (error == -EAGAIN && timeout_ms != 0)
+        error = wait_until(lock, timeout_ms, &tcpqp_conn::has_free);
     if (error != 0)
         return error;
     if (send_status_ != 0)
@@ -144,8 +177,8 @@ int tcpqp_conn::take_free(Lock& lock, int timeout_ms, uint32_t& slot) noexcept {
 }
 
 int tcpqp_conn::start_send(const tcpqp_view& view) noexcept {
-    const tcpqp_work work{view.slot, at(view.slot), view.length, view.imm, view.flags,
-                          0,         mr_.get()};
+    const tcpqp_work work{view.slot, at(view.slot),   view.length, view.imm, view.flags,
+                          0,         mr_of(view.slot)};
     slots_[view.slot] = Slot::kSending;
     const int error = post(work);
     if (error != 0)
@@ -158,6 +191,7 @@ int tcpqp_conn::post(const tcpqp_work& work) noexcept {
     if (n <= 0)
         return n;
     sending_++;
+    untold_ = 0;
     return 0;
 }
 

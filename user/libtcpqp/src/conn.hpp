@@ -12,6 +12,7 @@
 #include <mutex>
 #include <vector>
 
+#include "buffers.hpp"
 #include "deadline.hpp"
 #include "memory.hpp"
 #include "provider.hpp"
@@ -57,6 +58,9 @@ private:
     using Condition = bool (tcpqp_conn::*)() noexcept;
     bool has_message() noexcept { return ready_count_ != 0 || receive_status_ != 0; }
     bool has_free() noexcept { return !free_.empty() || send_status_ != 0; }
+    int open_buffers();
+    int add_sends() noexcept;
+    void add_receives() noexcept;
     bool has_sent() noexcept { return sending_ == 0 || send_status_ != 0; }
     bool is_readable() noexcept {
         return shown_left_ != 0 || show_next() || peer_finished_ || receive_status_ != 0;
@@ -89,12 +93,15 @@ private:
     [[nodiscard]] std::byte* at(uint32_t slot) noexcept {
         return memory_.data() + size_t{slot} * buffer_bytes_;
     }
+    [[nodiscard]] tcpqp_mr* mr_of(uint32_t slot) const noexcept {
+        return is_receive(slot) ? receives_.mr(slot) : sends_.mr(slot - buffers_);
+    }
 
     const uint32_t buffer_bytes_;
     const uint32_t buffers_;
     tcpqp::Memory memory_;
     std::unique_ptr<tcpqp_context> context_;
-    std::unique_ptr<tcpqp_mr> mr_;
+    tcpqp::Buffers receives_, sends_;
     std::unique_ptr<tcpqp_cq> cq_;
     std::unique_ptr<tcpqp_qp> qp_;
 
@@ -107,6 +114,8 @@ private:
     size_t ready_head_ = 0;
     size_t ready_count_ = 0;
     uint32_t sending_ = 0;
+    uint32_t posted_ = 0;  // receives
+    uint32_t untold_ = 0;  // ... that the peer has no credit for yet
     int receive_status_ = 0;
     int send_status_ = 0;
     bool canceled_ = false;

@@ -32,8 +32,10 @@ bool check_opts(const tcpqp_conn_opts* from, tcpqp_conn_opts& o) noexcept {
         return false;
     o.buffer_bytes = o.buffer_bytes != 0 ? o.buffer_bytes : +TCPQP_BUFFER_DEFAULT_BYTES;
     o.buffers = o.buffers != 0 ? o.buffers : +TCPQP_BUFFERS_DEFAULT;
+    o.first_buffers = o.first_buffers != 0 ? o.first_buffers : o.buffers;
     o.timeout_ms = o.timeout_ms != 0 ? o.timeout_ms : +TCPQP_TIMEOUT_DEFAULT_MS;
-    return o.engine <= TCPQP_ENGINE_STOCK && o.buffers <= TCPQP_BUFFERS_MAX && o.timeout_ms > 0 &&
+    return o.engine <= TCPQP_ENGINE_STOCK && o.buffers <= TCPQP_BUFFERS_MAX &&
+           o.first_buffers <= o.buffers && o.reserved == 0 && o.timeout_ms > 0 &&
            o.timeout_ms <= TCP_QP_ATTACH_TIMEOUT_MAX_MS &&
            uint64_t{o.buffer_bytes} * o.buffers * 2 <= TCPQP_BUFFERS_MAX_BYTES;
 }
@@ -45,10 +47,8 @@ int tcpqp_conn::build(Made<tcpqp_context> context, int socket, int timeout_ms, u
     if (!context.object)
         return context.error;
     context_ = std::move(context.object);
-    Made<tcpqp_mr> mr = context_->create_mr(memory_.data(), memory_.size());
-    if (!mr.object)
-        return mr.error;
-    mr_ = std::move(mr.object);
+    if (const int error = open_buffers(); error != 0)
+        return error;
     Made<tcpqp_cq> cq = context_->create_cq(3 * buffers_ + 1, 0);
     if (!cq.object)
         return cq.error;
@@ -67,13 +67,20 @@ int tcpqp_conn::build(Made<tcpqp_context> context, int socket, int timeout_ms, u
     return qp.error;
 }
 
+int tcpqp_conn::open_buffers() {
+    const int error = receives_.grow(*context_);
+    return error != 0 ? error : add_sends();
+}
+
 // The peer may send at once, and nothing of it shall have to be copied.
 std::vector<tcpqp_work> tcpqp_conn::first_receives() {
     std::vector<tcpqp_work> works;
-    for (uint32_t slot = 0; slot < buffers_; slot++) {
+    for (uint32_t slot = 0; slot < receives_.size(); slot++) {
         works.push_back(receive_work(slot));
         slots_[slot] = Slot::kPosted;
     }
+    posted_ = receives_.size();
+    untold_ = 0;
     return works;
 }
 

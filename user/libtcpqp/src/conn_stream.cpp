@@ -162,7 +162,7 @@ int tcpqp_conn::finish() noexcept {
         error = send_partial();
     if (error == 0)
         error =
-            post({2 * uint64_t{buffers_}, at(0), 0, TCPQP_STREAM_END, TCPQP_F_IMM, 0, mr_.get()});
+            post({2 * uint64_t{buffers_}, at(0), 0, TCPQP_STREAM_END, TCPQP_F_IMM, 0, mr_of(0)});
     finished_ |= error == 0;
     return broken(error);
 }
@@ -173,7 +173,7 @@ int tcpqp_conn::ready() noexcept {
     int bits = 0;
     if (shown_left_ != 0 || ready_count_ != 0 || peer_finished_ || receive_status_ != 0)
         bits |= TCPQP_READABLE;
-    if (has_partial_ || !free_.empty() || write_status() != 0)
+    if (has_partial_ || !free_.empty() || sends_.may_grow() || write_status() != 0)
         bits |= TCPQP_WRITABLE;
     if (sending_ == 0 && !has_partial_)
         bits |= TCPQP_FLUSHED;

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <new>
+#include <span>
 
 namespace tcpqp {
 
@@ -24,6 +25,7 @@ public:
 
     [[nodiscard]] std::byte* data() const noexcept { return static_cast<std::byte*>(at_); }
     [[nodiscard]] size_t size() const noexcept { return bytes_; }
+    [[nodiscard]] std::span<std::byte> all() const noexcept { return {data(), bytes_}; }
 
 private:
     size_t bytes_;
