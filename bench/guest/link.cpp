@@ -8,6 +8,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -37,6 +38,8 @@ struct Reply {
     std::array<char, 256> more;
 };
 
+constexpr uint32_t kGroMaxBytes = 8 * 65535;  // Linux's GRO_MAX_SIZE
+
 constexpr Attribute attribute(uint16_t type, uint32_t value) {
     return {{sizeof(Attribute), type}, value};
 }
@@ -49,7 +52,7 @@ void set_burst_max(const std::string& interface, uint32_t bytes) {
     request.head = {sizeof request, RTM_SETLINK, NLM_F_REQUEST | NLM_F_ACK, 1, 0};
     request.link.ifi_index = static_cast<int>(if_nametoindex(interface.c_str()));
     request.gso = attribute(kGsoIpv4MaxSize, bytes);
-    request.gro = attribute(kGroIpv4MaxSize, bytes);
+    request.gro = attribute(kGroIpv4MaxSize, std::min(bytes, kGroMaxBytes));
     Reply reply{};
     if (send(fd.get(), &request, sizeof request, 0) != sizeof request ||
         recv(fd.get(), &reply, sizeof reply, 0) < static_cast<ssize_t>(sizeof reply.head))

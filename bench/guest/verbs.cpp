@@ -18,7 +18,7 @@ namespace {
 constexpr uint64_t kWindowBytes = 8 << 20;      // of messages under way on a flow
 constexpr uint64_t kMemoryMaxBytes = 96 << 20;  // more flows share buffers
 constexpr uint32_t kDepthMin = 4;
-constexpr uint32_t kDepthMax = 512;
+constexpr uint32_t kDepthMax = 4096;
 constexpr uint32_t kChainMax = 32;
 constexpr uint32_t kInlineMaxBytes = 128;
 constexpr size_t kPollBatch = 64;

@@ -4,7 +4,7 @@
 from dataclasses import dataclass, replace
 
 KIB, MIB = 1 << 10, 1 << 20
-BURST_BIG = 524032  # NUPA_TSO_MAX_BYTES less room for headers: what nupa_dev allows
+BURST_BIG = (1088 << 10) - 256  # NUPA_TSO_MAX_BYTES less room for headers: what nupa_dev allows
 BURST_PLAIN = 65536
 RXE_BYTES_MAX = MIB  # of a message: soft RoCE needs seconds for more
 RXE_WARM_BYTES = 2 * MIB
@@ -26,7 +26,7 @@ class Case:
     memory: bool = False
     messages: int = 0  # 0: as many as pass in ms
     warm_bytes: int = 8 * MIB
-    ms: int = 150
+    ms: int = 300
     clock: str = "wall"  # or "icount": virtual time, one instruction a nanosecond
 
     def spec(self) -> str:
@@ -115,17 +115,21 @@ def lossy(loss: float) -> list[Case]:
 
 def bulk_messages(case: Case) -> int:
     """Enough for the steady state; soft RoCE takes a segment at a time."""
-    return 8 if case.transport.startswith("rxe") or case.transport == "software_v0" else 96
+    return 8 if case.transport.startswith("rxe") or case.transport == "software_v0" else 384
+
+
+def tiny_messages(case: Case) -> int:
+    return 4096 if case.transport.startswith("rxe") else 32768
 
 
 def quick_counted() -> list[Case]:
     bulk = [c.counted(bulk_messages(c)) for c in quick_bulk()]
-    return [*bulk, *(c.counted(4096, 2048 * 64) for c in quick_small(small(64))), *(c.counted(200) for c in quick_small(pingpong(64)) if not c.poll)]
+    return [*bulk, *(c.counted(tiny_messages(c), 2048 * 64) for c in quick_small(small(64))), *(c.counted(200) for c in quick_small(pingpong(64)) if not c.poll)]
 
 
 def full_counted() -> list[Case]:
     bulk = [c.counted(bulk_messages(c)) for c in TRANSPORTS]
-    tiny = [c.counted(8192, 2048 * 64) for c in small(64)]
+    tiny = [c.counted(tiny_messages(c), 2048 * 64) for c in small(64)]
     middle = [c.counted(16 * MIB // size) for size in (4 * KIB, 64 * KIB) for c in (Case(name, bytes=size) for name in SIZE_TRANSPORTS)]
     jumbo = [c.counted(bulk_messages(c)) for c in (Case(name, mtu=9000) for name in MAIN)]
     return [*bulk, *tiny, *middle, *(c.counted(1000) for c in pingpong(64) if not c.poll), *jumbo]

@@ -47,7 +47,7 @@ enum {
 	NUPA_PEER_HOST = 1,		/* ivshmem id of the host behind the port */
 
 	NUPA_MAGIC = 0x4150554e,	/* "NUPA" */
-	NUPA_ABI_MAJOR = 2,		/* must be equal */
+	NUPA_ABI_MAJOR = 3,		/* must be equal */
 	NUPA_ABI_MINOR = 0,		/* may grow; features say what is there */
 
 	NUPA_QUEUE_PAIRS_MAX = 16,
@@ -62,8 +62,8 @@ enum {
 	NUPA_RING_ENTRIES_MAX = 16384,
 	NUPA_TX_FRAGS_MAX = 18,		/* linear head + MAX_SKB_FRAGS */
 	NUPA_TX_HEADER_MAX_BYTES = 256,
-	NUPA_TSO_MAX_BYTES = 512 << 10,	/* headers and payload of one transmit packet */
-	NUPA_PLACED_RUN_MAX_BYTES = 1088 << 10,	/* headers and payload of one placed completion: 1 MiB and room */
+	NUPA_TSO_MAX_BYTES = 1088 << 10,	/* headers and payload of one transmit packet: 1 MiB and room */
+	NUPA_PLACED_RUN_MAX_BYTES = 1088 << 10,	/* headers and payload of one placed completion */
 	NUPA_RX_HOLD_MAX_US = 10000,
 	NUPA_RX_SLOT_BYTES = 256,	/* header slot of one receive completion */
 	NUPA_RX_BUF_MIN_BYTES = 2048,

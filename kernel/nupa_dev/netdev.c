@@ -299,6 +299,12 @@ static void nupa_netdev_features(struct nupa_dev *nupa)
 	if (nupa->features & NUPA_FEAT_BIG_TCP)
 		burst = NUPA_TSO_MAX_BYTES - NUPA_TX_HEADER_MAX_BYTES;
 	netif_set_tso_max_size(dev, burst);
+	/*
+	 * That was no more than GSO_MAX_SIZE, 65535 segments of the smallest MSS.  TCP bounds
+	 * segments itself, and a message of 1 MiB in one burst is a third of the work of it in
+	 * two and a rest of 1 KiB.
+	 */
+	dev->tso_max_size = burst;
 	if (nupa_gso_ipv4_max)
 		WRITE_ONCE(dev->gso_ipv4_max_size,
 			   clamp_t(unsigned int, nupa_gso_ipv4_max, GSO_LEGACY_MAX_SIZE, burst));

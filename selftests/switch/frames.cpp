@@ -122,7 +122,7 @@ TxOptions offload(const TcpFrame& f, uint16_t mss) {
     o.csum_start = static_cast<uint16_t>(header_bytes(f) - kTcpBytes - f.options.size());
     o.csum_offset = 16;
     o.split_at = header_bytes(f);
-    o.buf_bytes = 32 << 10;
+    o.buf_bytes = 64 << 10;  // the largest burst has 17 of them
     if (mss) {
         o.flags |= f.v6 ? NUPA_TX_F_TSO6 : NUPA_TX_F_TSO4;
         o.mss = mss;

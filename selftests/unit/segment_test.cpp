@@ -121,7 +121,7 @@ TEST_P(CutFamilies, ShorterThanOneSegment) {
 
 INSTANTIATE_TEST_SUITE_P(Ip, CutFamilies, testing::Values(4, 6));
 
-TEST(Cutter, BigTcpOf512KiB) {
+TEST(Cutter, BigTcpOf1MiB) {
     TcpFrame f;
     f.payload = pattern(NUPA_TSO_MAX_BYTES - 54);
     f.length_error = -(20 + 20 + static_cast<int>(f.payload.size()));  // tot_len 0

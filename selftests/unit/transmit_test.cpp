@@ -111,9 +111,12 @@ TEST(Transmit, Mss) {
     EXPECT_EQ(t.go(), TxError::kOk);
     t.ctx.mss = 65535 - 39;  // IP length would not fit
     EXPECT_EQ(t.go(), TxError::kMss);
-    Tx many(frame(NUPA_TSO_MAX_BYTES - 54), NUPA_TX_F_TSO4);
-    many.ctx.mss = 8;  // 65530 segments
+    Tx many(frame(65535 * 8), NUPA_TX_F_TSO4);
+    many.ctx.mss = 8;
     EXPECT_EQ(many.go(), TxError::kOk);
+    Tx too_many(frame(65535 * 8 + 1), NUPA_TX_F_TSO4);
+    too_many.ctx.mss = 8;
+    EXPECT_EQ(too_many.go(), TxError::kMss);
 }
 
 TEST(Transmit, BurstTcpFlags) {
