@@ -50,11 +50,14 @@ void Fabric::send(nupa::Packet& segment, const Truth& truth) {
         give_back(std::move(flight));
         return;
     }
-    if (truth.len && tamper(*flight))
+    if (segment.mss) {  // a run: nothing on its way changes it
+        world_.coverage.add(k_runs);
+    } else if (truth.len && tamper(*flight)) {
         world_.log.add(
             world_.now(), "fabric changes the option of {}.{} at {} + {}",
             {truth.connection, static_cast<std::uint64_t>(truth.to), truth.at, truth.len});
-    if (!damage(*flight)) {
+    }
+    if (!segment.mss && !damage(*flight)) {
         give_back(std::move(flight));
         return;
     }

@@ -114,6 +114,8 @@ Settings Settings::draw(std::uint64_t seed, Dice& dice) {
     for (std::uint32_t i = 0; i < connections; i++)
         s.connections.push_back(draw_connection(dice, s.hosts, disorder));
     s.faults = draw_faults(dice, disorder);
+    // not drawn: the other seeds stay the schedules that they were before there were runs
+    s.faults.whole = seed % 4 == 3 ? 100 + seed % 901 : 0;
     return s;
 }
 

@@ -54,6 +54,7 @@ struct FaultSettings {
     // per mille of segments
     std::uint32_t lose = 0, reorder = 0, duplicate = 0, late = 0, corrupt = 0, truncate = 0;
     std::uint32_t bleach = 0, replay = 0, mangle = 0, forge = 0, materialise = 0;
+    std::uint32_t whole = 0;      // per mille of bursts: arrive in runs
     std::uint32_t link_down = 0;  // per mille of ticks
     // per mille of what arrives at a TCP end
     std::uint32_t refuse = 0, renege = 0, collapse = 0;

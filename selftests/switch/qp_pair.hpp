@@ -2,6 +2,8 @@
 // Two ports, a QP at the second one, and a connection to it from the first.
 #pragma once
 
+#include <nlohmann/json.hpp>
+
 #include "fake_qp.hpp"
 #include "two_ports.hpp"
 
@@ -39,6 +41,12 @@ struct QpPair {
         shape.qpn = 18;
         shape.flags = flags | NUPA_QP_F_NO_RQ;
         FakeQp(p[0], ack_of(base, base.seq), shape);
+    }
+    // A rule that none of these flows meets: bursts on this way are cut from now on.
+    void cut() {
+        const nlohmann::json rule = {
+            {"cmd", "faults"}, {"port", "n1"}, {"flow", {{"dport", 9}}}, {"set", {{"loss", 1}}}};
+        ASSERT_TRUE(p.daemon.control(rule)["ok"]);
     }
     void send(const TcpFrame& f) { p[0].send(0, build_tcp(f, false), offload(f, kMss)); }
 

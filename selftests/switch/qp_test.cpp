@@ -6,10 +6,14 @@
 namespace nupa::testing {
 namespace {
 
-class QpFamily : public ::testing::TestWithParam<bool> {};
+// IPv6 or not; cut into segments or in one run
+class QpFamily : public ::testing::TestWithParam<std::tuple<bool, bool>> {};
 
 TEST_P(QpFamily, SendLandsInThePostedBuffer) {
-    QpPair t({}, GetParam());
+    const auto [v6, cut] = GetParam();
+    QpPair t({}, v6);
+    if (cut)
+        t.cut();
     t.sender_qp(NUPA_QP_F_TX_V0);
     t.qp.post({{kIova + 100, 100000}}, kKey);
     Bytes data = pattern(50000, 1);
@@ -34,17 +38,55 @@ TEST_P(QpFamily, SendLandsInThePostedBuffer) {
     ASSERT_EQ(tcp_bth_find(header->options.data(), static_cast<unsigned>(header->options.size()),
                            header->seq, packet.comp.payload_bytes, &bth, nullptr),
               TCP_BTH_OK);
-    EXPECT_EQ(bth.ver, 0);
+    EXPECT_EQ(bth.ver, cut ? 0 : 1) << "a run keeps what the sender wrote";
     EXPECT_EQ(bth.opcode, TCP_BTH_OP_SEND_ONLY);
     EXPECT_EQ(bth.start_seq, t.base.seq);
     EXPECT_EQ(bth.tsval, 0x11223344u);
     EXPECT_EQ(t.qp.stat(NUPA_QP_STAT_placed_bytes), data.size());
     EXPECT_EQ(t.p.stat(1, NUPA_STAT_placed_bytes), data.size());
     EXPECT_EQ(t.p.stat(1, NUPA_STAT_qp_delivered_segments), 0u);
+    EXPECT_EQ(t.p.stat(1, NUPA_STAT_placed_segments), packet.comp.gso_segs);
+    EXPECT_EQ(t.p.stat(0, NUPA_STAT_tx_segments), packet.comp.gso_segs);
+    EXPECT_EQ(t.p.stat(1, NUPA_STAT_rx_merged), packet.comp.gso_segs - 1u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ip, QpFamily, ::testing::Bool(),
-                         [](const auto& i) { return i.param ? "v6" : "v4"; });
+INSTANTIATE_TEST_SUITE_P(Ip, QpFamily, ::testing::Combine(::testing::Bool(), ::testing::Bool()),
+                         [](const auto& i) {
+                             return std::string(std::get<0>(i.param) ? "v6" : "v4") +
+                                    (std::get<1>(i.param) ? "_cut" : "_run");
+                         });
+
+// A run that was to be placed and is not: whole again from its parts, which fit the host's buffers.
+TEST(Qp, ARunThatIsNotPlacedComesInParts) {
+    for (const uint32_t flags : {0u, uint32_t{NUPA_QP_F_TX_V0}}) {
+        QpPair t;
+        t.sender_qp(flags);
+        Bytes data = pattern(500000, 1);
+        t.send(send_message(t.base, 0, data));
+        Bytes all;
+        uint32_t segments = 0;
+        while (all.size() < data.size()) {
+            RxPacket packet = t.p[1].receive(0);
+            EXPECT_FALSE(packet.comp.flags & NUPA_RX_F_PLACED);
+            EXPECT_TRUE(packet.comp.flags & NUPA_RX_F_QP);
+            EXPECT_EQ(packet.comp.gso_size, kMss);
+            auto got = parse_tcp(packet.whole());
+            ASSERT_TRUE(got);
+            EXPECT_EQ(got->seq, static_cast<uint32_t>(t.base.seq + all.size()));
+            tcp_bth bth{};
+            EXPECT_EQ(
+                tcp_bth_find(got->options.data(), static_cast<unsigned>(got->options.size()),
+                             got->seq, static_cast<uint32_t>(got->payload.size()), &bth, nullptr),
+                TCP_BTH_OK);
+            EXPECT_EQ(bth.mbo, all.size());
+            all.insert(all.end(), got->payload.begin(), got->payload.end());
+            segments += packet.comp.gso_segs;
+        }
+        EXPECT_EQ(all, data);
+        EXPECT_EQ(segments, (data.size() + kMss - 1) / kMss);
+        EXPECT_EQ(t.p.stat(1, NUPA_STAT_qp_delivered_segments), segments);
+    }
+}
 
 TEST(Qp, Ver1IsPlacedAsWell) {
     QpPair t;

@@ -144,9 +144,10 @@ struct Wire {
     nupa::Packet packet;
     nupa::ParseError error;
 
-    explicit Wire(ByteVector frame) : bytes(std::move(frame)) {
+    explicit Wire(ByteVector frame, nupa::ParseMode mode = nupa::ParseMode::kWire)
+        : bytes(std::move(frame)) {
         const nupa::Bytes all{bytes.data(), bytes.size()};
-        error = packet.assign({&all, 1});
+        error = packet.assign({&all, 1}, mode);
     }
     explicit Wire(const TcpFrame& frame) : Wire(frame.build()) {}
     Wire(const Wire&) = delete;

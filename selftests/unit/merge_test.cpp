@@ -4,6 +4,7 @@
 #include "engine/endian.hpp"
 #include "engine/icrc.hpp"
 #include "engine/merge.hpp"
+#include "engine/segment.hpp"
 #include "host.hpp"
 
 namespace {
@@ -384,6 +385,58 @@ TEST(Merge, IcrcOfTheWhole) {
         EXPECT_EQ(b.flags & TCP_BTH_F_ICRC, placed ? 0 : TCP_BTH_F_ICRC);
         EXPECT_EQ(b.icrc, placed ? 0u : 0x01000000u);
     }
+}
+
+// A burst received in runs of any length is what its segments merge into.
+TEST(Merge, RunsAreWhatSegmentsMergeInto) {
+    constexpr std::uint16_t kMss = 1000;
+    for (const int family : {4, 6})
+        for (const bool qp : {false, true})
+            for (const std::uint32_t bytes : {2000u, 45000u, 45300u, 999u})
+                for (const std::uint32_t span : {1u, 2u, 7u, 45u, 100u}) {
+                    tcp_bth b{};
+                    b.ver = 1, b.opcode = TCP_BTH_OP_SEND_ONLY, b.length = bytes;
+                    TcpFrame f = plain(0, bytes, family);
+                    f.flags |= nupa::kTcpPsh | nupa::kTcpCwr;
+                    if (qp)
+                        f.options = bth_option(b);
+                    f.length_error = -static_cast<int>(f.payload.size());
+                    Wire w(f.build(), nupa::ParseMode::kTso);
+                    w.packet.tso = true, w.packet.mss = kMss, w.packet.csum = nupa::Csum::kPartial;
+                    Queue runs, segments;
+                    EXPECT_GE(runs.merger.span(w.packet, qp), 45u * kMss);
+                    nupa::Packet s;
+                    nupa::Cutter whole(w.packet, span * kMss), cut(w.packet, nupa::TxRewrite{});
+                    while (whole.next(s))
+                        runs.push(s, Queue::decision(s, true, qp));
+                    while (cut.next(s))
+                        segments.push(s, Queue::decision(s, true, qp));
+                    runs.flush();
+                    segments.flush();
+                    ASSERT_EQ(runs.out.size(), 1u);
+                    ASSERT_EQ(segments.out.size(), 1u);
+                    const nupa::Merged &a = runs.out[0], &c = segments.out[0];
+                    EXPECT_EQ(a.gso_size, c.gso_size);
+                    EXPECT_EQ(a.gso_segs, c.gso_segs);
+                    EXPECT_EQ(a.payload_bytes, c.payload_bytes);
+                    EXPECT_EQ(a.flags, c.flags);
+                    ASSERT_EQ(a.header_bytes, c.header_bytes);
+                    EXPECT_EQ(std::memcmp(a.header.data(), c.header.data(), a.header_bytes), 0);
+                }
+}
+
+TEST(Merge, SpanOfARun) {
+    Wire w(plain(0, 3000));
+    w.packet.tso = true, w.packet.mss = 1000, w.packet.csum = nupa::Csum::kPartial;
+    nupa::Merger merger;
+    merger.configure(2048, true);
+    EXPECT_EQ(merger.span(w.packet, false), 17u * 2048 / 1000 * 1000);
+    EXPECT_EQ(merger.span(w.packet, true), (NUPA_PLACED_RUN_MAX_BYTES - 66u) / 1000 * 1000);
+    merger.configure(2048, false);
+    EXPECT_EQ(merger.span(w.packet, true), 0u) << "a host that wants no merging";
+    merger.configure(2048, true);
+    w.packet.at.l4_at += 4;
+    EXPECT_EQ(merger.span(w.packet, true), 0u) << "IP options";
 }
 
 TEST(Merge, SameFlow) {

@@ -25,7 +25,10 @@ public:
     Port& operator=(const Port&) = delete;
     virtual ~Port() = default;
 
-    // A wire segment reaches whatever is behind the port.  @segment may be changed and its
+    // Payload bytes of @burst, a multiple of its mss, that the port takes as one run; 0: it wants
+    // segments.  Asked before a burst is cut that nothing on its way can touch.
+    virtual uint32_t span(const Packet& /*burst*/) noexcept { return 0; }
+    // A wire segment (or run) reaches whatever is behind the port.  @segment may be changed and its
     // owned bytes taken; bytes it only refers to are valid until flush() returns.
     virtual void deliver(Packet& segment) noexcept = 0;
     // Let go of every reference taken by deliver(), and tell the host.

@@ -107,6 +107,17 @@ uint32_t RxQueue::bufs_for(const Run& run, uint32_t payload_bytes, bool single) 
     return (payload_bytes + buf_bytes_ - 1) / buf_bytes_;
 }
 
+uint32_t RxQueue::span(const Packet& burst, bool placed) noexcept {
+    const uint32_t span = runs_.front().merger.span(burst, placed);
+    if (placed || !span)
+        return span;
+    // Where buffers run short as much is taken as there is room for: segment by segment.
+    const uint32_t bufs = (burst.payload.bytes() / span + 1) * NUPA_RX_BUFS_PER_PACKET_MAX;
+    if (fill_seen_ - fill_cons_ < fills_reserved_ + bufs)
+        fill_seen_ = load_acquire(ctl_->fill_prod);
+    return fill_seen_ - fill_cons_ < fills_reserved_ + bufs ? 0 : span;
+}
+
 RxQueue::Result RxQueue::reserve(uint32_t bufs) noexcept {
     if (fill_seen_ - fill_cons_ < fills_reserved_ + bufs) {
         fill_seen_ = load_acquire(ctl_->fill_prod);
@@ -147,13 +158,14 @@ RxQueue::Result RxQueue::start(Run& run, Packet& packet, const Decision& decisio
     run.strict = strict_split_ && packet.at.l4 == L4::kTcp;
     run.merger.start(packet, decision);
     run.first = std::move(packet);
-    const uint32_t bufs = bufs_for(run, run.first.payload.bytes(), true);
+    const uint32_t bufs = bufs_for(run, run.first.payload.bytes(), !run.first.mss);
     if (Result room = reserve(bufs); room != Result::kTaken) {
         run.merger.finish();
         close(run);
         return room;
     }
     run.reserved_bufs = bufs;
+    stats_.add(NUPA_STAT_rx_merged, run.first.segments() - 1);
     return run.merger.closed() ? finish(run) : Result::kTaken;
 }
 
@@ -166,7 +178,7 @@ RxQueue::Result RxQueue::append(Run& run, Packet& packet, const Decision& decisi
     run.merger.append(packet, decision);
     run.may_wait = decision.may_wait;
     run.grown = true;
-    stats_.add(NUPA_STAT_rx_merged);
+    stats_.add(NUPA_STAT_rx_merged, packet.segments());
     if (!run.placed) {
         // Room for both was reserved when the queue was made.
         for (const Bytes& piece : packet.payload.pieces())
@@ -300,7 +312,8 @@ bool RxQueue::hold(Run& run, uint64_t now_ns) noexcept {
         return false;
     if (!run.due_max_ns) {
         run.due_max_ns = now_ns + kHoldTotal * hold_ns_;
-        run.first.fill_checksums();
+        if (!run.first.mss)
+            run.first.fill_checksums();
         run.first.payload.clear();
         run.first.owned.reset();
     }

@@ -42,6 +42,8 @@ public:
     void set_mode(uint32_t mode, uint64_t hold_ns) noexcept;
     // Is there a completion for this packet?  Its buffers are looked for once placement is decided.
     Result room_for(const Packet& packet) noexcept;
+    // As Merger::span(), by the buffers there are.
+    uint32_t span(const Packet& burst, bool placed) noexcept;
     // Takes the packet; its payload references must stay valid until flush() or turn().
     Result add(Packet& packet, const Decision& decision, const QueueChoice& choice) noexcept;
     // Finishes every run.

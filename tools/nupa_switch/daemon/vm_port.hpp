@@ -46,6 +46,7 @@ public:
     bool work() noexcept;
     [[nodiscard]] bool busy() const noexcept { return pending_ != 0; }
 
+    uint32_t span(const Packet& burst) noexcept override;
     void deliver(Packet& segment) noexcept override;
     void flush() noexcept override;
     void expire(uint64_t now_ns) noexcept override;
@@ -79,6 +80,11 @@ private:
     void burst(unsigned queue) noexcept;
     bool transmit(TxQueue& tx) noexcept;
     bool accepts(const Packet& segment) noexcept;
+    bool took(const RxQueue& rx, RxQueue::Result result, uint32_t segments) noexcept;
+    void add(RxQueue& rx, Packet& segment, const Decision& decision,
+             const QueueChoice& choice) noexcept;
+    void add_parts(RxQueue& rx, Packet& run, const Decision& decision,
+                   const QueueChoice& choice) noexcept;
     void interrupt(unsigned vector) noexcept;
     bool tell(unsigned queue, RxQueue::Result result) noexcept;
     void expire_queue(unsigned queue, uint64_t now_ns) noexcept;
@@ -122,6 +128,7 @@ private:
     std::array<std::optional<TxQueue>, NUPA_QUEUE_PAIRS_MAX> tx_;
     std::array<std::unique_ptr<RxQueue>, NUPA_QUEUE_PAIRS_MAX> rx_;
     Packet packet_;  // the one being sent
+    Packet part_;    // of a run that comes in parts
 };
 
 static_assert(NUPA_VECTORS <= 32, "pending_ has a bit for each vector");

@@ -54,13 +54,23 @@ bool VmPort::transmit(TxQueue& tx) noexcept {
 
 bool VmPort::accepts(const Packet& segment) noexcept {
     const uint8_t* dst = segment.header.data();
-    if (segment.bytes() > rx_mode_.mtu + kEthernetBytes + kVlanBytes)
+    if (segment.frame_bytes() > rx_mode_.mtu + kEthernetBytes + kVlanBytes)
         return false;
     if (rx_mode_.flags & NUPA_RX_MODE_PROMISC)
         return true;
     if (!is_multicast(dst))
         return !std::memcmp(dst, rx_mode_.mac, sizeof(rx_mode_.mac));
     return rx_mode_.flags & NUPA_RX_MODE_ALLMULTI || mac_key(dst) == kBroadcastKey;
+}
+
+uint32_t VmPort::span(const Packet& burst) noexcept {
+    if (!running_ || !accepts(burst))
+        return 0;
+    RxQueue* rx = rx_[steering_.choose(burst).queue].get();
+    const PortEngine::Runs runs = engine_.runs(burst);
+    return rx && runs != PortEngine::Runs::kNone
+               ? rx->span(burst, runs == PortEngine::Runs::kPlaced)
+               : 0;
 }
 
 void VmPort::deliver(Packet& segment) noexcept {
@@ -78,18 +88,41 @@ void VmPort::deliver(Packet& segment) noexcept {
         stats.add(NUPA_STAT_rx_drop_no_queue);
         return;
     }
-    stats.add(NUPA_STAT_rx_segments);
-    RxQueue::Result result = rx->room_for(segment);
-    if (result == RxQueue::Result::kTaken) {
-        const Decision decision = engine_.receive(segment);
-        if (decision.dropped())
-            return;
-        result = rx->add(segment, decision, choice);
-    }
+    stats.add(NUPA_STAT_rx_segments, segment.segments());
+    if (!took(*rx, rx->room_for(segment), segment.segments()))
+        return;
+    const Decision decision = engine_.receive(segment);
+    if (decision.dropped())
+        return;
+    if (segment.mss && decision.has_qp && !decision.placed())
+        add_parts(*rx, segment, decision, choice);
+    else
+        add(*rx, segment, decision, choice);
+}
+
+// What came of @segments; false: they are gone, and @rx may be, too.
+bool VmPort::took(const RxQueue& rx, RxQueue::Result result, uint32_t segments) noexcept {
     if (result == RxQueue::Result::kNoBuffer)
-        stats.add(NUPA_STAT_rx_drop_no_buffer);
+        stats.add(NUPA_STAT_rx_drop_no_buffer, segments);
     if (result == RxQueue::Result::kBroken)
-        fail(rx->reason());
+        fail(rx.reason());
+    return result == RxQueue::Result::kTaken;
+}
+
+void VmPort::add(RxQueue& rx, Packet& segment, const Decision& decision,
+                 const QueueChoice& choice) noexcept {
+    const uint32_t segments = segment.segments();
+    took(rx, rx.add(segment, decision, choice), segments);
+}
+
+// A run that was to be placed, and is not, goes up in parts that fit the host's buffers.
+void VmPort::add_parts(RxQueue& rx, Packet& run, const Decision& decision,
+                       const QueueChoice& choice) noexcept {
+    run.tso = true;
+    Cutter parts(run, rx.span(run, false));
+    while (running_ && parts.next(part_))
+        if (took(rx, rx.room_for(part_), part_.segments()))
+            add(rx, part_, of_part(decision, part_), choice);
 }
 
 // False: the port has failed.

@@ -23,7 +23,7 @@ bool same(const std::uint8_t* a, const std::uint8_t* b, std::uint32_t from,
 }
 
 // May @packet be part of a run at all?
-bool mergeable(const Packet& packet, const Decision& decision) noexcept {
+bool mergeable(const Packet& packet) noexcept {
     const Headers& at = packet.at;
     if (!at.tcp() || packet.payload.bytes() == 0 || at.tcp_flags & kNeverFlags ||
         !(at.tcp_flags & kTcpAck))
@@ -31,10 +31,21 @@ bool mergeable(const Packet& packet, const Decision& decision) noexcept {
     if (at.ip_csum_bad || (packet.csum != Csum::kPartial && packet.csum != Csum::kGood))
         return false;
     const std::uint32_t ip_bytes = at.l4_at - at.l3_at;
-    if (ip_bytes != (at.family == 4 ? kIpv4PlainBytes : kIpv6Bytes))
-        return false;
+    return ip_bytes == (at.family == 4 ? kIpv4PlainBytes : kIpv6Bytes);
+}
+
+bool mergeable(const Packet& packet, const Decision& decision) noexcept {
     // The host checks the ICRC of delivered segments one by one.
-    return !decision.has_bth || decision.placed() || !(decision.bth.flags & TCP_BTH_F_ICRC);
+    return mergeable(packet) &&
+           (!decision.has_bth || decision.placed() || !(decision.bth.flags & TCP_BTH_F_ICRC));
+}
+
+std::uint32_t payload_max(const Headers& at, bool placed, std::uint32_t buf_bytes) noexcept {
+    const std::uint32_t ip_header = at.header_bytes - at.l3_at;
+    if (placed && at.family == 4)
+        return kPlacedRunMaxBytes - at.header_bytes;
+    const std::uint32_t by_ip = kIpLengthMaxBytes + (at.family == 6 ? kIpv6Bytes : 0) - ip_header;
+    return placed ? by_ip : std::min(by_ip, kDeliveredBuffersMax * buf_bytes);
 }
 
 bool ends_message(const Packet& packet, const Decision& decision) noexcept {
@@ -44,6 +55,11 @@ bool ends_message(const Packet& packet, const Decision& decision) noexcept {
     if (b.ver == 1)
         return b.mbo + packet.payload.bytes() == tcp_bth_stream_bytes(&b);
     return tcp_bth_position(b.opcode) & TCP_BTH_POS_LAST;
+}
+
+// Is the last segment shorter than the others, of @full bytes each?
+bool ends_short(const Packet& packet, std::uint32_t full) noexcept {
+    return full != 0 && packet.payload.bytes() % full != 0;
 }
 
 // SEND, WRITE and read response, whatever the position.
@@ -87,8 +103,8 @@ void Merger::start(const Packet& packet, const Decision& decision) noexcept {
     std::memcpy(run_.header.data(), packet.header.data(), at_.header_bytes);
     run_.header_bytes = at_.header_bytes;
     run_.flags = rx_flags(packet, decision);
-    run_.gso_size = 0;
-    run_.gso_segs = 1;
+    run_.gso_size = packet.mss;
+    run_.gso_segs = static_cast<std::uint16_t>(packet.segments());
     run_.payload_bytes = packet.payload.bytes();
     run_.qpn = decision.qpn;
     run_.flow = packet.flow();
@@ -96,16 +112,14 @@ void Merger::start(const Packet& packet, const Decision& decision) noexcept {
     last_flags_ = at_.tcp_flags & kEndFlags;
     last_opcode_ = decision.bth.opcode;
     active_ = true;
-    closed_ =
-        !enabled_ || !mergeable(packet, decision) || last_flags_ || ends_message(packet, decision);
+    closed_ = !enabled_ || !mergeable(packet, decision) || last_flags_ ||
+              ends_message(packet, decision) || ends_short(packet, run_.gso_size);
 }
 
-std::uint32_t Merger::payload_max() const noexcept {
-    const std::uint32_t ip_header = at_.header_bytes - at_.l3_at;
-    if (first_.placed() && at_.family == 4)
-        return kPlacedRunMaxBytes - at_.header_bytes;
-    const std::uint32_t by_ip = kIpLengthMaxBytes + (at_.family == 6 ? kIpv6Bytes : 0) - ip_header;
-    return first_.placed() ? by_ip : std::min(by_ip, kDeliveredBuffersMax * buf_bytes_);
+std::uint32_t Merger::span(const Packet& burst, bool placed) const noexcept {
+    if (!enabled_ || !mergeable(burst) || burst.at.jumbo_at != 0)
+        return 0;
+    return payload_max(burst.at, placed, buf_bytes_) / burst.mss * burst.mss;
 }
 
 bool Merger::fits(const Packet& packet, const Decision& decision) const noexcept {
@@ -113,8 +127,9 @@ bool Merger::fits(const Packet& packet, const Decision& decision) const noexcept
     if (!active_ || closed_ || packet.at.seq != next_seq_ || !mergeable(packet, decision))
         return false;
     const std::uint32_t full = run_.gso_segs == 1 ? run_.payload_bytes : run_.gso_size;
-    if (bytes > full || full > UINT16_MAX || run_.gso_segs == kSegmentsMax ||
-        run_.payload_bytes + bytes > payload_max())
+    if ((packet.mss ? packet.mss != full : bytes > full) || full > UINT16_MAX ||
+        run_.gso_segs + packet.segments() > kSegmentsMax ||
+        run_.payload_bytes + bytes > payload_max(at_, first_.placed(), buf_bytes_))
         return false;
     return decision.placed() == first_.placed() && decision.has_qp == first_.has_qp &&
            decision.has_bth == first_.has_bth && same_headers(packet) &&
@@ -178,12 +193,12 @@ void Merger::append(const Packet& packet, const Decision& decision) noexcept {
     const std::uint32_t bytes = packet.payload.bytes();
     if (run_.gso_segs == 1)
         run_.gso_size = static_cast<std::uint16_t>(run_.payload_bytes);
-    run_.gso_segs++;
+    run_.gso_segs = static_cast<std::uint16_t>(run_.gso_segs + packet.segments());
     run_.payload_bytes += bytes;
     next_seq_ += bytes;
     last_flags_ |= packet.at.tcp_flags & kEndFlags;
     last_opcode_ = decision.bth.opcode;
-    closed_ = bytes < run_.gso_size || last_flags_ || ends_message(packet, decision);
+    closed_ = ends_short(packet, run_.gso_size) || last_flags_ || ends_message(packet, decision);
 }
 
 const Merged& Merger::finish() noexcept {

@@ -35,6 +35,8 @@ public:
     // @buf_bytes: of the queue's fill buffers.  @enabled: NUPA_RX_MODE_GRO.
     void configure(std::uint32_t buf_bytes, bool enabled) noexcept;
 
+    // Payload bytes of @burst that may come as one run, a multiple of its mss; 0: one segment.
+    std::uint32_t span(const Packet& burst, bool placed) const noexcept;
     bool active() const noexcept { return active_; }
     bool closed() const noexcept { return closed_; }  // nothing more can join
     // Can @packet join the run?  Only while active.
@@ -48,7 +50,6 @@ public:
     const Merged& finish() noexcept;  // valid until the next start()
 
 private:
-    std::uint32_t payload_max() const noexcept;
     bool same_headers(const Packet& packet) const noexcept;
     bool same_timestamps(const std::uint8_t* a, const std::uint8_t* b,
                          const Decision& decision) const noexcept;

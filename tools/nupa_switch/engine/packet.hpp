@@ -95,7 +95,7 @@ struct Packet {
     Headers at;
     Csum csum = Csum::kUnknown;
     bool tso = false;       // to be cut by a Cutter
-    std::uint16_t mss = 0;  // payload bytes per segment, tso only
+    std::uint16_t mss = 0;  // payload bytes per segment of a burst or a run; 0: one segment
     Payload payload;
     std::unique_ptr<std::byte[]> owned;  // payload points here once own() was called; else null
 
@@ -106,6 +106,18 @@ struct Packet {
     ParseError assign(std::span<const Bytes> bufs, ParseMode mode = ParseMode::kWire) noexcept;
 
     std::uint32_t bytes() const noexcept { return at.header_bytes + payload.bytes(); }
+    // A run is several segments of a burst that stay together, with the first one's header.
+    std::uint32_t segments() const noexcept {
+        return mss == 0 ? 1 : (payload.bytes() + mss - 1) / mss;
+    }
+    // On the wire, headers of all segments included, and the longest of them.
+    std::uint32_t wire_bytes() const noexcept {
+        return segments() * at.header_bytes + payload.bytes();
+    }
+    std::uint32_t frame_bytes() const noexcept {
+        const std::uint32_t bytes = payload.bytes();
+        return at.header_bytes + (mss != 0 && mss < bytes ? mss : bytes);
+    }
     std::span<const std::uint8_t> header_span() const noexcept {
         return {header.data(), at.header_bytes};
     }

@@ -331,6 +331,14 @@ void fragment(QpContext& qp, const Packet& packet) noexcept {
 
 }  // namespace
 
+Decision of_part(Decision decision, const Packet& part) noexcept {
+    const Headers& at = part.at;
+    if (decision.has_bth)
+        tcp_bth_find(part.header.data() + at.options_at, at.option_bytes(), at.seq,
+                     part.payload.bytes(), &decision.bth, nullptr);
+    return decision;
+}
+
 Decision place(QpContext& qp, const MrTable& mrs, const Packet& packet) noexcept {
     Decision d;
     d.has_qp = true;

@@ -27,6 +27,9 @@ struct Decision {
     bool dropped() const noexcept { return reason == Reason::kOvertaken; }
 };
 
+// What @decision on a run says of @part of it.
+Decision of_part(Decision decision, const Packet& part) noexcept;
+
 // Decide on one TCP packet of @qp's flow, whose checksum state is settled
 // (kPartial, kGood or kBad), and when the answer is "place", copy its payload.
 // Counts in @qp.stats only.  Never fails.

@@ -78,6 +78,17 @@ TxRewrite PortEngine::transmit(const Packet& packet) noexcept {
     return qp->rewrite();
 }
 
+PortEngine::Runs PortEngine::runs(const Packet& burst) const noexcept {
+    const Headers& at = burst.at;
+    if (flows_.size() == 0 || !flows_.find(burst.flow()))
+        return Runs::kDelivered;
+    tcp_bth b;
+    const bool one = tcp_bth_find(burst.header.data() + at.options_at, at.option_bytes(), at.seq,
+                                  burst.payload.bytes(), &b, nullptr) == TCP_BTH_OK &&
+                     b.ver == 1 && b.opcode != TCP_BTH_OP_SEND_TRAIN;
+    return one ? Runs::kPlaced : Runs::kNone;
+}
+
 Decision PortEngine::receive(Packet& packet) noexcept {
     if (packet.verify() == Csum::kBad || packet.at.ip_csum_bad)
         stats_.add(NUPA_STAT_rx_csum_bad);
@@ -87,7 +98,7 @@ Decision PortEngine::receive(Packet& packet) noexcept {
     if (!qp)
         return {};
     const Decision decision = place(*qp, mrs_, packet);
-    count(*qp, decision, packet.payload.bytes());
+    count(*qp, decision, packet);
     return decision;
 }
 
@@ -97,27 +108,28 @@ void PortEngine::silent(std::uint32_t qpn) noexcept {
         it->second->pace.silent(it->second->disorder.next());
 }
 
-void PortEngine::count(QpContext& qp, const Decision& decision, std::uint32_t bytes) noexcept {
+void PortEngine::count(QpContext& qp, const Decision& decision, const Packet& packet) noexcept {
     if (decision.reason == Reason::kNoQp)
         return;
+    const std::uint32_t bytes = packet.payload.bytes(), segments = packet.segments();
     if (decision.placed()) {
-        stats_.add(NUPA_STAT_placed_segments);
+        stats_.add(NUPA_STAT_placed_segments, segments);
         stats_.add(NUPA_STAT_placed_bytes, bytes);
-        qp.stats.add(NUPA_QP_STAT_placed_segments);
+        qp.stats.add(NUPA_QP_STAT_placed_segments, segments);
         qp.stats.add(NUPA_QP_STAT_placed_bytes, bytes);
         return;
     }
     nupa_stat stat;
     if (reason_stat(decision.reason, stat))
-        stats_.add(stat);
+        stats_.add(stat, segments);
     if (decision.dropped())
         return;
-    stats_.add(NUPA_STAT_qp_delivered_segments);
+    stats_.add(NUPA_STAT_qp_delivered_segments, segments);
     stats_.add(NUPA_STAT_qp_delivered_bytes, bytes);
-    qp.stats.add(NUPA_QP_STAT_delivered_segments);
+    qp.stats.add(NUPA_QP_STAT_delivered_segments, segments);
     qp.stats.add(NUPA_QP_STAT_delivered_bytes, bytes);
     if (decision.reason >= Reason::kInconsistent)
-        qp.stats.add(NUPA_QP_STAT_refused);
+        qp.stats.add(NUPA_QP_STAT_refused, segments);
 }
 
 }  // namespace nupa

@@ -42,7 +42,12 @@ public:
     // its QP context.  Answers what the cutter shall do; all false without a QP.
     TxRewrite transmit(const Packet& packet) noexcept;
 
-    // A segment the host is about to receive, after all faults.  Verifies an
+    // How may the host receive the segments of a burst: each by itself, or in runs that have one
+    // fate?  A run to be placed is of one message, and has its option in ver 1.
+    enum class Runs : std::uint8_t { kNone, kDelivered, kPlaced };
+    Runs runs(const Packet& burst) const noexcept;
+
+    // A segment (or run) the host is about to receive, after all faults.  Verifies an
     // unknown checksum (packet.csum is settled afterwards), decides, copies
     // placed payload, counts.  When the answer is placed() only the header may be handed up.
     Decision receive(Packet& packet) noexcept;
@@ -54,7 +59,7 @@ public:
     std::size_t mrs() const noexcept { return mrs_.size(); }
 
 private:
-    void count(QpContext& qp, const Decision& decision, std::uint32_t bytes) noexcept;
+    void count(QpContext& qp, const Decision& decision, const Packet& packet) noexcept;
 
     const HostMemory& memory_;
     PortStats& stats_;

@@ -27,11 +27,9 @@ int position(std::uint32_t mbo, std::uint32_t bytes, std::uint32_t length) noexc
 
 }  // namespace
 
-Cutter::Cutter(const Packet& packet, TxRewrite rewrite) noexcept
-    : packet_(packet), rewrite_(rewrite) {
+Cutter::Cutter(const Packet& packet, TxRewrite rewrite, std::uint32_t span) noexcept
+    : packet_(packet), rewrite_(rewrite), span_(span ? span : packet.mss) {
     const std::uint32_t bytes = packet.payload.bytes();
-    if (packet.tso)
-        segments_ = (bytes + packet.mss - 1) / packet.mss;
     if (!rewrite.v0 || !packet.at.tcp() || bytes == 0)
         return;
     unsigned int at = 0;
@@ -50,18 +48,20 @@ Cutter::Cutter(const Packet& packet, TxRewrite rewrite) noexcept
 }
 
 bool Cutter::next(Packet& segment) noexcept {
-    if (index_ == segments_)
+    if (done_)
         return false;
     const std::uint32_t left = packet_.payload.bytes() - offset_;
-    const std::uint32_t bytes = packet_.tso ? std::min<std::uint32_t>(packet_.mss, left) : left;
+    const std::uint32_t bytes = packet_.tso ? std::min(span_, left) : left;
+    done_ = bytes == left;
     copy_header(segment);
     slice(segment, bytes);
     if (packet_.tso)
-        patch_header(segment, bytes, index_ + 1 == segments_);
+        patch_header(segment, bytes, done_);
     if (has_v1_)
         patch_option(segment, bytes);
+    segment.mss = bytes > packet_.mss ? packet_.mss : 0;
     offset_ += bytes;
-    index_++;
+    index_ += segment.segments();
     return true;
 }
 
