@@ -401,9 +401,11 @@ static inline __u32 tcp_bth_stream_bytes(const struct tcp_bth *b)
 static inline enum tcp_bth_error tcp_bth_parse(const __u8 *opt, unsigned int room, __u32 seq,
 					       __u32 payload, struct tcp_bth *b)
 {
+	__u32 start_seq, mbo, icrc = 0, length = 0;
 	unsigned int len, fixed, ext;
-	struct tcp_bth r;
+	__u8 ver, flags, opcode, segno = 0;
 	const __u8 *p;
+	bool times;
 
 	if (room < TCP_BTH_HEAD_BYTES || opt[0] != TCP_BTH_KIND ||
 	    opt[1] < TCP_BTH_HEAD_BYTES || tcp_bth_get16(opt + 2) != TCP_BTH_EXID)
@@ -411,75 +413,82 @@ static inline enum tcp_bth_error tcp_bth_parse(const __u8 *opt, unsigned int roo
 	len = opt[1];
 	if (len > room || len < TCP_BTH_OPT_MIN_BYTES || len > TCP_BTH_OPT_MAX_BYTES)
 		return TCP_BTH_E_LENGTH;
-	memset(&r, 0, sizeof(r));
-	r.ver = opt[4] & TCP_BTH_F_VER_MASK;
-	r.flags = opt[4] & (__u8)~TCP_BTH_F_VER_MASK;
-	r.opcode = opt[5];
-	r.msn = tcp_bth_get16(opt + 6);
-	if (r.ver > 1)
+	ver = opt[4] & TCP_BTH_F_VER_MASK;
+	flags = opt[4] & (__u8)~TCP_BTH_F_VER_MASK;
+	opcode = opt[5];
+	if (ver > 1)
 		return TCP_BTH_E_VERSION;
-	if (r.ver == 1 && r.flags & TCP_BTH_F_ICRC)
+	if (ver == 1 && flags & TCP_BTH_F_ICRC)
 		return TCP_BTH_E_RESERVED;
-	if (r.opcode >= TCP_BTH_OP_COUNT)
+	if (opcode >= TCP_BTH_OP_COUNT)
 		return TCP_BTH_E_OPCODE;
-	fixed = r.ver == 0 ? TCP_BTH_HEAD_BYTES + TCP_BTH_V0_BYTES :
-			     TCP_BTH_HEAD_BYTES + TCP_BTH_V1_BYTES +
-			     (r.flags & TCP_BTH_F_TIMESTAMP ? (unsigned int)TCP_BTH_TS_BYTES : 0u);
+	times = ver == 0 || flags & TCP_BTH_F_TIMESTAMP;
+	fixed = ver == 0 ? TCP_BTH_HEAD_BYTES + TCP_BTH_V0_BYTES :
+			   TCP_BTH_HEAD_BYTES + TCP_BTH_V1_BYTES +
+			   (times ? (unsigned int)TCP_BTH_TS_BYTES : 0u);
 	if (len < fixed)
 		return TCP_BTH_E_LENGTH;
 	ext = len - fixed;
 	if (ext != 0 && ext != TCP_BTH_EXT4_BYTES && ext != TCP_BTH_RETH_BYTES)
 		return TCP_BTH_E_LENGTH;
-	r.ext_bytes = (__u8)ext;
 
 	p = opt + sizeof(struct tcp_bth_head);
-	if (r.ver == 0) {
+	if (ver == 0) {
 		__u32 mbo_seg = tcp_bth_get32(p);
 
-		if (r.opcode == TCP_BTH_OP_SEND_TRAIN)
+		if (opcode == TCP_BTH_OP_SEND_TRAIN)
 			return TCP_BTH_E_OPCODE;
-		r.mbo = mbo_seg >> 8;
-		r.segno = (__u8)mbo_seg;
-		r.start_seq = seq - r.mbo;
-		r.icrc = tcp_bth_get32(p + 4);
-		p += 8;
-		if (payload && tcp_bth_position(r.opcode) & TCP_BTH_POS_FIRST && r.mbo)
+		mbo = mbo_seg >> 8;
+		segno = (__u8)mbo_seg;
+		start_seq = seq - mbo;
+		icrc = tcp_bth_get32(p + 4);
+		if (payload && tcp_bth_position(opcode) & TCP_BTH_POS_FIRST && mbo)
 			return TCP_BTH_E_RANGE;
 	} else {
-		r.start_seq = tcp_bth_get32(p);
-		r.length = tcp_bth_get32(p + 4);
-		p += 8;
+		__u32 stream_bytes;
+
+		start_seq = tcp_bth_get32(p);
+		length = tcp_bth_get32(p + 4);
 		/* ver 1 names the message: only ONLY opcodes, and the segment lies inside */
-		if (tcp_bth_position(r.opcode) != TCP_BTH_POS_ONLY)
+		if (tcp_bth_position(opcode) != TCP_BTH_POS_ONLY)
 			return TCP_BTH_E_OPCODE;
-		if (r.opcode == TCP_BTH_OP_SEND_TRAIN) {
+		stream_bytes = length ? length : 1;
+		if (opcode == TCP_BTH_OP_SEND_TRAIN) {
 			if (ext != TCP_BTH_EXT4_BYTES)
 				return TCP_BTH_E_LENGTH;
-			r.ext4 = tcp_bth_get32(opt + fixed);
-			if (!tcp_bth_train_valid(r.length, r.ext4))
+			stream_bytes = tcp_bth_get32(opt + fixed);
+			if (!tcp_bth_train_valid(length, stream_bytes))
 				return TCP_BTH_E_RANGE;
 		}
-		if (payload) {
-			__u32 stream_bytes = tcp_bth_stream_bytes(&r);
+		mbo = payload ? seq - start_seq : 0;
+		if (payload && (mbo > stream_bytes || payload > stream_bytes - mbo))
+			return TCP_BTH_E_RANGE;
+	}
 
-			r.mbo = seq - r.start_seq;
-			if (r.mbo > stream_bytes || payload > stream_bytes - r.mbo)
-				return TCP_BTH_E_RANGE;
-		}
+	b->ver = ver;
+	b->flags = flags;
+	b->opcode = opcode;
+	b->ext_bytes = (__u8)ext;
+	b->msn = tcp_bth_get16(opt + 6);
+	b->segno = segno;
+	b->reserved = 0;
+	b->start_seq = start_seq;
+	b->length = length;
+	b->mbo = mbo;
+	b->icrc = icrc;
+	b->tsval = times ? tcp_bth_get32(p + 8) : 0;
+	b->tsecr = times ? tcp_bth_get32(p + 12) : 0;
+	p = opt + fixed;
+	b->ext4 = ext == TCP_BTH_EXT4_BYTES ? tcp_bth_get32(p) : 0;
+	if (ext == TCP_BTH_RETH_BYTES) {
+		b->va = (__u64)tcp_bth_get32(p) << 32 | tcp_bth_get32(p + 4);
+		b->rkey = tcp_bth_get32(p + 8);
+		b->dma_length = tcp_bth_get32(p + 12);
+	} else {
+		b->va = 0;
+		b->rkey = 0;
+		b->dma_length = 0;
 	}
-	if (r.ver == 0 || r.flags & TCP_BTH_F_TIMESTAMP) {
-		r.tsval = tcp_bth_get32(p);
-		r.tsecr = tcp_bth_get32(p + 4);
-		p += TCP_BTH_TS_BYTES;
-	}
-	if (ext == TCP_BTH_EXT4_BYTES) {
-		r.ext4 = tcp_bth_get32(p);
-	} else if (ext == TCP_BTH_RETH_BYTES) {
-		r.va = (__u64)tcp_bth_get32(p) << 32 | tcp_bth_get32(p + 4);
-		r.rkey = tcp_bth_get32(p + 8);
-		r.dma_length = tcp_bth_get32(p + 12);
-	}
-	*b = r;
 	return TCP_BTH_OK;
 }
 
