@@ -72,17 +72,74 @@ __attribute__((target("avx2"))) void copy_avx2(std::byte* to, const std::byte* f
     copy_words(to, from, n);
 }
 
-const bool kHaveAvx2 = __builtin_cpu_supports("avx2");
+#define NUPA_AVX512 __attribute__((target("avx512f,avx512bw")))
+constexpr std::size_t kLine = 64;
+constexpr std::size_t kLines = 4 * kLine;
+
+NUPA_AVX512 inline __m512i line(const std::byte* p) noexcept { return _mm512_loadu_si512(p); }
+
+NUPA_AVX512 inline void store(std::byte* p, __m512i v) noexcept {
+    _mm512_store_si512(p, v);
+    in_order();
+}
+
+// Less than a line, in one store.  A mask of nothing is left out: on a page that is not there it
+// traps into microcode.
+NUPA_AVX512 inline void copy_part(std::byte* to, const std::byte* from, std::size_t n) noexcept {
+    if (n == 0)
+        return;
+    const __mmask64 bytes = (std::uint64_t{1} << n) - 1;
+    _mm512_mask_storeu_epi8(to, bytes, _mm512_maskz_loadu_epi8(bytes, from));
+    in_order();
+}
+
+// One store for each line, and none that reaches into two.
+NUPA_AVX512 void copy_avx512(std::byte* to, const std::byte* from, std::size_t n) noexcept {
+    const std::size_t to_line = -reinterpret_cast<std::uintptr_t>(to) & (kLine - 1);
+    const std::size_t head = to_line < n ? to_line : n;
+    copy_part(to, from, head);
+    to += head, from += head, n -= head;
+    for (; n >= kLines; to += kLines, from += kLines, n -= kLines) {
+        const __m512i v0 = line(from), v1 = line(from + kLine);
+        const __m512i v2 = line(from + 2 * kLine), v3 = line(from + 3 * kLine);
+        store(to, v0);
+        store(to + kLine, v1);
+        store(to + 2 * kLine, v2);
+        store(to + 3 * kLine, v3);
+    }
+    for (; n >= kLine; to += kLine, from += kLine, n -= kLine)
+        store(to, line(from));
+    copy_part(to, from, n);
+}
 #endif
+
+constexpr CopyWay kWays[] = {
+    {"words", copy_words},
+#if defined(__x86_64__)
+    {"avx2", copy_avx2},
+    {"avx512bw", copy_avx512},
+#endif
+};
+
+std::size_t ways() noexcept {
+#if defined(__x86_64__)
+    if (!__builtin_cpu_supports("avx2"))
+        return 1;
+    return __builtin_cpu_supports("avx512bw") ? 3 : 2;
+#else
+    return 1;
+#endif
+}
+
+const std::size_t kHave = ways();
+const auto kBest = kWays[kHave - 1].copy;
 
 }  // namespace
 
 void copy_rising(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
-#if defined(__x86_64__)
-    if (kHaveAvx2)
-        return copy_avx2(to, from, bytes);
-#endif
-    copy_words(to, from, bytes);
+    kBest(to, from, bytes);
 }
+
+std::span<const CopyWay> copy_ways() noexcept { return {kWays, kHave}; }
 
 }  // namespace nupa
