@@ -50,6 +50,18 @@ Port* Fabric::destination(const Packet& packet) const noexcept {
     return port == MacTable::kUnknown ? nullptr : ports_[static_cast<size_t>(port)];
 }
 
+void Fabric::expect(std::span<const Packet> packets) noexcept {
+    while (!packets.empty()) {
+        Port* to = destination(packets[0]);
+        size_t same = 1;
+        while (same < packets.size() && destination(packets[same]) == to)
+            same++;
+        if (to)
+            to->expect(packets.first(same));
+        packets = packets.subspan(same);
+    }
+}
+
 void Fabric::forward(Port& from, const Packet& packet, TxRewrite rewrite) noexcept {
     if (!from.link_up()) {
         from.stats.add(NUPA_STAT_tx_drop_unknown);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "engine/segment.hpp"
@@ -23,6 +24,8 @@ public:
     [[nodiscard]] const MacTable& macs() const noexcept { return macs_; }
     [[nodiscard]] int timer_fd() const noexcept { return held_.timer_fd(); }
 
+    // Packets that will be forwarded soon, kLookaheadMax at most: tells their destinations.
+    void expect(std::span<const Packet> packets) noexcept;
     // A packet or burst from @from.  Its bytes must stay until flush() returns.
     void forward(Port& from, const Packet& packet, TxRewrite rewrite) noexcept;
     // Everything delivered so far goes up to its host.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,8 @@ public:
     // Payload bytes of @burst, a multiple of its mss, that the port takes as one run; 0: it wants
     // segments.  Asked before a burst is cut that nothing on its way can touch.
     virtual uint32_t span(const Packet& /*burst*/) noexcept { return 0; }
+    // Segments of @packets, kLookaheadMax at most, will be delivered soon.  Nothing depends on it.
+    virtual void expect(std::span<const Packet> /*packets*/) noexcept {}
     // A wire segment (or run) reaches whatever is behind the port.  @segment may be changed and its
     // owned bytes taken; bytes it only refers to are valid until flush() returns.
     virtual void deliver(Packet& segment) noexcept = 0;

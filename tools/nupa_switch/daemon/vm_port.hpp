@@ -46,6 +46,7 @@ public:
     bool work() noexcept;
     [[nodiscard]] bool busy() const noexcept { return pending_ != 0; }
 
+    void expect(std::span<const Packet> packets) noexcept override;
     uint32_t span(const Packet& burst) noexcept override;
     void deliver(Packet& segment) noexcept override;
     void flush() noexcept override;
@@ -79,6 +80,8 @@ private:
     // Data (vm_port_data.cpp).
     void burst(unsigned queue) noexcept;
     bool transmit(TxQueue& tx) noexcept;
+    bool take(Packet& packet, const TxQueue& tx) noexcept;
+    void send(Packet& packet) noexcept;
     bool accepts(const Packet& segment) noexcept;
     bool took(const RxQueue& rx, RxQueue::Result result, uint32_t segments) noexcept;
     void add(RxQueue& rx, Packet& segment, const Decision& decision,
@@ -127,8 +130,8 @@ private:
     std::optional<ConsumedRing> admin_ring_;
     std::array<std::optional<TxQueue>, NUPA_QUEUE_PAIRS_MAX> tx_;
     std::array<std::unique_ptr<RxQueue>, NUPA_QUEUE_PAIRS_MAX> rx_;
-    Packet packet_;  // the one being sent
-    Packet part_;    // of a run that comes in parts
+    std::array<Packet, kLookaheadMax> packets_;  // taken from a ring, and being sent
+    Packet part_;                               // of a run that comes in parts
 };
 
 static_assert(NUPA_VECTORS <= 32, "pending_ has a bit for each vector");

@@ -27,11 +27,23 @@ void VmPort::burst(unsigned queue) noexcept {
         pending_ &= ~(2u << queue);
 }
 
-// True when the budget ended before the ring did.
+// True when the budget ended before the ring did.  Some packets are taken before the first of them
+// is sent, as many as are there: what is to be looked up for them is on its way into cache then.
 bool VmPort::transmit(TxQueue& tx) noexcept {
     uint32_t bytes = 0;
-    for (unsigned packets = 0; packets < kTxBurstPackets && bytes < kTxBurstBytes; packets++) {
-        const TxQueue::Next next = tx.next();
+    for (unsigned packets = 0; packets < kTxBurstPackets && bytes < kTxBurstBytes;) {
+        size_t taken = 0;
+        TxQueue::Next next = TxQueue::Next::kPacket;
+        while (taken < kLookaheadMax && packets < kTxBurstPackets && bytes < kTxBurstBytes &&
+               (next = tx.next()) == TxQueue::Next::kPacket) {
+            packets++;
+            bytes += tx.context().bytes;
+            taken += take(packets_[taken], tx) ? 1 : 0;
+        }
+        engine_.expect_transmit({packets_.data(), taken});
+        fabric_.expect({packets_.data(), taken});
+        for (size_t i = 0; i < taken; i++)
+            send(packets_[i]);
         if (next == TxQueue::Next::kEmpty)
             return false;
         if (next == TxQueue::Next::kBroken) {
@@ -39,17 +51,22 @@ bool VmPort::transmit(TxQueue& tx) noexcept {
             fail(tx.reason());
             return false;
         }
-        bytes += tx.context().bytes;
-        if (packet_from_tx(packet_, tx.context(), tx.buffers()) != TxError::kOk ||
-            (packet_.tso && uint32_t{packet_.at.header_bytes} + packet_.mss > kFrameMaxBytes)) {
-            stats.add(NUPA_STAT_tx_drop_invalid);
-            continue;
-        }
-        fabric_.forward(*this, packet_, engine_.transmit(packet_));
-        if (packet_.owned)
-            fabric_.flush();  // the next packet frees these bytes
     }
     return true;
+}
+
+bool VmPort::take(Packet& packet, const TxQueue& tx) noexcept {
+    if (packet_from_tx(packet, tx.context(), tx.buffers()) == TxError::kOk &&
+        !(packet.tso && uint32_t{packet.at.header_bytes} + packet.mss > kFrameMaxBytes))
+        return true;
+    stats.add(NUPA_STAT_tx_drop_invalid);
+    return false;
+}
+
+void VmPort::send(Packet& packet) noexcept {
+    fabric_.forward(*this, packet, engine_.transmit(packet));
+    if (packet.owned)
+        fabric_.flush();  // before these bytes are freed for another packet
 }
 
 bool VmPort::accepts(const Packet& segment) noexcept {
@@ -72,6 +89,8 @@ uint32_t VmPort::span(const Packet& burst) noexcept {
                ? rx->span(burst, runs == PortEngine::Runs::kPlaced)
                : 0;
 }
+
+void VmPort::expect(std::span<const Packet> packets) noexcept { engine_.expect_receive(packets); }
 
 void VmPort::deliver(Packet& segment) noexcept {
     if (!running_) {

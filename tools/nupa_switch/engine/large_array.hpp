@@ -21,7 +21,7 @@ struct LargeAllocator {
     explicit LargeAllocator(const LargeAllocator<U>&) noexcept {}
 
     T* allocate(std::size_t n) {
-        const std::size_t align = n * sizeof(T) < kHugePageBytes ? kLineBytes : kHugePageBytes;
+        const std::size_t align = n * sizeof(T) < kHugePageBytes / 2 ? kLineBytes : kHugePageBytes;
         const std::size_t bytes = (n * sizeof(T) + align - 1) / align * align;
         void* at = std::aligned_alloc(align, bytes);
         if (!at)

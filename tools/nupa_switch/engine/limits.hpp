@@ -44,6 +44,9 @@ inline constexpr std::uint32_t kAckStretchMaxBytes = 4 << 20;
 inline constexpr std::uint32_t kAckCalmBytes = 4 << 20;  // in order, before anything waits again
 inline constexpr std::uint32_t kDeliveredBuffersMax = NUPA_RX_BUFS_PER_PACKET_MAX;
 
+// Packets of one transmit ring that are looked at before the first of them is sent.
+inline constexpr std::size_t kLookaheadMax = 16;
+
 inline constexpr std::size_t kQpsMaxDefault = 131072;
 inline constexpr std::size_t kMrsMaxDefault = 1 << 20;
 

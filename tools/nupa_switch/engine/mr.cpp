@@ -52,26 +52,19 @@ std::span<std::byte> Mr::run(std::uint64_t addr, std::uint64_t bytes) const noex
     return {begin, static_cast<std::size_t>(std::min(run, bytes))};
 }
 
-nupa_admin_status MrTable::reg(const HostMemory& memory, std::uint32_t key,
-                               const nupa_cmd_mr& cmd) noexcept try {
-    if (!sane(cmd))
-        return NUPA_E_INVALID;
-    if (mrs_.contains(key))
-        return NUPA_E_EXISTS;
-    if (mrs_.size() >= max_)
-        return NUPA_E_NOSPACE;
+nupa_admin_status Mr::init(const HostMemory& memory, std::uint32_t key,
+                           const nupa_cmd_mr& cmd) noexcept try {
     const std::byte* table =
         memory.at(cmd.table_addr, std::uint64_t{cmd.pages} * sizeof(std::uint64_t));
     if (!table)
         return NUPA_E_ADDRESS;
-
-    auto mr = std::make_unique<Mr>();
-    mr->iova_ = cmd.iova;
-    mr->bytes_ = cmd.bytes;
-    mr->pd_ = cmd.pd;
-    mr->access_ = cmd.access;
-    mr->page_shift_ = cmd.page_shift;
-    mr->pages_.reserve(cmd.pages);
+    key_ = key;
+    iova_ = cmd.iova;
+    bytes_ = cmd.bytes;
+    pd_ = cmd.pd;
+    access_ = cmd.access;
+    page_shift_ = cmd.page_shift;
+    pages_.reserve(cmd.pages);
     const std::uint64_t page_bytes = std::uint64_t{1} << cmd.page_shift;
     std::uint64_t left = cmd.bytes;
     std::uint64_t in_page = cmd.iova & (page_bytes - 1);
@@ -84,23 +77,50 @@ nupa_admin_status MrTable::reg(const HostMemory& memory, std::uint32_t key,
         std::byte* at = memory.at(page + in_page, used);
         if (!at)
             return NUPA_E_ADDRESS;
-        mr->pages_.push_back(at);
+        pages_.push_back(at);
         left -= used;
         in_page = 0;
     }
-    mrs_.emplace(key, std::move(mr));
     return NUPA_OK;
 } catch (const std::bad_alloc&) {
     return NUPA_E_NOSPACE;
 }
 
-nupa_admin_status MrTable::dereg(std::uint32_t key) noexcept {
-    return mrs_.erase(key) ? NUPA_OK : NUPA_E_NOENT;
+nupa_admin_status MrTable::reg(const HostMemory& memory, std::uint32_t key,
+                               const nupa_cmd_mr& cmd) noexcept {
+    if (!sane(cmd))
+        return NUPA_E_INVALID;
+    if (find(key))
+        return NUPA_E_EXISTS;
+    if (size() >= max_)
+        return NUPA_E_NOSPACE;
+    try {
+        keys_.make_room();
+        mrs_.reserve();
+    } catch (const std::bad_alloc&) {
+        return NUPA_E_NOSPACE;
+    }
+    const std::uint32_t n = mrs_.take();
+    if (const nupa_admin_status status = mrs_[n].init(memory, key, cmd); status != NUPA_OK) {
+        mrs_.give_back(n);
+        return status;
+    }
+    keys_.insert(hash_number(key, seed_), n);
+    return NUPA_OK;
 }
 
-const Mr* MrTable::find(std::uint32_t key) const noexcept {
-    const auto it = mrs_.find(key);
-    return it == mrs_.end() ? nullptr : it->second.get();
+nupa_admin_status MrTable::dereg(std::uint32_t key) noexcept {
+    const std::uint32_t n = number(key);
+    if (n == HashIndex::kNone)
+        return NUPA_E_NOENT;
+    keys_.erase(hash_number(key, seed_), n);
+    mrs_.give_back(n);
+    return NUPA_OK;
+}
+
+void MrTable::clear() noexcept {
+    keys_.clear();
+    mrs_.clear();
 }
 
 }  // namespace nupa

@@ -5,13 +5,14 @@
 #include <tcp_qp/nupa_hw.h>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
+#include "hash_index.hpp"
 #include "host_memory.hpp"
 #include "limits.hpp"
+#include "mix.hpp"
+#include "pool.hpp"
 #include "reason.hpp"
 
 namespace nupa {
@@ -26,9 +27,14 @@ public:
 
 private:
     friend class MrTable;
+    // @cmd is sane in itself; usable on NUPA_OK only.
+    nupa_admin_status init(const HostMemory& memory, std::uint32_t key,
+                           const nupa_cmd_mr& cmd) noexcept;
+
+    std::uint32_t key_ = 0;
+    std::uint32_t pd_ = 0;
     std::uint64_t iova_ = 0;
     std::uint64_t bytes_ = 0;
-    std::uint32_t pd_ = 0;
     std::uint32_t access_ = 0;
     std::uint8_t page_shift_ = 0;
     std::vector<std::byte*> pages_;  // the first used byte of each page
@@ -36,18 +42,31 @@ private:
 
 class MrTable {
 public:
-    explicit MrTable(std::size_t max = kMrsMaxDefault) noexcept : max_(max) {}
+    explicit MrTable(std::uint64_t seed, std::size_t max = kMrsMaxDefault) noexcept
+        : seed_(seed), max_(max) {}
     // The page table is read from @memory and checked before anything changes.
     nupa_admin_status reg(const HostMemory& memory, std::uint32_t key,
                           const nupa_cmd_mr& cmd) noexcept;
     // When it returns nothing can be placed through @key any more.
     nupa_admin_status dereg(std::uint32_t key) noexcept;
-    const Mr* find(std::uint32_t key) const noexcept;
-    std::size_t size() const noexcept { return mrs_.size(); }
-    void clear() noexcept { mrs_.clear(); }
+    const Mr* find(std::uint32_t key) const noexcept {
+        const std::uint32_t n = number(key);
+        return n == HashIndex::kNone ? nullptr : &mrs_[n];
+    }
+    std::size_t size() const noexcept { return keys_.size(); }
+    void clear() noexcept;
 
 private:
-    std::unordered_map<std::uint32_t, std::unique_ptr<Mr>> mrs_;
+    static constexpr std::size_t kChunkBytes = 64 << 10;
+
+    std::uint32_t number(std::uint32_t key) const noexcept {
+        return keys_.find(hash_number(key, seed_),
+                          [&](std::uint32_t n) { return mrs_[n].key_ == key; });
+    }
+
+    Pool<Mr, kChunkBytes> mrs_;
+    HashIndex keys_;
+    std::uint64_t seed_;
     std::size_t max_;
 };
 

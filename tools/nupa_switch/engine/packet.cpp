@@ -60,26 +60,6 @@ void Payload::copy_to(std::byte* to) const noexcept {
     }
 }
 
-FlowKey Packet::flow() const noexcept {
-    FlowKey key;
-    if (at.family == 0)
-        return key;
-    const std::uint8_t* ip = header.data() + at.l3_at;
-    key.raw.family = at.family;
-    if (at.family == 4) {
-        std::memcpy(key.raw.saddr, ip + 12, 4);
-        std::memcpy(key.raw.daddr, ip + 16, 4);
-    } else {
-        std::memcpy(key.raw.saddr, ip + 8, 16);
-        std::memcpy(key.raw.daddr, ip + 24, 16);
-    }
-    if (has_flow()) {
-        std::memcpy(&key.raw.sport, header.data() + at.l4_at, 2);
-        std::memcpy(&key.raw.dport, header.data() + at.l4_at + 2, 2);
-    }
-    return key;
-}
-
 bool Packet::own() noexcept {
     if (owned || payload.bytes() == 0)
         return true;

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 
@@ -126,7 +127,22 @@ struct Packet {
     }
     // As the receiver of this packet sees it.  Ports are zero without has_flow(), all is zero
     // without IP.
-    FlowKey flow() const noexcept;
+    FlowKey flow() const noexcept {
+        FlowKey key;
+        if (at.family == 0)
+            return key;
+        const std::uint8_t* ip = header.data() + at.l3_at;
+        if (at.family == 4) {
+            key.set_word(1, load<std::uint32_t>(ip + 12));
+            key.set_word(3, load<std::uint32_t>(ip + 16));
+        } else {
+            for (std::size_t i = 0; i < 4; i++)
+                key.set_word(1 + i, load<std::uint64_t>(ip + 8 + 8 * i));
+        }
+        const std::uint64_t ports = has_flow() ? load<std::uint32_t>(header.data() + at.l4_at) : 0;
+        key.set_word(0, at.family | ports << 32);
+        return key;
+    }
 
     // Copy the payload so that the packet may outlive the sender's buffers.
     // False: no memory; the packet is unchanged.
@@ -142,6 +158,14 @@ struct Packet {
 
     // Congestion experienced.  False: the packet is not ECN capable, nothing changed.
     bool mark_ce() noexcept;
+
+private:
+    template <class T>
+    static T load(const std::uint8_t* p) noexcept {
+        T value;
+        std::memcpy(&value, p, sizeof value);
+        return value;
+    }
 };
 
 // L4 checksum of @p as it should be in the header (its field counted as zero), host order.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "port_engine.hpp"
 
-#include <new>
+#include <array>
 
 namespace nupa {
 
@@ -10,7 +10,10 @@ PortEngine::PortEngine(const HostMemory& memory, PortStats& stats, std::uint64_t
 
 PortEngine::PortEngine(const HostMemory& memory, PortStats& stats, std::uint64_t hash_seed,
                        Limits limits)
-    : memory_(memory), stats_(stats), limits_(limits), mrs_(limits.mrs_max), flows_(hash_seed) {}
+    : memory_(memory),
+      stats_(stats),
+      mrs_(hash_seed, limits.mrs_max),
+      qps_(hash_seed, limits.qps_max) {}
 
 PortEngine::~PortEngine() = default;
 
@@ -20,52 +23,74 @@ nupa_admin_status PortEngine::mr_reg(std::uint32_t key, const nupa_cmd_mr& cmd) 
 
 nupa_admin_status PortEngine::mr_dereg(std::uint32_t key) noexcept { return mrs_.dereg(key); }
 
-nupa_admin_status PortEngine::qp_create(std::uint32_t qpn, const nupa_cmd_qp& cmd) noexcept try {
-    if (qps_.contains(qpn))
-        return NUPA_E_EXISTS;
-    if (qps_.size() >= limits_.qps_max)
-        return NUPA_E_NOSPACE;
-    auto qp = std::make_unique<QpContext>();
-    if (const nupa_admin_status status = qp->init(memory_, qpn, cmd); status != NUPA_OK)
-        return status;
-    const auto [it, inserted] = qps_.emplace(qpn, std::move(qp));
-    try {
-        if (flows_.insert(it->second->flow(), it->second.get()))
-            return NUPA_OK;
-        qps_.erase(it);
-        return NUPA_E_EXISTS;
-    } catch (const std::bad_alloc&) {
-        qps_.erase(it);
-        return NUPA_E_NOSPACE;
-    }
-} catch (const std::bad_alloc&) {
-    return NUPA_E_NOSPACE;
+nupa_admin_status PortEngine::qp_create(std::uint32_t qpn, const nupa_cmd_qp& cmd) noexcept {
+    return qps_.create(memory_, qpn, cmd);
 }
 
-nupa_admin_status PortEngine::qp_destroy(std::uint32_t qpn) noexcept {
-    const auto it = qps_.find(qpn);
-    if (it == qps_.end())
-        return NUPA_E_NOENT;
-    flows_.erase(it->second->flow());
-    qps_.erase(it);
-    return NUPA_OK;
-}
+nupa_admin_status PortEngine::qp_destroy(std::uint32_t qpn) noexcept { return qps_.destroy(qpn); }
 
 const QpStats* PortEngine::qp_stats(std::uint32_t qpn) const noexcept {
-    const auto it = qps_.find(qpn);
-    return it == qps_.end() ? nullptr : &it->second->stats;
+    const QpContext* qp = qps_.find(qpn);
+    return qp ? &qp->stats : nullptr;
 }
 
 void PortEngine::reset() noexcept {
-    flows_.clear();
     qps_.clear();
     mrs_.clear();
 }
 
+namespace {
+
+// Flows, each once where it comes several times in a row.
+class Flows {
+public:
+    void add(const FlowKey& flow) noexcept {
+        if (count_ && flows_[count_ - 1] == flow)
+            return;
+        for (std::size_t i = 0; i < FlowKey::kWords; i++)
+            flows_[count_].set_word(i, flow.word(i));
+        count_++;
+    }
+    std::span<const FlowKey> all() const noexcept { return {flows_.data(), count_}; }
+
+private:
+    std::array<FlowKey, kLookaheadMax> flows_;
+    std::size_t count_ = 0;
+};
+
+}  // namespace
+
+void PortEngine::expect_transmit(std::span<const Packet> packets) noexcept {
+    if (qps_.size() == 0)
+        return;
+    Flows flows;
+    for (const Packet& packet : packets)
+        if (packet.at.tcp())
+            flows.add(packet.flow().reversed());
+    expect(flows.all());
+}
+
+void PortEngine::expect_receive(std::span<const Packet> packets) noexcept {
+    if (qps_.size() == 0)
+        return;
+    Flows flows;
+    for (const Packet& packet : packets)
+        if (packet.at.tcp())
+            flows.add(packet.flow());
+    expect(flows.all());
+}
+
+void PortEngine::expect(std::span<const FlowKey> flows) noexcept {
+    qps_.expect(flows);
+    for (const FlowKey& flow : flows)
+        if (const QpContext* qp = qps_.find(flow))
+            qp->prefetch();
+}
+
 TxRewrite PortEngine::transmit(const Packet& packet) noexcept {
-    if (flows_.size() == 0 || !packet.at.tcp())
+    if (qps_.size() == 0 || !packet.at.tcp())
         return {};
-    QpContext* qp = flows_.find(packet.flow().reversed());
+    QpContext* qp = qps_.find(packet.flow().reversed());
     if (!qp)
         return {};
     qp->watch_tx(packet);
@@ -80,7 +105,7 @@ TxRewrite PortEngine::transmit(const Packet& packet) noexcept {
 
 PortEngine::Runs PortEngine::runs(const Packet& burst) const noexcept {
     const Headers& at = burst.at;
-    if (flows_.size() == 0 || !flows_.find(burst.flow()))
+    if (qps_.size() == 0 || !qps_.find(burst.flow()))
         return Runs::kDelivered;
     tcp_bth b;
     const bool one = tcp_bth_find(burst.header.data() + at.options_at, at.option_bytes(), at.seq,
@@ -92,20 +117,18 @@ PortEngine::Runs PortEngine::runs(const Packet& burst) const noexcept {
 Decision PortEngine::receive(Packet& packet) noexcept {
     if (packet.verify() == Csum::kBad || packet.at.ip_csum_bad)
         stats_.add(NUPA_STAT_rx_csum_bad);
-    if (flows_.size() == 0 || packet.at.l4 != L4::kTcp || !packet.has_flow())
-        return {};
-    QpContext* qp = flows_.find(packet.flow());
-    if (!qp)
-        return {};
-    const Decision decision = place(*qp, mrs_, packet);
-    count(*qp, decision, packet);
+    QpContext* qp = qps_.size() != 0 && packet.at.l4 == L4::kTcp && packet.has_flow()
+                        ? qps_.find(packet.flow())
+                        : nullptr;
+    Decision decision = qp ? place(*qp, mrs_, packet) : Decision{};
+    if (qp)
+        count(*qp, decision, packet);
     return decision;
 }
 
 void PortEngine::silent(std::uint32_t qpn) noexcept {
-    const auto it = qps_.find(qpn);
-    if (it != qps_.end())
-        it->second->pace.silent(it->second->disorder.next());
+    if (QpContext* qp = qps_.find(qpn))
+        qp->pace.silent(qp->disorder.next());
 }
 
 void PortEngine::count(QpContext& qp, const Decision& decision, const Packet& packet) noexcept {

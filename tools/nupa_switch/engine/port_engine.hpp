@@ -5,16 +5,13 @@
 #include <tcp_qp/nupa_hw.h>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
-#include <unordered_map>
 
-#include "flow_table.hpp"
 #include "host_memory.hpp"
 #include "mr.hpp"
 #include "packet.hpp"
 #include "placement.hpp"
-#include "qp.hpp"
+#include "qp_table.hpp"
 #include "stats.hpp"
 
 namespace nupa {
@@ -55,18 +52,22 @@ public:
     // The sender of @qpn fell silent while what was placed waited to be told to TCP.
     void silent(std::uint32_t qpn) noexcept;
 
+    // transmit() or receive() of @packets comes soon, of kLookaheadMax at most: what they will look
+    // at begins to come into cache.  Nothing depends on it.
+    void expect_transmit(std::span<const Packet> packets) noexcept;
+    void expect_receive(std::span<const Packet> packets) noexcept;
+
     std::size_t qps() const noexcept { return qps_.size(); }
     std::size_t mrs() const noexcept { return mrs_.size(); }
 
 private:
+    void expect(std::span<const FlowKey> flows) noexcept;
     void count(QpContext& qp, const Decision& decision, const Packet& packet) noexcept;
 
     const HostMemory& memory_;
     PortStats& stats_;
-    Limits limits_;
     MrTable mrs_;
-    FlowTable flows_;
-    std::unordered_map<std::uint32_t, std::unique_ptr<QpContext>> qps_;
+    QpTable qps_;
 };
 
 }  // namespace nupa
