@@ -74,11 +74,16 @@ TEST_F(MrTest, Keys) {
     EXPECT_EQ(table.dereg(1), NUPA_E_NOENT);
     ASSERT_EQ(reg(region.cmd), NUPA_OK);
     EXPECT_EQ(reg(region.cmd), NUPA_E_EXISTS);
+    EXPECT_NE(table.find(1), nullptr);
     EXPECT_EQ(table.dereg(1), NUPA_OK);
-    EXPECT_EQ(table.find(1), nullptr);
+    EXPECT_EQ(table.find(1), nullptr);  // nor is it remembered
     for (std::uint32_t key = 0; key < 4; key++)
         EXPECT_EQ(reg(region.cmd, key), NUPA_OK);
     EXPECT_EQ(reg(region.cmd, 9), NUPA_E_NOSPACE);
+    EXPECT_NE(table.find(3), table.find(2));
+    table.clear();
+    EXPECT_EQ(table.find(2), nullptr);
+    EXPECT_EQ(table.size(), 0u);
 }
 
 TEST_F(MrTest, InvalidFields) {

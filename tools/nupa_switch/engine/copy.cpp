@@ -72,16 +72,9 @@ __attribute__((target("avx2"))) void copy_avx2(std::byte* to, const std::byte* f
     copy_words(to, from, n);
 }
 
-#define NUPA_AVX512 __attribute__((target("avx512f,avx512bw")))
+#define NUPA_AVX512 __attribute__((target("avx512f,avx512bw,prfchw")))
 constexpr std::size_t kLine = 64;
-constexpr std::size_t kLines = 4 * kLine;
-
-NUPA_AVX512 inline __m512i line(const std::byte* p) noexcept { return _mm512_loadu_si512(p); }
-
-NUPA_AVX512 inline void store(std::byte* p, __m512i v) noexcept {
-    _mm512_store_si512(p, v);
-    in_order();
-}
+constexpr std::size_t kAhead = 8 * kLine;
 
 // Less than a line, in one store.  A mask of nothing is left out: on a page that is not there it
 // traps into microcode.
@@ -93,22 +86,24 @@ NUPA_AVX512 inline void copy_part(std::byte* to, const std::byte* from, std::siz
     in_order();
 }
 
-// One store for each line, and none that reaches into two.
+NUPA_AVX512 inline void copy_line(std::byte* to, const std::byte* from) noexcept {
+    _mm512_store_si512(to, _mm512_loadu_si512(from));
+    in_order();
+}
+
+// One store for each line, and none that reaches into two.  Stores wait for their lines one after
+// the other, so these are asked for in advance, but none that will not be written.
 NUPA_AVX512 void copy_avx512(std::byte* to, const std::byte* from, std::size_t n) noexcept {
     const std::size_t to_line = -reinterpret_cast<std::uintptr_t>(to) & (kLine - 1);
     const std::size_t head = to_line < n ? to_line : n;
     copy_part(to, from, head);
     to += head, from += head, n -= head;
-    for (; n >= kLines; to += kLines, from += kLines, n -= kLines) {
-        const __m512i v0 = line(from), v1 = line(from + kLine);
-        const __m512i v2 = line(from + 2 * kLine), v3 = line(from + 3 * kLine);
-        store(to, v0);
-        store(to + kLine, v1);
-        store(to + 2 * kLine, v2);
-        store(to + 3 * kLine, v3);
+    for (; n >= kAhead + kLine; to += kLine, from += kLine, n -= kLine) {
+        __builtin_prefetch(to + kAhead, 1);
+        copy_line(to, from);
     }
     for (; n >= kLine; to += kLine, from += kLine, n -= kLine)
-        store(to, line(from));
+        copy_line(to, from);
     copy_part(to, from, n);
 }
 #endif

@@ -114,6 +114,7 @@ nupa_admin_status MrTable::dereg(std::uint32_t key) noexcept {
     if (n == HashIndex::kNone)
         return NUPA_E_NOENT;
     keys_.erase(hash_number(key, seed_), n);
+    last_ = nullptr;
     mrs_.give_back(n);
     return NUPA_OK;
 }
@@ -121,6 +122,7 @@ nupa_admin_status MrTable::dereg(std::uint32_t key) noexcept {
 void MrTable::clear() noexcept {
     keys_.clear();
     mrs_.clear();
+    last_ = nullptr;
 }
 
 }  // namespace nupa

@@ -17,7 +17,7 @@
 
 namespace nupa {
 
-class Mr {
+class alignas(64) Mr {
 public:
     // Reason::kPlaced when [addr, addr + bytes) may be used so; bytes > 0.
     Reason check(std::uint32_t pd, std::uint64_t addr, std::uint64_t bytes,
@@ -50,8 +50,10 @@ public:
     // When it returns nothing can be placed through @key any more.
     nupa_admin_status dereg(std::uint32_t key) noexcept;
     const Mr* find(std::uint32_t key) const noexcept {
+        if (last_ && last_->key_ == key)
+            return last_;
         const std::uint32_t n = number(key);
-        return n == HashIndex::kNone ? nullptr : &mrs_[n];
+        return last_ = n == HashIndex::kNone ? nullptr : &mrs_[n];
     }
     std::size_t size() const noexcept { return keys_.size(); }
     void clear() noexcept;
@@ -66,6 +68,7 @@ private:
 
     Pool<Mr, kChunkBytes> mrs_;
     HashIndex keys_;
+    mutable const Mr* last_ = nullptr;  // bursts ask for the same region again and again
     std::uint64_t seed_;
     std::size_t max_;
 };

@@ -43,8 +43,8 @@ private:
         const Mr* mr;
         std::uint64_t addr, bytes;
     };
-    std::array<Piece, kPiecesMax> pieces_;
     std::size_t count_ = 0;
+    std::array<Piece, kPiecesMax> pieces_;
 };
 
 // Rising on both sides; a run is as long as source and destination allow.
@@ -151,12 +151,13 @@ Reason Ladder::climb() noexcept {
         return Reason::kWindow;
     if (qp_.disorder.seen(seq_, bytes_))
         return overtaken() ? Reason::kPlacedBefore : Reason::kDuplicate;
-    const bool agrees = consistent();  // remembered even if this segment is not placed
+    const bool may_be_placed = placeable(d_.bth);
+    const bool agrees = !may_be_placed || consistent();  // remembered even if it is not placed
     if (!sync())
         return Reason::kUnsynced;
     if (qp_.disorder.resyncing())
         return Reason::kDisorder;
-    if (!placeable(d_.bth))
+    if (!may_be_placed)
         return Reason::kOpcode;
     if (!agrees)
         return Reason::kInconsistent;
@@ -213,8 +214,6 @@ bool Ladder::sync() noexcept {
 
 bool Ladder::consistent() noexcept {
     const tcp_bth& b = d_.bth;
-    if (!placeable(b))
-        return true;
     if (is_train(b))
         return consistent_train();
     if (tcp_bth_is_send(b.opcode))
