@@ -21,7 +21,7 @@ using namespace test;
 constexpr std::uint32_t kKey = 0x1100;
 constexpr std::uint32_t kRcvNxt = 1000;
 constexpr std::uint64_t kIova = 1 << 20;
-constexpr std::uint64_t kBufferBytes = 4 << 20;
+constexpr std::uint64_t kBufferBytes = 8 << 20;
 constexpr std::uint32_t kWindow = 65535u << 14;
 
 // A receiver whose posted buffer is as contiguous as @pages of 4 KiB or one large page make it.
@@ -68,10 +68,26 @@ TcpFrame write_frame(std::uint32_t seq, std::uint32_t bytes, std::uint32_t messa
     return f;
 }
 
-// One WRITE message per packet, each placed at the same address: the copy and all that decides on
-// it.
-void place(benchmark::State& state, bool scattered) {
-    Receiver r(scattered);
+// Where the next message lies in a buffer of kBufferBytes: behind the last one, as a queue pair has
+// megabytes under way and a switch finds none of them in a first level cache; or, cached, at the
+// same place again and again.
+class Walk {
+public:
+    Walk(bool cached, std::size_t bytes) : bytes_(bytes), end_(cached ? bytes : kBufferBytes) {}
+    std::size_t next() {
+        at_ = at_ + 2 * bytes_ > end_ ? 0 : at_ + bytes_;
+        return at_;
+    }
+
+private:
+    std::size_t bytes_, end_, at_ = 0;
+};
+
+enum Memory { kContiguous = 0, kScattered = 1, kCached = 2 };
+
+// One WRITE message per packet: the copy and all that decides on it.
+void place(benchmark::State& state, int memory) {
+    Receiver r(memory & kScattered);
     const auto bytes = static_cast<std::uint32_t>(state.range(0));
     TcpFrame f = write_frame(r.next, bytes, bytes);
     f.length_error = bytes > 60000 ? -static_cast<int>(bytes) : 0;
@@ -80,12 +96,18 @@ void place(benchmark::State& state, bool scattered) {
     nupa::Packet p;
     p.assign({&all, 1}, nupa::ParseMode::kTso);
     std::uint8_t* option = p.header.data() + p.at.options_at;
+    const ByteVector from = pattern(kBufferBytes + f.header_bytes());
+    Walk walk(memory & kCached, bytes);
     std::uint16_t msn = 0;
     for (auto _ : state) {
+        const std::size_t at = walk.next();
         p.csum = nupa::Csum::kPartial;
         p.at.seq = r.next;
+        p.payload.clear();
+        p.payload.push({from.data() + f.header_bytes() + at, bytes});
         nupa::put_be16(option + 6, msn++);
         nupa::put_be32(option + 8, r.next);
+        nupa::put_be32(option + 28, static_cast<std::uint32_t>(kIova + at));
         if (!r.engine.receive(p).placed())
             state.SkipWithError("not placed");
         r.next += bytes;
@@ -94,31 +116,31 @@ void place(benchmark::State& state, bool scattered) {
     }
     state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations()) * bytes);
 }
-BENCHMARK_CAPTURE(place, contiguous, false)->RangeMultiplier(4)->Range(64, 65536);
-BENCHMARK_CAPTURE(place, scattered, true)->RangeMultiplier(4)->Range(4096, 65536);
+BENCHMARK_CAPTURE(place, contiguous, kContiguous)->RangeMultiplier(4)->Range(64, 65536);
+BENCHMARK_CAPTURE(place, scattered, kScattered)->RangeMultiplier(4)->Range(4096, 65536);
+BENCHMARK_CAPTURE(place, cached, kCached)->RangeMultiplier(4)->Range(64, 65536);
 
 template <class Copy>
-void copies(benchmark::State& state, Copy copy) {
+void copies(benchmark::State& state, bool cached, Copy copy) {
     Guest guest{16 << 20, 16 << 20};
     const auto bytes = static_cast<std::size_t>(state.range(0));
-    const ByteVector from = pattern(bytes + 94);
-    std::byte* to = guest.ptr(guest.alloc(bytes, 1 << 21), bytes);
+    const ByteVector from = pattern(kBufferBytes + 94);
+    std::byte* to = guest.ptr(guest.alloc(kBufferBytes, 1 << 21), kBufferBytes);
+    Walk walk(cached, bytes);
     for (auto _ : state) {
-        copy(to, from.data() + 94, bytes);
+        const std::size_t at = walk.next();
+        copy(to + at, from.data() + 94 + at, bytes);
         benchmark::ClobberMemory();
     }
     state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * bytes));
 }
-BENCHMARK_CAPTURE(copies, memcpy,
-                  [](std::byte* to, const std::byte* from, std::size_t n) {
-                      std::memcpy(to, from, n);
-                  })
-    ->RangeMultiplier(4)
-    ->Range(64, 65536);
-BENCHMARK_CAPTURE(copies, rising,
-                  [](std::byte* to, const std::byte* from, std::size_t n) {
-                      nupa::copy_rising(to, from, n);
-                  })
+const auto by_memcpy = [](std::byte* to, const std::byte* from, std::size_t n) {
+    std::memcpy(to, from, n);
+};
+BENCHMARK_CAPTURE(copies, memcpy, false, by_memcpy)->RangeMultiplier(4)->Range(64, 65536);
+BENCHMARK_CAPTURE(copies, rising, false, nupa::copy_rising)->RangeMultiplier(4)->Range(64, 65536);
+BENCHMARK_CAPTURE(copies, memcpy_cached, true, by_memcpy)->RangeMultiplier(4)->Range(64, 65536);
+BENCHMARK_CAPTURE(copies, rising_cached, true, nupa::copy_rising)
     ->RangeMultiplier(4)
     ->Range(64, 65536);
 
