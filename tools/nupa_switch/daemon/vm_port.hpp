@@ -131,7 +131,7 @@ private:
     std::array<std::optional<TxQueue>, NUPA_QUEUE_PAIRS_MAX> tx_;
     std::array<std::unique_ptr<RxQueue>, NUPA_QUEUE_PAIRS_MAX> rx_;
     std::array<Packet, kLookaheadMax> packets_;  // taken from a ring, and being sent
-    Packet part_;                               // of a run that comes in parts
+    Packet part_;                                // of a run that comes in parts
 };
 
 static_assert(NUPA_VECTORS <= 32, "pending_ has a bit for each vector");

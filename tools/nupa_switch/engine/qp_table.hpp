@@ -61,8 +61,8 @@ private:
 
     Pool<Name, kNamesBytes> names_;
     Pool<QpContext, kContextsBytes> qps_;
-    HashIndex flows_;             // of names
-    HashIndex numbers_;           // the same by qpn
+    HashIndex flows_;                     // of names
+    HashIndex numbers_;                   // the same by qpn
     mutable const Name* last_ = nullptr;  // bursts ask for the same flow again and again
     std::uint64_t seed_;
     std::size_t max_;
