@@ -5,6 +5,7 @@
 #include <cstring>
 #include <random>
 
+#include "pair.hpp"
 #include "stock/receiver.hpp"
 
 namespace tcpqp::stock {
@@ -148,6 +149,134 @@ TEST(Receiver, AnyCut) {
         }
         EXPECT_TRUE(rx.at_boundary());
     }
+}
+
+// One message and nothing else goes straight to its buffer; whatever it refuses, step() sees.
+TEST(Receiver, TakesOneMessageThatCameAlone) {
+    Receiver rx(true);
+    std::array<std::byte, kFrameBytes + 8> bytes{};
+    std::array<std::byte, 7> to{};
+    uint32_t length = 0, msn = 0;
+    const auto come = [&](size_t count, size_t capacity) {
+        encode({FrameType::kMessage, 7, msn, 0, false}, bytes.data());
+        bytes[kFrameBytes + 6] = static_cast<std::byte>('a' + msn);
+        std::memcpy(rx.where()[0].iov_base, bytes.data(), count);
+        return rx.take_only(count, to.data(), capacity, length);
+    };
+    EXPECT_FALSE(come(kFrameBytes - 1, 7));
+    EXPECT_FALSE(come(kFrameBytes + 6, 7));
+    EXPECT_FALSE(come(kFrameBytes + 8, 7));
+    EXPECT_FALSE(come(kFrameBytes + 7, 6));
+    EXPECT_TRUE(come(kFrameBytes + 7, 7));
+    EXPECT_EQ(to[6], std::byte{'a'});
+    EXPECT_FALSE(come(kFrameBytes + 7, 7));  // it comes again
+    msn++;
+    EXPECT_TRUE(come(kFrameBytes + 7, 7));
+    EXPECT_EQ(to[6], std::byte{'b'});
+    msn++;
+    EXPECT_FALSE(come(kFrameBytes + 8, 7));
+    rx.took(kFrameBytes + 8);
+    ASSERT_EQ(rx.step(), Receiver::Step::kNeedBuffer);
+    rx.give(to.data(), to.size());
+    ASSERT_EQ(rx.step(), Receiver::Step::kMessage);
+    EXPECT_EQ(to[6], std::byte{'c'});
+    EXPECT_EQ(rx.staged_bytes(), 21u);
+}
+
+// Option framing, with the BPF program's part played here: SENDs of these lengths have arrived.
+struct Arrived {
+    static constexpr uint32_t kSeq = 0xfffff000;  // wraps on the way
+
+    explicit Arrived(std::initializer_list<uint32_t> lengths) {
+        uint32_t seq = kSeq;
+        uint16_t msn = 0;
+        for (const uint32_t length : lengths) {
+            tcpqp_bpf_boundary& b = slot->rx[msn];
+            b.message = {seq, length, 0, msn, TCP_BTH_OP_SEND_ONLY, 0};
+            b.tag = TCPQP_BPF_TAG_VALID | msn++;
+            seq += length;
+            buffers.emplace_back(length);
+        }
+        rx.use(boundaries);
+    }
+    Receiver::Step begin(size_t message) {
+        EXPECT_EQ(rx.step(), Receiver::Step::kNeedBuffer);
+        rx.give(buffers[message].data(), buffers[message].size());
+        return rx.step();
+    }
+    bool reach(size_t message) {
+        return rx.reach(buffers[message].data(), buffers[message].size());
+    }
+    // @bytes of the stream come to the places of the last where().
+    void fill(size_t bytes) {
+        size_t left = bytes;
+        for (const iovec& place : rx.places()) {
+            const size_t n = std::min(left, place.iov_len);
+            std::memcpy(place.iov_base, stream.data() + at, n);
+            at += n;
+            left -= n;
+        }
+        EXPECT_EQ(left, 0u);
+        rx.took(bytes);
+    }
+    std::unique_ptr<tcpqp_bpf_slot> slot = std::make_unique<tcpqp_bpf_slot>();
+    Boundaries boundaries{*slot, kSeq};
+    Receiver rx{false};
+    std::vector<std::vector<std::byte>> buffers;
+    std::vector<std::byte> stream = stock_test::pattern(100000, 7);
+    size_t at = 0;
+};
+
+TEST(Receiver, OneReadTakesSeveralLargeMessages) {
+    Arrived a{9000, 5000, 6000, 100, 7000};
+    ASSERT_EQ(a.begin(0), Receiver::Step::kNeedBytes);
+    a.rx.where();
+    EXPECT_TRUE(a.reach(1));
+    EXPECT_TRUE(a.reach(2));
+    EXPECT_FALSE(a.reach(3));  // small ones come by the stage
+    ASSERT_EQ(a.rx.places().size(), 3u);
+    a.fill(9000 + 5000 + 4000);
+    for (size_t i = 0; i < 2; i++) {
+        ASSERT_EQ(i == 0 ? a.rx.step() : a.begin(i), Receiver::Step::kMessage);
+        EXPECT_EQ(a.rx.frame().length, a.buffers[i].size());
+        a.rx.next();
+    }
+    ASSERT_EQ(a.begin(2), Receiver::Step::kNeedBytes);
+    a.rx.where();
+    ASSERT_EQ(a.rx.places().size(), 1u);
+    a.fill(2000);
+    ASSERT_EQ(a.rx.step(), Receiver::Step::kMessage);
+    a.rx.next();
+    const std::byte* sent = a.stream.data();
+    for (size_t i = 0; i < 3; sent += a.buffers[i++].size())
+        EXPECT_TRUE(std::equal(a.buffers[i].begin(), a.buffers[i].end(), sent)) << i;
+}
+
+TEST(Receiver, DoesNotReachTooFar) {
+    Arrived a{9000, 5000, 6000};
+    ASSERT_EQ(a.begin(0), Receiver::Step::kNeedBytes);
+    a.rx.where();
+    EXPECT_FALSE(a.rx.reach(a.buffers[1].data(), 4999));
+    EXPECT_TRUE(a.reach(1));
+    EXPECT_TRUE(a.reach(2));
+    std::vector<std::byte> more(9000);
+    EXPECT_FALSE(a.rx.reach(more.data(), more.size()));  // nobody knows what follows
+    a.rx.where();
+    EXPECT_EQ(a.rx.places().size(), 1u);
+}
+
+// What was promised when the read began must hold when it ends.
+TEST(Receiver, ReachedMessageThatChanges) {
+    Arrived a{9000, 5000};
+    ASSERT_EQ(a.begin(0), Receiver::Step::kNeedBytes);
+    a.rx.where();
+    EXPECT_TRUE(a.reach(1));
+    a.fill(9000 + 4500);
+    a.slot->rx[1].message.length = 4600;
+    ASSERT_EQ(a.rx.step(), Receiver::Step::kMessage);
+    a.rx.next();
+    EXPECT_EQ(a.rx.step(), Receiver::Step::kBroken);
+    EXPECT_EQ(a.rx.reason(), uint32_t{TCPQP_REASON_NO_BOUNDARY});
 }
 
 }  // namespace

@@ -74,7 +74,8 @@ struct tcpqp_bpf_slot {
 	__u32 rx_invalid;	/* options that make no sense, or on implausible segments */
 	__u32 rx_lost;		/* boundaries there was no room for */
 	__u32 peer_is_stock;	/* an ACKNOWLEDGE came as a message; set before the rtr it bore */
-	__u32 reserved_program[5];
+	__u32 tx_found;		/* of tx[], free-running: which was looked for last */
+	__u32 reserved_program[4];
 
 	struct tcpqp_bpf_boundary terminate;
 	struct tcpqp_bpf_boundary refused;	/* the first message of a kind that a stock end does not take */

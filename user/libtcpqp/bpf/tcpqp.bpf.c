@@ -106,7 +106,15 @@ static __always_inline __u32 stream_bytes(__u32 length)
 
 /* ---- what we send ---- */
 
-/* The message among those from @first to @next that holds @seq, copied once. */
+/* Is @seq in the message of @index?  Its description is copied once. */
+static __always_inline bool holds(struct tcpqp_bpf_slot *slot, __u32 index, __u32 seq,
+				  struct tcpqp_bpf_message *to)
+{
+	*to = *(const volatile struct tcpqp_bpf_message *)&slot->tx[index % TCPQP_BPF_TX_ENTRIES];
+	return seq - to->seq < stream_bytes(to->length);
+}
+
+/* The message among those from @first to @next that holds @seq. */
 static __always_inline bool search(struct tcpqp_bpf_slot *slot, __u32 first, __u32 next, __u32 seq,
 				   struct tcpqp_bpf_message *to)
 {
@@ -123,9 +131,25 @@ static __always_inline bool search(struct tcpqp_bpf_slot *slot, __u32 first, __u
 		else
 			lo = mid;
 	}
-	*to = *(const volatile struct tcpqp_bpf_message *)
-		&slot->tx[(first + lo) % TCPQP_BPF_TX_ENTRIES];
-	return seq - to->seq < stream_bytes(to->length);
+	if (!holds(slot, first + lo, seq, to))
+		return false;
+	WRITE_ONCE(slot->tx_found, first + lo);
+	return true;
+}
+
+/* What was sent last, or what follows it: mostly it is one of these. */
+static __always_inline bool look(struct tcpqp_bpf_slot *slot, __u32 first, __u32 next, __u32 seq,
+				 struct tcpqp_bpf_message *to)
+{
+	__u32 found = READ_ONCE(slot->tx_found);
+
+	if (found - first < next - first && holds(slot, found, seq, to))
+		return true;
+	found++;
+	if (found - first >= next - first || !holds(slot, found, seq, to))
+		return false;
+	WRITE_ONCE(slot->tx_found, found);
+	return true;
 }
 
 /*
@@ -140,7 +164,7 @@ static __always_inline bool find_message(struct tcpqp_bpf_slot *slot, __u32 seq,
 	for (int i = 0; i < SEARCHES; i++) {
 		__u32 first = READ_ONCE(slot->tx_first);
 
-		if (search(slot, first, next, seq, to))
+		if (look(slot, first, next, seq, to) || search(slot, first, next, seq, to))
 			return true;
 		if (first == __sync_fetch_and_add(&slot->tx_first, 0))
 			return false;
@@ -331,13 +355,14 @@ int segment(struct bpf_sock_ops *ops)
 	a = bpf_sk_storage_get(&sockets, sk, NULL, 0);
 	if (!a)
 		return 1;
+	if (ops->op == BPF_SOCK_OPS_HDR_OPT_LEN_CB) {
+		reserve(ops);
+		return 1;
+	}
 	slot = slot_at(a->slot);
 	if (!slot)
 		return 1;
 	switch (ops->op) {
-	case BPF_SOCK_OPS_HDR_OPT_LEN_CB:
-		reserve(ops);
-		break;
 	case BPF_SOCK_OPS_WRITE_HDR_OPT_CB:
 		write_option(ops, slot);
 		break;

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <new>
 #include <system_error>
+#include <utility>
 
 #include "stock/cq.hpp"
 #include "stock/limits.hpp"
@@ -32,7 +33,7 @@ void Pusher::watch() noexcept {
         start();
     if (!awake_)
         wake_.notify_one();
-    awake_ = true;
+    awake_ = called_ = true;
 }
 
 void Pusher::kick() noexcept {
@@ -55,13 +56,22 @@ void Pusher::start() noexcept {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
+// An application whose socket is full time and again would wake it each time.
+void Pusher::sleep(Held& lock) noexcept {
+    if (std::exchange(called_, false)) {
+        wake_.wait_for(lock, kPusherGrace);
+        return;
+    }
+    awake_ = false;
+    wake_.wait(lock);
+}
+
 void Pusher::run() noexcept {
     pthread_setname_np(pthread_self(), "tcpqp-push");
     Held lock(cq_.lock());
     while (!stop_) {
         if (!cq_.is_left_alone()) {
-            awake_ = false;
-            wake_.wait(lock);
+            sleep(lock);
             continue;
         }
         const uint64_t before = cq_.moves();

@@ -37,6 +37,7 @@ public:
 private:
     void start() noexcept;
     void run() noexcept;
+    void sleep(Held& lock) noexcept;
     void wait_for_sockets(Held& lock) noexcept;
     std::vector<pollfd> sockets() const;
 
@@ -45,6 +46,7 @@ private:
     std::condition_variable_any wake_;
     Fd event_;
     bool awake_ = false;    // not in wake_.wait() without limit
+    bool called_ = false;   // since its last look
     bool polling_ = false;  // in poll(2), lock released
     bool stop_ = false;
 };

@@ -67,11 +67,11 @@ public:
     std::span<iovec> begin_socket_wait() noexcept {
         wanted_ = false;
         in_socket_ = receiving_ = true;
-        return rx_.where();
+        return in_option() ? where_to() : rx_.where();
     }
     [[nodiscard]] int sleep_in_socket(std::span<iovec> where) const noexcept {
         if (where.size() != 1)
-            return sleep_in_two_parts(where);
+            return sleep_in_parts(where);
         const ssize_t n = ::recv(socket_.get(), where[0].iov_base, where[0].iov_len, 0);
         return n < 0 ? -errno : static_cast<int>(n);
     }
@@ -82,7 +82,7 @@ public:
 private:
     enum class State : uint8_t { kOpen, kEnded };
 
-    [[nodiscard]] int sleep_in_two_parts(std::span<iovec> where) const noexcept;
+    [[nodiscard]] int sleep_in_parts(std::span<iovec> where) const noexcept;
     [[gnu::hot]] void on_receive(int result) noexcept;
     void on_no_bytes(int result) noexcept;
     void on_zerocopy(Flight& flight, int result, unsigned flags) noexcept;
@@ -98,6 +98,7 @@ private:
     [[nodiscard]] bool in_option() const noexcept { return framing_ == TCPQP_FRAMING_OPTION; }
     [[gnu::hot]] void receive() noexcept;  // what is staged, then ask for more
     [[gnu::hot]] void want_bytes() noexcept;
+    std::span<iovec> where_to() noexcept;
     msghdr& receive_message() noexcept;
     void arm_receive() noexcept;
     void arm_poll() noexcept;

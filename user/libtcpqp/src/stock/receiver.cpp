@@ -105,7 +105,7 @@ Receiver::Step Receiver::step_boundary() noexcept {
         case Begins::kUnknown:
             break;
     }
-    return staged() == 0 ? Step::kNeedBytes : broken(TCPQP_REASON_NO_BOUNDARY);
+    return staged() == 0 && reached_ == 0 ? Step::kNeedBytes : broken(TCPQP_REASON_NO_BOUNDARY);
 }
 
 // An empty message begins with its one byte, others perhaps before it.
@@ -117,7 +117,30 @@ Receiver::Step Receiver::step_send() noexcept {
     boundaries_->pass(Begins::kSend, begun_);
     const bool imm = begun_.opcode == TCP_BTH_OP_SEND_ONLY_IMM;
     begin(Frame{FrameType::kMessage, begun_.length, begun_.msn, imm ? begun_.ext4 : 0, imm});
-    return Step::kMessage;
+    return take_reached() ? Step::kMessage : broken(TCPQP_REASON_NO_BOUNDARY);
+}
+
+bool Receiver::reach(std::byte* buffer, size_t capacity) noexcept {
+    if (!in_message_ || !expect_large_ || boundaries_ == nullptr || reach_ == kReachMessages)
+        return false;
+    if (reach_ == 0)
+        reach_at_ = reach_bytes_ = 0;
+    tcpqp_bpf_message next;
+    if (!boundaries_->knows_send(static_cast<uint32_t>(reach_), reach_bytes_, next) ||
+        next.length < kDirectBytes || next.length > capacity)
+        return false;
+    where_[++reach_] = {buffer, next.length};
+    reach_bytes_ += next.length;
+    return true;
+}
+
+// False: it is another message than the one whose place they went to.
+bool Receiver::take_reached() noexcept {
+    if (reached_ == 0)
+        return true;
+    offset_ = std::min<size_t>(reached_, frame_.length);
+    reached_ -= offset_;
+    return where_[++reach_at_].iov_len == frame_.length;
 }
 
 void Receiver::give(std::byte* buffer, size_t bytes) noexcept {

@@ -61,25 +61,30 @@ public:
 
     // Where bytes of the stream go next, at kNeedBytes: one or two places.
     [[nodiscard]] std::span<iovec> where() noexcept {
+        reach_ = 0;
         if (in_message_ || staged() != 0)
             return where_among();
         head_ = tail_ = 0;
         where_[0] = {stage_.data(), ahead()};
         return {where_.data(), 1};
     }
+    // After where(): the message behind the last place has arrived, too, and is as large, so its
+    // bytes may go to @buffer by the same read; places() has one more.  Option framing only.
+    bool reach(std::byte* buffer, size_t capacity) noexcept;
+    [[nodiscard]] std::span<iovec> places() noexcept { return {where_.data(), 1 + reach_}; }
     void took(size_t bytes) noexcept {
         if (in_message_) {
             const size_t n = std::min(bytes, frame_.length - offset_);
             offset_ += n;
             bytes -= n;
         }
-        tail_ += bytes;
+        (reach_ != 0 ? reached_ : tail_) += bytes;
     }
 
     [[nodiscard]] bool greeted() const noexcept { return greeted_; }
     // Between two messages: where a peer may close.
     [[nodiscard]] bool at_boundary() const noexcept {
-        return !in_message_ && staged() == 0 && skip_ == 0 && greeted_;
+        return !in_message_ && staged() == 0 && reached_ == 0 && skip_ == 0 && greeted_;
     }
     // Of frames, and none of the next one's bytes are here.
     [[nodiscard]] bool is_at_header() const noexcept {
@@ -105,6 +110,7 @@ private:
     Step step_send() noexcept;
     bool skip_control() noexcept;
     void begin(const Frame& frame) noexcept;
+    bool take_reached() noexcept;
     Step broken(uint32_t reason) noexcept;
     void take_staged() noexcept;
 
@@ -122,7 +128,11 @@ private:
     std::byte* buffer_ = nullptr;
     size_t capacity_ = 0;
     size_t offset_ = 0;  // of the message
-    std::array<iovec, 2> where_{};
+    std::array<iovec, 1 + kReachMessages> where_{};
+    size_t reach_ = 0;          // messages that the last read may have reached beyond the one begun
+    size_t reached_ = 0;        // their bytes that came, and whose message was not begun yet
+    size_t reach_at_ = 0;       // that many were begun
+    uint32_t reach_bytes_ = 0;  // of all of them
     uint32_t reason_ = 0;
     uint32_t skip_ = 0;  // bytes of a control message still to come
     tcpqp_bpf_message begun_{};

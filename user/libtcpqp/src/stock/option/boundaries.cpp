@@ -7,10 +7,10 @@
 
 namespace tcpqp::stock {
 
-bool Boundaries::is_here(const tcpqp_bpf_boundary& b, tcpqp_bpf_message& m) const noexcept {
+bool Boundaries::is_at(uint32_t seq, const tcpqp_bpf_boundary& b, tcpqp_bpf_message& m) noexcept {
     const uint32_t tag = __atomic_load_n(&b.tag, __ATOMIC_ACQUIRE);
     m = b.message;
-    return (tag & TCPQP_BPF_TAG_VALID) != 0 && m.seq == seq_ && m.length <= TCPQP_MESSAGE_MAX_BYTES;
+    return (tag & TCPQP_BPF_TAG_VALID) != 0 && m.seq == seq && m.length <= TCPQP_MESSAGE_MAX_BYTES;
 }
 
 Begins Boundaries::next(tcpqp_bpf_message& m) const noexcept {
@@ -23,6 +23,11 @@ Begins Boundaries::next(tcpqp_bpf_message& m) const noexcept {
     if (is_here(shared_.refused, m))
         return Begins::kRefused;
     return Begins::kUnknown;
+}
+
+bool Boundaries::knows_send(uint32_t count, uint32_t bytes, tcpqp_bpf_message& m) const noexcept {
+    const auto msn = static_cast<uint16_t>(msn_ + count);
+    return is_at(seq_ + bytes, shared_.rx[msn % TCPQP_BPF_RX_ENTRIES], m) && m.msn == msn;
 }
 
 void Boundaries::pass(Begins what, const tcpqp_bpf_message& m) noexcept {

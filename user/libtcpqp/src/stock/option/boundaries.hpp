@@ -16,6 +16,10 @@ public:
 
     // What begins here; @m is its description, checked.
     [[nodiscard]] Begins next(tcpqp_bpf_message& m) const noexcept;
+    // Is the SEND that follows @count more, of @bytes together, known already?  @m is its
+    // description, checked.
+    [[nodiscard]] bool knows_send(uint32_t count, uint32_t bytes,
+                                  tcpqp_bpf_message& m) const noexcept;
     // It was taken: the stream stands behind it.
     void pass(Begins what, const tcpqp_bpf_message& m) noexcept;
     // The peer's hello, its first ACKNOWLEDGE, was read as a frame of @bytes.
@@ -30,7 +34,11 @@ public:
 private:
     void pass_control(bool is_request) noexcept;
     void skip(uint32_t bytes) noexcept;
-    [[nodiscard]] bool is_here(const tcpqp_bpf_boundary& b, tcpqp_bpf_message& m) const noexcept;
+    [[nodiscard]] static bool is_at(uint32_t seq, const tcpqp_bpf_boundary& b,
+                                    tcpqp_bpf_message& m) noexcept;
+    [[nodiscard]] bool is_here(const tcpqp_bpf_boundary& b, tcpqp_bpf_message& m) const noexcept {
+        return is_at(seq_, b, m);
+    }
 
     tcpqp_bpf_slot& shared_;
     uint32_t seq_;
