@@ -20,6 +20,7 @@ enum {
 	NUPA_TX_PACKET_ENTRIES_MAX = 1 + NUPA_TX_FRAGS_MAX,
 	NUPA_TX_STOP_ENTRIES = NUPA_TX_PACKET_ENTRIES_MAX,
 	NUPA_TX_WAKE_ENTRIES = 2 * NUPA_TX_PACKET_ENTRIES_MAX,
+	NUPA_TX_ALONE_MAX_BYTES = 512,
 	NUPA_TX_PULL_BYTES = 128,	/* of a packet whose header length nobody noted */
 	NUPA_RX_PUBLISH_PACKETS = 32,	/* tell the switch at least this often */
 	NUPA_RX_REFILL_MIN = 32,

@@ -6,8 +6,9 @@
  * which is NAPI, or the producer itself when the ring runs short.
  *
  * Interrupts.  NAPI asks for one when three quarters of what waits is done, so
- * bulk traffic takes few.  Pure ACKs are orphaned when sent and hold nothing
- * anybody waits for: they ask for none, and are not reported to BQL.
+ * bulk traffic takes few.  Pure ACKs, and what is short and the only thing that
+ * its connection has under way, are orphaned when sent and hold nothing anybody
+ * waits for: they ask for none, and are not reported to BQL.
  */
 #include <linux/dma-mapping.h>
 #include <linux/tcp.h>
@@ -284,11 +285,24 @@ static void nupa_tx_count_packet(struct nupa_queue *q, const struct sk_buff *skb
 	u64_stats_update_end(&q->tx_stats.syncp);
 }
 
+/*
+ * TCP's autocorking and small queues begin with what is sent behind it, which so
+ * is awaited: a round trip is one interrupt, and not two.
+ */
+static bool nupa_tx_alone(struct sk_buff *skb)
+{
+	const struct sock *sk = skb->sk;
+
+	return skb->len <= NUPA_TX_ALONE_MAX_BYTES && sk && sk_fullsock(sk) && sk_is_tcp(sk) &&
+	       !skb_zcopy(skb) && tcp_rtx_queue_empty(sk);
+}
+
 /* The packet's @bufs buffers are mapped: hand it to the switch.  True: ring the doorbell. */
 static bool nupa_tx_publish(struct nupa_queue *q, struct netdev_queue *txq, struct sk_buff *skb,
 			    u32 bufs)
 {
 	bool more = netdev_xmit_more(), ack = skb_is_tcp_pure_ack(skb);
+	bool awaited = !ack && !nupa_tx_alone(skb);
 	struct nupa_txq *tx = &q->tx;
 	struct nupa_tx_slot *slot = nupa_tx_slot(tx, tx->prod);
 	u32 first = tx->prod, end = first + 1 + bufs, bytes = skb->len;
@@ -299,16 +313,16 @@ static bool nupa_tx_publish(struct nupa_queue *q, struct netdev_queue *txq, stru
 	nupa_tx_count_packet(q, skb, ack);
 	slot->skb = skb;
 	slot->entries = 1 + bufs;
-	slot->bytes = ack ? 0 : bytes;
+	slot->bytes = awaited ? bytes : 0;
 	skb_tx_timestamp(skb);
-	if (ack) {
+	if (!awaited) {
 		skb_orphan(skb);
 		nf_reset_ct(skb);
 	}
-	if (!ack || last)
+	if (awaited || last)
 		nupa_tx_want_irq(tx, first, end);
-	kick = ack ? !more || netif_xmit_stopped(txq) :
-		     __netdev_tx_sent_queue(txq, bytes, more);
+	kick = awaited ? __netdev_tx_sent_queue(txq, bytes, more) :
+			 !more || netif_xmit_stopped(txq);
 	WRITE_ONCE(tx->prod, end);
 	nupa_put_release(&tx->ctl->prod, end);	/* entries first; the skb is no longer ours */
 	netif_txq_maybe_stop(txq, nupa_tx_room(tx), NUPA_TX_STOP_ENTRIES, NUPA_TX_WAKE_ENTRIES);

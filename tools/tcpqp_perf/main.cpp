@@ -51,7 +51,7 @@ struct Link {
 };
 
 Round round_of(const Options& o, uint32_t bytes) {
-    Round r{o.test, bytes, o.messages, o.batch};
+    Round r{o.test, bytes, o.messages, o.batch, o.events};
     if (r.messages == 0)
         r.messages = o.test == Test::kLatency
                          ? kRoundTrips
@@ -62,7 +62,7 @@ Round round_of(const Options& o, uint32_t bytes) {
 Sample ask(Link& link, const std::string& word, const Round& r) {
     std::ostringstream line;
     line << word << ' ' << static_cast<uint32_t>(r.test) << ' ' << r.bytes << ' ' << r.messages
-         << ' ' << r.batch;
+         << ' ' << r.batch << ' ' << r.events;
     send_line(link.control, line.str());
     receive_line(link.control);  // it is ready
     return link.of(word).ask(r);
@@ -141,7 +141,7 @@ void serve_line(Link& link, const std::string& line, uint32_t bytes_max) {
                   std::to_string(i.rx_placed_bytes) + " " + std::to_string(i.rx_copied_bytes));
         return;
     }
-    in >> test >> r.bytes >> r.messages >> r.batch;
+    in >> test >> r.bytes >> r.messages >> r.batch >> r.events;
     if (!in || test > static_cast<uint32_t>(Test::kRate) || r.bytes == 0 || r.bytes > bytes_max)
         throw std::runtime_error("the client asked for something else: " + line);
     r.test = static_cast<Test>(test);

@@ -21,6 +21,7 @@ constexpr const char* kUsage =
     "  -t DEPTH   sends under way (128)                     -r DEPTH   receives posted (512)\n"
     "  -l COUNT   messages posted by one call (rate: 64)    -p PORT    (18515)\n"
     "  -E ENGINE  auto, offload, software or stock, as TCPQP_ENGINE, which wins\n"
+    "  -e         lat: sleep for the answer; without, the module's engines poll, as perftest does\n"
     "  --once     the server ends after one client          --out_json JSON instead of the table\n"
     "Plain send() and recv() run in turn with the queue pair, over a connection of their own.\n"
     "Latencies are half of a round trip, as perftest has them.  Give -s, -a, -r to both ends "
@@ -83,6 +84,9 @@ void take(Options& o, int flag, const char* value) {
         case 'E':
             o.engine = engine_by_name(value);
             break;
+        case 'e':
+            o.events = true;
+            break;
         case 'O':
             o.once = true;
             break;
@@ -116,7 +120,7 @@ Options parse(int argc, char** argv) {
     const option known[] = {
         {"out_json", 0, nullptr, 'J'}, {"once", 0, nullptr, 'O'}, {"help", 0, nullptr, 'h'}, {}};
     Options o;
-    for (int f = 0; (f = ::getopt_long(argc, argv, "s:an:N:t:r:l:p:E:h", known, nullptr)) != -1;)
+    for (int f = 0; (f = ::getopt_long(argc, argv, "s:an:N:t:r:l:p:E:eh", known, nullptr)) != -1;)
         take(o, f, optarg);
     const int words = argc - optind;
     if (words != 0 && words != 2)

@@ -20,6 +20,7 @@ struct Options {
     uint32_t batch = 0;           // 0: by test
     Depth depth{128, 512};
     uint32_t engine = TCPQP_ENGINE_AUTO;
+    bool events = false;
     bool once = false;  // server: ends after one client
     bool json = false;
     bool bars = false;  // all that have one, instead of a test

@@ -35,7 +35,8 @@ Queue::Queue(Socket socket, const tcpqp_context_opts& opts, uint32_t bytes_max, 
       mr_(context_, memory_),
       cq_(context_, cq_opts(depth)),
       completions_(kCompletions),
-      qp_(cq_, socket_.get(), qp_opts()) {
+      qp_(cq_, socket_.get(), qp_opts()),
+      engine_(qp_.info().engine) {
     receives_.clear();
 }
 
@@ -125,12 +126,25 @@ Sample Queue::send_stream(const Round& round) {
     return {seconds, {}};
 }
 
-// Handed over by the wait for the answer, as send() and recv() are two calls and not three.
+// Who polls hands over at once; else the wait for the answer does, as send() and recv() are two
+// calls and not three.
+void Queue::say(const Round& round) {
+    const uint32_t flags = polls(round) ? 0 : TCPQP_F_MORE;
+    send_batch(round.bytes, 1, flags);
+    repost(flags);
+}
+
+// A call that took something took all there was.
+void Queue::await_message(const Round& round) {
+    for (const uint64_t before = received_; received_ == before;)
+        if ((!take() || received_ == before) && !polls(round))
+            sleep();
+}
+
 Sample Queue::ping(const Round& round) {
     Sample s = time_trips(round.messages, [&] {
-        send_batch(round.bytes, 1, TCPQP_F_MORE);
-        repost(TCPQP_F_MORE);
-        await_message();
+        say(round);
+        await_message(round);
     });
     repost();
     return s;
@@ -140,9 +154,8 @@ void Queue::serve(const Round& round) {
     if (round.test != Test::kLatency)
         return sink(round);
     for (uint64_t i = 0; i < round.messages; i++) {
-        await_message();
-        send_batch(round.bytes, 1, TCPQP_F_MORE);
-        repost(TCPQP_F_MORE);
+        await_message(round);
+        say(round);
     }
     while (sending_ != 0)
         take_or_sleep();

@@ -45,13 +45,11 @@ private:
     }
     void take_or_sleep();
     void repost(uint32_t flags = 0);
-    // A call that took something took all there was.
-    void await_message() {
-        for (const uint64_t before = received_; received_ == before;) {
-            take();
-            if (received_ == before)
-                sleep();
-        }
+    void say(const Round& round);
+    void await_message(const Round& round);
+    // Completions lie in our memory, but the stock engine's: those a system call brings.
+    [[nodiscard]] bool polls(const Round& round) const noexcept {
+        return !round.events && engine_ != TCPQP_ENGINE_STOCK;
     }
     [[noreturn]] void fail(int error, const std::string& what);
     tcpqp_qp_opts qp_opts();
@@ -68,6 +66,7 @@ private:
     std::vector<tcpqp_work> sends_;
     std::vector<tcpqp_completion> completions_;
     tcpqp::Qp qp_;
+    const uint32_t engine_;
     uint64_t sending_ = 0;
     uint64_t received_ = 0;
 };

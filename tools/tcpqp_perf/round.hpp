@@ -16,7 +16,8 @@ struct Round {
     Test test = Test::kBandwidth;
     uint32_t bytes = 65536;  // of a message
     uint64_t messages = 1000;
-    uint32_t batch = 1;  // messages handed over by one call
+    uint32_t batch = 1;   // messages handed over by one call
+    bool events = false;  // latency: sleep until the answer is there, on every engine
 };
 
 struct Sample {
