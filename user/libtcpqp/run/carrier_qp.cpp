@@ -24,14 +24,10 @@ public:
     }
 
     Step up(int program) noexcept override {
-        if (!has_buffer_) {
-            const int error = tcpqp_buffer(conn_, &buffer_, 0);
-            if (error == -EAGAIN)
-                return refresh(), Step::kBlocked;  // it took news on its way
-            if (error != 0)
-                return Step::kReset;
-            has_buffer_ = true;
-        }
+        if (drained_)
+            return Step::kBlocked;
+        if (const int error = take_buffer(); error != 0)
+            return error == -EAGAIN ? Step::kBlocked : Step::kReset;
         const ssize_t n = ::recv(program, buffer_.data, room(), MSG_DONTWAIT);
         if (n <= 0)
             return n == 0 ? Step::kEnd : stop(errno);
@@ -49,8 +45,10 @@ public:
         tcpqp_view view{};
         const ssize_t n = tcpqp_peek(conn_, &view, 0);
         news_ = n != -EAGAIN;
+        if (n == -EAGAIN)  // it may have taken what up() waits for
+            return starved_ && is_writable() ? Step::kMoved : Step::kBlocked;
         if (n <= 0)
-            return n == 0 ? Step::kEnd : n == -EAGAIN ? Step::kBlocked : Step::kReset;
+            return n == 0 ? Step::kEnd : Step::kReset;
         const Given given = give_program(program, view.data, view.length);
         if (given.blocked)
             return Step::kBlocked;
@@ -59,7 +57,8 @@ public:
     }
 
     void refresh() noexcept override {
-        news_ |= (tcpqp_ready(conn_) & (TCPQP_READABLE | TCPQP_BROKEN)) != 0;
+        drained_ = false;
+        (void)is_writable();
     }
     bool finish_up() noexcept override { return tcpqp_finish(conn_) == 0; }
     bool has_sent_all() noexcept override {
@@ -82,8 +81,24 @@ public:
 
 private:
     [[nodiscard]] size_t room() const noexcept { return buffer_.length; }
-    static Step stop(int error) noexcept {
+    // Its next bytes make an event, and not before is it asked again.
+    Step stop(int error) noexcept {
+        drained_ = error == EAGAIN;
         return error == EAGAIN || error == EINTR ? Step::kBlocked : Step::kReset;
+    }
+    // Takes all news, so that the descriptor is not readable any more.
+    bool is_writable() noexcept {
+        const int can = tcpqp_ready(conn_);
+        news_ |= (can & (TCPQP_READABLE | TCPQP_BROKEN)) != 0;
+        return (can & TCPQP_WRITABLE) != 0;
+    }
+    int take_buffer() noexcept {
+        int error = has_buffer_ ? 0 : tcpqp_buffer(conn_, &buffer_, 0);
+        while (error == -EAGAIN && is_writable())
+            error = tcpqp_buffer(conn_, &buffer_, 0);
+        starved_ = error == -EAGAIN;
+        has_buffer_ = error == 0;
+        return error;
     }
     // Nobody has used a buffer yet.
     void greet() noexcept {
@@ -114,7 +129,9 @@ private:
     Stats& stats_;
     tcpqp_view buffer_{};  // the next to be sent, if has_buffer_
     bool has_buffer_ = false;
-    bool news_ = true;  // of the peer's, not looked at yet
+    bool starved_ = false;  // no buffer was to be had
+    bool drained_ = false;  // the program had no bytes when it was asked
+    bool news_ = true;      // of the peer's, not looked at yet
     bool greeted_ = false;
     bool broken_ = false;
 };
