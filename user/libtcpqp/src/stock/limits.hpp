@@ -12,7 +12,11 @@ constexpr unsigned kRingEntriesMin = 64;
 constexpr unsigned kRingEntriesMax = 4096;
 constexpr size_t kStageBytes = 16384;    // read ahead of the posted receives, at most
 constexpr uint32_t kDirectBytes = 4096;  // after a message this long only a header is read ahead
-constexpr size_t kReachMessages = 7;     // that one read takes behind the first, all of them large
+// Large messages that one read takes behind the first: eight places, which the kernel copies
+// without asking for memory.
+constexpr size_t kReachMessages = 7;
+constexpr size_t kReachFrames = 3;            // ... of frames, if they are as long as it is,
+constexpr uint32_t kReachAfter = 8;           // as this many before it were
 constexpr size_t kFlightBufferBytes = 16384;  // headers and copied payload of one send, at most
 constexpr size_t kFlightBufferMinBytes = 2048;
 constexpr size_t kFlightBuffersBytes = 1 << 20;  // of a queue pair, all together

@@ -67,7 +67,7 @@ public:
     std::span<iovec> begin_socket_wait() noexcept {
         wanted_ = false;
         in_socket_ = receiving_ = true;
-        return in_option() ? where_to() : rx_.where();
+        return rx_.is_at_header() ? rx_.where() : where_to();
     }
     [[nodiscard]] int sleep_in_socket(std::span<iovec> where) const noexcept {
         if (where.size() != 1)

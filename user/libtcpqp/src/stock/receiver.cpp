@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 namespace tcpqp::stock {
 
@@ -57,8 +58,9 @@ Receiver::Step Receiver::accept(const Frame& frame) noexcept {
     if (frame.msn != msn_)
         return broken(TCPQP_REASON_BAD_FRAME);
     msn_++;
+    repeats_ = frame.length == frame_.length ? repeats_ + 1 : 0;
     begin(frame);
-    return Step::kMessage;
+    return take_reached_frame() ? Step::kMessage : broken(TCP_QP_REASON_LOCAL_ERROR);
 }
 
 void Receiver::begin(const Frame& frame) noexcept {
@@ -121,16 +123,70 @@ Receiver::Step Receiver::step_send() noexcept {
 }
 
 bool Receiver::reach(std::byte* buffer, size_t capacity) noexcept {
-    if (!in_message_ || !expect_large_ || boundaries_ == nullptr || reach_ == kReachMessages)
+    if (!in_message_ || !expect_large_)
         return false;
     if (reach_ == 0)
         reach_at_ = reach_bytes_ = 0;
+    return boundaries_ != nullptr ? reach_known(buffer, capacity) : reach_frame(buffer, capacity);
+}
+
+bool Receiver::reach_known(std::byte* buffer, size_t capacity) noexcept {
     tcpqp_bpf_message next;
-    if (!boundaries_->knows_send(static_cast<uint32_t>(reach_), reach_bytes_, next) ||
+    if (reach_ == kReachMessages ||
+        !boundaries_->knows_send(static_cast<uint32_t>(reach_), reach_bytes_, next) ||
         next.length < kDirectBytes || next.length > capacity)
         return false;
     where_[++reach_] = {buffer, next.length};
     reach_bytes_ += next.length;
+    return true;
+}
+
+// The headers come one behind the other in the stage, and are shown to step_header() one by one.
+bool Receiver::reach_frame(std::byte* buffer, size_t capacity) noexcept {
+    if (reach_ == kReachFrames || repeats_ < kReachAfter || frame_.length > capacity)
+        return false;
+    reach_++;
+    where_[2 * reach_] = {buffer, frame_.length};
+    where_[2 * reach_ + 1] = {stage_.data() + reach_ * kFrameBytes, kFrameBytes};
+    return true;
+}
+
+void Receiver::stage_reached() noexcept {
+    if (boundaries_ != nullptr)
+        return;
+    const size_t header = std::min(reached_, kFrameBytes);
+    tail_ += header;
+    reached_ -= header;
+}
+
+// False: there is no memory to put right what was taken for another message.
+bool Receiver::take_reached_frame() noexcept {
+    if (reached_ == 0)
+        return true;
+    if (where_[2 * ++reach_at_].iov_len != frame_.length)
+        return return_reached();
+    offset_ = std::min<size_t>(reached_, frame_.length);
+    reached_ -= offset_;
+    stage_reached();
+    return true;
+}
+
+// All that came behind the header goes to the stage, in the order of the stream.
+bool Receiver::return_reached() noexcept {
+    std::vector<std::byte> stage;
+    try {
+        stage.resize(std::max(kStageBytes, reached_));
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
+    head_ = tail_ = 0;
+    for (size_t i = 2 * reach_at_; reached_ != 0; i++) {
+        const size_t n = std::min(reached_, where_[i].iov_len);
+        std::memcpy(stage.data() + tail_, where_[i].iov_base, n);
+        tail_ += n;
+        reached_ -= n;
+    }
+    stage_.swap(stage);
     return true;
 }
 

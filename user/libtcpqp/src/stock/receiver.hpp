@@ -68,17 +68,25 @@ public:
         where_[0] = {stage_.data(), ahead()};
         return {where_.data(), 1};
     }
-    // After where(): the message behind the last place has arrived, too, and is as large, so its
-    // bytes may go to @buffer by the same read; places() has one more.  Option framing only.
+    // After where(), in a large message: the bytes of the next one may go to @buffer by the same
+    // read; places() has more.  Option framing: it has arrived, and is as large.  Frames: it is
+    // taken for as long as those before it; if it is not, its bytes go back to the stage.
     bool reach(std::byte* buffer, size_t capacity) noexcept;
-    [[nodiscard]] std::span<iovec> places() noexcept { return {where_.data(), 1 + reach_}; }
+    [[nodiscard]] std::span<iovec> places() noexcept {
+        return {where_.data(), boundaries_ != nullptr ? 1 + reach_ : 2 + 2 * reach_};
+    }
     void took(size_t bytes) noexcept {
         if (in_message_) {
             const size_t n = std::min(bytes, frame_.length - offset_);
             offset_ += n;
             bytes -= n;
         }
-        (reach_ != 0 ? reached_ : tail_) += bytes;
+        if (reach_ == 0) {
+            tail_ += bytes;
+            return;
+        }
+        reached_ = bytes;
+        stage_reached();
     }
 
     [[nodiscard]] bool greeted() const noexcept { return greeted_; }
@@ -101,7 +109,7 @@ private:
     // In a stream of large messages: the next header, where there is one, and no byte to copy.
     [[nodiscard]] size_t ahead() const noexcept {
         if (!expect_large_ || tail_ >= kFrameBytes)
-            return stage_.size();
+            return kStageBytes;
         return in_message_ && boundaries_ != nullptr ? 0 : kFrameBytes;
     }
     Step step_header() noexcept;
@@ -111,6 +119,11 @@ private:
     bool skip_control() noexcept;
     void begin(const Frame& frame) noexcept;
     bool take_reached() noexcept;
+    bool reach_known(std::byte* buffer, size_t capacity) noexcept;
+    bool reach_frame(std::byte* buffer, size_t capacity) noexcept;
+    void stage_reached() noexcept;
+    bool take_reached_frame() noexcept;
+    bool return_reached() noexcept;
     Step broken(uint32_t reason) noexcept;
     void take_staged() noexcept;
 
@@ -128,7 +141,7 @@ private:
     std::byte* buffer_ = nullptr;
     size_t capacity_ = 0;
     size_t offset_ = 0;  // of the message
-    std::array<iovec, 1 + kReachMessages> where_{};
+    std::array<iovec, std::max(1 + kReachMessages, 2 + 2 * kReachFrames)> where_{};
     size_t reach_ = 0;          // messages that the last read may have reached beyond the one begun
     size_t reached_ = 0;        // their bytes that came, and whose message was not begun yet
     size_t reach_at_ = 0;       // that many were begun
@@ -137,6 +150,7 @@ private:
     uint32_t skip_ = 0;  // bytes of a control message still to come
     tcpqp_bpf_message begun_{};
     bool stop_at_hello_ = false;
+    uint32_t repeats_ = 0;  // frames before frame_ that were as long
 };
 
 inline bool Receiver::take_only(size_t bytes, std::byte* buffer, size_t capacity,
@@ -155,8 +169,8 @@ inline bool Receiver::take_only(size_t bytes, std::byte* buffer, size_t capacity
 
 inline bool Receiver::take_whole(std::byte* buffer, size_t bytes) noexcept {
     uint32_t length = 0;
-    if (in_message_ || !greeted_ || boundaries_ != nullptr || staged() < kFrameBytes ||
-        !is_plain_message(stage_.data() + head_, msn_, length) ||
+    if (in_message_ || !greeted_ || boundaries_ != nullptr || reached_ != 0 ||
+        staged() < kFrameBytes || !is_plain_message(stage_.data() + head_, msn_, length) ||
         length > std::min(bytes, staged() - kFrameBytes))
         return false;
     if (length != 0)
