@@ -45,7 +45,7 @@ TEST(HashIndex, RandomOperationsWithCollisions) {
 }
 
 TEST(Pool, ObjectsStayAndComeBackNew) {
-    nupa::Pool<std::vector<int>, 256> pool;
+    nupa::Pool<std::vector<int>> pool;
     std::set<std::uint32_t> numbers;
     std::map<std::uint32_t, const void*> at;
     for (int i = 0; i < 100; i++) {

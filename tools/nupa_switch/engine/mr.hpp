@@ -59,14 +59,12 @@ public:
     void clear() noexcept;
 
 private:
-    static constexpr std::size_t kChunkBytes = 64 << 10;
-
     std::uint32_t number(std::uint32_t key) const noexcept {
         return keys_.find(hash_number(key, seed_),
                           [&](std::uint32_t n) { return mrs_[n].key_ == key; });
     }
 
-    Pool<Mr, kChunkBytes> mrs_;
+    Pool<Mr> mrs_;
     HashIndex keys_;
     mutable const Mr* last_ = nullptr;  // bursts ask for the same region again and again
     std::uint64_t seed_;

@@ -75,7 +75,7 @@ public:
     StartTable starts;
 
 private:
-    std::byte apart_[64];
+    [[maybe_unused]] std::byte apart_[64];
 };
 // So that the first lines of many do not share a few sets of a cache.
 static_assert(sizeof(QpContext) / alignof(QpContext) % 2 == 1);

@@ -52,7 +52,7 @@ nupa_admin_status QpTable::destroy(std::uint32_t qpn) noexcept {
 }
 
 void QpTable::expect(std::span<const FlowKey> flows) const noexcept {
-    std::array<std::uint32_t, kLookaheadMax> hashes;
+    std::array<std::uint32_t, kLookaheadMax> hashes{};
     for (std::size_t i = 0; i < flows.size(); i++)
         flows_.prefetch(hashes[i] = hash(flows[i]));
     for (std::size_t i = 0; i < flows.size(); i++)

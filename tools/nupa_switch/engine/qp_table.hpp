@@ -46,7 +46,6 @@ public:
     void clear() noexcept;
 
 private:
-    static constexpr std::size_t kNamesBytes = 64 << 10, kContextsBytes = 2 << 20;
     struct alignas(64) Name {
         FlowKey flow;
         QpContext* qp = nullptr;
@@ -59,8 +58,8 @@ private:
     std::uint32_t number(std::uint32_t qpn) const noexcept;
     void forget(std::uint32_t name) noexcept;
 
-    Pool<Name, kNamesBytes> names_;
-    Pool<QpContext, kContextsBytes> qps_;
+    Pool<Name> names_;
+    Pool<QpContext> qps_;
     HashIndex flows_;                     // of names
     HashIndex numbers_;                   // the same by qpn
     mutable const Name* last_ = nullptr;  // bursts ask for the same flow again and again
