@@ -231,6 +231,7 @@ void flow_find(benchmark::State& state) {
             state.SkipWithError("no context");
     }
     std::array<nupa::FlowKey, nupa::kLookaheadMax> keys;
+    nupa::QpTable::Guesses guesses;
     keys.fill({cmd.flow});
     std::uint64_t random = 1;
     while (state.KeepRunningBatch(keys.size())) {
@@ -238,7 +239,7 @@ void flow_find(benchmark::State& state) {
             random = random * 6364136223846793005 + 1442695040888963407;
             one.set_word(1, (random >> 32) * flows >> 32);
         }
-        table.expect(keys);
+        table.expect(keys, guesses);
         for (const nupa::FlowKey& one : keys)
             if (!table.find(one))
                 state.SkipWithError("not found");

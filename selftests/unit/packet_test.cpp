@@ -22,7 +22,7 @@ TEST(Payload, Slices) {
     for (std::uint32_t at = 0; at <= 35; at++)
         for (std::uint32_t n = 0; n + at <= 35; n++) {
             nupa::Payload part;
-            part.slice(whole, at, n);
+            part.slice(whole.pieces(), at, n);
             ASSERT_EQ(part.bytes(), n);
             ByteVector out(n);
             part.copy_to(out.data());

@@ -87,7 +87,10 @@ struct QpTableTest : testing::Test {
     // By flow, by number, and by flow again after it was expected: the same context.
     bool finds(std::uint32_t n) {
         const nupa::QpContext* qp = table.find(key(n));
-        table.expect(std::array{key(n), key(n + 1)});
+        nupa::QpTable::Guesses guesses;
+        table.expect(std::array{key(n), key(n + 1)}, guesses);
+        EXPECT_EQ(guesses[0] == nupa::HashIndex::kNone, !qp);  // no two hashes are the same here
+        table.expect_contexts({guesses.data(), 2});
         EXPECT_EQ(table.find(key(n)), qp);
         EXPECT_EQ(table.find(1000 + n), qp);
         EXPECT_TRUE(!qp || (qp->qpn() == 1000 + n && qp->flow() == key(n)));

@@ -32,9 +32,10 @@ bool Payload::push(Bytes piece) noexcept {
     return true;
 }
 
-void Payload::slice(const Payload& from, std::uint32_t offset, std::uint32_t bytes) noexcept {
+void Payload::slice(std::span<const Bytes> from, std::uint32_t offset,
+                    std::uint32_t bytes) noexcept {
     clear();
-    for (const Bytes& piece : from.pieces()) {
+    for (const Bytes& piece : from) {
         if (bytes == 0)
             break;
         if (offset >= piece.size()) {
@@ -50,7 +51,7 @@ void Payload::slice(const Payload& from, std::uint32_t offset, std::uint32_t byt
 
 void Payload::truncate(std::uint32_t bytes) noexcept {
     const Payload whole = *this;
-    slice(whole, 0, std::min(bytes, whole.bytes()));
+    slice(whole.pieces(), 0, std::min(bytes, whole.bytes()));
 }
 
 void Payload::copy_to(std::byte* to) const noexcept {

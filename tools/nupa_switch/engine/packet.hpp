@@ -3,12 +3,14 @@
 // reference into the sender's memory until something must wait for it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "flow.hpp"
 #include "limits.hpp"
@@ -75,10 +77,19 @@ enum : std::uint8_t {
 // A short list of pieces.
 class Payload {
 public:
+    Payload() = default;
+    Payload(const Payload&) = default;
+    // Of the list only what is used.
+    Payload& operator=(const Payload& other) noexcept {
+        std::copy_n(other.pieces_.begin(), other.count_, pieces_.begin());
+        count_ = other.count_, bytes_ = other.bytes_;
+        return *this;
+    }
+
     void clear() noexcept { count_ = 0, bytes_ = 0; }
     bool push(Bytes piece) noexcept;  // false: the list is full; empty pieces are dropped
-    // [offset, offset + bytes) of @from, which must contain it.
-    void slice(const Payload& from, std::uint32_t offset, std::uint32_t bytes) noexcept;
+    // [offset, offset + bytes) of @from, which must contain it, in no more pieces than fit.
+    void slice(std::span<const Bytes> from, std::uint32_t offset, std::uint32_t bytes) noexcept;
     void truncate(std::uint32_t bytes) noexcept;
     std::span<const Bytes> pieces() const noexcept { return {pieces_.data(), count_}; }
     std::uint32_t bytes() const noexcept { return bytes_; }
@@ -99,6 +110,17 @@ struct Packet {
     std::uint16_t mss = 0;  // payload bytes per segment of a burst or a run; 0: one segment
     Payload payload;
     std::unique_ptr<std::byte[]> owned;  // payload points here once own() was called; else null
+
+    Packet() = default;
+    Packet(Packet&& other) noexcept { *this = std::move(other); }
+    // Of the arrays only what is used.
+    Packet& operator=(Packet&& other) noexcept {
+        at = other.at, csum = other.csum, tso = other.tso, mss = other.mss;
+        std::copy_n(other.header.begin(), at.header_bytes, header.begin());
+        payload = other.payload;
+        owned = std::move(other.owned);
+        return *this;
+    }
 
     // Copies the first bytes of @bufs into header, parses them, points payload
     // at the rest.  Any bytes are accepted as input; on an error the packet is

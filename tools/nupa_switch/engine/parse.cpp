@@ -221,18 +221,17 @@ std::uint32_t gather(std::span<const Bytes> bufs,
 }  // namespace
 
 ParseError Packet::assign(std::span<const Bytes> bufs, ParseMode mode) noexcept {
-    Payload all;
-    bool fits = true;
+    std::size_t pieces = 0;
     std::uint64_t total = 0;
     for (const Bytes& b : bufs) {
         total += b.size();
-        fits = fits && total <= UINT32_MAX && all.push(b);
+        pieces += !b.empty();
     }
     at = {};
     payload.clear();
     tso = false, mss = 0;
     csum = Csum::kNone;
-    if (!fits || total < kEthernetBytes)
+    if (pieces > kPayloadSpansMax || total > UINT32_MAX || total < kEthernetBytes)
         return ParseError::kTruncated;
 
     Parser parser{header.data(), gather(bufs, header), static_cast<std::uint32_t>(total), mode};
@@ -243,7 +242,7 @@ ParseError Packet::assign(std::span<const Bytes> bufs, ParseMode mode) noexcept 
     } else {
         at = parser.at;
     }
-    payload.slice(all, at.header_bytes, parser.end - at.header_bytes);
+    payload.slice(bufs, at.header_bytes, parser.end - at.header_bytes);
     if (at.l4 != L4::kNone && !at.fragment)
         csum = Csum::kUnknown;
     return error;

@@ -60,7 +60,7 @@ private:
 
 }  // namespace
 
-void PortEngine::expect_transmit(std::span<const Packet> packets) noexcept {
+void PortEngine::expect_transmit(std::span<const Packet> packets) const noexcept {
     if (qps_.size() == 0)
         return;
     Flows flows;
@@ -70,7 +70,7 @@ void PortEngine::expect_transmit(std::span<const Packet> packets) noexcept {
     expect(flows.all());
 }
 
-void PortEngine::expect_receive(std::span<const Packet> packets) noexcept {
+void PortEngine::expect_receive(std::span<const Packet> packets) const noexcept {
     if (qps_.size() == 0)
         return;
     Flows flows;
@@ -80,11 +80,10 @@ void PortEngine::expect_receive(std::span<const Packet> packets) noexcept {
     expect(flows.all());
 }
 
-void PortEngine::expect(std::span<const FlowKey> flows) noexcept {
-    qps_.expect(flows);
-    for (const FlowKey& flow : flows)
-        if (const QpContext* qp = qps_.find(flow))
-            qp->prefetch();
+void PortEngine::expect(std::span<const FlowKey> flows) const noexcept {
+    QpTable::Guesses guesses;
+    qps_.expect(flows, guesses);
+    qps_.expect_contexts({guesses.data(), flows.size()});
 }
 
 TxRewrite PortEngine::transmit(const Packet& packet) noexcept {

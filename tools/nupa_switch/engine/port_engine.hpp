@@ -54,14 +54,14 @@ public:
 
     // transmit() or receive() of @packets comes soon, of kLookaheadMax at most: what they will look
     // at begins to come into cache.  Nothing depends on it.
-    void expect_transmit(std::span<const Packet> packets) noexcept;
-    void expect_receive(std::span<const Packet> packets) noexcept;
+    void expect_transmit(std::span<const Packet> packets) const noexcept;
+    void expect_receive(std::span<const Packet> packets) const noexcept;
 
     std::size_t qps() const noexcept { return qps_.size(); }
     std::size_t mrs() const noexcept { return mrs_.size(); }
 
 private:
-    void expect(std::span<const FlowKey> flows) noexcept;
+    void expect(std::span<const FlowKey> flows) const noexcept;
     void count(QpContext& qp, const Decision& decision, const Packet& packet) noexcept;
 
     const HostMemory& memory_;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "qp_table.hpp"
 
-#include <array>
 #include <new>
 
 namespace nupa {
@@ -51,13 +50,14 @@ nupa_admin_status QpTable::destroy(std::uint32_t qpn) noexcept {
     return NUPA_OK;
 }
 
-void QpTable::expect(std::span<const FlowKey> flows) const noexcept {
-    std::array<std::uint32_t, kLookaheadMax> hashes{};
+void QpTable::expect(std::span<const FlowKey> flows, Guesses& guesses) const noexcept {
     for (std::size_t i = 0; i < flows.size(); i++)
-        flows_.prefetch(hashes[i] = hash(flows[i]));
-    for (std::size_t i = 0; i < flows.size(); i++)
-        if (const std::uint32_t n = flows_.guess(hashes[i]); n != HashIndex::kNone)
-            prefetch(&names_[n]);
+        flows_.prefetch(guesses[i] = hash(flows[i]));
+    for (std::size_t i = 0; i < flows.size(); i++) {
+        guesses[i] = flows_.guess(guesses[i]);
+        if (guesses[i] != HashIndex::kNone)
+            prefetch(&names_[guesses[i]]);
+    }
 }
 
 std::uint32_t QpTable::number(std::uint32_t qpn) const noexcept {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <tcp_qp/nupa_hw.h>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -37,9 +38,16 @@ public:
         last_ = &names_[n];
         return last_->qp;
     }
-    // find() of each comes soon, of kLookaheadMax at most: their cache misses begin here, so that
-    // they overlap.  Nothing is remembered.
-    void expect(std::span<const FlowKey> flows) const noexcept;
+    // Which names find() will probably come to, of kLookaheadMax flows at most.
+    using Guesses = std::array<std::uint32_t, kLookaheadMax>;
+    // find() of each comes soon: their cache misses begin here, so that they overlap.
+    void expect(std::span<const FlowKey> flows, Guesses& guesses) const noexcept;
+    // And then what is found will be used.
+    void expect_contexts(std::span<const std::uint32_t> guesses) const noexcept {
+        for (const std::uint32_t n : guesses)
+            if (n != HashIndex::kNone)
+                names_[n].qp->prefetch();
+    }
 
     QpContext* find(std::uint32_t qpn) const noexcept;
     std::size_t size() const noexcept { return flows_.size(); }
