@@ -5,7 +5,6 @@
 
 #include <sys/mman.h>
 #include <cstddef>
-#include <cstdlib>
 #include <new>
 #include <vector>
 
@@ -21,20 +20,23 @@ struct LargeAllocator {
     explicit LargeAllocator(const LargeAllocator<U>&) noexcept {}
 
     T* allocate(std::size_t n) {
-        const std::size_t align = n * sizeof(T) < kHugePageBytes / 2 ? kLineBytes : kHugePageBytes;
+        const std::size_t align = alignment(n);
         const std::size_t bytes = (n * sizeof(T) + align - 1) / align * align;
-        void* at = std::aligned_alloc(align, bytes);
-        if (!at)
-            throw std::bad_alloc();
+        T* at = static_cast<T*>(::operator new (bytes, std::align_val_t{align}));
         if (align == kHugePageBytes)
             ::madvise(at, bytes, MADV_HUGEPAGE);  // without it only slower
-        return static_cast<T*>(at);
+        return at;
     }
-    void deallocate(T* at, std::size_t) noexcept { std::free(at); }
+    void deallocate(T* at, std::size_t n) noexcept {
+        ::operator delete (at, std::align_val_t{alignment(n)});
+    }
     bool operator==(const LargeAllocator&) const = default;
 
 private:
     static constexpr std::size_t kLineBytes = 64;
+    static constexpr std::size_t alignment(std::size_t n) noexcept {
+        return n * sizeof(T) < kHugePageBytes / 2 ? kLineBytes : kHugePageBytes;
+    }
 };
 
 template <class T>
