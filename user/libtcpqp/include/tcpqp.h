@@ -325,7 +325,8 @@ struct tcpqp_conn_opts {
 	uint32_t buffers;      /* for each direction */
 	const char *ifname;    /* as in tcpqp_context_opts */
 	uint32_t first_buffers; /* of these at first, and twice as many each time that all are in
-				 * use: with kernel engines each is pinned memory; 0: all */
+				 * use, or a long message comes: with kernel engines each is pinned
+				 * memory; 0: all */
 	uint32_t reserved;     /* zero */
 };
 

@@ -36,7 +36,7 @@ int tcpqp_conn::add_sends() noexcept {
     return error;
 }
 
-// The peer filled all that were posted: it might have sent more.
+// The peer filled all that were posted, or sends long messages: it might have sent more.
 void tcpqp_conn::add_receives() noexcept {
     const uint32_t before = receives_.size();
     (void)receives_.grow(*context_);
@@ -116,7 +116,6 @@ void tcpqp_conn::handle(const tcpqp_completion& c) noexcept {
         return;
     }
     posted_--;
-    untold_ = std::min(untold_, posted_);
     if (c.status != 0) {
         slots_[slot] = Slot::kFree;
         if (receive_status_ == 0)
@@ -126,7 +125,7 @@ void tcpqp_conn::handle(const tcpqp_completion& c) noexcept {
     slots_[slot] = Slot::kReady;
     ready_[(ready_head_ + ready_count_++) % ready_.size()] = {at(slot), c.length, c.imm, c.flags,
                                                               slot};
-    if (posted_ == 0)
+    if (posted_ == 0 || c.length > buffer_bytes_ / 2)
         add_receives();
 }
 
@@ -134,17 +133,12 @@ tcpqp_work tcpqp_conn::receive_work(uint32_t slot) noexcept {
     return {slot, at(slot), buffer_bytes_, 0, 0, 0, mr_of(slot)};
 }
 
-// While the peer has credit for half of all it is soon enough to tell it with the next send,
-// or with several.
 int tcpqp_conn::post_receive(uint32_t slot) noexcept {
-    const bool later = 2 * (posted_ - untold_) > receives_.size();
-    tcpqp_work work = receive_work(slot);
-    work.flags = later ? TCPQP_F_MORE : 0;
+    const tcpqp_work work = receive_work(slot);
     slots_[slot] = Slot::kPosted;
     const int n = qp_->post_recv({&work, 1});
     if (n > 0) {
         posted_++;
-        untold_ = later ? untold_ + 1 : 0;
         return 0;
     }
     slots_[slot] = Slot::kFree;  // the connection has ended
@@ -191,7 +185,6 @@ int tcpqp_conn::post(const tcpqp_work& work) noexcept {
     if (n <= 0)
         return n;
     sending_++;
-    untold_ = 0;
     return 0;
 }
 

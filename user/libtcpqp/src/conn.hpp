@@ -115,7 +115,6 @@ private:
     size_t ready_count_ = 0;
     uint32_t sending_ = 0;
     uint32_t posted_ = 0;  // receives
-    uint32_t untold_ = 0;  // ... that the peer has no credit for yet
     int receive_status_ = 0;
     int send_status_ = 0;
     bool canceled_ = false;

@@ -80,7 +80,6 @@ std::vector<tcpqp_work> tcpqp_conn::first_receives() {
         slots_[slot] = Slot::kPosted;
     }
     posted_ = receives_.size();
-    untold_ = 0;
     return works;
 }
 
