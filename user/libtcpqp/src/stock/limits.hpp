@@ -23,7 +23,7 @@ constexpr size_t kFlightBuffersBytes = 1 << 20;  // of a queue pair, all togethe
 constexpr uint32_t kCopyMaxBytes = 1024;         // payload up to this is copied beside its header
 constexpr size_t kFlightSegments = 64;           // iovecs of one send
 constexpr size_t kFlightMessages = 256;
-constexpr uint64_t kFlightBytes = 512 * 1024;  // a send takes no further message beyond
+constexpr uint64_t kFlightBytes = uint64_t{512} * 1024;  // a send takes no further message beyond
 
 // A thread in wait() sleeps in recv() for so long before it does in the ring: the
 // longest that another thread's first completion may go unnoticed.

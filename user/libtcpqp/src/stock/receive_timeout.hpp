@@ -34,7 +34,7 @@ public:
     }
 
 private:
-    static constexpr timeval kLimit{0, kSocketWaitMs * 1000};
+    static constexpr timeval kLimit{0, suseconds_t{kSocketWaitMs} * 1000};
 
     bool set(const timeval& limit) const noexcept {
         return ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) == 0;
