@@ -181,10 +181,11 @@ static int tqp_send_piece(struct tqp_conn *conn, bool more)
 		msg.msg_ubuf = &cur->msg->ubuf;
 		msg.sg_from_iter = tqp_fill_skb;
 	}
-	if (bytes < cur->left)
+	/* never both: TCP would hold back what a message has beyond full segments, as a burst of its own */
+	if (bytes < cur->left || (conn->train.open && more))
 		msg.msg_flags |= MSG_MORE;
-	else
-		msg.msg_flags |= (conn->train.open ? 0 : MSG_EOR) | (more ? MSG_MORE : 0);
+	else if (!conn->train.open)
+		msg.msg_flags |= MSG_EOR;
 	return tcp_sendmsg_locked(conn->sk, &msg, bytes);
 }
 
