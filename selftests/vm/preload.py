@@ -3,7 +3,7 @@
 
 import re
 
-from pairs import succeeded
+from pairs import fabric, succeeded
 from traffic import free_port
 from vmtest import Guests, Needs, long
 
@@ -93,6 +93,28 @@ def test_a_peer_that_takes_us_for_a_queue_pair(t: Guests) -> None:
     """We gave up waiting, and it did not: its hello is no data, and both hear of it."""
     result = both(t, GIVEN_UP, f"{RUN} {MISTAKEN}")[1]
     t.check("NO_PEER_QP: 1" in result.stderr, result.stderr)
+
+
+HALVES, HALF_BYTES, WAY_US = 24, 900_000, 40_000  # the ends meet at every stage of a slow start over this way
+ENDS_FIRST = f"""python3 -c 'import socket, threading, time
+s = socket.create_server(("", {{port}}), backlog={HALVES}); counts, all = [], []
+def serve(c, after):
+    time.sleep(after); c.shutdown(socket.SHUT_WR); n = 0
+    while d := c.recv(65536): n += len(d)
+    counts.append(n)
+for i in range({HALVES}):
+    all.append(threading.Thread(target=serve, args=(s.accept()[0], 0.03 * i))); all[-1].start()
+for t in all: t.join()
+assert counts == [{HALF_BYTES}] * {HALVES}, counts'"""
+CLOSES = f"""python3 -c 'import socket
+for i in range({HALVES}):
+    c = socket.create_connection(("'$PEER'", {{port}})); c.sendall(bytes({HALF_BYTES})); c.close()'"""
+
+
+def test_ends_that_cross(t: Guests) -> None:
+    """One end sends and closes, the other has no more to say and reads on: on the stock engine its end is bytes, and they come to a socket that was closed."""
+    with fabric(t, delay=1, delay_min_us=WAY_US, delay_max_us=WAY_US):
+        both(t, f"{RUN} --engine stock {ENDS_FIRST}", f"{RUN} --engine stock {CLOSES}")
 
 
 @long

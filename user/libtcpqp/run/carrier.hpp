@@ -32,6 +32,8 @@ public:
     // The program's last byte was taken.  False: the peer can't be told.
     virtual bool finish_up() noexcept = 0;
     [[nodiscard]] virtual bool has_sent_all() noexcept = 0;
+    // Does the peer say that it ends by bytes?
+    [[nodiscard]] virtual bool ends_in_stream() const noexcept { return false; }
     // The peer's bytes that nobody will read.
     [[nodiscard]] virtual bool has_unread() noexcept = 0;
     // The peer gets a reset.

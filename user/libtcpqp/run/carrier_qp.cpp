@@ -61,6 +61,7 @@ public:
         (void)is_writable();
     }
     bool finish_up() noexcept override { return tcpqp_finish(conn_) == 0; }
+    bool ends_in_stream() const noexcept override { return true; }
     bool has_sent_all() noexcept override {
         const int can = tcpqp_ready(conn_);
         news_ |= (can & TCPQP_READABLE) != 0;

@@ -14,6 +14,8 @@ constexpr size_t kOpeningMax = 128;      // of these, with a thread that waits f
 constexpr size_t kPlainPeersMax = 4096;  // addresses that are remembered as plain
 constexpr size_t kRefusedMax = 1024;     // connections that failed, whose error may be asked for
 constexpr std::chrono::seconds kPlainPeerTime{60};
+constexpr std::chrono::seconds kLingerTime{10};  // of a closed link whose bytes are under way
+constexpr std::chrono::milliseconds kLingerStep{5};
 constexpr uint32_t kBufferBytes = 65536;  // of a link's messages
 constexpr uint32_t kBuffers = 16;         // for each direction, at most
 constexpr uint32_t kFirstBuffers = 2;     // ... before they are needed

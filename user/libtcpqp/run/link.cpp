@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "link.hpp"
 
+#include <linux/sockios.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -175,13 +177,27 @@ bool Link::wants_reset() const noexcept {
 }
 
 // As TCP: what was sent still goes, but what comes then, or was not read, is answered by a reset.
+// The peer's word that it ends, too, would be such an answer to a socket that is closed, and TCP
+// forget what is under way: until that word was read the close waits for acknowledgements.
 void Link::look_for_close() noexcept {
     if (!up_ended_ || !program_closed())
         return;
     if (wants_reset() || (!down_ended_ && carrier_->has_unread()))
         break_off();
-    else if (carrier_->has_sent_all())
+    else if (carrier_->has_sent_all() && (down_ended_ || may_close()))
         close();
+}
+
+// No descriptor tells of acknowledgements: see lingers().
+bool Link::may_close() noexcept {
+    int bytes = 0;
+    if (!carrier_->ends_in_stream() || ::ioctl(tcp_.get(), SIOCOUTQ, &bytes) != 0 || bytes == 0)
+        return true;
+    const auto now = std::chrono::steady_clock::now();
+    if (!lingers_)
+        linger_until_ = now + kLingerTime;
+    lingers_ = true;
+    return now >= linger_until_;
 }
 
 bool Link::is_leaving() noexcept { return state_ != State::kOver && program_closed(); }

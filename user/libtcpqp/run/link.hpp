@@ -5,6 +5,8 @@
 //        \-> refused: the program may still ask why
 #pragma once
 
+#include <chrono>
+
 #include "carrier.hpp"
 #include "opener.hpp"
 
@@ -37,6 +39,8 @@ public:
     void close() noexcept;
     // The program has gone, but bytes of its are still to be sent.
     [[nodiscard]] bool is_leaving() noexcept;
+    // It waits for TCP's acknowledgements, and is to be pumped each kLingerStep.
+    [[nodiscard]] bool lingers() const noexcept { return lingers_; }
 
 private:
     bool step_up() noexcept;
@@ -44,6 +48,7 @@ private:
     void end_up() noexcept;
     void drop_filler() noexcept;
     void look_for_close() noexcept;
+    [[nodiscard]] bool may_close() noexcept;
     [[nodiscard]] bool program_closed() const noexcept;
     [[nodiscard]] bool wants_reset() const noexcept;
 
@@ -56,6 +61,8 @@ private:
     State state_;
     bool up_ended_ = false;
     bool down_ended_ = false;
+    bool lingers_ = false;
+    std::chrono::steady_clock::time_point linger_until_;  // if lingers_
     std::unique_ptr<Carrier> carrier_;
 };
 

@@ -83,8 +83,14 @@ void Relay::run(Program& program, bool print_stats) {
         }
         if (over)
             return;
-        step(again_.empty() ? -1 : 0);
+        step(patience());
     }
+}
+
+int Relay::patience() const noexcept {
+    if (!again_.empty())
+        return 0;
+    return lingering_.empty() ? -1 : static_cast<int>(kLingerStep.count());
 }
 
 void Relay::step(int timeout_ms) {
@@ -95,6 +101,8 @@ void Relay::step(int timeout_ms) {
         on(static_cast<Of>(number % kKinds), number / kKinds);
     }
     for (const uint64_t id : std::exchange(again_, {}))
+        pump(id);
+    for (const uint64_t id : std::exchange(lingering_, {}))
         pump(id);
 }
 
@@ -305,6 +313,8 @@ void Relay::pump(uint64_t id) {
         again_.insert(id);
     if (at->second.state() == Link::State::kOver)
         links_.erase(at);
+    else if (at->second.lingers())
+        lingering_.insert(id);
 }
 
 bool Relay::is_anything_leaving() noexcept {

@@ -54,6 +54,7 @@ private:
     void carry(uint64_t id, Link& link, std::unique_ptr<Carrier> carrier, uint32_t events);
     void without_queue_pair(uint64_t id, Link& link, const Opened& opened);
     void pump(uint64_t id);
+    [[nodiscard]] int patience() const noexcept;  // milliseconds; -1: until there is news
     void refuse(uint64_t id, int error);
     [[nodiscard]] bool is_anything_leaving() noexcept;
 
@@ -68,7 +69,8 @@ private:
     std::map<uint64_t, Link> links_;
     std::map<uint64_t, int> refused_;  // errno of connections that were never made
     std::set<uint64_t> again_;
-    Opener opener_;  // last: its threads use links' sockets
+    std::set<uint64_t> lingering_;  // pumped after kLingerStep, too
+    Opener opener_;                 // last: its threads use links' sockets
 };
 
 }  // namespace tcpqp::run
