@@ -181,7 +181,7 @@ static int tqp_send_piece(struct tqp_conn *conn, bool more)
 		msg.msg_ubuf = &cur->msg->ubuf;
 		msg.sg_from_iter = tqp_fill_skb;
 	}
-	/* never both: TCP would hold back what a message has beyond full segments, as a burst of its own */
+	/* never both: TCP would hold back what a message has beyond full segments, as a burst */
 	if (bytes < cur->left || (conn->train.open && more))
 		msg.msg_flags |= MSG_MORE;
 	else if (!conn->train.open)
