@@ -61,29 +61,24 @@ private:
 }  // namespace
 
 void PortEngine::expect_transmit(std::span<const Packet> packets) const noexcept {
-    if (qps_.size() == 0)
-        return;
-    Flows flows;
-    for (const Packet& packet : packets)
-        if (packet.at.tcp())
-            flows.add(packet.flow().reversed());
-    expect(flows.all());
+    expect(packets, [](const Packet& packet) noexcept { return packet.flow().reversed(); });
 }
 
 void PortEngine::expect_receive(std::span<const Packet> packets) const noexcept {
+    expect(packets, [](const Packet& packet) noexcept { return packet.flow(); });
+}
+
+template <class FlowOf>
+void PortEngine::expect(std::span<const Packet> packets, FlowOf flow_of) const noexcept {
     if (qps_.size() == 0)
         return;
     Flows flows;
     for (const Packet& packet : packets)
         if (packet.at.tcp())
-            flows.add(packet.flow());
-    expect(flows.all());
-}
-
-void PortEngine::expect(std::span<const FlowKey> flows) const noexcept {
+            flows.add(flow_of(packet));
     QpTable::Guesses guesses;
-    qps_.expect(flows, guesses);
-    qps_.expect_contexts({guesses.data(), flows.size()});
+    qps_.expect(flows.all(), guesses);
+    qps_.expect_contexts({guesses.data(), flows.all().size()});
 }
 
 TxRewrite PortEngine::transmit(const Packet& packet) noexcept {
@@ -95,8 +90,7 @@ TxRewrite PortEngine::transmit(const Packet& packet) noexcept {
     qp->watch_tx(packet);
     const std::uint32_t bytes = packet.payload.bytes();
     if (bytes) {
-        qp->stats.add(NUPA_QP_STAT_tx_segments,
-                      packet.tso ? (bytes + packet.mss - 1) / packet.mss : 1);
+        qp->stats.add(NUPA_QP_STAT_tx_segments, packet.segments());
         qp->stats.add(NUPA_QP_STAT_tx_bytes, bytes);
     }
     return qp->rewrite();

@@ -61,7 +61,8 @@ public:
     std::size_t mrs() const noexcept { return mrs_.size(); }
 
 private:
-    void expect(std::span<const FlowKey> flows) const noexcept;
+    template <class FlowOf>
+    void expect(std::span<const Packet> packets, FlowOf flow_of) const noexcept;
     void count(QpContext& qp, const Decision& decision, const Packet& packet) noexcept;
 
     const HostMemory& memory_;
