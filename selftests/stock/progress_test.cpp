@@ -129,5 +129,52 @@ TEST(ProgressEnd, TwoQueuePairsOneQueue) {
     }
 }
 
+// A thread that is never done with one queue pair neither polls in vain nor waits.
+TEST(ProgressEnd, BesideAQueuePairThatIsAlwaysBusy) {
+    tcpqp::v1::Context context(stock_opts());
+    tcpqp::v1::Completions cq(context);
+    const std::array<std::array<Fd, 2>, 2> sockets{tcp_pair(), tcp_pair()};
+    const std::vector<std::byte> out = pattern(16 << 20, 4);
+    const std::span<const std::byte> small = std::span(out).first(64);
+    tcpqp::v1::Qp busy(cq, sockets[0][0].get(), nowait()),
+        patient(cq, sockets[1][0].get(), nowait());
+    End busy_peer(sockets[0][1].get(), nowait()), patient_peer(sockets[1][1].get(), nowait());
+    const auto send = [](tcpqp::v1::Qp& qp, std::span<const std::byte> bytes) {
+        const tcpqp_work w{7,
+                           const_cast<std::byte*>(bytes.data()),
+                           static_cast<uint32_t>(bytes.size()),
+                           0,
+                           0,
+                           0,
+                           nullptr};
+        return qp.post_send({&w, 1});
+    };
+    ASSERT_EQ(send(patient, out), 1);
+
+    auto received = std::async(std::launch::async, [&] {
+        std::vector<std::byte> in(out.size());
+        EXPECT_EQ(patient_peer.recv(1, in.data(), in.size()), 1);
+        EXPECT_EQ(patient_peer.next().status, 0);
+        EXPECT_EQ(in, out);
+    });
+    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(kLimit_ms / 2);
+    uint64_t messages = 0;
+    std::array<std::byte, 64> in{};
+    tcpqp_completion c{};
+    while (received.wait_for(std::chrono::seconds(0)) != std::future_status::ready &&
+           std::chrono::steady_clock::now() < until) {
+        ASSERT_EQ(send(busy, small), 1);
+        while (cq.poll({&c, 1}) == 0)
+            ASSERT_EQ(messages, 0U);  // the hello has passed then
+        ASSERT_EQ(busy_peer.recv(1, in.data(), in.size()), 1);
+        ASSERT_EQ(busy_peer.next().status, 0);
+        messages++;
+    }
+    EXPECT_EQ(received.wait_for(std::chrono::seconds(0)), std::future_status::ready)
+        << messages << " messages passed meanwhile";
+    while (received.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
+        cq.wait(100);
+}
+
 }  // namespace
 }  // namespace stock_test

@@ -154,6 +154,10 @@ void Cq::attempt_listed() noexcept {
 }
 
 void Cq::settle_all() noexcept {
+    if (asked_.load(std::memory_order_relaxed)) {
+        asked_.store(false, std::memory_order_relaxed);
+        go_on_stuck();
+    }
     while (std::exchange(reap_again_, false))
         reap();
     if (is_watched())

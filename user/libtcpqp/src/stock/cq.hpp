@@ -10,6 +10,7 @@
 
 #include <liburing.h>
 
+#include <atomic>
 #include <vector>
 
 #include "provider.hpp"
@@ -78,6 +79,8 @@ public:
     // Until one of them must look though nothing woke it, or -1.
     [[nodiscard]] int look_in_ms() const noexcept;
     void send_more() noexcept;
+    // Whoever has the lock does, lock not held: no matter if it is too late for that.
+    void ask_to_send_more() noexcept { asked_.store(true, std::memory_order_relaxed); }
 
 private:
     [[nodiscard]] bool is_watched() const noexcept { return fd_is_known_ || waiters_ != 0; }
@@ -119,6 +122,7 @@ private:
     std::vector<Qp*> listed_;
     uint64_t moves_ = 0;  // sends that TCP took bytes of
     std::vector<Qp*> stuck_;
+    std::atomic<bool> asked_{false};
     size_t room_ = 0;  // of ready_
     io_uring ring_{};
     Op nobody_;

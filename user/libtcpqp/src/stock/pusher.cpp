@@ -56,12 +56,22 @@ void Pusher::start() noexcept {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
+// Never waits for the lock: that would cost whoever has it a wake-up at each unlock, and it
+// is in a call, so can do what is to be done itself.
+void Pusher::nap(Held& lock) noexcept {
+    lock.unlock();
+    for (;;) {
+        std::this_thread::sleep_for(kPusherGrace);
+        if (lock.try_lock())
+            return;
+        cq_.ask_to_send_more();
+    }
+}
+
 // An application whose socket is full time and again would wake it each time.
 void Pusher::sleep(Held& lock) noexcept {
-    if (std::exchange(called_, false)) {
-        wake_.wait_for(lock, kPusherGrace);
-        return;
-    }
+    if (std::exchange(called_, false))
+        return nap(lock);
     awake_ = false;
     wake_.wait(lock);
 }
@@ -75,10 +85,11 @@ void Pusher::run() noexcept {
             continue;
         }
         const uint64_t before = cq_.moves();
-        wake_.wait_for(lock, kPusherGrace);
-        if (stop_ || !cq_.is_left_alone() || cq_.moves() != before)
+        nap(lock);
+        if (stop_ || !cq_.is_left_alone())
             continue;
-        wait_for_sockets(lock);
+        if (cq_.moves() == before)
+            wait_for_sockets(lock);
         if (!stop_)
             cq_.send_more();
     }

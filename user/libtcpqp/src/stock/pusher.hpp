@@ -2,9 +2,9 @@
 // Sends what waits (for the socket's room, the peer's hello, credit) when the application
 // does not come back: a thread of the cq, started the first time something waits.
 //
-// It leaves the work to a thread that is in wait(), or that has sent something
-// within the last millisecond.  Else it sleeps until a socket is ready or news
-// of the BPF program come.
+// It leaves the work to a thread that is in wait(), and to one in another call, which
+// it asks once in a millisecond.  When nothing was sent for as long it sleeps until a
+// socket is ready or news of the BPF program come.
 #pragma once
 
 #include <condition_variable>
@@ -37,6 +37,7 @@ public:
 private:
     void start() noexcept;
     void run() noexcept;
+    void nap(Held& lock) noexcept;
     void sleep(Held& lock) noexcept;
     void wait_for_sockets(Held& lock) noexcept;
     std::vector<pollfd> sockets() const;
