@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Two ends on a veth pair: network namespaces, tcpqp-bpf in each, and a cgroup for programs."""
+"""Two ends on a veth pair: of each a network namespace, its tcpqp-bpf, and a cgroup for its programs, as if it were a host."""
 
 import contextlib
 import json
@@ -64,15 +64,16 @@ def wakes_asleep(pids: list[int]) -> list[int]:
 
 
 class Ends:
-    """Two network namespaces, a helper in each, and a cgroup for the programs."""
+    """Two network namespaces, and of each a helper and a cgroup for the programs: in one for both each segment would meet both helpers' programs."""
 
     def __init__(self, build: Path, scratch: Path, cleanup: contextlib.ExitStack, confined: bool) -> None:
         self.build, self.scratch, self.cleanup, self.confined = build, scratch, cleanup, confined
         self.port = 7000
         self.names = [f"tcpqp{end}.{os.getpid()}" for end in "ab"]
-        self.cgroup = cgroup2() / f"tcpqp.{os.getpid()}"
-        self.cgroup.mkdir()
-        cleanup.callback(self.cgroup.rmdir)
+        self.cgroups = [cgroup2() / name for name in self.names]
+        for cgroup in self.cgroups:
+            cgroup.mkdir()
+            cleanup.callback(cgroup.rmdir)
         self.make_link()
         self.helpers = [self.start_helper(end) for end in range(2)]
 
@@ -104,7 +105,7 @@ class Ends:
     def start_helper(self, end: int) -> subprocess.Popen:
         program = self.scratch / f"tcpqp-bpf{end}"  # where nobody may look, too
         shutil.copy(self.build / HELPER, program)
-        argv = self.within(end, *(CONFINED if self.confined else ()), program, "--cgroup", self.cgroup, "--socket", self.socket(end), "--mode", "0666", "--verbose")
+        argv = self.within(end, *(CONFINED if self.confined else ()), program, "--cgroup", self.cgroups[end], "--socket", self.socket(end), "--mode", "0666", "--verbose")
         child = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
         self.cleanup.callback(self.stop, child)
         assert child.stdout.readline() == "tcpqp-bpf: ready\n", "tcpqp-bpf did not start"
@@ -118,7 +119,7 @@ class Ends:
     def launch(self, end: int, framing: str, *argv, helper: bool = True, **streams) -> subprocess.Popen:
         path = self.socket(end) if helper else "/nonexistent"
         environment = {**os.environ, "TCPQP_ENGINE": "stock", "TCPQP_FRAMING": framing, "TCPQP_BPF_SOCKET": path}
-        enter = f'echo $$ > {self.cgroup}/cgroup.procs && exec "$@"'
+        enter = f'echo $$ > {self.cgroups[end]}/cgroup.procs && exec "$@"'
         command = self.within(end, "sh", "-c", enter, "sh", *argv)
         return subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, **streams)
 

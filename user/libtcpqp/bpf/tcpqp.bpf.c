@@ -253,18 +253,24 @@ static __always_inline bool is_live(const struct tcpqp_bpf_slot *slot, const str
 	return seq_before(READ_ONCE(slot->rx_seq), m->seq + stream_bytes(m->length));
 }
 
-/* Again and again for a message's segments: the same each time, or the peer lies. */
+static __always_inline bool is_same(const struct tcpqp_bpf_message *a, const struct tcpqp_bpf_message *b)
+{
+	return a->seq == b->seq && a->length == b->length && a->opcode == b->opcode && a->ext4 == b->ext4;
+}
+
+/*
+ * Again and again for a message's segments: the same each time, or the peer lies.
+ * rx_seq is looked at last, as its line is mostly the reader's CPU's.
+ */
 static __always_inline void record(struct tcpqp_bpf_slot *slot, struct tcpqp_bpf_boundary *at,
 				   const struct tcpqp_bpf_message *m)
 {
 	__u32 tag = TCPQP_BPF_TAG_VALID | m->msn;
 
-	if (!is_live(slot, m))
+	if ((at->tag == tag && is_same(&at->message, m)) || !is_live(slot, m))
 		return;
 	if (at->tag & TCPQP_BPF_TAG_VALID && is_live(slot, &at->message)) {
-		if (at->tag != tag || at->message.seq != m->seq || at->message.length != m->length ||
-		    at->message.opcode != m->opcode || at->message.ext4 != m->ext4)
-			WRITE_ONCE(slot->rx_lost, slot->rx_lost + 1);
+		WRITE_ONCE(slot->rx_lost, slot->rx_lost + 1);
 		return;
 	}
 	at->message = *m;
