@@ -30,25 +30,32 @@ static void tqp_cq_overflow(struct tqp_cq *cq)
 		cq->ib.event_handler(&event, cq->ib.cq_context);
 }
 
-bool tqp_cq_post(struct tqp_cq *cq, const struct ib_uverbs_wc *wc, bool solicited)
+void tqp_cq_post_all(struct tqp_cq *cq, const struct ib_uverbs_wc *wc, const u64 *wr_ids,
+		     u32 count, bool solicited)
 {
 	bool overflow = false, notify = false;
+	struct ib_uverbs_wc *entry;
 	struct tqp_cq_fd *fd;
 	unsigned long flags;
+	u32 n;
 
 	spin_lock_irqsave(&cq->lock, flags);
 	if (cq->overflown) {
 		spin_unlock_irqrestore(&cq->lock, flags);
-		return false;
+		return;
 	}
-	if (tqp_ring_full(cq->ring)) {
-		cq->overflown = true;
-		overflow = true;
-	} else {
-		memcpy(tqp_ring_entry(cq->ring, cq->ring->index), wc, sizeof(*wc));
-		tqp_ring_produce(cq->ring);
+	n = min(count, tqp_ring_room(cq->ring));
+	for (u32 i = 0; i < n; i++) {
+		entry = tqp_ring_entry(cq->ring, cq->ring->index + i);
+		*entry = *wc;
+		entry->wr_id = wr_ids[i];
+	}
+	if (n) {
+		tqp_ring_produce(cq->ring, n);
 		notify = tqp_cq_take_notify(cq, wc, solicited);
 	}
+	overflow = n < count;
+	cq->overflown = overflow;
 	fd = cq->fd;
 	spin_unlock_irqrestore(&cq->lock, flags);
 
@@ -58,7 +65,6 @@ bool tqp_cq_post(struct tqp_cq *cq, const struct ib_uverbs_wc *wc, bool solicite
 		tqp_cq_overflow(cq);
 	if (notify)
 		cq->ib.comp_handler(&cq->ib, cq->ib.cq_context);
-	return !overflow;
 }
 
 int tqp_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *init,
@@ -113,7 +119,7 @@ static struct tqp_ring *tqp_cq_swap(struct tqp_cq *cq, struct tqp_ring *fresh)
 	for (i = old->index - count; count--; i++) {
 		memcpy(tqp_ring_entry(fresh, fresh->index), tqp_ring_entry(old, i),
 		       sizeof(struct ib_uverbs_wc));
-		tqp_ring_produce(fresh);
+		tqp_ring_produce(fresh, 1);
 	}
 	cq->ring = fresh;
 	cq->ib.cqe = fresh->mask;

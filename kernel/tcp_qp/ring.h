@@ -66,12 +66,17 @@ static inline u32 tqp_ring_posted(const struct tqp_ring *ring, u32 from)
 	return posted > taken ? posted - taken : 0;
 }
 
-/* We have taken the entry at ring->index: its slot is user space's again. */
+/* We have taken the @count entries from ring->index on: their slots are user space's again. */
+static inline void tqp_ring_consume_all(struct tqp_ring *ring, u32 count)
+{
+	ring->index = (ring->index + count) & ring->mask;
+	/* after our reads of the entries: user space loads it with acquire */
+	smp_store_release(&ring->buf->consumer_index, ring->index);
+}
+
 static inline void tqp_ring_consume(struct tqp_ring *ring)
 {
-	ring->index = (ring->index + 1) & ring->mask;
-	/* after our reads of the entry: user space loads it with acquire */
-	smp_store_release(&ring->buf->consumer_index, ring->index);
+	tqp_ring_consume_all(ring, 1);
 }
 
 /* Forget what user space posted and we have not consumed. */
@@ -91,19 +96,16 @@ static inline u32 tqp_ring_unpolled(const struct tqp_ring *ring)
 	return (ring->index - cons) & ring->mask;
 }
 
-/* CQ side: is there no room for one more? */
-static inline bool tqp_ring_full(const struct tqp_ring *ring)
+/* CQ side: for how many more is there room? */
+static inline u32 tqp_ring_room(const struct tqp_ring *ring)
 {
-	/* user space stores it with release after it read the entries */
-	u32 cons = smp_load_acquire(&ring->buf->consumer_index) & ring->mask;
-
-	return ((ring->index + 1 - cons) & ring->mask) == 0;
+	return ring->mask - tqp_ring_unpolled(ring);
 }
 
-static inline void tqp_ring_produce(struct tqp_ring *ring)
+static inline void tqp_ring_produce(struct tqp_ring *ring, u32 count)
 {
-	ring->index = (ring->index + 1) & ring->mask;
-	/* after the entry is written: user space loads it with acquire */
+	ring->index = (ring->index + count) & ring->mask;
+	/* after the entries are written: user space loads it with acquire */
 	smp_store_release(&ring->buf->producer_index, ring->index);
 }
 

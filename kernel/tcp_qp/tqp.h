@@ -318,8 +318,19 @@ int tqp_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *init,
 int tqp_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
 int tqp_resize_cq(struct ib_cq *ibcq, int cqe, struct ib_udata *udata);
 int tqp_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
-/* Any context.  False: the CQ is full; it is in error then and an event was raised. */
-bool tqp_cq_post(struct tqp_cq *cq, const struct ib_uverbs_wc *wc, bool solicited);
+/*
+ * @count completions, each @wc but for its wr_id, which user space sees at once.  Any
+ * context.  A CQ without room for all is in error then, and an event raised.
+ */
+void tqp_cq_post_all(struct tqp_cq *cq, const struct ib_uverbs_wc *wc, const u64 *wr_ids,
+		     u32 count, bool solicited);
+
+static inline void tqp_cq_post(struct tqp_cq *cq, const struct ib_uverbs_wc *wc, bool solicited)
+{
+	u64 wr_id = wc->wr_id;
+
+	tqp_cq_post_all(cq, wc, &wr_id, 1, solicited);
+}
 
 /* ---- cq_fd.c: completion descriptors ---- */
 /* A file to wait on @cq with; process context. */
