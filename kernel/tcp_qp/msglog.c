@@ -18,18 +18,6 @@ void tqp_msglog_move(struct tqp_msglog *log, struct tqp_msg_rec *rec, __u32 entr
 	log->mask = entries - 1;
 }
 
-struct tqp_msg_rec *tqp_msglog_next(struct tqp_msglog *log)
-{
-	if (tqp_msglog_full(log))
-		return NULL;
-	return &log->rec[log->tail & log->mask];
-}
-
-void tqp_msglog_commit(struct tqp_msglog *log)
-{
-	log->tail++;
-}
-
 static bool tqp_msglog_try(struct tqp_msglog *log, __u32 at, __u32 seq)
 {
 	if (at - log->head >= log->tail - log->head ||
@@ -81,17 +69,26 @@ const struct tqp_msg_rec *tqp_msglog_last(struct tqp_msglog *log, const struct t
 	       tqp_msg_owns(last, seq + bytes - 1) ? last : NULL;
 }
 
+/* The @count-th of the records is acknowledged, and so are all before it? */
+static bool tqp_msglog_acked(const struct tqp_msglog *log, __u32 count, __u32 una)
+{
+	const struct tqp_msg_rec *rec = &log->rec[(log->head + count - 1) & log->mask];
+
+	return (__s32)(una - (rec->start_seq + tqp_msg_stream_bytes(rec->length))) >= 0;
+}
+
+/* In ever longer steps, then back by halves: mostly it is one, or a train's hundreds. */
 __u32 tqp_msglog_ack(struct tqp_msglog *log, __u32 una)
 {
-	__u32 dropped = 0;
+	__u32 all = log->tail - log->head, acked = 0, step = 1;
 
-	while (log->head != log->tail) {
-		const struct tqp_msg_rec *rec = &log->rec[log->head & log->mask];
-
-		if ((__s32)(una - (rec->start_seq + tqp_msg_stream_bytes(rec->length))) < 0)
-			break;
-		log->head++;
-		dropped++;
+	while (acked + step <= all && tqp_msglog_acked(log, acked + step, una)) {
+		acked += step;
+		step *= 2;
 	}
-	return dropped;
+	for (; step; step /= 2)
+		if (acked + step <= all && tqp_msglog_acked(log, acked + step, una))
+			acked += step;
+	log->head += acked;
+	return acked;
 }

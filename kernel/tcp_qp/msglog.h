@@ -82,8 +82,15 @@ void tqp_msglog_init(struct tqp_msglog *log, struct tqp_msg_rec *rec, __u32 entr
 void tqp_msglog_move(struct tqp_msglog *log, struct tqp_msg_rec *rec, __u32 entries);
 
 /* The next free record, or NULL when full; it counts once tqp_msglog_commit() is called. */
-struct tqp_msg_rec *tqp_msglog_next(struct tqp_msglog *log);
-void tqp_msglog_commit(struct tqp_msglog *log);
+static inline struct tqp_msg_rec *tqp_msglog_next(struct tqp_msglog *log)
+{
+	return tqp_msglog_full(log) ? NULL : &log->rec[log->tail & log->mask];
+}
+
+static inline void tqp_msglog_commit(struct tqp_msglog *log)
+{
+	log->tail++;
+}
 
 /* The record that owns @seq, or NULL. */
 const struct tqp_msg_rec *tqp_msglog_find(struct tqp_msglog *log, __u32 seq);

@@ -25,19 +25,28 @@ static void tqp_post_send_wc(struct tqp_conn *conn, const struct tqp_tx_msg *msg
 		tqp_cq_post(conn->qp->scq, &wc, false);
 }
 
-/* Completions go up in SQ order, whatever order the pages came back in. */
+/* Completions go up in SQ order, whatever order the pages came back in; slots before them. */
 static void tqp_complete_in_order(struct tqp_conn *conn)
 {
 	struct tqp_ring *sq = conn->qp->sq;
+	struct tqp_tx_msg *msg;
+	u32 count = 0;
 
 	lockdep_assert_held(&conn->done_lock);
-	while (conn->tx[sq->index & sq->mask].done) {
-		struct tqp_tx_msg *msg = &conn->tx[sq->index & sq->mask];
-
+	for (;;) {
+		msg = &conn->tx[(sq->index + count) & sq->mask];
+		if (!msg->done)
+			break;
 		msg->done = false;
+		count++;
+		if (!msg->signaled)
+			continue;
+		tqp_ring_consume_all(sq, count);
+		count = 0;
 		tqp_post_send_wc(conn, msg, IB_WC_SUCCESS);
-		tqp_ring_consume(sq);
 	}
+	if (count)
+		tqp_ring_consume_all(sq, count);
 }
 
 /*
@@ -138,10 +147,11 @@ void tqp_tx_msg_init(struct tqp_tx_msg *msg, struct tqp_conn *conn)
 	atomic_inc(&conn->tx_live);
 }
 
-/* The one reference is the acknowledgement's. */
+/* The one reference is the acknowledgement's, which leaves all else as it is. */
 void tqp_tx_msg_light(struct tqp_tx_msg *msg, struct tqp_conn *conn)
 {
-	tqp_tx_msg_clear(msg, conn);
+	if (!msg->light)
+		tqp_tx_msg_clear(msg, conn);
 	msg->unacked = 1;
 	msg->light = true;
 	msg->loaded = true;

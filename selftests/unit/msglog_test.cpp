@@ -149,15 +149,18 @@ TEST(MsgLog, AgreesWithAList) {
     for (std::uint32_t seed = 1; seed <= 200; seed++) {
         SCOPED_TRACE(seed);
         std::mt19937 random(seed);
-        Log log(16);
+        constexpr std::uint32_t kRoom = 64;
+        Log log(kRoom);
         std::deque<Entry> list;
         std::uint32_t next = random(), una = next;
         std::uint16_t msn = 0;
         for (int step = 0; step < 2000; step++) {
-            switch (random() % 3) {
-                case 0: {
+            switch (random() % 5) {
+                case 0:
+                case 1:
+                case 2: {
                     const std::uint32_t length = random() % 4 ? random() % 5000 : 0;
-                    const bool room = list.size() < 16;
+                    const bool room = list.size() < kRoom;
                     ASSERT_EQ(log.push(next, length, msn), room);
                     if (room) {
                         list.push_back({next, length, msn++});
@@ -165,7 +168,7 @@ TEST(MsgLog, AgreesWithAList) {
                     }
                     break;
                 }
-                case 1: {
+                case 3: {
                     const std::uint32_t seq = una + random() % (next - una + 3) - 1;
                     const tqp_msg_rec* rec = log.find(seq);
                     const Entry* expect = nullptr;
