@@ -12,7 +12,7 @@ namespace nupa::bench {
 namespace {
 
 constexpr uint64_t kWindowBytes = 8 << 20;
-constexpr uint32_t kChainMax = 32;  // sends that share one system call
+constexpr uint32_t kChainMax = 64;  // sends that share one system call
 constexpr uint32_t kBuffersMin = 4;
 constexpr uint32_t kBuffersMax = 1024;
 

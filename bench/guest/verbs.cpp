@@ -19,7 +19,6 @@ constexpr uint64_t kWindowBytes = 8 << 20;      // of messages under way on a fl
 constexpr uint64_t kMemoryMaxBytes = 96 << 20;  // more flows share buffers
 constexpr uint32_t kDepthMin = 4;
 constexpr uint32_t kDepthMax = 4096;
-constexpr uint32_t kChainMax = 32;
 constexpr uint32_t kInlineMaxBytes = 128;
 constexpr size_t kPollBatch = 64;
 constexpr uint64_t kReceiveBit = uint64_t{1} << 63;
@@ -60,6 +59,7 @@ Verbs::Verbs(const TransportArgs& args, std::unique_ptr<tcpqp::Context> context,
         throw std::invalid_argument("WRITEs have no round trips");
     if (!mr_)
         tcpqp::throw_errno("register memory");
+    prepare_chain();
     create();
 }
 
@@ -75,6 +75,8 @@ void Verbs::create() {
                                .inline_bytes = inline_bytes_,
                                .signal_all = false};
     for (uint32_t i = 0; i < spec_.flows; i++) {
+        flows_[i].sources = {uint64_t{i} * depth_, depth_, slots_};
+        flows_[i].sinks = {uint64_t{i} * 2 * depth_, uint64_t{2} * depth_, slots_};
         flows_[i].qp = std::make_unique<tcpqp::QueuePair>(*context_, cq_, depth);
         if (cq_.has_descriptor() && sends_)
             flows_[i].ring = std::make_unique<tcpqp::SendRing>(*context_, *flows_[i].qp->get());
@@ -93,10 +95,6 @@ void Verbs::exchange_targets(Control& control) {
     size_t used = 0;
     peer_.address = std::stoull(theirs, &used);
     peer_.key = static_cast<uint32_t>(std::stoul(theirs.substr(used)));
-}
-
-uint8_t* Verbs::slot(uint64_t n) const noexcept {
-    return memory_.bytes().data() + (n % slots_) * spec_.bytes;
 }
 
 void Verbs::begin(uint64_t messages) {
@@ -137,29 +135,36 @@ void Verbs::post_sends(uint32_t flow) {
     }
 }
 
+void Verbs::prepare_chain() noexcept {
+    for (uint32_t i = 0; i < kChainMax; i++) {
+        chain_.sges[i] = {0, spec_.bytes, mr_.lkey()};
+        ibv_send_wr& wr = chain_.wrs[i];
+        wr.sg_list = &chain_.sges[i];
+        wr.num_sge = 1;
+        wr.opcode = write_ ? IBV_WR_RDMA_WRITE : IBV_WR_SEND;
+        wr.send_flags = inline_bytes_ ? static_cast<unsigned>(IBV_SEND_INLINE) : 0u;
+        wr.next = i + 1 < kChainMax ? &chain_.wrs[i + 1] : nullptr;
+    }
+}
+
 // If the last one is signalled, its completion tells of all before it.
 void Verbs::post_chain(uint32_t flow, uint32_t count, bool signaled) {
-    std::array<ibv_send_wr, kChainMax> wrs;
-    std::array<ibv_sge, kChainMax> sges;
     Flow& f = flows_[flow];
     for (uint32_t i = 0; i < count; i++) {
-        const uint64_t number = f.posted++;
-        const uint8_t* data = slot(uint64_t{flow} * depth_ + number % depth_);
-        sges[i] = {reinterpret_cast<uint64_t>(data), spec_.bytes, mr_.lkey()};
-        wrs[i] = {};
-        wrs[i].wr_id = uint64_t{flow} << 32 | static_cast<uint32_t>(f.posted);
-        wrs[i].sg_list = &sges[i];
-        wrs[i].num_sge = 1;
-        wrs[i].opcode = write_ ? IBV_WR_RDMA_WRITE : IBV_WR_SEND;
-        wrs[i].send_flags = inline_bytes_ ? static_cast<unsigned>(IBV_SEND_INLINE) : 0u;
-        wrs[i].wr.rdma.remote_addr =
-            peer_.address + static_cast<uint64_t>(data - memory_.bytes().data());
-        wrs[i].wr.rdma.rkey = peer_.key;
-        wrs[i].next = &wrs[i + 1 < kChainMax ? i + 1 : i];
+        const uint64_t at = f.sources.next() * spec_.bytes;
+        f.posted++;
+        chain_.sges[i].addr = reinterpret_cast<uint64_t>(memory_.bytes().data()) + at;
+        chain_.wrs[i].wr_id = uint64_t{flow} << 32 | static_cast<uint32_t>(f.posted);
+        chain_.wrs[i].wr.rdma.remote_addr = peer_.address + at;
+        chain_.wrs[i].wr.rdma.rkey = peer_.key;
     }
-    wrs[count - 1].next = nullptr;
-    wrs[count - 1].send_flags |= signaled ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0u;
-    hand_over(f, wrs.data());
+    ibv_send_wr& last = chain_.wrs[count - 1];
+    const ibv_send_wr before = last;
+    last.next = nullptr;
+    last.send_flags |= signaled ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0u;
+    hand_over(f, chain_.wrs.data());
+    last.next = before.next;
+    last.send_flags = before.send_flags;
 }
 
 // Who sends one message and then waits does both in one system call.
@@ -195,11 +200,10 @@ void Verbs::refill(Flow& flow, uint32_t index, bool now) {
     while (flow.to_receive) {
         const uint32_t n = std::min(flow.to_receive, kChainMax);
         for (uint32_t i = 0; i < n; i++)
-            works[i] = {
-                .cookie = kReceiveBit | index,
-                .address = slot(uint64_t{index} * 2 * depth_ + flow.receives++ % (2 * depth_)),
-                .bytes = spec_.bytes,
-                .lkey = mr_.lkey()};
+            works[i] = {.cookie = kReceiveBit | index,
+                        .address = slot(flow.sinks.next()),
+                        .bytes = spec_.bytes,
+                        .lkey = mr_.lkey()};
         if (const int error = flow.qp->post_receives({works.data(), n}); error != 0)
             tcpqp::throw_errno("post receives", error);
         flow.to_receive -= n;

@@ -5,6 +5,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <array>
 #include <deque>
 #include <memory>
 #include <span>
@@ -30,6 +31,33 @@ public:
     [[nodiscard]] Shares shares() const override { return shares_; }
 
 protected:
+    // The places of a flow's messages in memory, one after the other, round and round, without
+    // a division for each.
+    class Places {
+    public:
+        Places() = default;
+        // @count from @first on, in a memory of @all that wraps around.
+        Places(uint64_t first, uint64_t count, uint64_t all) noexcept
+            : first_(first % all), count_(count), all_(all), next_(first_) {}
+        [[nodiscard]] uint64_t next() noexcept {
+            const uint64_t place = next_;
+            next_ = next_ + 1 == all_ ? 0 : next_ + 1;
+            if (++taken_ == count_) {
+                taken_ = 0;
+                next_ = first_;
+            }
+            return place;
+        }
+
+    private:
+        uint64_t first_ = 0, count_ = 1, all_ = 1, next_ = 0, taken_ = 0;
+    };
+    static constexpr uint32_t kChainMax = 64;  // messages handed over at once
+    // Work requests of which only what differs from message to message is written anew.
+    struct Chain {
+        std::array<ibv_send_wr, kChainMax> wrs{};
+        std::array<ibv_sge, kChainMax> sges{};
+    };
     struct Flow {
         std::unique_ptr<tcpqp::QueuePair> qp;
         std::unique_ptr<tcpqp::SendRing> ring;  // of a device that has such
@@ -37,7 +65,7 @@ protected:
         uint64_t posted = 0;
         uint64_t sent = 0;  // of these, completed
         uint64_t received = 0;
-        uint64_t receives = 0;    // posted so far, in all phases
+        Places sources, sinks;
         uint32_t to_receive = 0;  // receives that are free again
     };
     // Where the peer's WRITEs go.
@@ -67,6 +95,7 @@ private:
     void post_sends(uint32_t flow);
     void post_chain(uint32_t flow, uint32_t count, bool signaled = true);
     void hand_over(Flow& flow, ibv_send_wr* chain);
+    void prepare_chain() noexcept;
     void trip_begins(uint64_t number, uint64_t of);
     void refill(Flow& flow, uint32_t index, bool now);
     bool take_completions();
@@ -78,7 +107,9 @@ private:
     void wait();
     void sleep();
     void spin();
-    [[nodiscard]] uint8_t* slot(uint64_t n) const noexcept;
+    [[nodiscard]] uint8_t* slot(uint64_t n) const noexcept {
+        return memory_.bytes().data() + n * spec_.bytes;
+    }
 
     Spec spec_;
     std::unique_ptr<tcpqp::Context> context_;
@@ -89,6 +120,7 @@ private:
     tcpqp::Mr mr_;
     tcpqp::CompletionQueue cq_;
     std::vector<Flow> flows_;
+    Chain chain_;
     std::deque<uint32_t> ready_;    // flows that may have room for sends
     const Flow* unrung_ = nullptr;  // its doorbell goes with the next wait
     Target peer_;
