@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "pair.hpp"
+#include "stock/gather.hpp"
 
 namespace stock_test {
 namespace {
@@ -184,6 +185,69 @@ TEST(Wait, CancelWakesOneThreadsQueue) {
     EXPECT_EQ(wait_for(a, c, -1), 0);
     canceler.get();
     EXPECT_EQ(c.status, -ECANCELED);
+}
+
+int low_water(const Fd& socket) {
+    int value = 0;
+    socklen_t bytes = sizeof(value);
+    EXPECT_EQ(::getsockopt(socket.get(), SOL_SOCKET, SO_RCVLOWAT, &value, &bytes), 0);
+    return value;
+}
+
+// The application's would keep a wait from seeing a short message.
+TEST(Wait, TheLowWaterMarkIsOursMeanwhile) {
+    const auto sockets = tcp_pair();
+    const int mine = 5000;
+    ASSERT_EQ(::setsockopt(sockets[0].get(), SOL_SOCKET, SO_RCVLOWAT, &mine, sizeof(mine)), 0);
+    End b(sockets[1].get(), nowait());
+    {
+        End a(sockets[0].get(), nowait(), single_threaded());
+        std::vector<std::byte> in(64), out = pattern(64, 3);
+        for (uint64_t i = 0; i < 2; i++)
+            ASSERT_EQ(a.recv(i, in.data(), 64), 1);
+        for (uint64_t i = 0; i < 2; i++) {
+            ASSERT_EQ(b.send(i, out.data(), 64), 1);
+            ASSERT_EQ(a.next().status, 0);
+        }
+        EXPECT_EQ(low_water(sockets[0]), 1);
+    }
+    EXPECT_EQ(low_water(sockets[0]), mine);
+}
+
+// Ever more seldom where they don't come, always where they do.
+TEST(Wait, AFewLargeMessagesAreWaitedFor) {
+    using namespace tcpqp::stock;
+    const auto sockets = tcp_pair();
+    Gather gather(sockets[0].get());
+    const auto is_due = [&](uint64_t messages, uint32_t bytes = 65536) {
+        gather.begin(bytes, messages);
+        return gather.is_due();
+    };
+    const auto wait = [&] {
+        EXPECT_TRUE(gather.wait());
+        EXPECT_EQ(low_water(sockets[0]), 1);
+    };
+    uint64_t messages = kGatherPauseMin;
+    EXPECT_FALSE(is_due(messages - 1));  // no stream yet
+    for (uint64_t pause = kGatherPauseMin; pause != kGatherPauseMax; messages += pause) {
+        ASSERT_TRUE(is_due(messages));
+        wait();
+        pause *= 2;
+        ASSERT_FALSE(is_due(messages + pause - 1));
+    }
+    EXPECT_FALSE(is_due(messages, 0));             // the last one was small
+    EXPECT_FALSE(is_due(messages, kGatherBytes));  // or is as much as a few
+
+    std::vector<std::byte> half(kGatherBytes / 2);
+    ASSERT_EQ(::send(sockets[1].get(), half.data(), half.size(), 0), ssize_t(half.size()));
+    ASSERT_TRUE(is_due(messages));
+    wait();
+    ASSERT_TRUE(is_due(++messages));  // that paid
+    ASSERT_EQ(::recv(sockets[0].get(), half.data(), half.size(), MSG_WAITALL),
+              ssize_t(half.size()));
+    wait();
+    EXPECT_FALSE(is_due(messages + 2 * kGatherPauseMin - 1));
+    EXPECT_TRUE(is_due(messages + 2 * kGatherPauseMin));
 }
 
 TEST(Wait, CancelWithAFullSocket) {

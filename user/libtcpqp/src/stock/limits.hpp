@@ -40,6 +40,14 @@ constexpr std::chrono::milliseconds kProbe{200};  // without credit of a module'
 constexpr std::chrono::milliseconds kRoomPause{200};
 constexpr std::chrono::milliseconds kRoomPauseMax{3200};
 
+// What a receiver waits for in a stream of large messages, for how long, and after how many
+// messages it does again if not half of it came, ever more.
+constexpr uint64_t kGatherMessages = 4;
+constexpr uint64_t kGatherBytes = uint64_t{256} * 1024;
+constexpr std::chrono::microseconds kGather{50};
+constexpr uint32_t kGatherPauseMin = 16;
+constexpr uint32_t kGatherPauseMax = 4096;
+
 // The pusher's patience with an application that has sent a moment ago.
 constexpr std::chrono::milliseconds kPusherGrace{1};
 

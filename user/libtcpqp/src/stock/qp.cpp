@@ -35,6 +35,7 @@ Qp::Qp(Cq& queue, Fd socket, const QpRequest& request, Meeting meeting)
       sends_(request.sends),
       zerocopy_bytes_(request.zerocopy_bytes),
       timeout_(socket_.get()),
+      gather_(socket_.get()),
       ours_(meeting.ours),
       receive_op_{Op::Kind::kReceive, this, nullptr},
       poll_op_{Op::Kind::kPoll, this, nullptr},

@@ -8,6 +8,7 @@
 
 #include "stock/cq.hpp"
 #include "stock/flight.hpp"
+#include "stock/gather.hpp"
 #include "stock/hello.hpp"
 #include "stock/option/option.hpp"
 #include "stock/receive_timeout.hpp"
@@ -67,9 +68,12 @@ public:
     std::span<iovec> begin_socket_wait() noexcept {
         wanted_ = false;
         in_socket_ = receiving_ = true;
+        gather_.begin(rx_.large_bytes(), info_.rx_messages);
         return rx_.is_at_header() ? rx_.where() : where_to();
     }
-    [[nodiscard]] int sleep_in_socket(std::span<iovec> where) const noexcept {
+    [[nodiscard]] int sleep_in_socket(std::span<iovec> where) noexcept {
+        if (!gather_.wait())
+            return -EINTR;
         if (where.size() != 1)
             return sleep_in_parts(where);
         const ssize_t n = ::recv(socket_.get(), where[0].iov_base, where[0].iov_len, 0);
@@ -173,6 +177,7 @@ private:
     size_t launched_ = 0;  // of sends_
 
     ReceiveTimeout timeout_;
+    Gather gather_;
     Frame ours_;  // hello
     uint32_t reason_ = TCPQP_REASON_NONE;
     int over_length_ = 0;  // status of the first receive when it all ended

@@ -98,6 +98,10 @@ public:
     [[nodiscard]] bool is_at_header() const noexcept {
         return !in_message_ && staged() == 0 && boundaries_ == nullptr && greeted_;
     }
+    // In a stream of large messages: the length of the last one, else 0.
+    [[nodiscard]] uint32_t large_bytes() const noexcept {
+        return expect_large_ ? frame_.length : 0;
+    }
     [[nodiscard]] const Frame& frame() const noexcept { return frame_; }
     [[nodiscard]] uint32_t reason() const noexcept { return reason_; }
     // Payload bytes that went by the stage.
