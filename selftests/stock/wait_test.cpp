@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Waiting: timeouts, epoll, cancellation, and no CPU while idle.
 #include <gtest/gtest.h>
+#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 
@@ -9,6 +10,7 @@
 #include <thread>
 
 #include "pair.hpp"
+#include "stock/frame.hpp"
 #include "stock/gather.hpp"
 
 namespace stock_test {
@@ -220,7 +222,7 @@ TEST(Wait, AFewLargeMessagesAreWaitedFor) {
     const auto sockets = tcp_pair();
     Gather gather(sockets[0].get());
     const auto is_due = [&](uint64_t messages, uint32_t bytes = 65536) {
-        gather.begin(bytes, messages);
+        gather.begin(bytes, messages, 0);
         return gather.is_due();
     };
     const auto wait = [&] {
@@ -248,6 +250,54 @@ TEST(Wait, AFewLargeMessagesAreWaitedFor) {
     wait();
     EXPECT_FALSE(is_due(messages + 2 * kGatherPauseMin - 1));
     EXPECT_TRUE(is_due(messages + 2 * kGatherPauseMin));
+}
+
+// Whatever a read has copied when it sleeps, the rest of the message ends the sleep.
+TEST(Wait, ALargeMessageThatComesInPieces) {
+    using namespace tcpqp::stock;
+    constexpr uint32_t kBytes = kHalfMax;
+    const auto sockets = tcp_pair();
+    End a(sockets[0].get(), nowait(), single_threaded());
+    const auto out = pattern(kBytes, 5);
+    std::vector<std::byte> in(kBytes);
+    std::array<std::byte, kFrameBytes> header;
+    const auto write = [&](const std::byte* at, size_t bytes) {
+        EXPECT_EQ(::send(sockets[1].get(), at, bytes, 0), ssize_t(bytes));
+    };
+    const int on = 1;
+    ::setsockopt(sockets[1].get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    encode(Frame{FrameType::kHello}, header.data());
+    write(header.data(), header.size());
+    ASSERT_EQ(a.recv(0, in.data(), kBytes), 1);
+    encode(Frame{FrameType::kMessage, 0, 0}, header.data());
+    write(header.data(), header.size());
+    ASSERT_EQ(a.next().status, 0);
+    uint32_t msn = 1;
+    const std::array<size_t, 6> firsts{1,          kBytes / 3,     kBytes / 2 - 1,
+                                       kBytes / 2, kBytes / 2 + 1, kBytes - 1};
+    for (size_t i = 0; i < 8 * firsts.size(); i++) {
+        const size_t first = firsts[i % firsts.size()];
+        std::fill(in.begin(), in.end(), std::byte{0});
+        ASSERT_EQ(a.recv(msn, in.data(), kBytes), 1);
+        auto sender = when_endless(sockets[0], [&] {
+            encode(Frame{FrameType::kMessage, kBytes, msn}, header.data());
+            write(header.data(), header.size());
+            for (size_t sent = 0, n = 0; sent != first; sent += n) {  // reads copy only some of it
+                n = std::min<size_t>(first - sent, 8192);
+                write(out.data() + sent, n);
+            }
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));  // it is asleep again
+            write(out.data() + first, kBytes - first);
+        });
+        tcpqp_completion c{};
+        const auto start = Clock::now();
+        EXPECT_EQ(wait_for(a, c, -1), 0);
+        sender.get();
+        EXPECT_LT(Clock::now() - start, std::chrono::seconds(10));
+        EXPECT_EQ(c.id, msn++);
+        EXPECT_EQ(in, out) << first;
+        EXPECT_EQ(low_water(sockets[0]), 1);
+    }
 }
 
 TEST(Wait, CancelWithAFullSocket) {

@@ -11,12 +11,6 @@
 namespace perf {
 namespace {
 
-double median(std::vector<double> v) {
-    std::sort(v.begin(), v.end());
-    const size_t n = v.size();
-    return n == 0 ? 0 : (v[n / 2] + v[(n - 1) / 2]) / 2;
-}
-
 std::vector<double> seconds(const std::vector<Sample>& samples) {
     std::vector<double> v;
     for (const Sample& s : samples)
@@ -71,6 +65,10 @@ void trip_row(const char* who, const Result& r, const std::vector<Sample>& sampl
 
 void json_side(const char* name, const std::vector<Sample>& samples) {
     std::printf("\"%s\": {\"seconds\": %.9f", name, median(seconds(samples)));
+    std::printf(", \"rounds_s\": [");
+    for (const Sample& s : samples)
+        std::printf("%s%.9f", &s == samples.data() ? "" : ", ", s.seconds);
+    std::printf("]");
     if (!samples.front().trips_us.empty()) {
         const std::vector<double> v = half_trips(samples);
         std::printf(", \"typical_us\": %.3f, \"p99_us\": %.3f, \"p999_us\": %.3f", at(v, 0.5),
@@ -80,6 +78,12 @@ void json_side(const char* name, const std::vector<Sample>& samples) {
 }
 
 }  // namespace
+
+double median(std::vector<double> v) {
+    std::sort(v.begin(), v.end());
+    const size_t n = v.size();
+    return n == 0 ? 0 : (v[n / 2] + v[(n - 1) / 2]) / 2;
+}
 
 double speed_to_tcp(const Result& r) {
     std::vector<double> v;

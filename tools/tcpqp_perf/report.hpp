@@ -16,6 +16,7 @@ struct Result {
     tcpqp_qp_info client{}, server{};  // of the queue pair, this size's share
 };
 
+double median(std::vector<double> values);
 // The queue pair's to plain TCP's: each round with its neighbour, so that a busy
 // machine slows both.
 double speed_to_tcp(const Result& result);

@@ -47,6 +47,8 @@ constexpr uint64_t kGatherBytes = uint64_t{256} * 1024;
 constexpr std::chrono::microseconds kGather{50};
 constexpr uint32_t kGatherPauseMin = 16;
 constexpr uint32_t kGatherPauseMax = 4096;
+// What it waits for of a message that is longer than those, with no limit: it was promised.
+constexpr size_t kHalfMax = size_t{512} * 1024;
 
 // The pusher's patience with an application that has sent a moment ago.
 constexpr std::chrono::milliseconds kPusherGrace{1};

@@ -363,12 +363,11 @@ bool Qp::attempt() noexcept {
     return wanted_ && !tried_;
 }
 
-int Qp::sleep_in_parts(std::span<iovec> where) const noexcept {
+ssize_t Qp::sleep_in_parts(std::span<iovec> where) const noexcept {
     msghdr message{};
     message.msg_iov = where.data();
     message.msg_iovlen = where.size();
-    const ssize_t n = ::recvmsg(socket_.get(), &message, 0);
-    return n < 0 ? -errno : static_cast<int>(n);
+    return ::recvmsg(socket_.get(), &message, 0);
 }
 
 void Qp::end_socket_wait(int result) noexcept {

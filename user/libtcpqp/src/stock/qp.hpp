@@ -68,16 +68,18 @@ public:
     std::span<iovec> begin_socket_wait() noexcept {
         wanted_ = false;
         in_socket_ = receiving_ = true;
-        gather_.begin(rx_.large_bytes(), info_.rx_messages);
+        gather_.begin(rx_.large_bytes(), info_.rx_messages, rx_.rest());
         return rx_.is_at_header() ? rx_.where() : where_to();
     }
     [[nodiscard]] int sleep_in_socket(std::span<iovec> where) noexcept {
         if (!gather_.wait())
             return -EINTR;
-        if (where.size() != 1)
-            return sleep_in_parts(where);
-        const ssize_t n = ::recv(socket_.get(), where[0].iov_base, where[0].iov_len, 0);
-        return n < 0 ? -errno : static_cast<int>(n);
+        const ssize_t n = where.size() != 1
+                              ? sleep_in_parts(where)
+                              : ::recv(socket_.get(), where[0].iov_base, where[0].iov_len, 0);
+        const int result = n < 0 ? -errno : static_cast<int>(n);
+        gather_.end();
+        return result;
     }
     [[gnu::hot]] void end_socket_wait(int result) noexcept;
     bool listed = false;  // the cq's
@@ -86,7 +88,7 @@ public:
 private:
     enum class State : uint8_t { kOpen, kEnded };
 
-    [[nodiscard]] int sleep_in_parts(std::span<iovec> where) const noexcept;
+    [[nodiscard]] ssize_t sleep_in_parts(std::span<iovec> where) const noexcept;
     [[gnu::hot]] void on_receive(int result) noexcept;
     void on_no_bytes(int result) noexcept;
     void on_zerocopy(Flight& flight, int result, unsigned flags) noexcept;

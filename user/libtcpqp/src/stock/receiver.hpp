@@ -102,6 +102,8 @@ public:
     [[nodiscard]] uint32_t large_bytes() const noexcept {
         return expect_large_ ? frame_.length : 0;
     }
+    // Bytes of the message that has begun, still to come.
+    [[nodiscard]] size_t rest() const noexcept { return in_message_ ? frame_.length - offset_ : 0; }
     [[nodiscard]] const Frame& frame() const noexcept { return frame_; }
     [[nodiscard]] uint32_t reason() const noexcept { return reason_; }
     // Payload bytes that went by the stage.
