@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <random>
@@ -13,6 +14,7 @@
 namespace stock_test {
 namespace {
 
+using Clock = std::chrono::steady_clock;
 constexpr size_t kBufferBytes = 300000;
 constexpr size_t kWindow = 16;
 constexpr std::byte kGuard{0xa5};
@@ -101,6 +103,28 @@ void talk(Pair& pair, const std::vector<uint32_t>& there, const std::vector<uint
     other.get();
 }
 
+// One thread for both ends, which sleeps for neither alone.
+void talk_alone(Pair& pair, const std::vector<uint32_t>& there, const std::vector<uint32_t>& back) {
+    Talker a(*pair.end_a, there, back), b(*pair.end_b, back, there);
+    const auto take = [](Talker& t, End& end) {
+        tcpqp_completion c{};
+        const int n = end.cq.poll({&c, 1});
+        ASSERT_GE(n, 0);
+        if (n == 1)
+            return t.take(c);
+        const int error = end.cq.wait(1);
+        ASSERT_TRUE(error == 0 || error == -ETIMEDOUT || error == -EINTR) << error;
+    };
+    a.start();
+    b.start();
+    for (const auto start = Clock::now();
+         !(a.done() && b.done()) && !testing::Test::HasFailure();) {
+        take(a, *pair.end_a);
+        take(b, *pair.end_b);
+        ASSERT_LT(Clock::now() - start, 10 * std::chrono::milliseconds(kLimit_ms));
+    }
+}
+
 std::vector<uint32_t> sizes(size_t count, uint32_t s) {
     std::mt19937 random(s);
     constexpr uint32_t kEdges[] = {0,    1,    23,    24,    25,    1023,  1024,        1025,
@@ -123,6 +147,14 @@ TEST(Exchange, RandomBothWays) {
     EXPECT_EQ(i.tx_messages, 600u);
     EXPECT_EQ(i.rx_messages, 600u);
     EXPECT_EQ(i.rx_copied_bytes, i.rx_bytes);
+}
+
+TEST(Exchange, RandomBothWaysByOneThread) {
+    const uint32_t s = seed();
+    Pair pair;
+    talk_alone(pair, sizes(600, s), sizes(600, s + 1));
+    EXPECT_EQ(pair.end_a->qp.info().rx_messages, 600u);
+    EXPECT_EQ(pair.end_b->qp.info().rx_messages, 600u);
 }
 
 TEST(Exchange, SmallOnesAreBatched) {
