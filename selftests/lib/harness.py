@@ -10,7 +10,7 @@ from report import Report
 from vmtest import Cluster, Node
 
 from nupavm import KernelComplaint, NodeDead, TimeLimit
-from nupavm.dmesg import splats
+from nupavm.dmesg import emulator_fault, splats
 
 TROUBLE = (
     "[    1.0] WARNING: CPU: 0 PID: 1 at net/core/dev.c:1 x+0x1/0x2",
@@ -39,6 +39,9 @@ QUIET = (
     "[    0.1] nupa_dev 0000:0f:00.0: debug features on",
 )
 
+FLAGS_LOST = "[    1.0] RSP: 0018:ffffc90000003ea0 EFLAGS: 0740a483"
+FLAGS_RIGHT = "[    1.0] RSP: 0018:ffffc90000003ea0 EFLAGS: 00010286\n[    1.1] RSP: 002b:00007ffd EFLAGS: 00250a97"
+
 HANG_S = 1.0  # then the host gives up
 
 AT_REST = "0: tcpqp0: qp 0 cq 0 pd 0 mr 0 cm_id 0 ctx 0 srq 0\nmodule tcp_qp 0\nmodule nupa_dev 0\nbytes 10 4 6"
@@ -50,7 +53,7 @@ LEFT = (
 
 
 def run(report: Report, wanted: Callable[[str], bool]) -> None:
-    for test in (splat_lines, left_overs, warning_is_a_failure, panic_is_a_failure, silence_is_a_failure):
+    for test in (splat_lines, emulator_faults, left_overs, warning_is_a_failure, panic_is_a_failure, silence_is_a_failure):
         name = f"harness/{test.__name__}"
         if wanted(name):
             problem = test()
@@ -64,6 +67,10 @@ def splat_lines() -> str:
     missed = [log for log in (*TROUBLE, *LOUD_LOGS) if not splats(log)]
     false = [log for log in (*QUIET, *QUIET_LOGS) if splats(log)]
     return "\n".join([*(f"missed: {line}" for line in missed), *(f"false alarm: {line}" for line in false)])
+
+
+def emulator_faults() -> str:
+    return "" if emulator_fault(FLAGS_LOST) and not emulator_fault(FLAGS_RIGHT) else "lost flags: not told from others"
 
 
 def left_overs() -> str:

@@ -187,7 +187,8 @@ class Cluster:
     def _check_alive(self) -> None:
         for node in self.node:
             if node.process and node.process.poll() is not None and node.index not in self.hub.gone:
-                tail = "\n".join((node.log() + _text(node.results / "qemu.log")).splitlines()[-60:])
+                log = node.log() + _text(node.results / "qemu.log")
+                tail = "\n".join([*log.splitlines()[-60:], *dmesg.emulator_fault(log)])
                 raise NodeDead(f"{node.name} died (QEMU ended with {node.process.returncode}); last lines:\n{tail}")
         if self.switch and self.switch.process.poll() is not None:
             raise NodeDead(f"nupa_switch ended with {self.switch.process.returncode}:\n{_text(self.switch.log)[-3000:]}")

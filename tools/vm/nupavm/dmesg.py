@@ -16,6 +16,8 @@ HARMLESS = re.compile(r"Kernel command line|clearcpuid|nupa-init: probe ok|DMA-A
 ASKED, ASKED_END = "agent: blocked tasks, asked for", "agent: end of blocked tasks"
 TRACE = "Call Trace"
 CONTEXT_LINES = 40
+EFLAGS = re.compile(r"EFLAGS: ([0-9a-f]{8})")
+EFLAGS_BITS = 0x3F7FD7  # that an x86 processor can set
 
 
 def splats(log: str) -> list[str]:
@@ -28,8 +30,14 @@ def around_first(log: str) -> str:
     """The first offending line with what follows it."""
     lines = log.splitlines()
     for at in _offending(lines):
-        return "\n".join(lines[max(0, at - 3) : at + CONTEXT_LINES])
+        return "\n".join([*lines[max(0, at - 3) : at + CONTEXT_LINES], *emulator_fault(log)])
     return ""
+
+
+def emulator_fault(log: str) -> list[str]:
+    """A line that says so if the processor's flags were impossible, which only the emulator can make them."""
+    lost = [word for word in EFLAGS.findall(log) if int(word, 16) & ~EFLAGS_BITS]
+    return [f"EFLAGS {lost[0]}: no processor sets such bits, QEMU's TCG made them up (docs/testing.md)"] if lost else []
 
 
 def _offending(lines: list[str]) -> Iterator[int]:
