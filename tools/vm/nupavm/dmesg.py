@@ -18,6 +18,7 @@ TRACE = "Call Trace"
 CONTEXT_LINES = 40
 EFLAGS = re.compile(r"EFLAGS: ([0-9a-f]{8})")
 EFLAGS_BITS = 0x3F7FD7  # that an x86 processor can set
+MADE_UP = "no processor sets such bits, QEMU's TCG made them up"
 
 
 def splats(log: str) -> list[str]:
@@ -37,7 +38,7 @@ def around_first(log: str) -> str:
 def emulator_fault(log: str) -> list[str]:
     """A line that says so if the processor's flags were impossible, which only the emulator can make them."""
     lost = [word for word in EFLAGS.findall(log) if int(word, 16) & ~EFLAGS_BITS]
-    return [f"EFLAGS {lost[0]}: no processor sets such bits, QEMU's TCG made them up (docs/testing.md)"] if lost else []
+    return [f"EFLAGS {lost[0]}: {MADE_UP} (docs/testing.md)"] if lost else []
 
 
 def _offending(lines: list[str]) -> Iterator[int]:
