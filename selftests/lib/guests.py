@@ -53,7 +53,7 @@ def _tests(report: Report) -> Iterator[Test]:
             continue
         for name, function in vars(module).items():
             if name.startswith("test_") and function.__module__ == spec.name:
-                yield f"vm/{path.stem}/{name.removeprefix('test_')}", function, module.NEEDS
+                yield f"vm/{path.stem}/{name.removeprefix('test_')}", function, getattr(function, "needs", module.NEEDS)
 
 
 def _one_boot(report: Report, tests: list[Test]) -> list[Test]:
@@ -62,7 +62,7 @@ def _one_boot(report: Report, tests: list[Test]) -> list[Test]:
     report.note(f"booting {needs.nodes} guests for {len(tests)} tests")
     cluster = Cluster(
         needs.nodes, mem_mb=needs.mem_mb, cpus=needs.cpus, with_switch=needs.switch, topology=needs.place(), setup=needs.setup,
-        append=needs.append, switch_args=list(needs.switch_args), time_limit_s=BOOT_LIFE_S, name="check", quiet=True,
+        append=needs.append, switch_args=list(needs.switch_args), switch_env={"NUPA_COPY": needs.copy} if needs.copy else {}, time_limit_s=BOOT_LIFE_S, name="check", quiet=True,
     )  # fmt: skip
     last, stale = tests[0][0], time.monotonic() + BOOT_STALE_S * cluster.slowness
     try:

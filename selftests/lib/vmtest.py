@@ -8,6 +8,7 @@ Files with equal needs share one boot.  `t` is a Guests: checks are raised as Fa
 import json
 import os
 import socket
+import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ REPO = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO / "tools/vm"))
 
 from nupavm import Cluster, Job, Monitor, Node, Result  # noqa: E402
-from nupavm.paths import module_dir  # noqa: E402
+from nupavm.paths import module_dir, switch_binary  # noqa: E402
 
 
 NCQP = os.environ.get("NUPA_NCQP", "$BUILD/cmake/tools/ncqp/ncqp")
@@ -43,6 +44,12 @@ def long(test):
     return test
 
 
+def _copy_refused(way: str) -> str:
+    """Why the switch can't copy this way on this processor, or nothing."""
+    asked = subprocess.run([switch_binary(), "--help"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, "NUPA_COPY": way})
+    return asked.stderr.strip() if asked.returncode else ""
+
+
 @dataclass(frozen=True)
 class Needs:
     """What the guests must have; frozen so that equal needs share a boot."""
@@ -57,6 +64,7 @@ class Needs:
     setup: str = "auto"
     append: str = ""
     switch_args: tuple[str, ...] = ()  # further arguments of the switch: ports, rates
+    copy: str = ""  # how the switch copies (NUPA_COPY); empty: the best way there is
     tap: str = ""  # an interface that the switch makes on this host
     debug: bool = False  # fault injection and the like
 
@@ -67,6 +75,8 @@ class Needs:
             return "needs the debug kernel: make check-debug"
         if self.tap and not os.access("/dev/net/tun", os.W_OK):
             return "no TAP can be made here: /dev/net/tun"
+        if self.copy and (refused := _copy_refused(self.copy)):
+            return refused
         for name in self.modules:
             if not (kernel / name / f"{name}.ko").is_file():
                 return f"{name}.ko is not built"
@@ -81,7 +91,7 @@ class Needs:
 
     def boot(self) -> tuple:
         """What decides whether two tests may share guests."""
-        return (self.nodes, self.mem_mb, self.cpus, self.switch, self.place(), self.setup, self.append, self.switch_args)
+        return (self.nodes, self.mem_mb, self.cpus, self.switch, self.place(), self.setup, self.append, self.switch_args, self.copy)
 
 
 class Guests:

@@ -102,7 +102,8 @@ TEST(CopyRising, UsesWhatThereIs) {
     ByteVector to(from.size());
     nupa::copy_rising(to.data(), from.data(), from.size());
     EXPECT_EQ(to, from);
-    EXPECT_STREQ(nupa::copy_ways().front().name, "words");
+    const char* wanted = std::getenv(nupa::kCopyVariable);
+    EXPECT_STREQ(nupa::copy_way(), wanted && *wanted ? wanted : nupa::copy_ways().back().name);
 }
 
 }  // namespace

@@ -2,7 +2,10 @@
 #include "copy.hpp"
 
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -43,8 +46,24 @@ inline void copy_words(std::byte* to, const std::byte* from, std::size_t n) noex
 }
 
 #if defined(__x86_64__)
+constexpr std::size_t kHalf = 16;
 constexpr std::size_t kVector = 32;
 constexpr std::size_t kStride = 128;
+
+// What every x86-64 processor has.
+void copy_sse2(std::byte* to, const std::byte* from, std::size_t n) noexcept {
+    if (n >= kStride) {
+        const std::size_t head = -reinterpret_cast<std::uintptr_t>(to) & (kHalf - 1);
+        copy_words(to, from, head);
+        to += head, from += head, n -= head;
+    }
+    for (; n >= kHalf; to += kHalf, from += kHalf, n -= kHalf) {
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
+                         _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+        in_order();
+    }
+    copy_words(to, from, n);
+}
 
 __attribute__((target("avx2"))) inline void store(std::byte* p, __m256i v) noexcept {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v);
@@ -108,33 +127,52 @@ NUPA_AVX512 void copy_avx512(std::byte* to, const std::byte* from, std::size_t n
 }
 #endif
 
-constexpr CopyWay kWays[] = {
-    {"words", copy_words},
 #if defined(__x86_64__)
-    {"avx2", copy_avx2},
-    {"avx512bw", copy_avx512},
-#endif
-};
+constexpr CopyWay kWays[] = {{"sse2", copy_sse2}, {"avx2", copy_avx2}, {"avx512", copy_avx512}};
 
 std::size_t ways() noexcept {
-#if defined(__x86_64__)
     if (!__builtin_cpu_supports("avx2"))
         return 1;
     return __builtin_cpu_supports("avx512bw") ? 3 : 2;
-#else
-    return 1;
-#endif
 }
+#else
+constexpr CopyWay kWays[] = {{"words", copy_words}};
+
+std::size_t ways() noexcept { return 1; }
+#endif
 
 const std::size_t kHave = ways();
-const auto kBest = kWays[kHave - 1].copy;
+
+// A test that asks for a way which is not there must not pass by another one.
+decltype(&copy_rising) chosen() noexcept {
+    const char* wanted = std::getenv(kCopyVariable);
+    if (!wanted || !*wanted)
+        return kWays[kHave - 1].copy;
+    for (const CopyWay& way : copy_ways())
+        if (std::string_view(wanted) == way.name)
+            return way.copy;
+    std::fprintf(stderr, "%s=%s: this processor has", kCopyVariable, wanted);
+    for (const CopyWay& way : copy_ways())
+        std::fprintf(stderr, " %s", way.name);
+    std::fputc('\n', stderr);
+    std::_Exit(EXIT_FAILURE);
+}
+
+const auto kCopy = chosen();
 
 }  // namespace
 
 void copy_rising(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
-    kBest(to, from, bytes);
+    kCopy(to, from, bytes);
 }
 
 std::span<const CopyWay> copy_ways() noexcept { return {kWays, kHave}; }
+
+const char* copy_way() noexcept {
+    for (const CopyWay& way : copy_ways())
+        if (way.copy == kCopy)
+            return way.name;
+    return "";
+}
 
 }  // namespace nupa

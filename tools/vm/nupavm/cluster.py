@@ -44,7 +44,7 @@ class Cluster:
         setup: str = "auto", mtu: int | None = None, wanted_accel: str = "auto", icount: bool = False, interactive: bool = False,
         time_limit_s: float = 180.0, job_limit_s: float = 60.0, results: Path | str | None = None, name: str = "run",
         append: str = "", disks: dict[int, list[qemu.Disk]] | None = None, switch_args: list[str] | None = None,
-        qemu_args: list[str] | None = None, quiet: bool = False,
+        qemu_args: list[str] | None = None, quiet: bool = False, switch_env: dict[str, str] | None = None,
     ) -> None:  # fmt: skip
         if not 1 <= nodes <= NODES_MAX:
             raise SetupError(f"nodes must be 1 to {NODES_MAX}")
@@ -56,6 +56,7 @@ class Cluster:
         self.setup, self.mtu, self.icount, self.interactive = setup, mtu, icount, interactive
         self.job_limit_s, self.append, self.quiet = job_limit_s, append, quiet
         self.switch_args, self.qemu_args = list(switch_args or []), list(qemu_args or [])
+        self.switch_env = dict(switch_env or {})  # added to the switch's environment
         self.disks = disks or {}  # by node
         self.image = kernel_image()
         self.accel = "tcg" if icount else accel.pick(self.image, wanted_accel, self.say)
@@ -104,7 +105,7 @@ class Cluster:
         self.hub = Hub([m.control_socket for m in machines])
         if self.with_switch:
             ports = [(m.port_socket, m.ram_file) for m in machines]
-            self.switch = switch.start(self.children, self.run_dir, self.results, ports, self.switch_args)
+            self.switch = switch.start(self.children, self.run_dir, self.results, ports, self.switch_args, self.switch_env)
         what = f"{self.accel}, {self.mem_mb} MiB, {self.topology if self.with_switch else 'no switch'}"
         self.say(f"booting {len(self.node)} nodes ({what}); results in {self.results}")
         for node, machine in zip(self.node, machines):
@@ -157,7 +158,7 @@ class Cluster:
         ports = [(self.run_dir / f"port{n.index}", self.run_dir / f"ram{n.index}") for n in self.node]
         for socket, _ in ports:
             socket.unlink(missing_ok=True)
-        self.switch = switch.start(self.children, self.run_dir, self.results, ports, self.switch_args)
+        self.switch = switch.start(self.children, self.run_dir, self.results, ports, self.switch_args, self.switch_env)
 
     def run_all(self, command: str, limit_s: float | None = None, check: bool = False) -> list[Result]:
         """The same command on all nodes at once; every result, in the nodes' order."""
