@@ -16,7 +16,9 @@ constexpr uint64_t kMessages = 2000;
 // Posting from one thread, polling from another, at both ends.
 TEST(Threads, PostAndPollApart) {
     Pair pair;
-    std::vector<std::byte> out(100), in(100);
+    constexpr size_t kBytes = 100;
+    const std::vector<std::byte> out = pattern(kMessages * kBytes, 1);
+    std::vector<std::byte> in(out.size());
     std::atomic<uint64_t> sent{0}, received{0};
     auto poster = [](auto post, uint64_t& count) {
         for (count = 0; count < kMessages;) {
@@ -29,10 +31,12 @@ TEST(Threads, PostAndPollApart) {
     };
     uint64_t posted_sends = 0, posted_receives = 0;
     std::thread sends([&] {
-        poster([&](uint64_t i) { return pair.end_a->send(i, out.data(), 100); }, posted_sends);
+        poster([&](uint64_t i) { return pair.end_a->send(i, &out[i * kBytes], kBytes); },
+               posted_sends);
     });
     std::thread receives([&] {
-        poster([&](uint64_t i) { return pair.end_b->recv(i, in.data(), 100); }, posted_receives);
+        poster([&](uint64_t i) { return pair.end_b->recv(i, &in[i * kBytes], kBytes); },
+               posted_receives);
     });
     std::thread reaper([&] {
         while (sent < kMessages)
@@ -40,6 +44,7 @@ TEST(Threads, PostAndPollApart) {
     });
     while (received < kMessages)
         ASSERT_EQ(pair.end_b->next().id, received++);
+    EXPECT_EQ(in, out);
     sends.join();
     receives.join();
     reaper.join();

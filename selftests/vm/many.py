@@ -2,7 +2,7 @@
 """A thousand queue pairs at once between two guests of ordinary size."""
 
 from fabric import NEEDS  # noqa: F401  (the same guests)
-from pairs import Pair
+from pairs import Pair, fabric
 from vmtest import Guests
 
 COUNT = 1000
@@ -32,3 +32,9 @@ def test_offload(t: Guests) -> None:
 
 def test_software(t: Guests) -> None:
     _many(t, "software")
+
+
+def test_accepted_in_another_order(t: Guests) -> None:
+    """Handshakes overtake each other: the n-th accept() is not the n-th connect()."""
+    with fabric(t, delay=0.3, delay_min_us=1000, delay_max_us=20000):
+        Pair(t, "qp_many", common="--engine offload --count 100 --messages 2", limit_s=120).done()

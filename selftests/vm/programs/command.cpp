@@ -24,6 +24,12 @@ tcpqp::Fd PeerOptions::next_socket(const tcpqp::Fd& listener) const {
     return listens() ? accept_from(listener) : connect_to(connect, port);
 }
 
+std::vector<tcpqp::Fd> PeerOptions::sockets(const tcpqp::Fd& listener, const tcpqp::Fd& control,
+                                            size_t count) const {
+    return listens() ? accept_many(listener, control, count)
+                     : connect_many(connect, port, control, count);
+}
+
 struct Command::Parser {
     explicit Parser(const std::string& about) : app(about) {}
     CLI::App app;

@@ -29,6 +29,9 @@ struct PeerOptions {
     [[nodiscard]] tcpqp::Fd listener(int backlog = 1) const;
     // The next connection; @listener as above.
     [[nodiscard]] tcpqp::Fd next_socket(const tcpqp::Fd& listener) const;
+    // @count connections in an order that both ends agree on; @control is one more (tcp.hpp).
+    [[nodiscard]] std::vector<tcpqp::Fd> sockets(const tcpqp::Fd& listener,
+                                                 const tcpqp::Fd& control, size_t count) const;
     // The only connection.
     [[nodiscard]] tcpqp::Fd socket() const { return next_socket(listener()); }
 };

@@ -25,6 +25,7 @@
 
 #include "command.hpp"
 #include "memory.hpp"
+#include "mismatch.hpp"
 #include "pattern.hpp"
 #include "tcp.hpp"
 #include "verbs/attach.hpp"
@@ -285,15 +286,12 @@ private:
             die("receives complete out of order", 0);
         posted_rx_.pop_front();
         uint32_t m = received_++, n = theirs_.bytes(m);
-        if (wc.byte_len != n)
-            die("message " + std::to_string(m) + ": " + std::to_string(wc.byte_len) +
-                    " bytes, not " + std::to_string(n),
-                0);
         if (!!(wc.wc_flags & IBV_WC_WITH_IMM) != theirs_.imm(m) ||
             (theirs_.imm(m) && ntohl(wc.imm_data) != theirs_.imm_value(m)))
             die("message " + std::to_string(m) + ": wrong immediate", 0);
-        if (first_wrong({slot(s), n}, theirs_.key(m)) != n)
-            die("message " + std::to_string(m) + ": wrong bytes", 0);
+        const std::string wrong = mismatch({slot(s), n}, wc.byte_len, n, theirs_.key(m));
+        if (!wrong.empty())
+            die("message " + std::to_string(m) + ": " + wrong, 0);
         for (uint32_t i = n; i < stride_; i++)
             if (slot(s)[i] != kPoison)
                 die("message " + std::to_string(m) + ": bytes beyond its end", 0);

@@ -17,6 +17,7 @@
 
 #include "command.hpp"
 #include "memory.hpp"
+#include "mismatch.hpp"
 #include "pattern.hpp"
 #include "verbs/attach.hpp"
 #include "verbs/cq.hpp"
@@ -102,10 +103,9 @@ public:
 private:
     void connect_all() {
         const tcpqp::Fd listener = o_.peer.listener(static_cast<int>(o_.count));
-        all_.resize(o_.count);
-        for (uint32_t i = 0; i < o_.count; i++)
-            all_[i].socket = o_.peer.next_socket(listener);
         control_ = o_.peer.next_socket(listener);
+        for (tcpqp::Fd& socket : o_.peer.sockets(listener, control_, o_.count))
+            all_.emplace_back().socket = std::move(socket);
     }
 
     void attach_all() {
@@ -199,14 +199,36 @@ private:
             return send(i);
         }
         const uint32_t m = one.received++;
-        if (wc.byte_len != o_.bytes ||
-            first_wrong(slot(i, index), key(i, m, o_.peer.listens())) != o_.bytes)
+        const std::string wrong =
+            mismatch(slot(i, index), wc.byte_len, o_.bytes, key(i, m, o_.peer.listens()));
+        if (!wrong.empty())
             throw std::runtime_error("queue pair " + std::to_string(i) + ": message " +
-                                     std::to_string(m) + " is wrong");
+                                     std::to_string(m) + " is wrong: " + wrong + ";" +
+                                     whose(slot(i, index)) + counted(one));
         if (one.received + kDepth <= o_.messages) {
             receive(i, index);
             (void)one.qp->ring_doorbell();
         }
+    }
+
+    // Whose message @in is, if it is one of this exchange: another queue pair's, another's number.
+    std::string whose(std::span<const uint8_t> in) const {
+        for (uint32_t i = 0; i < o_.count; i++)
+            for (uint32_t m = 0; m < o_.messages; m++)
+                for (const bool to_listener : {true, false})
+                    if (first_wrong(in, key(i, m, to_listener)) == in.size())
+                        return " it is message " + std::to_string(m) + " of queue pair " +
+                               std::to_string(i) + " to the " +
+                               (to_listener ? "listener" : "connector");
+        return " no message of any queue pair has these bytes";
+    }
+
+    std::string counted(const One& one) const {
+        tcp_qp_info info{};
+        if (tcpqp::query(*context_, *one.qp, info))
+            return "";
+        return "; of this queue pair's bytes " + std::to_string(info.rx_placed_bytes) +
+               " were placed and " + std::to_string(info.rx_copied_bytes) + " copied";
     }
 
     // Returns when the other side is here too: nobody sends to one that still attaches, or closes

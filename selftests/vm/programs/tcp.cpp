@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <memory>
 #include <stdexcept>
 
@@ -14,6 +15,17 @@ namespace {
 
 constexpr int kTries = 200;
 constexpr int kTryEveryMs = 50;
+
+using Name = decltype(&getpeername);
+
+uint16_t port_of(const tcpqp::Fd& socket, Name name) {
+    sockaddr_storage at{};
+    socklen_t bytes = sizeof at;
+    if (name(socket.get(), reinterpret_cast<sockaddr*>(&at), &bytes))
+        tcpqp::throw_errno("the port of a connection");
+    return at.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&at)->sin6_port
+                                    : reinterpret_cast<sockaddr_in*>(&at)->sin_port;
+}
 
 struct FreeAddress {
     void operator()(addrinfo* a) const noexcept { freeaddrinfo(a); }
@@ -54,6 +66,38 @@ tcpqp::Fd connect_to(const std::string& address, uint16_t port) {
         poll(nullptr, 0, kTryEveryMs);
     }
     tcpqp::throw_errno("connect to " + address);
+}
+
+std::vector<tcpqp::Fd> accept_many(const tcpqp::Fd& listener, const tcpqp::Fd& control,
+                                   size_t count) {
+    std::vector<tcpqp::Fd> any, sorted(count);
+    for (size_t i = 0; i < count; i++)
+        any.push_back(accept_from(listener));
+    std::vector<uint16_t> ports(count);
+    const auto bytes = static_cast<ssize_t>(count * sizeof ports[0]);
+    if (recv(control.get(), ports.data(), static_cast<size_t>(bytes), MSG_WAITALL) != bytes)
+        tcpqp::throw_errno("receive the peer's ports");
+    for (tcpqp::Fd& socket : any) {
+        const auto at = std::ranges::find(ports, port_of(socket, getpeername));
+        if (at == ports.end())
+            throw std::runtime_error("a connection that the peer did not name");
+        sorted[static_cast<size_t>(at - ports.begin())] = std::move(socket);
+    }
+    return sorted;
+}
+
+std::vector<tcpqp::Fd> connect_many(const std::string& address, uint16_t port,
+                                    const tcpqp::Fd& control, size_t count) {
+    std::vector<tcpqp::Fd> sockets;
+    std::vector<uint16_t> ports;
+    for (size_t i = 0; i < count; i++) {
+        sockets.push_back(connect_to(address, port));
+        ports.push_back(port_of(sockets.back(), getsockname));
+    }
+    const auto bytes = static_cast<ssize_t>(count * sizeof ports[0]);
+    if (send(control.get(), ports.data(), static_cast<size_t>(bytes), 0) != bytes)
+        tcpqp::throw_errno("send our ports");
+    return sockets;
 }
 
 }  // namespace nupa::programs

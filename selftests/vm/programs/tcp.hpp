@@ -2,8 +2,10 @@
 // Connected TCP sockets for test programs.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "verbs/fd.hpp"
 
@@ -14,5 +16,14 @@ tcpqp::Fd listen_on(uint16_t port, int backlog);
 tcpqp::Fd accept_from(const tcpqp::Fd& listener);
 // Tries for ten seconds: the listener may still be starting.  @address is numeric.
 tcpqp::Fd connect_to(const std::string& address, uint16_t port);
+
+// Several connections whose order both ends agree on.  accept() gives connections in the order in
+// which handshakes end, and these overtake each other: so the connecting end names its ports over
+// @control, one more connection, and the accepting end sorts by them.  Blocks; throws
+// std::system_error, or std::runtime_error if somebody else connected.
+std::vector<tcpqp::Fd> accept_many(const tcpqp::Fd& listener, const tcpqp::Fd& control,
+                                   size_t count);
+std::vector<tcpqp::Fd> connect_many(const std::string& address, uint16_t port,
+                                    const tcpqp::Fd& control, size_t count);
 
 }  // namespace nupa::programs
