@@ -20,7 +20,7 @@ Buffer::Buffer(size_t bytes) : pages_(whole(bytes) + kHugeBytes) {
         pages_.bytes().subspan((kHugeBytes - at % kHugeBytes) % kHugeBytes, whole(bytes));
     (void)madvise(aligned.data(), aligned.size(), MADV_HUGEPAGE);  // a wish
     used_ = aligned.first(bytes);
-    std::ranges::fill(used_, uint8_t{0x5a});
+    std::ranges::fill(used_, kFill);
 }
 
 }  // namespace nupa::bench

@@ -13,7 +13,9 @@ namespace nupa::bench {
 
 class Buffer {
 public:
-    // Filled, so that no page is missing when it counts.  Throws.
+    static constexpr uint8_t kFill = 0x5a;
+
+    // Filled with kFill, so that no page is missing when it counts.  Throws.
     explicit Buffer(size_t bytes);
 
     [[nodiscard]] std::span<uint8_t> bytes() const noexcept { return used_; }

@@ -32,7 +32,6 @@ uint16_t port_of(const tcpqp::Fd& listener) {
 
 // The data connections: rxe needs none.
 std::vector<tcpqp::Fd> connect_all(const Spec& spec, Control& control, const std::string& connect) {
-    std::vector<tcpqp::Fd> sockets;
     tcpqp::Fd listener;
     uint16_t port = 0;
     if (connect.empty()) {
@@ -42,10 +41,15 @@ std::vector<tcpqp::Fd> connect_all(const Spec& spec, Control& control, const std
         port = static_cast<uint16_t>(std::stoul(control.meet("port?")));
     }
     const uint32_t count = spec.transport.starts_with("rxe") ? 0 : spec.flows;
-    for (uint32_t i = 0; i < count; i++)
-        sockets.push_back(connect.empty() ? programs::accept_from(listener)
-                                          : programs::connect_to(connect, port));
-    return sockets;
+    if (count == 0)
+        return {};
+    // Both ends must agree which flow is which: shares of messages differ by one.
+    if (connect.empty()) {
+        const tcpqp::Fd order = programs::accept_from(listener);
+        return programs::accept_many(listener, order, count);
+    }
+    const tcpqp::Fd order = programs::connect_to(connect, port);
+    return programs::connect_many(connect, port, order, count);
 }
 
 class Measurement {
@@ -68,6 +72,7 @@ public:
         finished_ns_ = now_ns() - before.wall_ns;
         (void)control_.meet("done");
         const Counters after = counters_.read();
+        transport_->check();
         return report(messages, copies, Counters::between(before, after));
     }
 

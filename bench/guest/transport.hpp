@@ -41,6 +41,8 @@ public:
     virtual void ping(uint64_t messages, std::vector<uint64_t>& rtt) = 0;
     virtual void pong(uint64_t messages) = 0;
 
+    // After the last message: is what arrived what was sent?  Throws std::runtime_error.
+    virtual void check() const {}
     [[nodiscard]] virtual bool receiver_is_passive() const noexcept { return false; }
     [[nodiscard]] virtual Copies copies() const = 0;
     [[nodiscard]] virtual Shares shares() const { return {}; }

@@ -59,6 +59,8 @@ Verbs::Verbs(const TransportArgs& args, std::unique_ptr<tcpqp::Context> context,
         throw std::invalid_argument("WRITEs have no round trips");
     if (!mr_)
         tcpqp::throw_errno("register memory");
+    if (sends_)
+        fill_sources();
     prepare_chain();
     create();
 }
@@ -86,6 +88,42 @@ void Verbs::create() {
         while (flows_[i].to_receive)
             refill(flows_[i], i, false);
     }
+}
+
+namespace {
+
+// Byte @at of every message, as no memory is by itself.
+constexpr uint8_t byte_of_message(uint64_t at) noexcept {
+    return static_cast<uint8_t>(at * 167 + (at >> 8) + 29);
+}
+
+}  // namespace
+
+void Verbs::fill_sources() noexcept {
+    const std::span<uint8_t> all = memory_.bytes();
+    for (uint64_t i = 0; i < all.size(); i++)
+        all[i] = byte_of_message(i % spec_.bytes);
+}
+
+// Each place holds a whole message or none of it, and there is one.
+void Verbs::check() const {
+    if (sends_)
+        return;
+    std::vector<uint8_t> message(spec_.bytes);
+    for (uint64_t i = 0; i < spec_.bytes; i++)
+        message[i] = byte_of_message(i);
+    uint64_t whole = 0;
+    for (uint64_t n = 0; n < slots_; n++) {
+        const std::span<const uint8_t> place(slot(n), spec_.bytes);
+        const auto [at, right] = std::ranges::mismatch(place, message);
+        if (right == message.end())
+            whole++;
+        else if (std::ranges::any_of(place, [](uint8_t b) { return b != Buffer::kFill; }))
+            throw std::runtime_error(spec_.transport + ": place " + std::to_string(n) +
+                                     " is wrong at byte " + std::to_string(at - place.begin()));
+    }
+    if (whole == 0)
+        throw std::runtime_error(spec_.transport + ": no message is where it was to be received");
 }
 
 void Verbs::exchange_targets(Control& control) {

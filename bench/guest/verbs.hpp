@@ -27,6 +27,7 @@ public:
     void receive(uint64_t messages) override;
     void ping(uint64_t messages, std::vector<uint64_t>& rtt) override;
     void pong(uint64_t messages) override;
+    void check() const override;
     [[nodiscard]] bool receiver_is_passive() const noexcept override { return write_; }
     [[nodiscard]] Shares shares() const override { return shares_; }
 
@@ -91,6 +92,7 @@ protected:
 
 private:
     void create();
+    void fill_sources() noexcept;
     void begin(uint64_t messages);
     void post_sends(uint32_t flow);
     void post_chain(uint32_t flow, uint32_t count, bool signaled = true);
