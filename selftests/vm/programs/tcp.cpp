@@ -77,12 +77,16 @@ std::vector<tcpqp::Fd> accept_many(const tcpqp::Fd& listener, const tcpqp::Fd& c
     const auto bytes = static_cast<ssize_t>(count * sizeof ports[0]);
     if (recv(control.get(), ports.data(), static_cast<size_t>(bytes), MSG_WAITALL) != bytes)
         tcpqp::throw_errno("receive the peer's ports");
+    size_t late = 0;
     for (tcpqp::Fd& socket : any) {
         const auto at = std::ranges::find(ports, port_of(socket, getpeername));
+        late += at - ports.begin() != &socket - any.data();
         if (at == ports.end())
             throw std::runtime_error("a connection that the peer did not name");
         sorted[static_cast<size_t>(at - ports.begin())] = std::move(socket);
     }
+    if (late)
+        fprintf(stderr, "%zu of %zu connections were accepted in another order\n", late, count);
     return sorted;
 }
 
