@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The seam between a NIC driver that can place queue pair payload and tcp_qp.
+ * The contract between tcp_qp and a NIC driver whose hardware can place queue
+ * pair payload (an offload provider).  docs/offload-provider.md says what to
+ * implement, in which order, and which tests to pass.
  *
- * The driver registers an auxiliary device named TQP_OFFLOAD_ADEV_NAME; tcp_qp
- * is the auxiliary driver for it.  Neither module needs the other to load.
+ * The provider adds an auxiliary device by tqp_offload_device_add(); tcp_qp is
+ * the auxiliary driver for it.  Neither module needs the other to load.
  * auxiliary_device_delete() returns only after tcp_qp has let go of every QP
  * and MR on the device, so the driver may then tear its queues down.
  *
@@ -15,16 +17,22 @@
 
 #include <linux/auxiliary_bus.h>
 #include <linux/netdevice.h>
-#include <tcp_qp/nupa_hw.h>
 
-#define TQP_OFFLOAD_ADEV_NAME "qp"	/* matched as "nupa_dev.qp" */
+/* The auxiliary bus matches "MODULE.NAME"; every provider uses these two, whatever its module is. */
+#define TQP_OFFLOAD_ADEV_MODULE "tqp_offload"
+#define TQP_OFFLOAD_ADEV_NAME "qp"
+
+enum {
+	TQP_OFFLOAD_READS_MAX = 32,	/* READs and atomics of one QP that may wait for a response */
+	TQP_OFFLOAD_READ_VALID = 1 << 16,
+};
 
 struct tqp_offload_device;
 
 struct tqp_offload_mr {
-	u32 key;
+	u32 key;			/* lkey and rkey are equal */
 	u32 pd;
-	u32 access;		/* NUPA_ACCESS_* */
+	int access;			/* IB_ACCESS_* */
 	u64 iova;
 	u64 bytes;
 	const dma_addr_t *pages;	/* for dma_dev; [i] holds iova rounded down to a page, plus i pages */
@@ -32,31 +40,78 @@ struct tqp_offload_mr {
 	u8 page_shift;
 };
 
+enum {
+	/* As segments of this connection are cut, rewrite their ver 1 options to ver 0. */
+	TQP_OFFLOAD_QP_TX_V0 = 1 << 0,
+	/* There is no receive queue to read: untagged messages are delivered. */
+	TQP_OFFLOAD_QP_NO_RQ = 1 << 1,
+	/* Write the ICRC on ver 0. */
+	TQP_OFFLOAD_QP_ICRC = 1 << 2,
+	/* The QP takes WRITEs; without it they are delivered, and the host refuses them. */
+	TQP_OFFLOAD_QP_REMOTE_WRITE = 1 << 3,
+};
+
+/* One direction of a TCP connection as this host receives it: saddr is the peer. */
+struct tqp_offload_flow {
+	u8 family;			/* 4 or 6 */
+	__be16 sport;
+	__be16 dport;
+	u8 saddr[16];			/* IPv4: the first four bytes, the rest zero */
+	u8 daddr[16];
+};
+
 struct tqp_offload_qp {
 	u32 qpn;
 	u32 pd;
-	u32 flags;		/* NUPA_QP_F_* */
-	struct nupa_flow flow;	/* as this host receives it: saddr is the peer */
-	u32 rcv_nxt;
+	u32 flags;			/* TQP_OFFLOAD_QP_* */
+	struct tqp_offload_flow flow;
+	u32 rcv_nxt;			/* TCP's, read under the socket lock at attach */
 	u8 rcv_wscale;
-	u8 rq_log2_bytes;
+	/* The ring of struct rxe_recv_wqe that the application writes (rxe user ABI). */
+	u8 rq_log2_bytes;		/* of an element */
 	u16 rq_sge_max;
-	u32 rq_mask;
-	u32 rq_base;
-	const dma_addr_t *rq_pages;
+	u32 rq_mask;			/* elements - 1 */
+	u32 rq_base;			/* ring index of msn 0 */
+	const dma_addr_t *rq_pages;	/* 4 KiB each, for dma_dev; copied */
 	u32 nr_rq_pages;
-	dma_addr_t shadow;	/* struct nupa_qp_shadow */
+	dma_addr_t shadow;		/* struct tqp_offload_shadow; until qp_destroy returns */
 };
+
+/*
+ * Host memory that the hardware reads, one for each QP, written by tcp_qp alone.
+ * READs that wait for a response, at msn mod TQP_OFFLOAD_READS_MAX: responses
+ * are placed only where a valid one says, so a sink needs no right of remote
+ * access.
+ */
+struct tqp_offload_read {
+	__le64 va;
+	__le32 key;
+	__le32 length;
+	__le32 valid;			/* TQP_OFFLOAD_READ_VALID | msn, written after the rest; 0: none */
+	__le32 reserved[3];
+};
+
+struct tqp_offload_reads {
+	struct tqp_offload_read read[TQP_OFFLOAD_READS_MAX];
+};
+
+struct tqp_offload_shadow {
+	__le32 completed;		/* untagged messages completed; advanced before their CQE is visible */
+	__le32 consumed;		/* sequence number before which all delivered payload was copied */
+	__le64 reads_addr;		/* struct tqp_offload_reads, written after it; 0: none waits yet */
+};
+
+static_assert(sizeof(struct tqp_offload_read) == 32);
+static_assert(sizeof(struct tqp_offload_shadow) == 16);
 
 struct tqp_offload_ops {
 	int (*mr_reg)(struct tqp_offload_device *odev, const struct tqp_offload_mr *mr);
 	int (*mr_dereg)(struct tqp_offload_device *odev, u32 key);
 	int (*qp_create)(struct tqp_offload_device *odev, const struct tqp_offload_qp *qp);
 	int (*qp_destroy)(struct tqp_offload_device *odev, u32 qpn);
-	int (*qp_stats)(struct tqp_offload_device *odev, u32 qpn, u64 stats[NUPA_QP_STAT_COUNT]);
 };
 
-/* Filled by the NIC driver before auxiliary_device_add(), constant after. */
+/* Filled by the NIC driver before tqp_offload_device_add(), constant after. */
 struct tqp_offload_device {
 	struct auxiliary_device adev;
 	struct net_device *netdev;
@@ -69,6 +124,12 @@ struct tqp_offload_device {
 static inline struct tqp_offload_device *to_tqp_offload_device(struct auxiliary_device *adev)
 {
 	return container_of(adev, struct tqp_offload_device, adev);
+}
+
+/* After auxiliary_device_init(); as auxiliary_device_add(), under the neutral name. */
+static inline int tqp_offload_device_add(struct tqp_offload_device *odev)
+{
+	return __auxiliary_device_add(&odev->adev, TQP_OFFLOAD_ADEV_MODULE);
 }
 
 /*

@@ -3,6 +3,7 @@
 #include <linux/dma-mapping.h>
 #include <linux/idr.h>
 #include <linux/slab.h>
+#include <rdma/ib_verbs.h>
 #include <tqp_offload.h>
 #include "nupa.h"
 
@@ -45,6 +46,51 @@ static void nupa_table_free(struct nupa_dev *nupa, struct nupa_table *table)
 	dma_free_coherent(nupa_device(nupa), table->bytes, table->at, table->dma);
 }
 
+/* The shadow is the same memory to tcp_qp and to the switch. */
+static_assert(sizeof(struct tqp_offload_shadow) == sizeof(struct nupa_qp_shadow));
+static_assert(offsetof(struct tqp_offload_shadow, completed) ==
+	      offsetof(struct nupa_qp_shadow, completed));
+static_assert(offsetof(struct tqp_offload_shadow, consumed) ==
+	      offsetof(struct nupa_qp_shadow, consumed));
+static_assert(offsetof(struct tqp_offload_shadow, reads_addr) ==
+	      offsetof(struct nupa_qp_shadow, reads_addr));
+static_assert(sizeof(struct tqp_offload_reads) == sizeof(struct nupa_qp_reads));
+static_assert(offsetof(struct tqp_offload_read, va) == offsetof(struct nupa_qp_read, va));
+static_assert(offsetof(struct tqp_offload_read, key) == offsetof(struct nupa_qp_read, key));
+static_assert(offsetof(struct tqp_offload_read, length) == offsetof(struct nupa_qp_read, length));
+static_assert(offsetof(struct tqp_offload_read, valid) == offsetof(struct nupa_qp_read, valid));
+static_assert((int)TQP_OFFLOAD_READS_MAX == (int)NUPA_READS_MAX);
+static_assert((int)TQP_OFFLOAD_READ_VALID == (int)NUPA_READ_VALID);
+
+static u32 nupa_access(int access)
+{
+	return (access & IB_ACCESS_LOCAL_WRITE ? NUPA_ACCESS_LOCAL_WRITE : 0) |
+	       (access & IB_ACCESS_REMOTE_WRITE ? NUPA_ACCESS_REMOTE_WRITE : 0) |
+	       (access & IB_ACCESS_REMOTE_READ ? NUPA_ACCESS_REMOTE_READ : 0) |
+	       (access & IB_ACCESS_REMOTE_ATOMIC ? NUPA_ACCESS_REMOTE_ATOMIC : 0);
+}
+
+static u32 nupa_qp_flags(u32 flags)
+{
+	return NUPA_QP_F_SHADOW | (flags & TQP_OFFLOAD_QP_TX_V0 ? NUPA_QP_F_TX_V0 : 0) |
+	       (flags & TQP_OFFLOAD_QP_NO_RQ ? NUPA_QP_F_NO_RQ : 0) |
+	       (flags & TQP_OFFLOAD_QP_ICRC ? NUPA_QP_F_ICRC : 0) |
+	       (flags & TQP_OFFLOAD_QP_REMOTE_WRITE ? NUPA_QP_F_REMOTE_WRITE : 0);
+}
+
+static struct nupa_flow nupa_flow(const struct tqp_offload_flow *from)
+{
+	struct nupa_flow flow = {
+		.family = from->family,
+		.sport = from->sport,
+		.dport = from->dport,
+	};
+
+	memcpy(flow.saddr, from->saddr, sizeof(flow.saddr));
+	memcpy(flow.daddr, from->daddr, sizeof(flow.daddr));
+	return flow;
+}
+
 static int nupa_mr_reg(struct tqp_offload_device *odev, const struct tqp_offload_mr *mr)
 {
 	struct nupa_admin_cmd cmd = {
@@ -54,7 +100,7 @@ static int nupa_mr_reg(struct tqp_offload_device *odev, const struct tqp_offload
 		.mr.bytes = cpu_to_le64(mr->bytes),
 		.mr.pages = cpu_to_le32(mr->nr_pages),
 		.mr.pd = cpu_to_le32(mr->pd),
-		.mr.access = cpu_to_le32(mr->access),
+		.mr.access = cpu_to_le32(nupa_access(mr->access)),
 		.mr.page_shift = mr->page_shift,
 	};
 	struct nupa_dev *nupa = nupa_of(odev);
@@ -84,9 +130,9 @@ static void nupa_qp_command(struct nupa_admin_cmd *cmd, const struct tqp_offload
 	*cmd = (struct nupa_admin_cmd) {
 		.op = cpu_to_le16(NUPA_ADMIN_QP_CREATE),
 		.id = cpu_to_le32(qp->qpn),
-		.qp.flow = qp->flow,
+		.qp.flow = nupa_flow(&qp->flow),
 		.qp.pd = cpu_to_le32(qp->pd),
-		.qp.flags = cpu_to_le32(qp->flags),
+		.qp.flags = cpu_to_le32(nupa_qp_flags(qp->flags)),
 		.qp.rcv_nxt = cpu_to_le32(qp->rcv_nxt),
 		.qp.rcv_wscale = qp->rcv_wscale,
 		.qp.rq_log2_bytes = qp->rq_log2_bytes,
@@ -124,17 +170,11 @@ static int nupa_qp_destroy(struct tqp_offload_device *odev, u32 qpn)
 	return nupa_admin_simple(nupa_of(odev), NUPA_ADMIN_QP_DESTROY, qpn);
 }
 
-static int nupa_qp_stats(struct tqp_offload_device *odev, u32 qpn, u64 stats[NUPA_QP_STAT_COUNT])
-{
-	return nupa_stats_read(nupa_of(odev), NUPA_ADMIN_QP_STATS, qpn, stats, NUPA_QP_STAT_COUNT);
-}
-
 static const struct tqp_offload_ops nupa_qp_ops = {
 	.mr_reg = nupa_mr_reg,
 	.mr_dereg = nupa_mr_dereg,
 	.qp_create = nupa_qp_create,
 	.qp_destroy = nupa_qp_destroy,
-	.qp_stats = nupa_qp_stats,
 };
 
 static void nupa_qp_release(struct device *dev)
@@ -187,7 +227,7 @@ int nupa_qp_add(struct nupa_dev *nupa)
 		nupa_qp_release(&qp_dev->odev.adev.dev);
 		return err;
 	}
-	err = auxiliary_device_add(&qp_dev->odev.adev);
+	err = tqp_offload_device_add(&qp_dev->odev);
 	if (err) {
 		auxiliary_device_uninit(&qp_dev->odev.adev);	/* releases it */
 		return err;

@@ -31,7 +31,7 @@ static enum tcp_qp_reason tqp_socket_reason(const struct sock *sk)
 }
 
 /* The connection as the switch sees it arrive. */
-static void tqp_flow_of(const struct sock *sk, struct nupa_flow *flow)
+static void tqp_flow_of(const struct sock *sk, struct tqp_offload_flow *flow)
 {
 	const struct inet_sock *inet = inet_sk(sk);
 
@@ -103,19 +103,18 @@ static int tqp_conn_offload_create(struct tqp_conn *conn, struct tqp_offload_dev
 		.pd = qp->pd->pdn,
 		.rcv_wscale = tcp_sk(conn->sk)->rx_opt.rcv_wscale,
 		.shadow = conn->shadow_dma,
-		.flags = NUPA_QP_F_SHADOW,
 	};
 
 	if (qp->rq)
 		tqp_offload_rq(conn, &oqp);
 	else
-		oqp.flags |= NUPA_QP_F_NO_RQ;
+		oqp.flags |= TQP_OFFLOAD_QP_NO_RQ;
 	if (conn->wire_version == 0)
-		oqp.flags |= NUPA_QP_F_TX_V0;
+		oqp.flags |= TQP_OFFLOAD_QP_TX_V0;
 	if (conn->icrc)
-		oqp.flags |= NUPA_QP_F_ICRC;
+		oqp.flags |= TQP_OFFLOAD_QP_ICRC;
 	if (READ_ONCE(qp->attr.qp_access_flags) & IB_ACCESS_REMOTE_WRITE)
-		oqp.flags |= NUPA_QP_F_REMOTE_WRITE;
+		oqp.flags |= TQP_OFFLOAD_QP_REMOTE_WRITE;
 	tqp_flow_of(conn->sk, &oqp.flow);
 	lock_sock(conn->sk);
 	oqp.rcv_nxt = tcp_sk(conn->sk)->rcv_nxt;

@@ -40,7 +40,7 @@ enum {
 	TQP_TRAIN_MESSAGE_BYTES = 256,		/* longer ones go to TCP one by one */
 	TQP_MSS_ROUND_MIN_BYTES = 1024,		/* below this, rounding to 128 costs too much */
 	TQP_READS_DEFAULT = 16,			/* unless modify_qp says max_rd_atomic */
-	TQP_RESPONSES_MAX = NUPA_READS_MAX,	/* further requests wait in TCP */
+	TQP_RESPONSES_MAX = TQP_OFFLOAD_READS_MAX,	/* further requests wait in TCP */
 	TQP_LOG_EXTRA = 2 * TQP_RESPONSES_MAX,	/* records beside one for each SQ entry, once needed */
 	TQP_REVOKE_FIRST_MS = 20,		/* deregistration: messages that are as good as over */
 	TQP_DRIVER_MS = 30000,			/* for its transmit queue: a hung device is reset earlier */
@@ -264,7 +264,7 @@ struct tqp_conn {
 	struct delayed_work probe_work;
 
 	/* READs and atomics: ours, and the peer's; sk lock */
-	struct tqp_read *reads;		/* [NUPA_READS_MAX], from the first one on */
+	struct tqp_read *reads;		/* [TQP_OFFLOAD_READS_MAX], from the first one on */
 	u16 reads_out;
 	struct tqp_response *responses;	/* [TQP_RESPONSES_MAX], from the first one on */
 	u32 response_head;		/* next to send */
@@ -290,8 +290,8 @@ struct tqp_conn {
 	/* offload */
 	struct mutex offload_mutex;
 	bool offloaded;			/* context exists; offload_mutex */
-	struct nupa_qp_shadow *shadow;
-	struct nupa_qp_reads *reads_shadow;	/* from the first READ on */
+	struct tqp_offload_shadow *shadow;
+	struct tqp_offload_reads *reads_shadow;	/* from the first READ on */
 	dma_addr_t shadow_dma, reads_shadow_dma;
 	dma_addr_t *rq_dma;
 	u32 nr_rq_dma;

@@ -102,14 +102,6 @@ int tqp_mr_pages_vmap(struct tqp_mr *mr, u64 offset)
 
 /* ---- the switch ---- */
 
-static u32 tqp_mr_nupa_access(int access)
-{
-	return (access & IB_ACCESS_LOCAL_WRITE ? NUPA_ACCESS_LOCAL_WRITE : 0) |
-	       (access & IB_ACCESS_REMOTE_WRITE ? NUPA_ACCESS_REMOTE_WRITE : 0) |
-	       (access & IB_ACCESS_REMOTE_READ ? NUPA_ACCESS_REMOTE_READ : 0) |
-	       (access & IB_ACCESS_REMOTE_ATOMIC ? NUPA_ACCESS_REMOTE_ATOMIC : 0);
-}
-
 static enum dma_data_direction tqp_mr_direction(const struct tqp_mr *mr)
 {
 	return ib_access_writable(mr->access) ? DMA_BIDIRECTIONAL : DMA_TO_DEVICE;
@@ -121,7 +113,7 @@ static int tqp_mr_tell(struct tqp_mr *mr, const dma_addr_t *pages, u32 nr_pages,
 	struct tqp_offload_mr omr = {
 		.key = mr->key,
 		.pd = mr->pdn,
-		.access = tqp_mr_nupa_access(mr->access),
+		.access = mr->access,
 		.iova = mr->iova,
 		.bytes = mr->bytes,
 		.pages = pages,

@@ -52,7 +52,7 @@ static void tqp_offload_remove(struct auxiliary_device *adev)
 }
 
 static const struct auxiliary_device_id tqp_offload_ids[] = {
-	{ .name = "nupa_dev." TQP_OFFLOAD_ADEV_NAME },
+	{ .name = TQP_OFFLOAD_ADEV_MODULE "." TQP_OFFLOAD_ADEV_NAME },
 	{}
 };
 MODULE_DEVICE_TABLE(auxiliary, tqp_offload_ids);

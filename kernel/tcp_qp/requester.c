@@ -2,7 +2,7 @@
 /*
  * READs and atomics of ours, from the request to the end of the response.
  *
- * Slot msn % NUPA_READS_MAX says where the response goes, here and, for the
+ * Slot msn % TQP_OFFLOAD_READS_MAX says where the response goes, here and, for the
  * switch, in the shadow.  The responder answers in order, so the slot that
  * waits longest is the only one whose response may begin.
  */
@@ -10,7 +10,7 @@
 
 static struct tqp_read *tqp_read_slot(const struct tqp_conn *conn, u16 msn)
 {
-	return &conn->reads[msn % NUPA_READS_MAX];
+	return &conn->reads[msn % TQP_OFFLOAD_READS_MAX];
 }
 
 /* The slot of the response being received. */
@@ -27,7 +27,7 @@ static u16 tqp_reads_max(const struct tqp_conn *conn)
 bool tqp_read_room(struct tqp_conn *conn)
 {
 	if (!conn->reads) {
-		conn->reads = kcalloc(NUPA_READS_MAX, sizeof(*conn->reads), GFP_KERNEL_ACCOUNT);
+		conn->reads = kcalloc(TQP_OFFLOAD_READS_MAX, sizeof(*conn->reads), GFP_KERNEL_ACCOUNT);
 		tqp_shadow_add_reads(conn);
 	}
 	if (conn->reads && conn->reads_out < tqp_reads_max(conn))
@@ -41,16 +41,16 @@ bool tqp_read_room(struct tqp_conn *conn)
 /* Before the request can be answered the switch must know where to. */
 static void tqp_read_shadow(struct tqp_conn *conn, u16 msn, const struct tqp_read *read)
 {
-	struct nupa_qp_read *slot;
+	struct tqp_offload_read *slot;
 
 	if (!conn->reads_shadow || read->atomic)
 		return;
-	slot = &conn->reads_shadow->read[msn % NUPA_READS_MAX];
+	slot = &conn->reads_shadow->read[msn % TQP_OFFLOAD_READS_MAX];
 	WRITE_ONCE(slot->va, cpu_to_le64(read->va));
 	WRITE_ONCE(slot->key, cpu_to_le32(read->key));
 	WRITE_ONCE(slot->length, cpu_to_le32(read->length));
 	/* the switch reads valid first, and again last */
-	smp_store_release(&slot->valid, cpu_to_le32(NUPA_READ_VALID | msn));
+	smp_store_release(&slot->valid, cpu_to_le32(TQP_OFFLOAD_READ_VALID | msn));
 }
 
 void tqp_read_begin(struct tqp_conn *conn, struct tqp_tx_msg *msg, u16 msn,
@@ -120,7 +120,7 @@ static void tqp_read_end(struct tqp_conn *conn, u16 msn)
 
 	/* the switch must have forgotten it before the application can know */
 	if (conn->reads_shadow)
-		WRITE_ONCE(conn->reads_shadow->read[msn % NUPA_READS_MAX].valid, 0);
+		WRITE_ONCE(conn->reads_shadow->read[msn % TQP_OFFLOAD_READS_MAX].valid, 0);
 	slot->msg = NULL;
 	conn->reads_out--;
 	msg->awaited--;
@@ -144,7 +144,7 @@ void tqp_read_fail(struct tqp_conn *conn, enum ib_wc_status status)
 
 void tqp_read_drop(struct tqp_conn *conn)
 {
-	for (u32 i = 0; conn->reads && i < NUPA_READS_MAX; i++) {
+	for (u32 i = 0; conn->reads && i < TQP_OFFLOAD_READS_MAX; i++) {
 		struct tqp_tx_msg *msg = conn->reads[i].msg;
 
 		conn->reads[i].msg = NULL;

@@ -17,9 +17,9 @@ int tqp_shadow_init(struct tqp_device *dev)
 	if (!dev->offload)
 		return 0;
 	dma_dev = dev->offload->dma_dev;
-	dev->shadows = dma_pool_create("tcp_qp shadows", dma_dev, sizeof(struct nupa_qp_shadow),
+	dev->shadows = dma_pool_create("tcp_qp shadows", dma_dev, sizeof(struct tqp_offload_shadow),
 				       TQP_SHADOW_ALIGN, 0);
-	dev->shadow_reads = dma_pool_create("tcp_qp reads", dma_dev, sizeof(struct nupa_qp_reads),
+	dev->shadow_reads = dma_pool_create("tcp_qp reads", dma_dev, sizeof(struct tqp_offload_reads),
 					    TQP_SHADOW_ALIGN, 0);
 	return dev->shadows && dev->shadow_reads ? 0 : -ENOMEM;
 }
@@ -49,8 +49,8 @@ void tqp_shadow_add_reads(struct tqp_conn *conn)
 
 void tqp_shadow_free(struct tqp_conn *conn)
 {
-	struct nupa_qp_shadow *shadow;
-	struct nupa_qp_reads *reads;
+	struct tqp_offload_shadow *shadow;
+	struct tqp_offload_reads *reads;
 
 	lock_sock(conn->sk);
 	shadow = conn->shadow;

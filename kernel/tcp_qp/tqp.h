@@ -57,7 +57,7 @@ enum {
 	TQP_INLINE_MAX_BYTES = 512,
 	TQP_MR_MAX_BYTES_LOG2 = 38,
 	TQP_MESSAGE_MAX_BYTES = 1 << 30,	/* below half the TCP sequence space */
-	TQP_RD_ATOMIC_MAX = NUPA_READS_MAX,	/* outstanding READs and atomics, each way */
+	TQP_RD_ATOMIC_MAX = TQP_OFFLOAD_READS_MAX,	/* outstanding READs and atomics, each way */
 };
 
 /* Per-device counters, `rdma statistic show`: names are the enum in lower case. */
