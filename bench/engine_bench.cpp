@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What the switch engine costs per segment and per byte, next to memcpy.
+#include <tcp_qp/tcp_bth_option.h>
 #include <benchmark/benchmark.h>
 
 #include "engine/checksum.hpp"

@@ -20,6 +20,7 @@
 #include <linux/wait.h>
 #include <net/tcp.h>
 #include <net/mptcp.h>
+#include <tcp_qp/tcp_bth_operands.h>
 #include "msglog.h"
 #include "msgwire.h"
 #include "rxmsg.h"

@@ -14,6 +14,7 @@
 #include <net/inet6_hashtables.h>
 #include <net/ip.h>
 #include <net/ipv6.h>
+#include <tcp_qp/tcp_bth_option.h>
 #include "conn.h"
 
 /*

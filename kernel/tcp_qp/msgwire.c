@@ -28,7 +28,7 @@ void tqp_bth_of(struct tcp_bth *bth, const struct tqp_msg_rec *rec, __u8 version
 			return;
 		}
 		/* only the segment that ends a WRITE bears its immediate */
-		if (rec->opcode == TCP_BTH_OP_WRITE_ONLY_IMM && !(pos & TCP_BTH_POS_LAST))
+		if (tcp_bth_op(rec->opcode)->ext == TCP_BTH_EXT_RETH_IMM && !(pos & TCP_BTH_POS_LAST))
 			bth->dma_length = rec->length;
 	}
 }
@@ -49,15 +49,10 @@ void tqp_bth_of_train(struct tcp_bth *bth, const struct tqp_msg_rec *first,
 	};
 }
 
-static bool tqp_has_immediate(__u8 opcode)
-{
-	return opcode == TCP_BTH_OP_WRITE_LAST_IMM || opcode == TCP_BTH_OP_WRITE_ONLY_IMM;
-}
-
 /* RETH: an immediate in place of the length, or a length that is the message's. */
 static void tqp_map_reth(struct tqp_skb_map *map, const struct tcp_bth *bth)
 {
-	if (tqp_has_immediate(bth->opcode)) {
+	if (tcp_bth_has_immediate(bth->opcode)) {
 		map->ext4 = bth->dma_length;
 		map->flags |= TQP_MAP_EXT4;
 	} else if (!(map->flags & TQP_MAP_LENGTH_KNOWN)) {
@@ -69,15 +64,6 @@ static void tqp_map_reth(struct tqp_skb_map *map, const struct tcp_bth *bth)
 	map->va = bth->va;
 	map->rkey = bth->rkey;
 	map->flags |= TQP_MAP_RETH;
-}
-
-/* Equal for FIRST and MIDDLE, so that they may merge. */
-static __u8 tqp_map_middle(__u8 opcode)
-{
-	if (tcp_bth_is_send(opcode))
-		return TCP_BTH_OP_SEND_MIDDLE;
-	return opcode <= TCP_BTH_OP_WRITE_ONLY_IMM ? TCP_BTH_OP_WRITE_MIDDLE :
-						     TCP_BTH_OP_READ_RESPONSE_MIDDLE;
 }
 
 void tqp_map_fill(struct tqp_skb_map *map, const struct tcp_bth *bth, __u32 payload)
@@ -93,7 +79,8 @@ void tqp_map_fill(struct tqp_skb_map *map, const struct tcp_bth *bth, __u32 payl
 		map->length = bth->ver == 1 ? bth->length : bth->mbo + payload;
 		map->opcode = tcp_bth_only(bth->opcode);
 	} else {
-		map->opcode = tqp_map_middle(bth->opcode);
+		/* equal for FIRST and MIDDLE, so that they may merge */
+		map->opcode = tcp_bth_op(bth->opcode)->middle;
 	}
 	if (bth->ext_bytes == TCP_BTH_EXT4_BYTES) {
 		map->flags |= TQP_MAP_EXT4;

@@ -76,7 +76,7 @@ bool tqp_read_expected(const struct tqp_conn *conn)
 	slot = tqp_read_cur(conn);
 	if (!slot->msg)
 		return false;
-	if (msg->kind == TQP_MSG_ATOMIC_RESPONSE)
+	if (msg->kind == TCP_BTH_KIND_ATOMIC_RESPONSE)
 		return slot->atomic;
 	return !slot->atomic && msg->length_known && msg->length == slot->length &&
 	       msg->va == slot->va && msg->rkey == slot->key;

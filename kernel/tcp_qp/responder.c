@@ -147,7 +147,7 @@ int tqp_request(struct tqp_conn *conn)
 
 	response->mr = NULL;
 	response->msn = conn->rx.msg.msn;
-	syndrome = conn->rx.msg.kind == TQP_MSG_READ_REQUEST ?
+	syndrome = conn->rx.msg.kind == TCP_BTH_KIND_READ_REQUEST ?
 		   tqp_read_request(conn, response) : tqp_atomic_request(conn, response);
 	if (syndrome)
 		return syndrome;

@@ -52,7 +52,7 @@ static bool tqp_rx_begin(struct tqp_conn *conn, const struct tqp_skb_map *map, u
 		return false;
 	}
 	conn->rx_started = true;
-	if (conn->rx.msg.kind == TQP_MSG_ACKNOWLEDGE)
+	if (conn->rx.msg.kind == TCP_BTH_KIND_ACKNOWLEDGE)
 		return true;		/* may come before our rtr */
 	WRITE_ONCE(conn->rtr_acked, true);	/* the peer sends, so it saw our rtr */
 	WRITE_ONCE(conn->rtr_seen, true);
@@ -66,14 +66,14 @@ static bool tqp_rx_admit(struct tqp_conn *conn)
 	int syndrome;
 
 	switch (msg->kind) {
-	case TQP_MSG_WRITE:
+	case TCP_BTH_KIND_WRITE:
 		syndrome = tqp_write_check(conn);
 		if (!syndrome)
 			return true;
 		tqp_rx_refuse(conn, syndrome);
 		return false;
-	case TQP_MSG_READ_RESPONSE:
-	case TQP_MSG_ATOMIC_RESPONSE:
+	case TCP_BTH_KIND_READ_RESPONSE:
+	case TCP_BTH_KIND_ATOMIC_RESPONSE:
 		if (tqp_read_expected(conn))
 			return true;
 		tqp_protocol_error(conn);
@@ -89,14 +89,14 @@ static bool tqp_rx_room(struct tqp_conn *conn, u32 bytes)
 	const struct tqp_rx_msg *msg = &conn->rx.msg;
 
 	switch (msg->kind) {
-	case TQP_MSG_SEND:
+	case TCP_BTH_KIND_SEND:
 		return tqp_rx_take_wqe(conn);
-	case TQP_MSG_WRITE:	/* the immediate takes a receive, at the end */
+	case TCP_BTH_KIND_WRITE:	/* the immediate takes a receive, at the end */
 		return !tqp_rx_msg_untagged(msg) ||
 		       msg->done + bytes != tqp_msg_stream_bytes(msg->length) ||
 		       tqp_rx_take_wqe(conn);
-	case TQP_MSG_READ_REQUEST:
-	case TQP_MSG_ATOMIC_REQUEST:
+	case TCP_BTH_KIND_READ_REQUEST:
+	case TCP_BTH_KIND_ATOMIC_REQUEST:
 		return tqp_response_room(conn);
 	default:
 		return true;
@@ -112,9 +112,9 @@ static void tqp_rx_account(struct tqp_conn *conn, u32 bytes, bool placed)
 		conn->info.rx_copied_bytes += bytes;
 	tqp_count(conn->dev, TQP_C_rx_delivered_bytes, bytes);
 	tqp_count(conn->dev, placed ? TQP_C_rx_placed_bytes : TQP_C_rx_copied_bytes, bytes);
-	if (conn->rx.msg.kind == TQP_MSG_WRITE)
+	if (conn->rx.msg.kind == TCP_BTH_KIND_WRITE)
 		tqp_count(conn->dev, TQP_C_rx_write_bytes, bytes);
-	else if (conn->rx.msg.kind == TQP_MSG_READ_RESPONSE)
+	else if (conn->rx.msg.kind == TCP_BTH_KIND_READ_RESPONSE)
 		tqp_count(conn->dev, TQP_C_rx_read_bytes, bytes);
 }
 
@@ -124,13 +124,13 @@ static bool tqp_rx_payload(struct tqp_conn *conn, struct sk_buff *skb, u32 off, 
 	const struct tqp_rx_msg *msg = &conn->rx.msg;
 	enum ib_wc_status status = IB_WC_SUCCESS;
 
-	if (msg->kind == TQP_MSG_SEND && (u64)msg->done + bytes > conn->rx.room)
+	if (msg->kind == TCP_BTH_KIND_SEND && (u64)msg->done + bytes > conn->rx.room)
 		status = IB_WC_LOC_LEN_ERR;
 	else if (skb->decrypted)
 		;		/* it is there */
-	else if (msg->kind == TQP_MSG_SEND)
+	else if (msg->kind == TCP_BTH_KIND_SEND)
 		status = tqp_place_copy(conn, skb, off, msg->done, bytes);
-	else if (msg->kind == TQP_MSG_WRITE)
+	else if (msg->kind == TCP_BTH_KIND_WRITE)
 		status = tqp_place_at(conn, skb, off, msg->rkey, msg->va + msg->done, bytes,
 				      IB_ACCESS_REMOTE_WRITE);
 	else
@@ -139,9 +139,9 @@ static bool tqp_rx_payload(struct tqp_conn *conn, struct sk_buff *skb, u32 off, 
 		tqp_rx_account(conn, bytes, skb->decrypted);
 		return true;
 	}
-	if (msg->kind == TQP_MSG_SEND)
+	if (msg->kind == TCP_BTH_KIND_SEND)
 		tqp_rx_fail(conn, status);
-	else if (msg->kind == TQP_MSG_WRITE)
+	else if (msg->kind == TCP_BTH_KIND_WRITE)
 		tqp_rx_refuse(conn, TCP_BTH_NAK_REMOTE_ACCESS);
 	else
 		tqp_rx_sink_fail(conn, status);
@@ -155,7 +155,7 @@ static bool tqp_rx_bytes(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u3
 
 	if (tqp_rx_msg_empty(msg))
 		return true;	/* the one stream byte of an empty message */
-	if (msg->kind <= TQP_MSG_READ_RESPONSE)
+	if (msg->kind <= TCP_BTH_KIND_READ_RESPONSE)
 		return tqp_rx_payload(conn, skb, off, bytes);
 	if (skb->decrypted || (u64)msg->done + bytes > sizeof(conn->rx.operands) ||
 	    skb_copy_bits(skb, off, conn->rx.operands + msg->done, bytes)) {
@@ -179,39 +179,39 @@ static bool tqp_rx_end(struct tqp_conn *conn)
 	tqp_count(conn->dev, TQP_C_rx_messages, 1);
 	trace_tqp_rx_message(conn->qpn, msg->msn, msg->opcode, msg->start_seq, msg->done);
 	switch (msg->kind) {
-	case TQP_MSG_SEND:
-		if (msg->opcode == TCP_BTH_OP_SEND_ONLY_INV &&
+	case TCP_BTH_KIND_SEND:
+		if (tcp_bth_op(msg->opcode)->ext == TCP_BTH_EXT_IETH &&
 		    !tqp_mw_invalidate(conn, msg->ext4)) {
 			tqp_rx_refuse(conn, TCP_BTH_NAK_REMOTE_ACCESS);
 			return false;
 		}
 		fallthrough;
-	case TQP_MSG_WRITE:
+	case TCP_BTH_KIND_WRITE:
 		if (tqp_rx_msg_untagged(msg))
 			tqp_rx_complete(conn, IB_WC_SUCCESS);
 		break;
-	case TQP_MSG_READ_REQUEST:
-	case TQP_MSG_ATOMIC_REQUEST:
+	case TCP_BTH_KIND_READ_REQUEST:
+	case TCP_BTH_KIND_ATOMIC_REQUEST:
 		syndrome = tqp_request(conn);
 		if (syndrome) {
 			tqp_rx_refuse(conn, syndrome);
 			return false;
 		}
 		break;
-	case TQP_MSG_ATOMIC_RESPONSE:
+	case TCP_BTH_KIND_ATOMIC_RESPONSE:
 		status = tqp_atomic_result(conn);
 		if (status) {
 			tqp_rx_sink_fail(conn, status);
 			return false;
 		}
 		fallthrough;
-	case TQP_MSG_READ_RESPONSE:
+	case TCP_BTH_KIND_READ_RESPONSE:
 		tqp_read_done(conn);
 		break;
-	case TQP_MSG_TERMINATE:
+	case TCP_BTH_KIND_TERMINATE:
 		tqp_terminated(conn, conn->rx.operands);
 		return false;
-	case TQP_MSG_ACKNOWLEDGE:
+	case TCP_BTH_KIND_ACKNOWLEDGE:
 		tqp_peer_acknowledge(conn, msg->ext4);
 		break;
 	}

@@ -95,18 +95,17 @@ void tqp_rx_complete(struct tqp_conn *conn, enum ib_wc_status status)
 	struct ib_uverbs_wc wc = {
 		.wr_id = rx->wr_id,
 		.status = status,
-		.opcode = msg->kind == TQP_MSG_WRITE ? IB_WC_RECV_RDMA_WITH_IMM : IB_WC_RECV,
+		.opcode = msg->kind == TCP_BTH_KIND_WRITE ? IB_WC_RECV_RDMA_WITH_IMM : IB_WC_RECV,
 		.byte_len = msg->done,
 		.qp_num = conn->qpn,
 		.src_qp = conn->qpn,
 		.port_num = 1,
 	};
 
-	if (msg->opcode_known && (msg->opcode == TCP_BTH_OP_SEND_ONLY_IMM ||
-				  msg->opcode == TCP_BTH_OP_WRITE_ONLY_IMM)) {
+	if (msg->opcode_known && tcp_bth_has_immediate(msg->opcode)) {
 		wc.ex.imm_data = htonl(msg->ext4);
 		wc.wc_flags = IB_WC_WITH_IMM;
-	} else if (msg->opcode_known && msg->opcode == TCP_BTH_OP_SEND_ONLY_INV) {
+	} else if (msg->opcode_known && tcp_bth_op(msg->opcode)->ext == TCP_BTH_EXT_IETH) {
 		wc.ex.invalidate_rkey = msg->ext4;
 		wc.wc_flags = TQP_USER_WC_WITH_INV;
 	}

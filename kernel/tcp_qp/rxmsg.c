@@ -1,69 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "rxmsg.h"
 
-static enum tqp_msg_kind tqp_kind_of(__u8 opcode)
+/* A mapping bears ONLY, or MIDDLE while the last segment has not told more; see tqp_map_fill(). */
+static enum tcp_bth_kind tqp_kind_of(__u8 opcode)
 {
-	switch (opcode) {
-	case TCP_BTH_OP_SEND_MIDDLE:
-	case TCP_BTH_OP_SEND_ONLY:
-	case TCP_BTH_OP_SEND_ONLY_IMM:
-	case TCP_BTH_OP_SEND_ONLY_INV:
-		return TQP_MSG_SEND;
-	case TCP_BTH_OP_WRITE_MIDDLE:
-	case TCP_BTH_OP_WRITE_ONLY:
-	case TCP_BTH_OP_WRITE_ONLY_IMM:
-		return TQP_MSG_WRITE;
-	case TCP_BTH_OP_READ_RESPONSE_MIDDLE:
-	case TCP_BTH_OP_READ_RESPONSE_ONLY:
-		return TQP_MSG_READ_RESPONSE;
-	case TCP_BTH_OP_READ_REQUEST:
-		return TQP_MSG_READ_REQUEST;
-	case TCP_BTH_OP_CMP_SWAP:
-	case TCP_BTH_OP_FETCH_ADD:
-		return TQP_MSG_ATOMIC_REQUEST;
-	case TCP_BTH_OP_ATOMIC_ACKNOWLEDGE:
-		return TQP_MSG_ATOMIC_RESPONSE;
-	case TCP_BTH_OP_TERMINATE:
-		return TQP_MSG_TERMINATE;
-	case TCP_BTH_OP_ACKNOWLEDGE:
-		return TQP_MSG_ACKNOWLEDGE;
-	default:
-		return TQP_MSG_NONE;
-	}
-}
+	const struct tcp_bth_op_info *op = tcp_bth_op(opcode);
 
-/* Of a message with operands, its only length. */
-static __u32 tqp_operand_bytes(enum tqp_msg_kind kind)
-{
-	switch (kind) {
-	case TQP_MSG_READ_REQUEST:
-		return TCP_BTH_READ_REQUEST_BYTES;
-	case TQP_MSG_ATOMIC_REQUEST:
-		return TCP_BTH_ATOMIC_REQUEST_BYTES;
-	case TQP_MSG_ATOMIC_RESPONSE:
-		return TCP_BTH_ATOMIC_RESPONSE_BYTES;
-	case TQP_MSG_TERMINATE:
-		return TCP_BTH_TERMINATE_BYTES;
-	default:
-		return 0;
-	}
+	if (op->kind == TCP_BTH_KIND_TRAIN ||
+	    (op->position != TCP_BTH_POS_ONLY && op->position != TCP_BTH_POS_MIDDLE))
+		return TCP_BTH_KIND_NONE;
+	return op->kind;
 }
 
 /* The message's counter; NULL if it has none, or if it can't be told yet. */
 static __u16 *tqp_number_of(const struct tqp_rx_msg *msg, struct tqp_rx_numbers *next)
 {
 	switch (msg->kind) {
-	case TQP_MSG_SEND:
+	case TCP_BTH_KIND_SEND:
 		return &next->untagged;
-	case TQP_MSG_WRITE:
+	case TCP_BTH_KIND_WRITE:
 		if (!msg->opcode_known)
 			return NULL;
 		return tqp_rx_msg_untagged(msg) ? &next->untagged : &next->write;
-	case TQP_MSG_READ_REQUEST:
-	case TQP_MSG_ATOMIC_REQUEST:
+	case TCP_BTH_KIND_READ_REQUEST:
+	case TCP_BTH_KIND_ATOMIC_REQUEST:
 		return &next->request;
-	case TQP_MSG_READ_RESPONSE:
-	case TQP_MSG_ATOMIC_RESPONSE:
+	case TCP_BTH_KIND_READ_RESPONSE:
+	case TCP_BTH_KIND_ATOMIC_RESPONSE:
 		return &next->response;
 	default:
 		return NULL;
@@ -80,16 +43,10 @@ static bool tqp_numbered(const struct tqp_rx_msg *msg, struct tqp_rx_numbers *ne
 /* Four bytes of extension where the opcode wants them, and nowhere else. */
 static bool tqp_ext4_fits(const struct tqp_skb_map *map)
 {
-	switch (map->opcode) {
-	case TCP_BTH_OP_SEND_ONLY_IMM:
-	case TCP_BTH_OP_SEND_ONLY_INV:
-	case TCP_BTH_OP_WRITE_ONLY_IMM:
-	case TCP_BTH_OP_ATOMIC_ACKNOWLEDGE:
-	case TCP_BTH_OP_ACKNOWLEDGE:
-		return map->flags & TQP_MAP_EXT4;
-	default:
-		return !(map->flags & TQP_MAP_EXT4);
-	}
+	const struct tcp_bth_op_info *op = tcp_bth_op(map->opcode);
+	bool wanted = op->ext != TCP_BTH_EXT_NONE && op->ext != TCP_BTH_EXT_RETH;
+
+	return wanted == !!(map->flags & TQP_MAP_EXT4);
 }
 
 bool tqp_rx_msg_begin(struct tqp_rx_msg *msg, const struct tqp_skb_map *map, __u32 seq,
@@ -106,15 +63,15 @@ bool tqp_rx_msg_begin(struct tqp_rx_msg *msg, const struct tqp_skb_map *map, __u
 		.va = map->va,
 		.rkey = map->rkey,
 	};
-	if (msg->kind == TQP_MSG_NONE || !tqp_numbered(msg, next))
+	if (msg->kind == TCP_BTH_KIND_NONE || !tqp_numbered(msg, next))
 		return false;
-	return msg->has_reth == (msg->kind == TQP_MSG_WRITE ||
-				 msg->kind == TQP_MSG_READ_RESPONSE);
+	return msg->has_reth == (msg->kind == TCP_BTH_KIND_WRITE ||
+				 msg->kind == TCP_BTH_KIND_READ_RESPONSE);
 }
 
-static bool tqp_learn_length(struct tqp_rx_msg *msg, __u32 length)
+static bool tqp_learn_length(struct tqp_rx_msg *msg, const struct tqp_skb_map *map)
 {
-	__u32 operands = tqp_operand_bytes(msg->kind);
+	__u32 operands = tcp_bth_op(map->opcode)->operand_bytes, length = map->length;
 
 	if ((msg->length_known && msg->length != length) || (operands && length != operands))
 		return false;
@@ -145,7 +102,7 @@ bool tqp_rx_msg_learn(struct tqp_rx_msg *msg, const struct tqp_skb_map *map,
 	    !(map->flags & TQP_MAP_RETH) != !msg->has_reth || map->va != msg->va ||
 	    map->rkey != msg->rkey)
 		return false;
-	if (map->flags & TQP_MAP_LENGTH_KNOWN && !tqp_learn_length(msg, map->length))
+	if (map->flags & TQP_MAP_LENGTH_KNOWN && !tqp_learn_length(msg, map))
 		return false;
 	return !(map->flags & TQP_MAP_OPCODE_KNOWN) || tqp_learn_opcode(msg, map, next);
 }

@@ -11,19 +11,6 @@
 
 #include "msgwire.h"
 
-/* What becomes of a message's bytes. */
-enum tqp_msg_kind {
-	TQP_MSG_NONE,		/* no message has this opcode */
-	TQP_MSG_SEND,		/* into the receive of its msn */
-	TQP_MSG_WRITE,		/* where its RETH says */
-	TQP_MSG_READ_RESPONSE,	/* where our READ of its msn wants them */
-	TQP_MSG_READ_REQUEST,	/* operands, from here on */
-	TQP_MSG_ATOMIC_REQUEST,
-	TQP_MSG_ATOMIC_RESPONSE,
-	TQP_MSG_TERMINATE,
-	TQP_MSG_ACKNOWLEDGE,	/* of an end that can't send ACKs at will; its bytes mean nothing */
-};
-
 /* The next number of each space. */
 struct tqp_rx_numbers {
 	__u16 untagged;		/* SEND, WRITE with immediate: they take a receive */
@@ -38,7 +25,7 @@ struct tqp_rx_msg {
 	bool opcode_known;
 	bool solicited;
 	bool has_reth;
-	__u8 kind;		/* enum tqp_msg_kind */
+	__u8 kind;		/* enum tcp_bth_kind */
 	__u8 opcode;		/* valid if opcode_known, as ext4 and solicited */
 	__u16 msn;
 	__u32 start_seq;
@@ -84,8 +71,8 @@ static inline bool tqp_rx_msg_empty(const struct tqp_rx_msg *msg)
 /* Does its completion take a receive?  Known at its last byte at the latest. */
 static inline bool tqp_rx_msg_untagged(const struct tqp_rx_msg *msg)
 {
-	return msg->kind == TQP_MSG_SEND ||
-	       (msg->opcode_known && msg->opcode == TCP_BTH_OP_WRITE_ONLY_IMM);
+	return msg->kind == TCP_BTH_KIND_SEND ||
+	       (msg->opcode_known && tcp_bth_takes_receive(msg->opcode));
 }
 
 #endif

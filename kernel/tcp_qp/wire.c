@@ -6,6 +6,7 @@
  * the TCP header is complete, there is no IP header yet, the socket is locked.
  * Retransmissions, probes and loss recovery come through here too.
  */
+#include <tcp_qp/tcp_bth_option.h>
 #include "conn.h"
 
 /* The stack's timestamp option, if it wrote one. */

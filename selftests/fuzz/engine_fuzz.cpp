@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The placement engine of one port: guest and peers do anything in any order.
+#include <tcp_qp/tcp_bth_option.h>
 #include <deque>
 
 #include "engine/merge.hpp"

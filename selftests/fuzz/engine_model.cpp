@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <tcp_qp/tcp_bth_option.h>
+
 #include "engine_model.hpp"
 
 #include "engine/packet.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // tcp_bth.h: parser, builder and finder agree with each other, for any bytes.
 #include <tcp_qp/tcp_bth.h>
+#include <tcp_qp/tcp_bth_option.h>
 
 #include <memory>
 #include <vector>

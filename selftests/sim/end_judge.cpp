@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What the engine wrote: right, or a violation.
+#include <tcp_qp/tcp_bth_option.h>
 #include <algorithm>
 #include <cstring>
 

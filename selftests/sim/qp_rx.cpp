@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What tcp_qp does with TCP's receive queue: rx.c, responder.c and requester.c
 // around the kernel's own rxmsg.c.
+#include <tcp_qp/tcp_bth_operands.h>
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -85,7 +86,7 @@ bool QpReceiver::begin(const tqp_skb_map* map) {
 
 bool QpReceiver::admit() {
     switch (msg_.kind) {
-        case TQP_MSG_WRITE:
+        case TCP_BTH_KIND_WRITE:
             if (!msg_.length_known) {
                 end_.fail(k_protocol_errors);
                 return false;
@@ -98,8 +99,8 @@ bool QpReceiver::admit() {
                 end_.world().coverage.add(k_writes_refused);
             end_.fail(k_access_errors);
             return false;
-        case TQP_MSG_READ_RESPONSE:
-        case TQP_MSG_ATOMIC_RESPONSE:
+        case TCP_BTH_KIND_READ_RESPONSE:
+        case TCP_BTH_KIND_ATOMIC_RESPONSE:
             if (end_.reads().expected(msg_))
                 return true;
             end_.fail(k_protocol_errors);
@@ -119,9 +120,9 @@ bool QpReceiver::take_wqe() {
 }
 
 bool QpReceiver::room(std::uint32_t bytes) {
-    if (msg_.kind == TQP_MSG_SEND)
+    if (msg_.kind == TCP_BTH_KIND_SEND)
         return take_wqe();
-    if (msg_.kind != TQP_MSG_WRITE || !tqp_rx_msg_untagged(&msg_))
+    if (msg_.kind != TCP_BTH_KIND_WRITE || !tqp_rx_msg_untagged(&msg_))
         return true;
     return msg_.done + bytes != tqp_msg_stream_bytes(msg_.length) || take_wqe();
 }
@@ -129,7 +130,7 @@ bool QpReceiver::room(std::uint32_t bytes) {
 bool QpReceiver::take(const Skb& skb, std::uint32_t off, std::uint32_t bytes) {
     if (tqp_rx_msg_empty(&msg_))
         return true;
-    if (msg_.kind <= TQP_MSG_READ_RESPONSE)
+    if (msg_.kind <= TCP_BTH_KIND_READ_RESPONSE)
         return payload(skb, off, bytes);
     if (skb.decrypted || std::uint64_t{msg_.done} + bytes > operands_.size()) {
         end_.fail(k_protocol_errors);
@@ -143,20 +144,20 @@ bool QpReceiver::payload(const Skb& skb, std::uint32_t off, std::uint32_t bytes)
     const std::uint64_t most = std::accumulate(
         wqe_.begin(), wqe_.end(), std::uint64_t{0},
         [](std::uint64_t sum, const nupa::RecvSge& sge) { return sum + sge.length; });
-    if (msg_.kind == TQP_MSG_SEND && std::uint64_t{msg_.done} + bytes > most) {
+    if (msg_.kind == TCP_BTH_KIND_SEND && std::uint64_t{msg_.done} + bytes > most) {
         reject(k_length_errors);
         return false;
     }
     const std::byte* from = skb.data.data() + off;
-    if (!skb.decrypted && msg_.kind == TQP_MSG_SEND && !copy_receive(from, msg_.done, bytes)) {
+    if (!skb.decrypted && msg_.kind == TCP_BTH_KIND_SEND && !copy_receive(from, msg_.done, bytes)) {
         reject(k_protection_errors);
         return false;
     }
-    if (!skb.decrypted && msg_.kind == TQP_MSG_WRITE && !copy_write(from, bytes)) {
+    if (!skb.decrypted && msg_.kind == TCP_BTH_KIND_WRITE && !copy_write(from, bytes)) {
         end_.fail(k_access_errors);
         return false;
     }
-    if (!skb.decrypted && msg_.kind == TQP_MSG_READ_RESPONSE && !copy_response(from, bytes)) {
+    if (!skb.decrypted && msg_.kind == TCP_BTH_KIND_READ_RESPONSE && !copy_response(from, bytes)) {
         end_.fail(k_protection_errors);
         return false;
     }
@@ -223,21 +224,21 @@ void QpReceiver::reject(Counter why) {
 
 // The message is whole.  False: stop.
 bool QpReceiver::finish() {
-    if (!msg_.opcode_known || msg_.kind == TQP_MSG_TERMINATE) {
+    if (!msg_.opcode_known || msg_.kind == TCP_BTH_KIND_TERMINATE) {
         end_.fail(k_protocol_errors);
         return false;
     }
-    if (msg_.kind == TQP_MSG_SEND && msg_.opcode == TCP_BTH_OP_SEND_ONLY_INV &&
+    if (msg_.kind == TCP_BTH_KIND_SEND && msg_.opcode == TCP_BTH_OP_SEND_ONLY_INV &&
         !end_.exposed().invalidate(msg_.ext4)) {
         end_.fail(k_access_errors);
         return false;
     }
-    if ((msg_.kind == TQP_MSG_READ_REQUEST || msg_.kind == TQP_MSG_ATOMIC_REQUEST) && !request()) {
+    if ((msg_.kind == TCP_BTH_KIND_READ_REQUEST || msg_.kind == TCP_BTH_KIND_ATOMIC_REQUEST) && !request()) {
         end_.fail(k_access_errors);
         return false;
     }
     check_message();
-    if ((msg_.kind == TQP_MSG_READ_RESPONSE || msg_.kind == TQP_MSG_ATOMIC_RESPONSE) && !response())
+    if ((msg_.kind == TCP_BTH_KIND_READ_RESPONSE || msg_.kind == TCP_BTH_KIND_ATOMIC_RESPONSE) && !response())
         return false;
     if (tqp_rx_msg_untagged(&msg_)) {
         consume();
@@ -254,7 +255,7 @@ bool QpReceiver::request() {
     const auto* operands = reinterpret_cast<const std::uint8_t*>(operands_.data());
     Sender::Response response{};
     response.msn = msg_.msn;
-    if (msg_.kind == TQP_MSG_ATOMIC_REQUEST) {
+    if (msg_.kind == TCP_BTH_KIND_ATOMIC_REQUEST) {
         response.opcode = TCP_BTH_OP_ATOMIC_ACKNOWLEDGE;
         if (!atomic(response.value))
             return false;

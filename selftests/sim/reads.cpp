@@ -48,7 +48,7 @@ const Read* Reads::expected(const tqp_rx_msg& msg) const noexcept {
     const Read& read = slots_[msg.msn % NUPA_READS_MAX];
     if (!read.waits)
         return nullptr;
-    if (msg.kind == TQP_MSG_ATOMIC_RESPONSE)
+    if (msg.kind == TCP_BTH_KIND_ATOMIC_RESPONSE)
         return read.atomic ? &read : nullptr;
     const bool same = !read.atomic && msg.length_known && msg.length == read.length &&
                       msg.va == read.va && msg.rkey == read.key;

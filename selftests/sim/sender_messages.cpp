@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // From the plan and the peer's requests to messages of the stream, as wqe.c,
 // requester.c and responder.c.
+#include <tcp_qp/tcp_bth_operands.h>
 #include <algorithm>
 #include <array>
 #include <cstring>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "frames.hpp"
 
+#include <tcp_qp/tcp_bth_option.h>
 #include <cstring>
 
 namespace nupa::testing {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Placement end to end: a tcp_bth message leaves one port's memory and lands in the other's
 // posted buffer, while the ring gets only headers.
+#include <tcp_qp/tcp_bth_option.h>
+
 #include "qp_pair.hpp"
 
 namespace nupa::testing {

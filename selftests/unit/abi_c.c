@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <tcp_qp/tcp_bth_option.h>
 #include "abi_layout.h"
 
 const struct abi_entry abi_c_entries[] = { ABI_SIZES(ABI_SIZE_ENTRY) ABI_OFFSETS(ABI_OFFSET_ENTRY) };

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <tcp_qp/tcp_bth.h>
+#include <tcp_qp/tcp_bth_option.h>
 
 namespace {
 

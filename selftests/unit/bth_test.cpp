@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The shared parser and builder: every opcode, layout and extension there and back.
 #include <gtest/gtest.h>
+#include <tcp_qp/tcp_bth_option.h>
 
 #include "abi_layout.h"
 
@@ -128,6 +129,26 @@ TEST(Bth, SizesAreThoseOfTheDesign) {
         EXPECT_EQ(tcp_bth_opt_bytes(&b), v1[i]);
         b.flags = TCP_BTH_F_TIMESTAMP;
         EXPECT_EQ(tcp_bth_opt_bytes(&b), v1_ts[i]);
+    }
+}
+
+// The table is in order of value, and asks nothing of a byte that is no opcode.
+TEST(Bth, EachOpcodeHasItsRow) {
+    int row = 0;
+#define TCP_BTH_OPCODE_CHECK(name, value, kind_, position_, family, pair, ext_, operands, text) \
+    EXPECT_EQ(TCP_BTH_OP_##name, row) << #name;                                                 \
+    EXPECT_EQ(tcp_bth_op(value)->kind, TCP_BTH_KIND_##kind_) << #name;                          \
+    EXPECT_EQ(tcp_bth_op(value)->ext, TCP_BTH_EXT_##ext_) << #name;                             \
+    row++;
+    TCP_BTH_OPCODES(TCP_BTH_OPCODE_CHECK)
+#undef TCP_BTH_OPCODE_CHECK
+    EXPECT_EQ(row, TCP_BTH_OP_COUNT);
+    for (int byte = TCP_BTH_OP_COUNT; byte < 256; byte++) {
+        const __u8 none = static_cast<__u8>(byte);
+        EXPECT_EQ(tcp_bth_op(none)->kind, TCP_BTH_KIND_NONE);
+        EXPECT_EQ(tcp_bth_only(none), none);
+        EXPECT_EQ(tcp_bth_variant(none, TCP_BTH_POS_FIRST), none);
+        EXPECT_FALSE(tcp_bth_is_send(none) || tcp_bth_is_tagged(none));
     }
 }
 

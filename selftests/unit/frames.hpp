@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <tcp_qp/tcp_bth.h>
+#include <tcp_qp/tcp_bth_option.h>
 #include "engine/packet.hpp"
 
 namespace test {

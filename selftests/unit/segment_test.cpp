@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <tcp_qp/tcp_bth_option.h>
 #include <gtest/gtest.h>
 
 #include "engine/endian.hpp"

@@ -4,6 +4,7 @@
 // builder, so the bytes are the real ones.
 //   tcp_bth_golden DIRECTORY   writes NAME.pcap and NAME.parse
 #include <tcp_qp/tcp_bth.h>
+#include <tcp_qp/tcp_bth_option.h>
 
 #include <array>
 #include <cstdio>
@@ -327,12 +328,50 @@ void add_hostile(Capture& c) {
     c.add(data(kIsn + 2024, 512, v0));
 }
 
+// Opcodes of which @wanted holds, as a Lua set.
+void print_set(const char* name, bool (*wanted)(const tcp_bth_op_info&)) {
+    std::printf("local %s = {", name);
+    const char* separator = " ";
+    for (int op = 0; op < TCP_BTH_OP_COUNT; op++)
+        if (wanted(*tcp_bth_op(static_cast<__u8>(op)))) {
+            std::printf("%s[0x%02x] = true", separator, op);
+            separator = ", ";
+        }
+    std::puts(" }");
+}
+
+// The part of tcp_bth.lua that knows opcodes; test_dissector.py compares.
+void print_opcodes() {
+    std::puts("local opcodes = {");
+#define TCP_BTH_OPCODE_TEXT(name, value, kind, position, family, pair, ext, operands, text) \
+    std::printf("\t[0x%02x] = \"%s\",\n", value, text);
+    TCP_BTH_OPCODES(TCP_BTH_OPCODE_TEXT)
+#undef TCP_BTH_OPCODE_TEXT
+    std::puts("}");
+    std::printf("local OP_COUNT, TRAIN = 0x%02x, 0x%02x\n", TCP_BTH_OP_COUNT,
+                TCP_BTH_OP_SEND_TRAIN);
+    print_set("FIRST", [](const tcp_bth_op_info& o) { return o.position == TCP_BTH_POS_FIRST; });
+    print_set("MIDDLE", [](const tcp_bth_op_info& o) { return o.position == TCP_BTH_POS_MIDDLE; });
+    print_set("LAST", [](const tcp_bth_op_info& o) { return o.position == TCP_BTH_POS_LAST; });
+    print_set("IMM", [](const tcp_bth_op_info& o) { return o.ext == TCP_BTH_EXT_IMM; });
+    print_set("INVALIDATE", [](const tcp_bth_op_info& o) { return o.ext == TCP_BTH_EXT_IETH; });
+    print_set("WITH_IMM", [](const tcp_bth_op_info& o) { return o.ext == TCP_BTH_EXT_RETH_IMM; });
+    std::puts("-- Message numbers of these are a space of their own.");
+    print_set("TAGGED", [](const tcp_bth_op_info& o) {
+        return o.kind == TCP_BTH_KIND_WRITE || o.kind == TCP_BTH_KIND_READ_RESPONSE;
+    });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
     if (argc != 2) {
-        std::fprintf(stderr, "usage: tcp_bth_golden DIRECTORY\n");
+        std::fprintf(stderr, "usage: tcp_bth_golden DIRECTORY | --opcodes\n");
         return 64;
+    }
+    if (std::string(argv[1]) == "--opcodes") {
+        print_opcodes();
+        return 0;
     }
     const struct {
         const char* name;

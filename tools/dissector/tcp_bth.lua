@@ -16,26 +16,45 @@ local HEAD, V0, V1, TS, OPT_MAX = 4, 20, 12, 8, 40
 local F_VER, F_TIMESTAMP, F_MORE, F_RTR, F_RTR_ACK, F_ICRC, F_SOLICITED = 0x03, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80
 local SEQ_SPACE = 4294967296
 
+-- opcodes: begin
 local opcodes = {
-	[0x00] = "SEND First", [0x01] = "SEND Middle", [0x02] = "SEND Last", [0x03] = "SEND Last with Immediate",
-	[0x04] = "SEND Only", [0x05] = "SEND Only with Immediate",
-	[0x06] = "RDMA WRITE First", [0x07] = "RDMA WRITE Middle", [0x08] = "RDMA WRITE Last",
-	[0x09] = "RDMA WRITE Last with Immediate", [0x0a] = "RDMA WRITE Only", [0x0b] = "RDMA WRITE Only with Immediate",
-	[0x0c] = "RDMA READ Request", [0x0d] = "RDMA READ Response First", [0x0e] = "RDMA READ Response Middle",
-	[0x0f] = "RDMA READ Response Last", [0x10] = "RDMA READ Response Only", [0x11] = "Acknowledge",
-	[0x12] = "ATOMIC Acknowledge", [0x13] = "CmpSwap", [0x14] = "FetchAdd", [0x15] = "Terminate",
-	[0x16] = "SEND Last with Invalidate", [0x17] = "SEND Only with Invalidate",
+	[0x00] = "SEND First",
+	[0x01] = "SEND Middle",
+	[0x02] = "SEND Last",
+	[0x03] = "SEND Last with Immediate",
+	[0x04] = "SEND Only",
+	[0x05] = "SEND Only with Immediate",
+	[0x06] = "RDMA WRITE First",
+	[0x07] = "RDMA WRITE Middle",
+	[0x08] = "RDMA WRITE Last",
+	[0x09] = "RDMA WRITE Last with Immediate",
+	[0x0a] = "RDMA WRITE Only",
+	[0x0b] = "RDMA WRITE Only with Immediate",
+	[0x0c] = "RDMA READ Request",
+	[0x0d] = "RDMA READ Response First",
+	[0x0e] = "RDMA READ Response Middle",
+	[0x0f] = "RDMA READ Response Last",
+	[0x10] = "RDMA READ Response Only",
+	[0x11] = "Acknowledge",
+	[0x12] = "ATOMIC Acknowledge",
+	[0x13] = "CmpSwap",
+	[0x14] = "FetchAdd",
+	[0x15] = "Terminate",
+	[0x16] = "SEND Last with Invalidate",
+	[0x17] = "SEND Only with Invalidate",
 	[0x18] = "SEND Train",
 }
-local OP_COUNT, TRAIN, TRAIN_MAX_MESSAGES = 0x19, 0x18, 16384
+local OP_COUNT, TRAIN = 0x19, 0x18
 local FIRST = { [0x00] = true, [0x06] = true, [0x0d] = true }
 local MIDDLE = { [0x01] = true, [0x07] = true, [0x0e] = true }
-local LAST = { [0x02] = true, [0x03] = true, [0x16] = true, [0x08] = true, [0x09] = true, [0x0f] = true }
+local LAST = { [0x02] = true, [0x03] = true, [0x08] = true, [0x09] = true, [0x0f] = true, [0x16] = true }
 local IMM = { [0x03] = true, [0x05] = true }
 local INVALIDATE = { [0x16] = true, [0x17] = true }
 local WITH_IMM = { [0x09] = true, [0x0b] = true }
--- Message numbers of tagged messages (WRITEs, READ responses) are a space of their own.
-local function is_tagged(op) return op >= 0x06 and op <= 0x10 and op ~= 0x0c end
+-- Message numbers of these are a space of their own.
+local TAGGED = { [0x06] = true, [0x07] = true, [0x08] = true, [0x09] = true, [0x0a] = true, [0x0b] = true, [0x0d] = true, [0x0e] = true, [0x0f] = true, [0x10] = true }
+-- opcodes: end
+local TRAIN_MAX_MESSAGES = 16384
 
 local bth = Proto("tcp_bth", "Queue Pair Option on TCP (tcp_bth)")
 local f = bth.fields
@@ -210,7 +229,7 @@ local function check(r, seq, stream, port, frame)
 		return
 	end
 	local end_seq = (r.version == 1 and r.start_seq + r.bytes or seq + r.payload) % SEQ_SPACE
-	local key = string.format("%d:%d:%s:%d", stream, port, is_tagged(r.opcode) and "t" or "u", r.msn)
+	local key = string.format("%d:%d:%s:%d", stream, port, TAGGED[r.opcode] and "t" or "u", r.msn)
 	local known = messages[key]
 	r.mismatch = known ~= nil and conflicts(known, r, end_seq)
 	verdicts[frame] = r.mismatch

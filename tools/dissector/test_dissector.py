@@ -75,6 +75,14 @@ class Golden(unittest.TestCase):
                         self.assertTrue((Path(scratch) / f"{name}.{suffix}").read_bytes() == (GOLDEN / f"{name}.{suffix}").read_bytes())
 
 
+class Opcodes(unittest.TestCase):
+    def test_tables_are_the_shared_headers(self) -> None:
+        """`tcp_bth_golden --opcodes` makes them; this file is one piece, so that it can be copied into Wireshark's folder."""
+        made = subprocess.run([os.environ["TCP_BTH_GOLDEN"], "--opcodes"], stdout=subprocess.PIPE, text=True, timeout=LIMIT_S, check=True).stdout
+        here = (HERE / "tcp_bth.lua").read_text()
+        self.assertEqual(here.split("-- opcodes: begin\n")[1].split("-- opcodes: end\n")[0], made)
+
+
 class Dissector(unittest.TestCase):
     def test_every_field_as_the_shared_parser(self) -> None:
         for name in CAPTURES:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "faults.hpp"
 
+#include <tcp_qp/tcp_bth_option.h>
 #include <algorithm>
 #include <bit>
 #include <new>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "merge.hpp"
 
+#include <tcp_qp/tcp_bth_option.h>
 #include <algorithm>
 #include <cstring>
 
@@ -62,13 +63,11 @@ bool ends_short(const Packet& packet, std::uint32_t full) noexcept {
     return full != 0 && packet.payload.bytes() % full != 0;
 }
 
-// SEND, WRITE and read response, whatever the position.
+// Equal for all segments that may be of one message; a message that is one segment is alone.
 int message_class(std::uint8_t opcode) noexcept {
     if (tcp_bth_is_send(opcode))
-        return 0;
-    if (!tcp_bth_is_tagged(opcode))
-        return 0x100 | opcode;
-    return opcode <= TCP_BTH_OP_WRITE_ONLY_IMM ? 1 : 2;
+        return TCP_BTH_KIND_SEND;
+    return tcp_bth_is_tagged(opcode) ? tcp_bth_op(opcode)->kind : 0x100 | opcode;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "placement.hpp"
 
+#include <tcp_qp/tcp_bth_option.h>
 #include <algorithm>
 #include <array>
 
@@ -69,7 +70,7 @@ void Target::fill(const Payload& payload) const noexcept {
 }
 
 bool is_write(std::uint8_t opcode) noexcept {
-    return opcode >= TCP_BTH_OP_WRITE_FIRST && opcode <= TCP_BTH_OP_WRITE_ONLY_IMM;
+    return tcp_bth_op(opcode)->kind == TCP_BTH_KIND_WRITE;
 }
 
 bool is_train(const tcp_bth& b) noexcept { return b.opcode == TCP_BTH_OP_SEND_TRAIN; }
@@ -98,7 +99,7 @@ bool placeable(const tcp_bth& b) noexcept {
 
 // An immediate takes the field's place where the opcode says so.
 bool has_dma_length(std::uint8_t opcode) noexcept {
-    return opcode != TCP_BTH_OP_WRITE_LAST_IMM && opcode != TCP_BTH_OP_WRITE_ONLY_IMM;
+    return tcp_bth_op(opcode)->ext != TCP_BTH_EXT_RETH_IMM;
 }
 
 // One segment on its way down the ladder.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "segment.hpp"
 
+#include <tcp_qp/tcp_bth_option.h>
 #include <algorithm>
 
 #include "checksum.hpp"
@@ -135,7 +136,8 @@ void Cutter::patch_option(Packet& segment, std::uint32_t bytes) noexcept {
     std::uint8_t before[kPatchedBytes];
     std::memcpy(before, o + kPatchedAt, kPatchedBytes);
     // Only the segment that ends a WRITE bears its immediate.
-    const bool no_imm = option_.opcode == TCP_BTH_OP_WRITE_ONLY_IMM && !(pos & TCP_BTH_POS_LAST);
+    const bool no_imm =
+        tcp_bth_op(option_.opcode)->ext == TCP_BTH_EXT_RETH_IMM && !(pos & TCP_BTH_POS_LAST);
     if (no_imm)
         put_be32(o + kDmaLengthAt, option_.length);
 

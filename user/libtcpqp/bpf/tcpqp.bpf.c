@@ -19,6 +19,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 #include <tcp_qp/tcp_bth.h>
+#include <tcp_qp/tcp_bth_option.h>
 
 #include "shared.h"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "stock/option/option.hpp"
 
+#include <tcp_qp/tcp_bth_operands.h>
 #include <cstdlib>
 #include <string_view>
 #include <utility>
