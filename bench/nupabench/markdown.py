@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """bench.json as a page."""
 
+import textwrap
 from pathlib import Path
 
 from .report import size
@@ -8,6 +9,15 @@ from .report import size
 BULK = ("gbps", "tx_instructions_per_byte", "rx_instructions_per_byte", "tx_copies_per_byte", "rx_copies_per_byte", "tx_calls_per_mib", "rx_calls_per_mib",
         "tx_interrupts_per_mib", "rx_interrupts_per_mib", "tx_doorbells_per_mib", "rx_packets_per_mib")  # fmt: skip
 TRIPS = ("rtt_p50_us", "rtt_p99_us", "rtt_p999_us", "tx_instructions_per_message", "rx_instructions_per_message")
+
+
+COLUMNS = 100  # as in every document
+
+
+def wrapped(text: str) -> str:
+    """A paragraph, or a point of a list, in lines that fit."""
+    point = "  " if text.startswith("- ") else ""
+    return textwrap.fill(text, COLUMNS, subsequent_indent=point, break_long_words=False, break_on_hyphens=False) + "\n"
 
 
 def table(head: tuple[str, ...], rows: list[list[str]]) -> str:
@@ -52,7 +62,8 @@ def other(rows: list[dict]) -> str:
     for row in rows:
         if "transport" not in row:
             kind = next(iter(row))
-            lines.append(f"- {kind} `{row[kind]}`: " + ", ".join(f"{key} {value}" for key, value in row.items() if key != kind) + "\n")
+            figures = ", ".join(f"{key} {value}" for key, value in row.items() if key != kind)
+            lines.append(wrapped(f"- {kind} `{row[kind]}`: {figures}"))
     return "".join(lines)
 
 
@@ -61,9 +72,12 @@ def results(report: dict, drawn: list[Path]) -> str:
     bars = [[bar["name"], f"{bar['value']:.3g}", f"{bar['bound']:.3g}", "yes" if bar["ok"] else "**no**"] for bar in report["bars"]]
     bulk = [[line, *cells(figures, BULK)] for line, figures in joined(rows, "stream").items()]
     trips = [[line, *cells(figures, TRIPS)] for line, figures in joined(rows, "pingpong").items()]
+    made = (
+        f"`{report['command']}` on commit {report['commit'][:12]}, kernel {report['kernel']}; {report['machine']}. "
+        "Made by `bench/charts` from `build/results/bench.json`; how, and what it means: [README.md](README.md)."
+    )
     return "\n".join([
-        "# Results\n", f"`{report['command']}` on commit {report['commit'][:12]}, kernel {report['kernel']}; {report['machine']}.",
-        "Made by `bench/charts` from `build/results/bench.json`; how, and what it means: [README.md](README.md).\n",
+        "# Results\n", wrapped(made),
         "## Bars", table(("", "value", "bound", "holds"), bars), "".join(f"![{path.stem}]({path.name})\n" for path in drawn),
         "## Streams", table(("", *words(BULK)), bulk), "## Round trips", table(("", *words(TRIPS)), trips), "## Engine, growth, idle", other(rows),
     ])  # fmt: skip
