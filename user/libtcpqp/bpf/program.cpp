@@ -10,8 +10,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "shared.h"
-
 // The compiled program, by object.S
 extern "C" {
 extern const unsigned char tcpqp_bpf_object[];
@@ -57,6 +55,18 @@ void enter(int outer, uint32_t index, int map) {
         fail("enter the slot", 0);
 }
 
+// In one call: each waits until no program uses what was there.
+void replace(int outer, const std::vector<uint32_t>& numbers, int map) {
+    const std::vector<int> maps(numbers.size(), map);
+    auto count = static_cast<uint32_t>(numbers.size());
+    bpf_map_batch_opts opts{};
+    opts.sz = sizeof(opts);
+    if (bpf_map_update_batch(outer, numbers.data(), maps.data(), &count, &opts) == 0)
+        return;
+    for (const uint32_t number : numbers)
+        bpf_map_delete_elem(outer, &number);
+}
+
 }  // namespace
 
 void Program::CloseObject::operator()(bpf_object* o) const noexcept { bpf_object__close(o); }
@@ -70,8 +80,12 @@ Program::Program(const std::string& cgroup) {
     object_.reset(open_object());
     if (const int error = bpf_object__load(object_.get()); error != 0)
         fail("load the BPF program (CAP_BPF and CAP_NET_ADMIN are needed)", error);
+    nobodys_ = {Fd(make_slot()), Fd(make_news())};
+    if (!nobodys_.map || !nobodys_.news)
+        fail("make a slot", 0);
     slots_ = map("slots");
     news_ = map("news");
+    owners_ = map("owners");
     sockets_ = map("sockets");
     closed_.reset(ring_buffer__new(map("closed"), note_closed, this, nullptr));
     if (!closed_)
@@ -100,45 +114,63 @@ int Program::map(const char* name) const {
     return fd;
 }
 
-Program::Slot Program::admit(int socket, uint32_t index) const {
+Program::Slot Program::admit(int socket, const tcpqp_bpf_admitted& place) const {
     Slot slot{Fd(make_slot()), Fd(make_news())};
     if (!slot.map || !slot.news)
         fail("make a slot", 0);
-    enter(news_, index, slot.news.get());
-    enter(slots_, index, slot.map.get());
-    if (bpf_map_update_elem(sockets_, &socket, &index, BPF_NOEXIST) != 0) {
-        const int error = errno;
-        forget(index);
-        fail("admit the socket", -error);
-    }
-    // so that we hear of its end, whatever becomes of the client
-    const int none = 0;
-    if (::setsockopt(socket, TCPQP_BPF_SOCKOPT, TCPQP_BPF_START, &none, sizeof(none)) != 0) {
-        forget(index);
-        fail("start (the socket's cgroup, or a kernel before 6.12)", -EOPNOTSUPP);
+    try {
+        enter(news_, place.slot, slot.news.get());
+        enter(slots_, place.slot, slot.map.get());
+        if (bpf_map_update_elem(owners_, &place.slot, &place.generation, BPF_ANY) != 0)
+            fail("enter the owner", 0);
+        start(socket, place);
+    } catch (...) {
+        forget({&place, 1});
+        throw;
     }
     return slot;
 }
 
-void Program::forget(uint32_t index) const noexcept {
-    bpf_map_delete_elem(slots_, &index);
-    bpf_map_delete_elem(news_, &index);
+// From here on the program sees the connection's end, whatever becomes of the client.
+void Program::start(int socket, const tcpqp_bpf_admitted& place) const {
+    const int none = 0;
+    if (bpf_map_update_elem(sockets_, &socket, &place, BPF_NOEXIST) != 0)
+        fail("admit the socket", 0);
+    if (::setsockopt(socket, TCPQP_BPF_SOCKOPT, TCPQP_BPF_START, &none, sizeof(none)) == 0)
+        return;
+    const int error = errno;
+    bpf_map_delete_elem(sockets_, &socket);
+    if (error == EPERM)
+        fail("start (the connection has ended)", -ENOTCONN);
+    fail("start (the socket's cgroup, or a kernel before 6.12)", -EOPNOTSUPP);
+}
+
+void Program::forget(std::span<const tcpqp_bpf_admitted> places) const {
+    const uint64_t nobody = 0;
+    std::vector<uint32_t> numbers;
+    for (const tcpqp_bpf_admitted& place : places) {
+        bpf_map_update_elem(owners_, &place.slot, &nobody, BPF_ANY);
+        numbers.push_back(place.slot);
+    }
+    // each returns when all programs that might have seen the old ones are through
+    replace(slots_, numbers, nobodys_.map.get());
+    replace(news_, numbers, nobodys_.news.get());
 }
 
 int Program::closed_fd() const noexcept { return ring_buffer__epoll_fd(closed_.get()); }
 
-std::vector<uint32_t> Program::closed() {
+std::vector<tcpqp_bpf_admitted> Program::closed() {
     ended_.clear();
     ring_buffer__consume(closed_.get());
-    return ended_;
+    return std::move(ended_);
 }
 
 // Called for each entry of the ring.
 int Program::note_closed(void* program, void* data, size_t bytes) {
-    uint32_t index = 0;
-    if (bytes >= sizeof(index)) {
-        std::memcpy(&index, data, sizeof(index));
-        static_cast<Program*>(program)->ended_.push_back(index);
+    tcpqp_bpf_admitted place{};
+    if (bytes >= sizeof(place)) {
+        std::memcpy(&place, data, sizeof(place));
+        static_cast<Program*>(program)->ended_.push_back(place);
     }
     return 0;
 }

@@ -57,7 +57,7 @@ public:
     const sockaddr_un* get() noexcept {
         int state = state_.load(std::memory_order_acquire);
         if (state == kUnread) {
-            const char* path = ::getenv(run::kSocketVariable);
+            const char* path = ::secure_getenv(run::kSocketVariable);
             sockaddr_un found{};
             state = path != nullptr && unix_address(path, found) ? kRelay : kNone;
             address_ = found;  // two threads write the same

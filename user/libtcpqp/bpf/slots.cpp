@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "slots.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "limits.hpp"
+
+namespace tcpqp::bpf {
+
+// A part of what the others leave, so that whoever comes later finds something, too: of 1,024 slots
+// one user has 256 at most, and after ten that take all they get there are 57 left.
+bool Slots::has_share(uid_t uid) const noexcept {
+    const auto at = used_.find(uid);
+    const size_t used = at == used_.end() ? 0 : at->second;
+    return used < std::max<size_t>(1, (free_ + used) / kShare);
+}
+
+Slots::Place Slots::take(uid_t uid) {
+    const std::lock_guard guard(lock_);
+    if (free_ == 0)
+        throw_errno("connections", ENOSPC);
+    if (!has_share(uid))
+        throw_errno("connections of this user", EDQUOT);
+    const auto at = std::find_if(slots_.begin(), slots_.end(),
+                                 [](const Slot& s) { return s.state == State::kFree; });
+    used_[uid]++;
+    free_--;
+    at->state = State::kTaken;
+    at->uid = uid;
+    at->generation = ++generation_;
+    return {at->generation, static_cast<uint32_t>(at - slots_.begin()), 0};
+}
+
+Slots::Slot* Slots::find(const Place& place) noexcept {
+    if (place.slot >= slots_.size())
+        return nullptr;
+    Slot& slot = slots_[place.slot];
+    return slot.state != State::kFree && slot.generation == place.generation ? &slot : nullptr;
+}
+
+bool Slots::hold(const Place& place, Fd& map) noexcept {
+    const std::lock_guard guard(lock_);
+    Slot* slot = find(place);
+    if (slot == nullptr || slot->state != State::kTaken)
+        return false;
+    slot->state = State::kHeld;
+    slot->map = std::move(map);
+    return true;
+}
+
+Fd Slots::end(const Place& place) noexcept {
+    const std::lock_guard guard(lock_);
+    Slot* slot = find(place);
+    if (slot == nullptr)
+        return {};
+    if (slot->state == State::kTaken)
+        slot->state = State::kOver;
+    if (slot->state != State::kHeld)
+        return {};
+    slot->state = State::kEnded;
+    return std::move(slot->map);
+}
+
+void Slots::release(const Place& place) noexcept {
+    const std::lock_guard guard(lock_);
+    Slot* slot = find(place);
+    if (slot == nullptr)
+        return;
+    const auto used = used_.find(slot->uid);
+    if (--used->second == 0)
+        used_.erase(used);
+    free_++;
+    *slot = Slot();
+}
+
+}  // namespace tcpqp::bpf
