@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <iterator>
@@ -36,6 +37,16 @@ void send_reply(int client, int error, std::span<const int> fds) noexcept {
     letter.put(fds);
     // a client that left needs none
     ::sendmsg(client, &letter.message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+// Refusals cost a client nothing, so they must not fill the log.
+void complain(uid_t uid, const char* why) noexcept {
+    static std::atomic<int64_t> next{0};
+    const int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
+    int64_t due = next;
+    const int64_t then = now + std::chrono::steady_clock::duration(kComplaintsApart).count();
+    if (now >= due && next.compare_exchange_strong(due, then))
+        std::fprintf(stderr, "tcpqp-bpf: refused uid %u: %s\n", uid, why);
 }
 
 }  // namespace
@@ -122,7 +133,7 @@ void Desk::serve(int client) noexcept {
         send_reply(client, 0, std::array{admitted.slot.map.get(), admitted.slot.news.get()});
         admission_.settle(admitted);
     } catch (const std::system_error& e) {
-        std::fprintf(stderr, "tcpqp-bpf: refused uid %u: %s\n", uid_, e.what());
+        complain(uid_, e.what());
         send_reply(client, -e.code().value(), {});
     } catch (const std::bad_alloc&) {
         send_reply(client, -ENOMEM, {});
