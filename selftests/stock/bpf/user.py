@@ -120,6 +120,25 @@ class User:
                 return n
         return most
 
+    def hoard(self, address: str, port: int, most: int) -> int:
+        """Memory of connections that are over, until one more is refused."""
+        for n in range(most):
+            self.connect("hoarder", address, port)
+            try:
+                self.kept.append(answer(letter_to(self.helper, REQUEST, [self.connections["hoarder"].fileno()])))
+            except Refused as e:
+                assert e.errno in (errno.EDQUOT, errno.ENOSPC), e
+                return n
+            finally:
+                self.close("hoarder")
+        return most
+
+    def drop_hoard(self) -> None:
+        for fds in self.kept:
+            for fd in fds:
+                os.close(fd)
+        self.kept.clear()
+
     def drop_many(self) -> None:
         for name in [n for n in self.connections if n.startswith("many")]:
             self.connections.pop(name).close()

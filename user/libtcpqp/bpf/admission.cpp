@@ -70,40 +70,54 @@ Admission::Admitted Admission::admit(int socket, uid_t uid) {
     if (const int error = check_tcp(socket); error != 0)
         throw_errno("not a connected TCP socket", -error);
     cover(socket);
-    const Slots::Place place = slots_.take(uid);
+    const Slots::Place place = take(uid);
     try {
         return {place, program_.admit(socket, place)};
     } catch (...) {
-        slots_.release(place);
+        slots_.release(place, 0);
         throw;
     }
+}
+
+Slots::Place Admission::take(uid_t uid) {
+    try {
+        return slots_.take(uid);
+    } catch (const std::system_error&) {
+        slots_.count_again([this] { return program_.living(); });
+    }
+    return slots_.take(uid);
 }
 
 void Admission::settle(Admitted& admitted) {
     if (slots_.hold(admitted.place, admitted.slot.map))
         return;
-    over(admitted.slot.map.get());
-    forget({&admitted.place, 1});
+    const Ended ended = over(admitted.place, admitted.slot.map);
+    forget({&ended, 1});
 }
 
-// What the program did for a connection that is over.
-void Admission::over(int map) const {
-    if (!verbose_)
-        return;
-    void* at = ::mmap(nullptr, sizeof(tcpqp_bpf_slot), PROT_READ, MAP_SHARED, map, 0);
+// Tells what the program did for a connection that is over.
+Admission::Ended Admission::over(const Slots::Place& place, const Fd& map) const {
+    const Ended ended{place, program_.id_of(map)};
+    void* at = verbose_
+                   ? ::mmap(nullptr, sizeof(tcpqp_bpf_slot), PROT_READ, MAP_SHARED, map.get(), 0)
+                   : MAP_FAILED;
     if (at == MAP_FAILED)
-        return;
+        return ended;
     const auto& s = *static_cast<const tcpqp_bpf_slot*>(at);
     std::printf("tcpqp-bpf: closed: written %u rewritten %u bare %u invalid %u lost %u\n",
                 s.tx_written, s.tx_rewritten, s.tx_bare, s.rx_invalid, s.rx_lost);
     std::fflush(stdout);
     ::munmap(at, sizeof(tcpqp_bpf_slot));
+    return ended;
 }
 
-void Admission::forget(std::span<const Slots::Place> places) {
+void Admission::forget(std::span<const Ended> ended) {
+    std::vector<Slots::Place> places;
+    for (const Ended& e : ended)
+        places.push_back(e.place);
     program_.forget(places);
-    for (const Slots::Place& place : places)
-        slots_.release(place);
+    for (const Ended& e : ended)
+        slots_.release(e.place, e.map);
 }
 
 void Admission::collect(int stop) {
@@ -111,14 +125,10 @@ void Admission::collect(int stop) {
     while (events[1].revents == 0) {
         if (::poll(events.data(), events.size(), -1) < 0 && errno != EINTR)
             throw_errno("poll");
-        std::vector<Slots::Place> ended;
-        for (const Slots::Place& place : program_.closed()) {
-            const Fd map = slots_.end(place);
-            if (!map)
-                continue;
-            over(map.get());
-            ended.push_back(place);
-        }
+        std::vector<Ended> ended;
+        for (const Slots::Place& place : program_.closed())
+            if (const Fd map = slots_.end(place); map)
+                ended.push_back(over(place, map));
         if (!ended.empty())
             forget(ended);
     }

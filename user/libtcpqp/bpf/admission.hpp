@@ -36,9 +36,15 @@ public:
     void close() noexcept;
 
 private:
+    struct Ended {
+        Slots::Place place;
+        uint32_t map;  // Program::id_of(), as a user may keep it
+    };
+
     void cover(int socket);
-    void forget(std::span<const Slots::Place> places);
-    void over(int map) const;
+    [[nodiscard]] Slots::Place take(uid_t uid);
+    void forget(std::span<const Ended> ended);
+    [[nodiscard]] Ended over(const Slots::Place& place, const Fd& map) const;
 
     Program& program_;
     const bool verbose_;

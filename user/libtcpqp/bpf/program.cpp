@@ -7,7 +7,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 // The compiled program, by object.S
@@ -20,6 +23,7 @@ namespace tcpqp::bpf {
 namespace {
 
 constexpr uint32_t kZero = 0;
+constexpr const char* kKernelTypes = "/sys/kernel/btf/vmlinux";
 
 [[noreturn]] void fail(const char* what, long error) {
     throw_errno(what, error < 0 ? static_cast<int>(-error) : errno);
@@ -78,11 +82,14 @@ Program::Program(const std::string& cgroup) {
     if (!group)
         throw_errno("cgroup " + cgroup);
     object_.reset(open_object());
+    const bool has_types = ::access(kKernelTypes, R_OK) == 0;
+    if (!has_types)
+        std::fprintf(stderr, "tcpqp-bpf: without %s memory that users keep is not counted\n",
+                     kKernelTypes);
+    bpf_program__set_autoload(find("maps"), has_types);
     if (const int error = bpf_object__load(object_.get()); error != 0)
         fail("load the BPF program (CAP_BPF and CAP_NET_ADMIN are needed)", error);
-    nobodys_ = {Fd(make_slot()), Fd(make_news())};
-    if (!nobodys_.map || !nobodys_.news)
-        fail("make a slot", 0);
+    nobodys_ = make();
     slots_ = map("slots");
     news_ = map("news");
     owners_ = map("owners");
@@ -90,6 +97,10 @@ Program::Program(const std::string& cgroup) {
     closed_.reset(ring_buffer__new(map("closed"), note_closed, this, nullptr));
     if (!closed_)
         fail("open the ring of ended connections", 0);
+    if (has_types)
+        all_maps_.reset(bpf_program__attach_iter(find("maps"), nullptr));
+    if (has_types && !all_maps_)
+        fail("attach the list of maps", 0);
     unsack_ = bpf_program__fd(find("unsack"));
     for (const char* name : {"segment", "opt_in"}) {
         links_.emplace_back(bpf_program__attach_cgroup(find(name), group.get()));
@@ -114,10 +125,36 @@ int Program::map(const char* name) const {
     return fd;
 }
 
-Program::Slot Program::admit(int socket, const tcpqp_bpf_admitted& place) const {
+Program::Slot Program::make() {
     Slot slot{Fd(make_slot()), Fd(make_news())};
     if (!slot.map || !slot.news)
         fail("make a slot", 0);
+    return slot;
+}
+
+uint32_t Program::id_of(const Fd& map) const noexcept {
+    bpf_map_info info{};
+    uint32_t bytes = sizeof(info);
+    if (!all_maps_ || bpf_obj_get_info_by_fd(map.get(), &info, &bytes) != 0)
+        return 0;
+    return info.id;
+}
+
+std::vector<uint32_t> Program::living() const {
+    std::vector<uint32_t> ids;
+    const Fd list(all_maps_ ? bpf_iter_create(bpf_link__fd(all_maps_.get())) : -1);
+    std::array<uint32_t, 1024> some;
+    ssize_t n = -1;
+    while (list && (n = ::read(list.get(), some.data(), sizeof(some))) > 0)
+        ids.insert(ids.end(), some.begin(), some.begin() + n / sizeof(some[0]));
+    if (n < 0)
+        ids.clear();
+    std::sort(ids.begin(), ids.end());
+    return ids;
+}
+
+Program::Slot Program::admit(int socket, const tcpqp_bpf_admitted& place) const {
+    Slot slot = make();
     try {
         enter(news_, place.slot, slot.news.get());
         enter(slots_, place.slot, slot.map.get());

@@ -39,6 +39,10 @@ public:
     void forget(std::span<const tcpqp_bpf_admitted> places) const;
     // Admissions that ended since the last call; closed_fd() is readable when there are any.
     [[nodiscard]] std::vector<tcpqp_bpf_admitted> closed();
+    // A number that no other map has that is alive; 0: nobody would know when it is not any more.
+    [[nodiscard]] uint32_t id_of(const Fd& map) const noexcept;
+    // Of all maps of the system, sorted; nothing: they can't be had.
+    [[nodiscard]] std::vector<uint32_t> living() const;
     [[nodiscard]] int closed_fd() const noexcept;
     [[nodiscard]] int unsack_fd() const noexcept { return unsack_; }
 
@@ -54,6 +58,7 @@ private:
     };
     using Link = std::unique_ptr<bpf_link, CloseLink>;
 
+    [[nodiscard]] static Slot make();
     static int note_closed(void* program, void* data, size_t bytes);
     void start(int socket, const tcpqp_bpf_admitted& place) const;
     [[nodiscard]] bpf_program* find(const char* name) const;
@@ -61,6 +66,7 @@ private:
 
     std::unique_ptr<bpf_object, CloseObject> object_;
     std::vector<Link> links_;
+    Link all_maps_;
     std::unique_ptr<ring_buffer, CloseRing> closed_;
     std::vector<tcpqp_bpf_admitted> ended_;
     Slot nobodys_;  // in the place of slots that are not in use

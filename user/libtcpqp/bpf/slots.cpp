@@ -19,9 +19,9 @@ bool Slots::has_share(uid_t uid) const noexcept {
 Slots::Place Slots::take(uid_t uid) {
     const std::lock_guard guard(lock_);
     if (free_ == 0)
-        throw_errno("connections", ENOSPC);
+        throw_errno("connections, or memory that users keep", ENOSPC);
     if (!has_share(uid))
-        throw_errno("connections of this user", EDQUOT);
+        throw_errno("connections of this user, or memory that it keeps", EDQUOT);
     const auto at = std::find_if(slots_.begin(), slots_.end(),
                                  [](const Slot& s) { return s.state == State::kFree; });
     used_[uid]++;
@@ -62,16 +62,35 @@ Fd Slots::end(const Place& place) noexcept {
     return std::move(slot->map);
 }
 
-void Slots::release(const Place& place) noexcept {
+void Slots::give_back(uid_t uid) noexcept {
+    const auto used = used_.find(uid);
+    if (--used->second == 0)
+        used_.erase(used);
+    free_++;
+}
+
+void Slots::release(const Place& place, uint32_t kept) {
     const std::lock_guard guard(lock_);
     Slot* slot = find(place);
     if (slot == nullptr)
         return;
-    const auto used = used_.find(slot->uid);
-    if (--used->second == 0)
-        used_.erase(used);
-    free_++;
+    const uid_t uid = slot->uid;
     *slot = Slot();
+    if (kept == 0)
+        give_back(uid);
+    else
+        kept_.push_back({uid, kept});
+}
+
+void Slots::count_again(const std::function<std::vector<uint32_t>()>& living) {
+    const std::lock_guard guard(lock_);
+    const std::vector<uint32_t> all = living();
+    std::erase_if(kept_, [&](const Kept& k) {
+        const bool dead = !all.empty() && !std::binary_search(all.begin(), all.end(), k.map);
+        if (dead)
+            give_back(k.uid);
+        return dead;
+    });
 }
 
 }  // namespace tcpqp::bpf

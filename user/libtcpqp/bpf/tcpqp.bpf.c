@@ -518,4 +518,35 @@ int unsack(struct __sk_buff *skb)
 	return TC_ACT_UNSPEC;
 }
 
+/* ---- whose memory is still held ---- */
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+} __attribute__((preserve_access_index));
+
+struct bpf_map {
+	__u32 id;
+} __attribute__((preserve_access_index));
+
+struct bpf_iter__bpf_map {
+	struct bpf_iter_meta *meta;
+	struct bpf_map *map;
+} __attribute__((preserve_access_index));
+
+/* Reads as the numbers of all maps: a user may keep one when its connection is over. */
+SEC("iter/bpf_map")
+int maps(struct bpf_iter__bpf_map *ctx)
+{
+	struct bpf_map *map = ctx->map;
+	__u32 id;
+
+	if (!map)
+		return 0;
+	id = map->id;
+	bpf_seq_write(ctx->meta->seq, &id, sizeof(id));
+	return 0;
+}
+
 char _license[] SEC("license") = "Dual BSD/GPL";
