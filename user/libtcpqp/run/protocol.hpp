@@ -14,9 +14,9 @@ namespace tcpqp::run {
 constexpr const char* kSocketVariable = "TCPQP_RUN_SOCKET";
 
 // The relay's end of a relayed connection has the abstract name kNamePrefix and random digits: so
-// the program's end may be a relayed one, after dup, fork, exec and SCM_RIGHTS.  Anyone may take such
-// a name, so the relay is asked, and shown the descriptor itself: it knows its sockets by SO_COOKIE,
-// which nobody chooses.
+// the program's end may be a relayed one, after dup, fork, exec and SCM_RIGHTS.  Anyone may take
+// such a name, so the relay is asked, and shown the descriptor itself: it knows its sockets by
+// SO_COOKIE, which nobody chooses.
 constexpr char kNamePrefix[] = "tcpqp-run/";
 constexpr size_t kNamePrefixBytes = sizeof(kNamePrefix) - 1;
 
