@@ -64,8 +64,8 @@ def wakes_asleep(pids: list[int]) -> list[int]:
 class Ends:
     """Two network namespaces, and of each a helper and a cgroup for the programs: in one for both each segment would meet both helpers' programs."""
 
-    def __init__(self, build: Path, scratch: Path, cleanup: contextlib.ExitStack, confined: bool) -> None:
-        self.build, self.scratch, self.cleanup, self.confined = build, scratch, cleanup, confined
+    def __init__(self, build: Path, scratch: Path, cleanup: contextlib.ExitStack, options: tuple[str, ...]) -> None:
+        self.build, self.scratch, self.cleanup, self.options = build, scratch, cleanup, options
         self.port = 7000
         self.names = [f"tcpqp{end}.{os.getpid()}" for end in "ab"]
         self.cgroups = [cgroup2() / name for name in self.names]
@@ -103,7 +103,7 @@ class Ends:
     def start_helper(self, end: int) -> subprocess.Popen:
         program = self.scratch / f"tcpqp-bpf{end}"  # where nobody may look, too
         shutil.copy(self.build / HELPER, program)
-        argv = self.within(end, program, "--cgroup", self.cgroups[end], "--socket", self.socket(end), "--mode", "0666", "--verbose", *(CONFINED if self.confined else ()))
+        argv = self.within(end, program, "--cgroup", self.cgroups[end], "--socket", self.socket(end), "--mode", "0666", *self.options)
         child = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
         self.cleanup.callback(self.stop, child)
         assert child.stdout.readline() == "tcpqp-bpf: ready\n", "tcpqp-bpf did not start"
@@ -179,9 +179,9 @@ class Ends:
 
 
 @contextlib.contextmanager
-def ends(build: Path, confined: bool = False) -> Iterator[Ends]:
-    """@confined: the helpers give up being root, and keep the capabilities that they say they need."""
+def ends(build: Path, confined: bool = False, counted: bool = True) -> Iterator[Ends]:
+    """@confined: the helpers give up being root, and keep the capabilities that they say they need.  @counted: they say what each of not too many connections had, for counters()."""
     with contextlib.ExitStack() as cleanup:
         scratch = Path(cleanup.enter_context(tempfile.TemporaryDirectory()))
         scratch.chmod(0o755)
-        yield Ends(build, scratch, cleanup, confined)
+        yield Ends(build, scratch, cleanup, (*(CONFINED if confined else ()), *(("--verbose",) if counted else ())))
