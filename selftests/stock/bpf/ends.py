@@ -14,9 +14,7 @@ from pathlib import Path
 
 LIMIT_S = 60
 NO_CAPABILITY = ("--bounding-set", "-all", "--inh-caps", "-all", "--no-new-privs")
-NEEDED = "-all,+bpf,+net_admin,+perfmon"  # by tcpqp-bpf
-NOBODY = ("--reuid", "65534", "--regid", "65534", "--clear-groups", "--no-new-privs")
-CONFINED = ("setpriv", *NOBODY, f"--inh-caps={NEEDED}", f"--ambient-caps={NEEDED}", f"--bounding-set={NEEDED}")
+CONFINED = ("--user", "nobody")  # tcpqp-bpf
 HELPER = "user/libtcpqp/bpf/tcpqp-bpf"
 EXCHANGE = "selftests/vm/programs/lib_exchange"
 CLOSED = re.compile(r"closed: written (?P<written>\d+) rewritten (?P<rewritten>\d+) bare (?P<bare>\d+) invalid (?P<invalid>\d+) lost (?P<lost>\d+)")
@@ -66,8 +64,8 @@ def wakes_asleep(pids: list[int]) -> list[int]:
 class Ends:
     """Two network namespaces, and of each a helper and a cgroup for the programs: in one for both each segment would meet both helpers' programs."""
 
-    def __init__(self, build: Path, scratch: Path, cleanup: contextlib.ExitStack, confined: bool) -> None:
-        self.build, self.scratch, self.cleanup, self.confined = build, scratch, cleanup, confined
+    def __init__(self, build: Path, scratch: Path, cleanup: contextlib.ExitStack, options: tuple[str, ...]) -> None:
+        self.build, self.scratch, self.cleanup, self.options = build, scratch, cleanup, options
         self.port = 7000
         self.names = [f"tcpqp{end}.{os.getpid()}" for end in "ab"]
         self.cgroups = [cgroup2() / name for name in self.names]
@@ -105,7 +103,7 @@ class Ends:
     def start_helper(self, end: int) -> subprocess.Popen:
         program = self.scratch / f"tcpqp-bpf{end}"  # where nobody may look, too
         shutil.copy(self.build / HELPER, program)
-        argv = self.within(end, *(CONFINED if self.confined else ()), program, "--cgroup", self.cgroups[end], "--socket", self.socket(end), "--mode", "0666", "--verbose")
+        argv = self.within(end, program, "--cgroup", self.cgroups[end], "--socket", self.socket(end), "--mode", "0666", *self.options)
         child = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
         self.cleanup.callback(self.stop, child)
         assert child.stdout.readline() == "tcpqp-bpf: ready\n", "tcpqp-bpf did not start"
@@ -181,9 +179,9 @@ class Ends:
 
 
 @contextlib.contextmanager
-def ends(build: Path, confined: bool = False) -> Iterator[Ends]:
-    """@confined: the helpers are not root's, and have the capabilities that they say they need."""
+def ends(build: Path, confined: bool = False, counted: bool = True) -> Iterator[Ends]:
+    """@confined: the helpers give up being root, and keep the capabilities that they say they need.  @counted: they say what each of not too many connections had, for counters()."""
     with contextlib.ExitStack() as cleanup:
         scratch = Path(cleanup.enter_context(tempfile.TemporaryDirectory()))
-        scratch.chmod(0o777 if confined else 0o755)
-        yield Ends(build, scratch, cleanup, confined)
+        scratch.chmod(0o755)
+        yield Ends(build, scratch, cleanup, (*(CONFINED if confined else ()), *(("--verbose",) if counted else ())))

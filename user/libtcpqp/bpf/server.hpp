@@ -1,51 +1,35 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Admits connections: a client sends its TCP socket, and is given the map and the ring of its slot.
+// Listens, and sends each client to its user's desk.  A client sends its TCP socket, and is given
+// the map and the ring of its slot.
 #pragma once
 
 #include <sys/socket.h>
 #include <sys/types.h>
 
-#include <string>
-#include <vector>
+#include <map>
+#include <memory>
 
-#include "egress.hpp"
-#include "program.hpp"
+#include "desk.hpp"
 
 namespace tcpqp::bpf {
 
 class Server {
 public:
-    // Listens at @path, open to @mode; throws.
-    Server(Program& program, const std::string& path, mode_t mode, bool verbose);
-    ~Server();
+    Server(Admission& admission, Fd listener);
     Server(const Server&) = delete;
     Server& operator=(const Server&) = delete;
 
-    // Until @stop, a signalfd, is readable.
+    // Until @stop, a signalfd, is readable.  Desks may be at work still.
     void run(int stop);
 
 private:
-    struct Connection {
-        Fd map;  // of its slot, if it is in use
-        uid_t uid = 0;
-    };
+    void accept();
+    void receive(Fd& client);
+    void open_desk(uid_t uid, Fd& client);
 
-    void serve(int client) noexcept;
-    // What the client gets, of which only the map is kept here.
-    struct Admitted {
-        int map;
-        Fd news;
-    };
-    Admitted admit(int socket, uid_t uid);  // throws
-    void collect();
-    [[nodiscard]] uint32_t free_slot(uid_t uid) const;
-
-    Program& program_;
-    Egress egress_;
-    std::string path_;
+    Admission& admission_;
     Fd listener_;
-    bool verbose_;
-    std::vector<Connection> connections_;  // by slot
+    std::map<uid_t, std::shared_ptr<Desk>> desks_;
 };
 
 }  // namespace tcpqp::bpf

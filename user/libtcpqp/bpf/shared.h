@@ -84,6 +84,13 @@ struct tcpqp_bpf_slot {
 	struct tcpqp_bpf_message tx[TCPQP_BPF_TX_ENTRIES];
 };
 
+/* What the helper and its program know of an admitted socket; no user sees it. */
+struct tcpqp_bpf_admitted {
+	__u64 generation;	/* from 1, and never given twice */
+	__u32 slot;
+	__u32 reserved;
+};
+
 /* Library to helper, with the TCP socket as SCM_RIGHTS. */
 struct tcpqp_bpf_request {
 	__u32 abi;

@@ -7,7 +7,10 @@
  *   unsack   tc egress: where TCP's SACK took the room, ours takes its place,
  *            as tcp_qp.ko does; pure ACKs keep SACK
  *
- * Who is admitted has an entry in sockets, which only the helper writes.
+ * Who is admitted has an entry in sockets, which only the helper writes: the
+ * number of its slot, and a generation that no other admission ever has.  The
+ * slot is the socket's as long as its generation is the slot's, and the entry
+ * goes when the connection is over, so that no other can come to it by the socket.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -36,11 +39,7 @@ enum {
 	SEARCH_STEPS = 13,		/* for TCPQP_BPF_TX_ENTRIES */
 	SEARCHES = 4,			/* of one message, while others are retired */
 	NEWS_BYTES = 4096,		/* one record at a time is in it */
-	CLOSED_BYTES = 16 * TCPQP_BPF_SLOTS_MAX,	/* a ring's entry: header and number, aligned */
-};
-
-struct admitted {
-	__u32 slot;
+	CLOSED_BYTES = 32 * TCPQP_BPF_SLOTS_MAX,	/* a ring's entry: header, and which it was */
 };
 
 struct slot_map {
@@ -71,14 +70,23 @@ struct {
 	__array(values, struct news_ring);
 } news SEC(".maps");
 
+/* Whose each slot is: the generation of an admission, or 0.  No user's memory. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_RDONLY_PROG);
+	__uint(max_entries, TCPQP_BPF_SLOTS_MAX);
+	__type(key, __u32);
+	__type(value, __u64);
+} owners SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
-	__type(value, struct admitted);
+	__type(value, struct tcpqp_bpf_admitted);
 } sockets SEC(".maps");
 
-/* Slots of connections that are over: each once, so there is room for all. */
+/* Admissions that are over: each once, and the helper always reads, so there is room for all. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, CLOSED_BYTES);
@@ -87,11 +95,20 @@ struct {
 #define READ_ONCE(x) (*(const volatile typeof(x) *)&(x))
 #define WRITE_ONCE(x, v) (*(volatile typeof(x) *)&(x) = (v))
 
-static __always_inline struct tcpqp_bpf_slot *slot_at(__u32 index)
+/*
+ * Nothing, if the slot is not the admission's any more.  Between the look at its
+ * owner and the last use of its memory there is no change to another's: the helper
+ * takes the owner away first, and then waits for all programs that run.
+ */
+static __always_inline struct tcpqp_bpf_slot *slot_of(const struct tcpqp_bpf_admitted *a)
 {
+	__u64 *owner = bpf_map_lookup_elem(&owners, &a->slot);
 	__u32 zero = 0;
-	void *map = bpf_map_lookup_elem(&slots, &index);
+	void *map;
 
+	if (!owner || READ_ONCE(*owner) != a->generation)
+		return NULL;
+	map = bpf_map_lookup_elem(&slots, &a->slot);
 	return map ? bpf_map_lookup_elem(map, &zero) : NULL;
 }
 
@@ -350,12 +367,24 @@ static __always_inline void parse(struct bpf_sock_ops *ops, struct tcpqp_bpf_slo
 	tell_ack(ops, slot, index, bpf_ntohl(th->ack_seq));
 }
 
+/*
+ * connect(AF_UNSPEC) comes by here, too: what the socket is used for next is
+ * nothing that was admitted.
+ */
+static __always_inline void end(struct bpf_sock *sk, const struct tcpqp_bpf_admitted *a)
+{
+	struct tcpqp_bpf_admitted over = *a;
+
+	bpf_sk_storage_delete(&sockets, sk);
+	bpf_ringbuf_output(&closed, &over, sizeof(over), 0);
+}
+
 SEC("sockops")
 int segment(struct bpf_sock_ops *ops)
 {
+	struct tcpqp_bpf_admitted *a;
 	struct bpf_sock *sk = ops->sk;
 	struct tcpqp_bpf_slot *slot;
-	struct admitted *a;
 
 	if (!sk)
 		return 1;
@@ -366,7 +395,12 @@ int segment(struct bpf_sock_ops *ops)
 		reserve(ops);
 		return 1;
 	}
-	slot = slot_at(a->slot);
+	if (ops->op == BPF_SOCK_OPS_STATE_CB) {
+		if (ops->args[1] == BPF_TCP_CLOSE)
+			end(sk, a);
+		return 1;
+	}
+	slot = slot_of(a);
 	if (!slot)
 		return 1;
 	switch (ops->op) {
@@ -376,29 +410,33 @@ int segment(struct bpf_sock_ops *ops)
 	case BPF_SOCK_OPS_PARSE_HDR_OPT_CB:
 		parse(ops, slot, a->slot);
 		break;
-	case BPF_SOCK_OPS_STATE_CB:
-		if (ops->args[1] == BPF_TCP_CLOSE)
-			bpf_ringbuf_output(&closed, &a->slot, sizeof(a->slot), 0);
-		break;
 	}
 	return 1;
 }
 
+static __always_inline bool is_connected(const struct bpf_sock *sk)
+{
+	return sk->state == BPF_TCP_ESTABLISHED || sk->state == BPF_TCP_CLOSE_WAIT;
+}
+
+/* Under the socket's lock: a connection is over before it starts, or its end is seen. */
 SEC("cgroup/setsockopt")
 int opt_in(struct bpf_sockopt *ctx)
 {
+	struct tcpqp_bpf_admitted *a;
 	struct tcpqp_bpf_slot *slot;
 	struct bpf_tcp_sock *tp;
-	struct admitted *a;
 	int flags = 0;
 
 	if (ctx->level != TCPQP_BPF_SOCKOPT || !ctx->sk)
 		return 1;
 	a = bpf_sk_storage_get(&sockets, ctx->sk, NULL, 0);
-	slot = a ? slot_at(a->slot) : NULL;
+	slot = a ? slot_of(a) : NULL;
 	tp = slot ? bpf_tcp_sock(ctx->sk) : NULL;
 	if (!tp)
 		return 1;	/* the kernel knows no such level */
+	if (ctx->optname != TCPQP_BPF_STOP && !is_connected(ctx->sk))
+		return 0;
 	bpf_getsockopt(ctx->sk, SOL_TCP, SOCK_OPS_CB_FLAGS, &flags, sizeof(flags));
 	flags = ctx->optname == TCPQP_BPF_STOP ? flags & ~SEGMENT_FLAGS :
 						flags | SEGMENT_FLAGS | BPF_SOCK_OPS_STATE_CB_FLAG;
@@ -455,15 +493,15 @@ SEC("tc")
 int unsack(struct __sk_buff *skb)
 {
 	struct bpf_sock *sk = skb->sk;
+	struct tcpqp_bpf_admitted *a;
 	struct tcpqp_bpf_slot *slot;
 	__u8 opts[OPTIONS_MAX] = {};
-	struct admitted *a;
 	struct tcphdr th;
 	__u32 at, room, stamps;
 
 	sk = sk ? bpf_sk_fullsock(sk) : NULL;
 	a = sk ? bpf_sk_storage_get(&sockets, sk, NULL, 0) : NULL;
-	slot = a ? slot_at(a->slot) : NULL;
+	slot = a ? slot_of(a) : NULL;
 	if (!slot)
 		return TC_ACT_UNSPEC;
 	at = tcp_at(skb);
@@ -479,6 +517,37 @@ int unsack(struct __sk_buff *skb)
 		return TC_ACT_UNSPEC;
 	replace(skb, slot, ETH_HLEN + at + sizeof(th) + stamps, room - stamps, bpf_ntohl(th.seq));
 	return TC_ACT_UNSPEC;
+}
+
+/* ---- whose memory is still held ---- */
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+} __attribute__((preserve_access_index));
+
+struct bpf_map {
+	__u32 id;
+} __attribute__((preserve_access_index));
+
+struct bpf_iter__bpf_map {
+	struct bpf_iter_meta *meta;
+	struct bpf_map *map;
+} __attribute__((preserve_access_index));
+
+/* Reads as the numbers of all maps: a user may keep one when its connection is over. */
+SEC("iter/bpf_map")
+int maps(struct bpf_iter__bpf_map *ctx)
+{
+	struct bpf_map *map = ctx->map;
+	__u32 id;
+
+	if (!map)
+		return 0;
+	id = map->id;
+	bpf_seq_write(ctx->meta->seq, &id, sizeof(id));
+	return 0;
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

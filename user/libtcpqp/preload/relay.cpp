@@ -57,7 +57,7 @@ public:
     const sockaddr_un* get() noexcept {
         int state = state_.load(std::memory_order_acquire);
         if (state == kUnread) {
-            const char* path = ::getenv(run::kSocketVariable);
+            const char* path = ::secure_getenv(run::kSocketVariable);
             sockaddr_un found{};
             state = path != nullptr && unix_address(path, found) ? kRelay : kNone;
             address_ = found;  // two threads write the same
@@ -179,17 +179,14 @@ Plain obstacle(int fd, Ask how) noexcept {
     return how != Ask::kAccepted && is_in_epoll(fd) ? Plain::kInEpoll : Plain::kNone;
 }
 
-// The number in the relay's name of it.
-bool link_of(int fd, uint64_t& link) noexcept {
+// What the relay's ends look like; so may anyone's.
+bool may_be_relayed(int fd) noexcept {
     sockaddr_un name{};
     socklen_t bytes = sizeof(name);
-    if (option_of(fd, SOL_SOCKET, SO_DOMAIN) != AF_UNIX ||
-        real_getpeername(fd, reinterpret_cast<sockaddr*>(&name), &bytes) != 0 ||
-        !is_relays_name(&name, bytes))
-        return false;
-    name.sun_path[bytes - offsetof(sockaddr_un, sun_path)] = '\0';
-    link = std::strtoull(std::strrchr(name.sun_path + 1, '/') + 1, nullptr, 10);
-    return true;
+    return option_of(fd, SOL_SOCKET, SO_DOMAIN) == AF_UNIX &&
+           option_of(fd, SOL_SOCKET, SO_TYPE) == SOCK_STREAM &&
+           real_getpeername(fd, reinterpret_cast<sockaddr*>(&name), &bytes) == 0 &&
+           is_relays_name(&name, bytes);
 }
 
 }  // namespace
@@ -228,14 +225,16 @@ void offer(int fd, Ask how, const sockaddr* peer, socklen_t bytes) noexcept {
 Found find(int fd) noexcept {
     const KeepErrno keep;
     Found found;
-    Request request{};
-    if (!has_relay() || !link_of(fd, request.link))
+    if (!has_relay() || !may_be_relayed(fd))
         return found;
     found.relayed = true;
+    Request request{};
     request.ask = Ask::kFind;
     Reply reply{};
-    if (ask(request, -1, reply, found.tcp))
+    if (ask(request, fd, reply, found.tcp)) {
+        found.relayed = reply.error != ENOENT;
         found.so_error = reply.so_error;
+    }
     return found;
 }
 

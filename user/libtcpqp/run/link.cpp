@@ -4,6 +4,7 @@
 #include <linux/sockios.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -24,12 +25,15 @@ namespace {
 
 constexpr std::array<std::byte, 4096> kFiller{};
 
-// So that the program's end knows whose it is.
-void name_end(int socket, uint64_t link) {
+// So that the program's end knows whose it may be.  Random: who knew it before could take it.
+void name_end(int socket) {
+    std::array<uint64_t, 2> dice{};
+    if (::getrandom(dice.data(), sizeof(dice), 0) != sizeof(dice))
+        throw_errno("random number");
     sockaddr_un name{};
     name.sun_family = AF_UNIX;
-    const int n = std::snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "%s%d/%llu",
-                                kNamePrefix, ::getpid(), 0ULL + link);
+    const int n = std::snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "%s%016llx%016llx",
+                                kNamePrefix, 0ULL + dice[0], 0ULL + dice[1]);
     const size_t bytes = offsetof(sockaddr_un, sun_path) + 1 + static_cast<size_t>(n);
     if (::bind(socket, reinterpret_cast<const sockaddr*>(&name), static_cast<socklen_t>(bytes)) !=
         0)
@@ -57,9 +61,21 @@ size_t fill(int socket) noexcept {
 
 }  // namespace
 
-Link::Link(uint64_t id, Fd tcp, Ask how)
-    : id_(id),
-      how_(how),
+uint64_t cookie_of(int socket) noexcept {
+    uint64_t cookie = 0;
+    socklen_t bytes = sizeof(cookie);
+    return ::getsockopt(socket, SOL_SOCKET, SO_COOKIE, &cookie, &bytes) == 0 ? cookie : 0;
+}
+
+bool is_of_our_making(int socket) noexcept {
+    ucred who{};
+    socklen_t bytes = sizeof(who);
+    return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 &&
+           who.pid == ::getpid();
+}
+
+Link::Link(Fd tcp, Ask how)
+    : how_(how),
       tcp_(std::move(tcp)),
       state_(how == Ask::kConnecting ? State::kConnecting : State::kOpening) {
     int pair[2];
@@ -67,7 +83,10 @@ Link::Link(uint64_t id, Fd tcp, Ask how)
         throw_errno("socketpair");
     ours_ = Fd(pair[0]);
     theirs_ = Fd(pair[1]);
-    name_end(ours_.get(), id_);
+    id_ = cookie_of(theirs_.get());
+    if (id_ == 0)
+        throw_errno("a socket's cookie");
+    name_end(ours_.get());
     enlarge(ours_.get());
     struct stat about {};
     if (::fstat(theirs_.get(), &about) == 0)

@@ -12,13 +12,21 @@
 
 namespace tcpqp::run {
 
+// The kernel's number of a socket, which no other has or had; 0: it has none.
+[[nodiscard]] uint64_t cookie_of(int socket) noexcept;
+// Is it one of a pair that this process made?
+[[nodiscard]] bool is_of_our_making(int socket) noexcept;
+
 class Link {
 public:
     enum class State : uint8_t { kConnecting, kOpening, kCarrying, kOver };
 
     // The socket pair; while connect() is under way filled, so that the program's end is not
     // writable yet.  Throws std::system_error.
-    Link(uint64_t id, Fd tcp, Ask how);
+    Link(Fd tcp, Ask how);
+
+    // The cookie of the program's end.
+    [[nodiscard]] uint64_t id() const noexcept { return id_; }
 
     // The program's end, once.
     [[nodiscard]] Fd take_program_end() noexcept { return std::move(theirs_); }
@@ -52,7 +60,7 @@ private:
     [[nodiscard]] bool program_closed() const noexcept;
     [[nodiscard]] bool wants_reset() const noexcept;
 
-    const uint64_t id_;
+    uint64_t id_ = 0;
     const Ask how_;
     Fd tcp_;
     Fd ours_, theirs_;

@@ -13,19 +13,20 @@ namespace tcpqp::run {
 
 constexpr const char* kSocketVariable = "TCPQP_RUN_SOCKET";
 
-// The relay's end of a relayed connection has the abstract name kNamePrefix, the relay's pid, a
-// slash and the link's number: so the program's end knows by getpeername() whose it is, after dup,
-// fork, exec and SCM_RIGHTS.
+// The relay's end of a relayed connection has the abstract name kNamePrefix and random digits: so
+// the program's end may be a relayed one, after dup, fork, exec and SCM_RIGHTS.  Anyone may take
+// such a name, so the relay is asked, and shown the descriptor itself: it knows its sockets by
+// SO_COOKIE, which nobody chooses.
 constexpr char kNamePrefix[] = "tcpqp-run/";
 constexpr size_t kNamePrefixBytes = sizeof(kNamePrefix) - 1;
 
-constexpr uint32_t kMagic = 0x71637201;
+constexpr uint32_t kMagic = 0x71637202;
 
 enum class Ask : uint32_t {
     kAccepted = 1,    // with a connected TCP socket
     kConnected = 2,   // the same
     kConnecting = 3,  // with a TCP socket whose connect() is under way
-    kFind = 4,        // a second descriptor of the link's TCP socket
+    kFind = 4,        // with what may be a relayed socket: a second descriptor of its TCP socket
     kLeft = 5,        // the library itself left a connection plain: counted
 };
 
@@ -48,8 +49,7 @@ enum class Plain : uint32_t {
 struct Request {
     uint32_t magic;
     Ask ask;
-    uint64_t link;  // kFind
-    Plain left;     // kLeft
+    Plain left;  // kLeft
     uint32_t reserved;
     sockaddr_storage peer;  // kConnecting
 };
@@ -57,7 +57,7 @@ struct Request {
 struct Reply {
     uint32_t magic;
     Plain plain;       // kNone: with the program's new socket
-    int32_t error;     // kFind: errno, or 0 with the TCP socket
+    int32_t error;     // kFind: ENOENT, not one of ours; another errno, or 0 with the TCP socket
     int32_t so_error;  // kFind: what connect() failed with; told once
 };
 

@@ -177,7 +177,7 @@ void Relay::answer(const Fd& asker) {
         stats_.left(request.left);
         send_reply(asker.get(), {}, -1);
     } else if (request.ask == Ask::kFind) {
-        const Reply reply = find(request, tcp);
+        const Reply reply = find(tcp);
         send_reply(asker.get(), reply, tcp.get());
     } else if (request.ask >= Ask::kAccepted && request.ask <= Ask::kConnecting) {
         const Reply reply = relay(request, std::move(tcp), asker.get());
@@ -202,9 +202,9 @@ Reply Relay::relay(const Request& request, Fd tcp, int asker) {
         reply.plain = Plain::kLimit;
     if (reply.plain != Plain::kNone)
         return reply;
-    const uint64_t id = next_id_++;
     try {
-        Link link(id, std::move(tcp), request.ask);
+        Link link(std::move(tcp), request.ask);
+        const uint64_t id = link.id();
         const Fd program_end = link.take_program_end();
         if (send_reply(asker, reply, program_end.get()))
             start(id, links_.emplace(id, std::move(link)).first->second, connecting);
@@ -214,18 +214,24 @@ Reply Relay::relay(const Request& request, Fd tcp, int asker) {
     return reply;
 }
 
-Reply Relay::find(const Request& request, Fd& tcp) {
+// Who shows us a descriptor of a link's has the link.
+Reply Relay::find(Fd& shown) {
+    const Fd program_end = std::move(shown);
     Reply reply{};
+    reply.error = ENOENT;
+    if (!program_end || !is_of_our_making(program_end.get()))
+        return reply;
     reply.error = ENOTCONN;
-    if (const auto refused = refused_.find(request.link); refused != refused_.end()) {
+    const uint64_t id = cookie_of(program_end.get());
+    if (const auto refused = refused_.find(id); refused != refused_.end()) {
         reply.so_error = refused->second;
         refused_.erase(refused);
     }
-    const auto link = links_.find(request.link);
+    const auto link = links_.find(id);
     if (link == links_.end())
         return reply;
-    tcp = Fd(::fcntl(link->second.tcp(), F_DUPFD_CLOEXEC, 0));
-    reply.error = tcp ? 0 : errno;
+    shown = Fd(::fcntl(link->second.tcp(), F_DUPFD_CLOEXEC, 0));
+    reply.error = shown ? 0 : errno;
     return reply;
 }
 

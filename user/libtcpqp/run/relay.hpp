@@ -45,7 +45,7 @@ private:
     void on_asker(uint64_t id);
     void answer(const Fd& asker);
     Reply relay(const Request& request, Fd tcp, int asker);
-    Reply find(const Request& request, Fd& tcp);
+    Reply find(Fd& shown);
     void start(uint64_t id, Link& link, bool connecting);
     void give_up(uint64_t id);
     void open(uint64_t id, Link& link);

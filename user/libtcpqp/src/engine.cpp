@@ -9,7 +9,7 @@
 namespace tcpqp {
 
 int engine_from_environment(uint32_t& engine) noexcept {
-    const char* word = ::getenv("TCPQP_ENGINE");
+    const char* word = ::secure_getenv("TCPQP_ENGINE");
     if (word == nullptr || *word == '\0')
         return 0;
     for (uint32_t e = TCPQP_ENGINE_AUTO; e <= TCPQP_ENGINE_STOCK; e++) {

@@ -163,7 +163,7 @@ Framing agree(const Frame& ours, const Frame& peers) noexcept {
 }
 
 bool framing_from_environment(Wish& wish) noexcept {
-    const char* word = ::getenv("TCPQP_FRAMING");
+    const char* word = ::secure_getenv("TCPQP_FRAMING");
     const std::string_view w = word != nullptr ? word : "";
     wish = w == "stream" ? Wish::kStream : w == "option" ? Wish::kOption : Wish::kAny;
     return wish != Wish::kAny || w.empty() || w == "auto";

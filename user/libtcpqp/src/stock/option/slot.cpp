@@ -33,19 +33,35 @@ ssize_t repeat(Call call) noexcept {
     return n;
 }
 
+// It is given our connection, and we believe its memory: root's, or our own.  The environment may
+// name any path, unless a more privileged program's caller wrote it.
+bool is_trusted(int helper) noexcept {
+    ucred who{};
+    socklen_t bytes = sizeof(who);
+    return ::getsockopt(helper, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 &&
+           (who.uid == 0 || who.uid == ::geteuid());
+}
+
+bool set_limits(int helper) noexcept {
+    for (const int limit : {SO_SNDTIMEO, SO_RCVTIMEO})  // connect() waits as long as a send
+        if (::setsockopt(helper, SOL_SOCKET, limit, &kHelperLimit, sizeof(kHelperLimit)) != 0)
+            return false;
+    return true;
+}
+
 Fd connect_helper() noexcept {
-    const char* word = ::getenv("TCPQP_BPF_SOCKET");
+    const char* word = ::secure_getenv("TCPQP_BPF_SOCKET");
     const std::string_view path = word != nullptr ? word : TCPQP_BPF_SOCKET_PATH;
     sockaddr_un address{};
     if (!unix_address(path, address))
         return {};
     Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-    if (!fd ||
-        ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &kHelperLimit, sizeof(kHelperLimit)) != 0 ||
+    if (!fd || !set_limits(fd.get()) ||
         repeat([&] {
             return ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address),
                              sizeof(address));
-        }) != 0)
+        }) != 0 ||
+        !is_trusted(fd.get()))
         return {};
     return fd;
 }
