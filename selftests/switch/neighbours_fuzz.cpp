@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <exception>
 #include <thread>
 
@@ -52,12 +53,12 @@ int play(unsigned long seconds, unsigned long seed) {
         ports[i]->create_queues(0);
         ports[i]->set_rx_mode(kModeAll, ports[i]->mac(), 9000);
     }
-    std::atomic<bool> over = false, broken = false;
+    std::atomic<bool> broken = false;
     unsigned long deeds = 0;
-    std::jthread hostile([&] {
+    std::jthread hostile([&](const std::stop_token& over) {
         try {
             HostileGuest guest(*ports[0], {ports[1]->mac(), ports[2]->mac()}, seed);
-            for (; !over; deeds++)
+            for (; !over.stop_requested(); deeds++)
                 guest.commit_any();
         } catch (const std::exception& e) {
             std::fprintf(stderr, "the hostile guest's port: %s\n", e.what());
@@ -76,10 +77,10 @@ int play(unsigned long seconds, unsigned long seed) {
             lost += !arrives(*ports[i], *ports[3 - i], static_cast<uint32_t>(rounds));
         }
     }
-    over = true;
+    hostile.request_stop();
     hostile.join();
-    std::printf("seed %lu: %lu deeds, %lu rounds, %lu frames lost, a command %.1f ms late at most (%.0f)\n",
-                seed, deeds, rounds, lost, lateness.worst_ms(), late_max_ms());
+    std::printf("seed %lu: %lu deeds, %lu rounds, %lu frames lost, a command %.1f ms late (%.0f)\n", seed,
+                deeds, rounds, lost, lateness.worst_ms(), late_max_ms());
     return broken || !rounds || lost > rounds / 2 || lateness.worst_ms() > late_max_ms();
 }
 

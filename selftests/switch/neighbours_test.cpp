@@ -3,7 +3,7 @@
 // memory, nor their address.
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -37,16 +37,14 @@ struct Neighbours : ::testing::Test {
     }
     void expect_in_time(HostileGuest::Deed deed, double seconds = 2) {
         HostileGuest guest(p[0], {p[1].mac(), p[2].mac()}, 1);
-        std::atomic<bool> over = false;
-        std::jthread busy([&] {
-            while (!over)
+        std::jthread busy([&](const std::stop_token& over) {
+            while (!over.stop_requested())
                 guest.commit(deed);
         });
         Lateness lateness(p.daemon);
         const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
         while (std::chrono::steady_clock::now() < end && lateness.worst_ms() <= late_max_ms())
             lateness.nop_ms(p[1]);
-        over = true;
         EXPECT_LE(lateness.worst_ms(), late_max_ms());
     }
     static Mac mac_of(unsigned id) { return {0x02, 'N', 'U', 'P', 0, static_cast<uint8_t>(id)}; }
@@ -185,6 +183,7 @@ TEST(PortMemory, IsBounded) {
     dereg.id = 1;
     greedy->must(dereg);
     greedy->must(cmd);
+    cmd.id++;
     EXPECT_EQ(greedy->admin_status(cmd), NUPA_E_QUOTA);
     cmd.mr.table_addr = other->alloc(8 * 1000);
     other->must(cmd);
