@@ -70,7 +70,8 @@ void nupa_link_update(struct nupa_dev *nupa)
 		nupa_fail(nupa, "the switch refused what this driver wrote");
 		return;
 	}
-	if ((status & up) == up && READ_ONCE(nupa->up) && !test_bit(NUPA_S_SILENT, &nupa->state))
+	if ((status & up) == up && READ_ONCE(nupa->up) &&
+	    !test_bit(NUPA_S_SILENT, &nupa->state))
 		netif_carrier_on(nupa->netdev);
 	else
 		netif_carrier_off(nupa->netdev);

@@ -79,8 +79,8 @@ int play(unsigned long seconds, unsigned long seed) {
     }
     hostile.request_stop();
     hostile.join();
-    std::printf("seed %lu: %lu deeds, %lu rounds, %lu frames lost, a command %.1f ms late (%.0f)\n", seed,
-                deeds, rounds, lost, lateness.worst_ms(), late_max_ms());
+    std::printf("seed %lu: %lu deeds, %lu rounds, %lu frames lost, a command %.1f ms late (%.0f)\n",
+                seed, deeds, rounds, lost, lateness.worst_ms(), late_max_ms());
     return broken || !rounds || lost > rounds / 2 || lateness.worst_ms() > late_max_ms();
 }
 

@@ -60,8 +60,8 @@ std::optional<VmPort::Outcome> VmPort::next_command(uint64_t end_ns) noexcept {
         cmd = slow_->cmd;
         outcome = go_on_registering(end_ns);
     } else {
-        cmd = copy_once<nupa_admin_cmd>(admin_cmds_ +
-                                        admin_ring_->index(0) * sizeof(nupa_admin_cmd));
+        cmd =
+            copy_once<nupa_admin_cmd>(admin_cmds_ + admin_ring_->index(0) * sizeof(nupa_admin_cmd));
         outcome = execute(cmd, end_ns);
     }
     if (outcome)
@@ -198,7 +198,7 @@ nupa_admin_status VmPort::set_rss(const nupa_cmd_rss& cmd) noexcept {
 }
 
 std::optional<VmPort::Outcome> VmPort::register_mr(const nupa_admin_cmd& cmd,
-                                                  uint64_t end_ns) noexcept {
+                                                   uint64_t end_ns) noexcept {
     if (const nupa_admin_status status = engine_.mr_reg_begin(cmd.id, cmd.mr); status != NUPA_OK)
         return Outcome{status};
     slow_ = SlowCommand{.cmd = cmd, .begun_ns = monotonic_ns()};

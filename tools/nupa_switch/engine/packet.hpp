@@ -106,9 +106,9 @@ struct Packet {
     std::array<std::uint8_t, kHeaderMaxBytes> header;  // [0, at.header_bytes)
     Headers at;
     Csum csum = Csum::kUnknown;
-    bool tso = false;       // to be cut by a Cutter
+    bool tso = false;           // to be cut by a Cutter
     std::uint16_t ingress = 0;  // the switch's port that it came from
-    std::uint16_t mss = 0;  // payload bytes per segment of a burst or a run; 0: one segment
+    std::uint16_t mss = 0;      // payload bytes per segment of a burst or a run; 0: one segment
     Payload payload;
     std::unique_ptr<std::byte[]> owned;  // payload points here once own() was called; else null
 

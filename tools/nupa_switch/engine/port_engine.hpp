@@ -42,7 +42,8 @@ public:
     void reset() noexcept;                                      // all MRs and QPs are gone
 
     // A packet (or burst) the host sends, before it is cut: moves the marks of
-    // its QP context.  @egress: the switch's port it goes to, or kNoPort.  Answers what the cutter shall do; all false without a QP.
+    // its QP context.  @egress: the switch's port it goes to, or kNoPort.  Answers what the cutter
+    // shall do; all false without a QP.
     TxRewrite transmit(const Packet& packet, std::uint16_t egress = 0) noexcept;
 
     // How may the host receive the segments of a burst: each by itself, or in runs that have one
