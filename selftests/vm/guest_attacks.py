@@ -3,6 +3,7 @@
 
 import os
 import re
+import signal
 import time
 
 import unplug
@@ -78,6 +79,7 @@ def test_killed_switch_is_noticed(t: Guests) -> None:
     pair = Pair(t, "qp_end", common=f"--engine offload {unplug.USER_TIMEOUT}", limit_s=90)
     pair.wait_moving()
     began = time.monotonic()
+    os.kill(t.cluster.switch.process.pid, signal.SIGKILL)  # before it can say a word
     t.cluster.stop_switch()
     for node in (0, 1):
         t.run(node, f"until {CARRIER_LOST}; do sleep 0.1; done", 30)
@@ -85,14 +87,14 @@ def test_killed_switch_is_noticed(t: Guests) -> None:
     unplug._all_end(t, pair, "switch killed")
     ended_s = time.monotonic() - began
     for node in (0, 1):
-        t.run(node, "modprobe -qr rdma_ucm; until rmmod nupa_dev 2>/dev/null; do sleep 0.2; done; until rmmod tcp_qp; do sleep 0.2; done", 150)
-    unloaded_s = time.monotonic() - began
-    print(f"carrier lost after {carrier_s:.1f} s, queue pairs ended after {ended_s:.1f} s, tcp_qp unloaded after {unloaded_s:.1f} s", flush=True)
-    for node in (0, 1):
         with t.monitor(node) as monitor:
             found = [d for b in monitor.command("query-pci") for d in unplug._devices(b)]
             monitor.unplug(next(d["qdev_id"] for d in found if d["qdev_id"].startswith("nupa")))
             monitor.wait_event("DEVICE_DELETED")
+    for node in (0, 1):
+        t.run(node, "modprobe -qr rdma_ucm; until rmmod tcp_qp; do sleep 0.2; done; rmmod nupa_dev", 150)
+    unloaded_s = time.monotonic() - began
+    print(f"carrier lost after {carrier_s:.1f} s, queue pairs ended after {ended_s:.1f} s, tcp_qp unloaded after {unloaded_s:.1f} s", flush=True)
     t.cluster.start_switch()
     for node in (0, 1):
         t.run(node, f"{SETUP} || true", 40)  # the modules; nupa0 is still to come
