@@ -47,7 +47,7 @@ enum {
 	NUPA_PEER_HOST = 1,		/* ivshmem id of the host behind the port */
 
 	NUPA_MAGIC = 0x4150554e,	/* "NUPA" */
-	NUPA_ABI_MAJOR = 3,		/* must be equal */
+	NUPA_ABI_MAJOR = 4,		/* must be equal */
 	NUPA_ABI_MINOR = 0,		/* may grow; features say what is there */
 
 	NUPA_QUEUE_PAIRS_MAX = 16,
@@ -78,6 +78,7 @@ enum {
 	NUPA_RQ_PAGES_MAX = 4096,	/* pages of one receive queue ring */
 	NUPA_SGE_MAX = 32,
 	NUPA_ADMIN_TIMEOUT_MS = 5000,
+	NUPA_BEAT_MS = 1000,		/* between two heartbeats of the switch */
 };
 
 /* struct nupa_regs.features: what the switch can do; the host turns on a subset */
@@ -93,6 +94,7 @@ enum {
 	NUPA_FEAT_BTH_V0 = 1 << 8,	/* the segment cutter writes tcp_bth ver 0 */
 	NUPA_FEAT_BIG_TCP = 1 << 9,	/* IPv4 bursts above 64 KiB, tot_len 0 */
 	NUPA_FEAT_RX_HOLD = 1 << 10,	/* nupa_cmd_rx_mode.hold_us */
+	NUPA_FEAT_BEAT = 1 << 11,	/* nupa_regs.beat */
 };
 
 /* struct nupa_regs.status, switch to host */
@@ -100,6 +102,7 @@ enum {
 	NUPA_STATUS_READY = 1 << 0,	/* the switch serves this port */
 	NUPA_STATUS_LINK_UP = 1 << 1,
 	NUPA_STATUS_FAILED = 1 << 2,	/* the host broke the ABI: port stopped, reset it */
+	NUPA_STATUS_GONE = 1 << 3,	/* the switch has ended: it touches no memory and answers nothing */
 };
 
 /* struct nupa_regs_host.control, host to switch; rung on vector 0 */
@@ -107,7 +110,11 @@ enum {
 	NUPA_CONTROL_ENABLE = 1 << 0,	/* clearing it is a reset: all queues, MRs and QPs are gone when ready reads 0 */
 };
 
-/* BAR2 offset 0, written by the switch */
+/*
+ * BAR2 offset 0, written by the switch.  What it says does not change but for
+ * status, reset_ack, event_seq and beat; with each beat and each reset it is all
+ * written anew, should the host have written over it.
+ */
 struct nupa_regs {
 	__le32 magic;
 	__le16 abi_major;
@@ -124,7 +131,8 @@ struct nupa_regs {
 	__le32 event_seq;	/* grows with every status change; then vector 0 */
 	__le16 port_id;
 	__le16 reserved16;
-	__u8 reserved[76];
+	__le32 beat;		/* grows every NUPA_BEAT_MS while the switch lives */
+	__u8 reserved[72];
 	/* written by the host */
 	__le32 control;		/* NUPA_CONTROL_* */
 	__le32 control_gen;	/* host adds one with each change of control, then rings vector 0 */
@@ -273,6 +281,7 @@ enum nupa_admin_status {
 	NUPA_E_NOENT,
 	NUPA_E_NOSPACE,			/* a table is full */
 	NUPA_E_ADDRESS,			/* an address is not host memory */
+	NUPA_E_QUOTA,			/* this port's share of the switch's memory is used up */
 	NUPA_E_STATUS_COUNT,
 };
 
@@ -355,7 +364,9 @@ enum {
 
 /*
  * MR_REG: id = the 32-bit key (lkey and rkey are equal).  The table of page
- * addresses is copied before the command completes.
+ * addresses is copied before the command completes; a long one takes as long as
+ * the switch has other ports to serve.  NUPA_E_QUOTA and NUPA_E_NOSPACE: payload
+ * for this region will be delivered, for the host to copy.
  */
 struct nupa_cmd_mr {
 	__le64 iova;			/* address the application uses for the first byte */
@@ -473,7 +484,7 @@ NUPA_STATIC_ASSERT(sizeof(struct nupa_admin_comp) == 16, "nupa_admin_comp");
 	X(fault_loss) X(fault_reorder) X(fault_duplicate) X(fault_corrupt) X(fault_delay) \
 	X(queue_drop) X(ecn_marked) X(abi_errors) \
 	X(deliver_order) X(fault_truncate) X(fault_bleach) X(fault_mangle) X(fault_copy) \
-	X(drop_overtaken)
+	X(drop_overtaken) X(deliver_peer) X(tx_drop_source)
 
 #define NUPA_STAT_ENUM(name) NUPA_STAT_##name,
 enum nupa_stat { NUPA_STATS(NUPA_STAT_ENUM) NUPA_STAT_COUNT };

@@ -19,6 +19,7 @@ static const int nupa_status_errno[NUPA_E_STATUS_COUNT] = {
 	[NUPA_E_NOENT] = -ENOENT,
 	[NUPA_E_NOSPACE] = -ENOSPC,
 	[NUPA_E_ADDRESS] = -EFAULT,
+	[NUPA_E_QUOTA] = -EDQUOT,
 };
 
 int nupa_admin_alloc(struct nupa_dev *nupa)
@@ -50,7 +51,8 @@ void nupa_admin_free(struct nupa_dev *nupa)
 {
 	struct nupa_admin *admin = &nupa->admin;
 
-	if (nupa_get(&nupa->regs->reset_ack) != nupa_get(&nupa->regs->control_gen))
+	if (!nupa_switch_gone(nupa) &&
+	    nupa_get(&nupa->regs->reset_ack) != nupa_get(&nupa->regs->control_gen))
 		return;
 	dma_free_coherent(nupa_device(nupa), NUPA_ADMIN_COMP_BYTES, admin->comps, admin->comps_dma);
 	dma_free_coherent(nupa_device(nupa), NUPA_ADMIN_RING_BYTES, admin->cmds, admin->cmds_dma);

@@ -4,6 +4,11 @@
 #include <linux/iopoll.h>
 #include "nupa.h"
 
+bool nupa_switch_gone(const struct nupa_dev *nupa)
+{
+	return nupa_get_acquire(&nupa->regs->status) & NUPA_STATUS_GONE;
+}
+
 static int nupa_control_set(struct nupa_dev *nupa, u32 control)
 {
 	u32 gen = nupa_get(&nupa->regs->control_gen) + 1;
@@ -19,8 +24,12 @@ static int nupa_control_set(struct nupa_dev *nupa, u32 control)
 
 int nupa_reset(struct nupa_dev *nupa)
 {
-	int err = nupa_control_set(nupa, 0);
+	int err;
 
+	clear_bit(NUPA_S_ENABLED, &nupa->state);
+	if (nupa_switch_gone(nupa))
+		return 0;
+	err = nupa_control_set(nupa, 0);
 	if (err)
 		dev_err(nupa_device(nupa), "the switch does not acknowledge a reset\n");
 	return err;
@@ -30,6 +39,8 @@ int nupa_enable(struct nupa_dev *nupa)
 {
 	int err;
 
+	if (nupa_switch_gone(nupa))
+		return -ENODEV;
 	nupa_admin_restart(nupa);
 	err = nupa_control_set(nupa, NUPA_CONTROL_ENABLE);
 	if (err) {
@@ -37,6 +48,7 @@ int nupa_enable(struct nupa_dev *nupa)
 		return err;
 	}
 	clear_bit(NUPA_S_FAILED, &nupa->state);
+	set_bit(NUPA_S_ENABLED, &nupa->state);
 	err = nupa_admin_simple(nupa, NUPA_ADMIN_NOP, 0);	/* vector 0 works both ways */
 	if (!err)
 		nupa_link_update(nupa);
@@ -50,11 +62,16 @@ void nupa_link_update(struct nupa_dev *nupa)
 
 	if (nupa_failed(nupa))
 		return;
+	if (status & NUPA_STATUS_GONE) {
+		nupa_fail(nupa, "the switch has ended");
+		return;
+	}
 	if (status & NUPA_STATUS_FAILED) {
 		nupa_fail(nupa, "the switch refused what this driver wrote");
 		return;
 	}
-	if ((status & up) == up && READ_ONCE(nupa->up))
+	if ((status & up) == up && READ_ONCE(nupa->up) &&
+	    !test_bit(NUPA_S_SILENT, &nupa->state))
 		netif_carrier_on(nupa->netdev);
 	else
 		netif_carrier_off(nupa->netdev);

@@ -47,6 +47,10 @@ enum {
 	NUPA_RESET_POLL_US = 200,
 	NUPA_RECOVER_INTERVAL_MS = 5000,	/* between two recoveries */
 	NUPA_WATCHDOG_MS = 5000,
+	NUPA_BEATS_LINK = 3,		/* so many heartbeats missed: no carrier, */
+	NUPA_BEATS_DEAD = 6,		/* and the port has failed */
+	NUPA_HEAL_MS = 2500,		/* within this a switch restores its registers */
+	NUPA_HEAL_POLL_MS = 50,
 	NUPA_TX_ENTRIES_DEFAULT = 2048,
 	NUPA_RX_ENTRIES_DEFAULT = 2048,
 	NUPA_RX_BUF_BYTES_DEFAULT = PAGE_SIZE,
@@ -58,6 +62,8 @@ enum {
 enum nupa_state {
 	NUPA_S_FAILED,		/* no command and no packet until it was reset */
 	NUPA_S_RECOVERS,	/* a failure starts the recover work */
+	NUPA_S_ENABLED,		/* the switch should say READY */
+	NUPA_S_SILENT,		/* heartbeats are missing */
 };
 
 struct nupa_admin {
@@ -108,6 +114,8 @@ struct nupa_dev {
 	struct mutex mode_lock;
 	struct work_struct mode_work;
 	struct delayed_work recover_work;
+	struct delayed_work beat_work;
+	u32 beat, beats_missed;		/* beat_work only */
 	unsigned long recovered_at;	/* jiffies; recover_work only */
 	u32 recoveries;
 
@@ -166,9 +174,16 @@ void nupa_link_update(struct nupa_dev *nupa);		/* any context */
 irqreturn_t nupa_event_isr(int irq, void *data);
 /* Declare the port failed; any context, idempotent.  @why is a literal. */
 void nupa_fail(struct nupa_dev *nupa, const char *why);
+/* The switch has ended, and said so: nothing of ours is in its hands. */
+bool nupa_switch_gone(const struct nupa_dev *nupa);
 void nupa_recover_init(struct nupa_dev *nupa);
 void nupa_recover_start(struct nupa_dev *nupa);
 void nupa_recover_stop(struct nupa_dev *nupa);
+
+/* ---- beat.c: is the switch alive? ---- */
+void nupa_beat_init(struct nupa_dev *nupa);
+void nupa_beat_start(struct nupa_dev *nupa);
+void nupa_beat_stop(struct nupa_dev *nupa);
 
 /* ---- admin.c ---- */
 int nupa_admin_alloc(struct nupa_dev *nupa);

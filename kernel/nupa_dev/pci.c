@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The PCI function: an ivshmem device whose shared memory says it is a NUPA port. */
+#include <linux/iopoll.h>
 #include <linux/module.h>
 #include <linux/pci.h>
 #include "nupa.h"
@@ -16,13 +17,31 @@ struct nupa_bars {
 	void *bar2;
 };
 
+/*
+ * Shared memory in which somebody has written over the magic is restored by its
+ * switch before long.  Of somebody else's device nothing is expected.
+ */
+static void nupa_regs_wait(struct pci_dev *pdev, const struct nupa_regs *regs)
+{
+	u32 magic;
+
+	if (pci_msix_vec_count(pdev) == NUPA_VECTORS &&
+	    pci_resource_len(pdev, NUPA_BAR_SHARED) == NUPA_BAR2_BYTES)
+		read_poll_timeout(nupa_get, magic, magic == NUPA_MAGIC,
+				  NUPA_HEAL_POLL_MS * USEC_PER_MSEC, NUPA_HEAL_MS * USEC_PER_MSEC,
+				  false, &regs->magic);
+}
+
 /* Everything the driver relies on later, read once. */
 static int nupa_regs_check(struct pci_dev *pdev, const struct nupa_regs *regs)
 {
 	u16 queue_pairs = le16_to_cpu(READ_ONCE(regs->queue_pairs));
 
-	if (nupa_get(&regs->magic) != NUPA_MAGIC)
-		return -ENODEV;		/* somebody else's shared memory */
+	if (nupa_get(&regs->magic) != NUPA_MAGIC) {
+		dev_err(&pdev->dev, "no NUPA switch behind this device: magic %#x\n",
+			nupa_get(&regs->magic));
+		return -ENODEV;
+	}
 	if (le16_to_cpu(READ_ONCE(regs->abi_major)) != NUPA_ABI_MAJOR) {
 		dev_err(&pdev->dev, "ABI %u.%u, this driver speaks %u\n",
 			le16_to_cpu(READ_ONCE(regs->abi_major)),
@@ -47,6 +66,7 @@ static int nupa_bars_map(struct pci_dev *pdev, struct nupa_bars *bars)
 			      MEMREMAP_WB);
 	if (!bars->bar2)
 		return -ENOMEM;
+	nupa_regs_wait(pdev, bars->bar2);
 	err = nupa_regs_check(pdev, bars->bar2);
 	if (err)
 		goto unmap;
@@ -158,6 +178,7 @@ static int nupa_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	nupa->bar2 = bars.bar2;
 	nupa->regs = bars.bar2;
 	nupa_recover_init(nupa);
+	nupa_beat_init(nupa);
 	pci_set_drvdata(pdev, nupa);
 
 	err = nupa_hw_start(nupa);
@@ -171,6 +192,7 @@ static int nupa_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	if (err)
 		goto exit_netdev;
 	nupa_recover_start(nupa);
+	nupa_beat_start(nupa);
 	return 0;
 exit_netdev:
 	nupa_debugfs_remove(nupa);
@@ -193,6 +215,7 @@ static void nupa_remove(struct pci_dev *pdev)
 	struct nupa_dev *nupa = pci_get_drvdata(pdev);
 	struct nupa_bars bars = { .bar0 = nupa->bar0, .bar2 = nupa->bar2 };
 
+	nupa_beat_stop(nupa);
 	nupa_recover_stop(nupa);
 	if (!pci_device_is_present(pdev))
 		nupa_fail(nupa, "unplugged");
@@ -215,6 +238,7 @@ static void nupa_shutdown(struct pci_dev *pdev)
 {
 	struct nupa_dev *nupa = pci_get_drvdata(pdev);
 
+	nupa_beat_stop(nupa);
 	nupa_recover_stop(nupa);
 	rtnl_lock();
 	netif_device_detach(nupa->netdev);

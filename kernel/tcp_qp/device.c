@@ -153,12 +153,15 @@ struct tqp_device *tqp_device_alloc(struct net_device *netdev)
 	dev = ib_alloc_device(tqp_device, ib);
 	if (!dev)
 		return NULL;
+	if (tqp_mr_table_init(dev)) {
+		ib_dealloc_device(&dev->ib);
+		return NULL;
+	}
 	dev->netdev = netdev;
 	netdev_hold(netdev, &dev->netdev_tracker, GFP_KERNEL);
 	INIT_LIST_HEAD(&dev->node);
-	xa_init_flags(&dev->mrs, XA_FLAGS_ALLOC1);
-	xa_init_flags(&dev->mws, XA_FLAGS_ALLOC);
-	xa_init_flags(&dev->qps, XA_FLAGS_ALLOC1);
+	xa_init(&dev->mws);
+	xa_init(&dev->qps);
 	ida_init(&dev->pds);
 	INIT_WORK(&dev->reap_work, tqp_link_reap);
 

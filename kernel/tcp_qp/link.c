@@ -61,10 +61,9 @@ void tqp_link_dealloc(struct ib_device *ib)
 	struct tqp_device *dev = to_tqp_device(ib);
 
 	WARN_ON_ONCE(!xa_empty(&dev->qps));
-	WARN_ON_ONCE(!xa_empty(&dev->mrs));
 	WARN_ON_ONCE(!xa_empty(&dev->mws));
 	xa_destroy(&dev->qps);
-	xa_destroy(&dev->mrs);
+	tqp_mr_table_destroy(dev);
 	xa_destroy(&dev->mws);
 	ida_destroy(&dev->pds);
 	tqp_shadow_exit(dev);

@@ -8,6 +8,7 @@
  */
 #include <linux/dma-buf.h>
 #include <linux/random.h>
+#include <linux/rhashtable.h>
 #include <linux/slab.h>
 #include "conn.h"
 
@@ -16,8 +17,36 @@ MODULE_IMPORT_NS(DMA_BUF);
 #define TQP_MR_ACCESS (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | \
 		       IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_MW_BIND | IB_ACCESS_OPTIONAL)
 
-/* Room for the index above the key's salt. */
-static_assert(TQP_MR_MAX < 1 << 24);
+/* Keys are random, so they are their own hash. */
+static u32 tqp_mr_hash(const void *key, u32 len, u32 seed)
+{
+	return *(const u32 *)key;
+}
+
+static int tqp_mr_compare(struct rhashtable_compare_arg *arg, const void *obj)
+{
+	return ((const struct tqp_mr *)obj)->key != *(const u32 *)arg->key;
+}
+
+static const struct rhashtable_params tqp_mr_params = {
+	.head_offset = offsetof(struct tqp_mr, node),
+	.key_offset = offsetof(struct tqp_mr, key),
+	.key_len = sizeof(u32),
+	.hashfn = tqp_mr_hash,
+	.obj_cmpfn = tqp_mr_compare,
+	.automatic_shrinking = true,
+};
+
+int tqp_mr_table_init(struct tqp_device *dev)
+{
+	return rhashtable_init(&dev->mrs, &tqp_mr_params);
+}
+
+void tqp_mr_table_destroy(struct tqp_device *dev)
+{
+	WARN_ON_ONCE(atomic_read(&dev->mrs.nelems));
+	rhashtable_destroy(&dev->mrs);
+}
 
 static void tqp_mr_free(struct tqp_mr *mr)
 {
@@ -50,9 +79,10 @@ void tqp_mr_put(struct tqp_mr *mr)
 
 struct tqp_mr *tqp_mr_lookup(struct tqp_device *dev, u32 key)
 {
-	struct tqp_mr *mr = xa_load(&dev->mrs, key >> 8);
+	struct tqp_mr *mr = rhashtable_lookup_fast(&dev->mrs, &key, tqp_mr_params);
 
-	return mr && mr->key == key ? mr : NULL;
+	/* with what tqp_mr_publish() has stored before */
+	return mr && smp_load_acquire(&mr->live) ? mr : NULL;
 }
 
 struct tqp_mr *tqp_mr_get(struct tqp_device *dev, u32 key)
@@ -96,19 +126,28 @@ static struct tqp_mr *tqp_mr_alloc(struct ib_pd *ibpd, u64 start, u64 bytes, u64
 	return mr;
 }
 
-/* An index nobody can look up yet, and a salt, so that a stale key does not fit its successor. */
+/*
+ * A key is all that stands between a peer and the memory: 31 random bits, so
+ * that it can't be guessed from another one, nor fit a stale one's successor.
+ * Nobody can look it up yet.
+ */
 static int tqp_mr_reserve_key(struct tqp_mr *mr)
 {
-	struct tqp_device *dev = mr->dev;
-	u32 index;
-	int ret;
+	struct rhashtable *mrs = &mr->dev->mrs;
+	int i, ret = -EEXIST;
 
-	ret = xa_alloc_cyclic(&dev->mrs, &index, XA_ZERO_ENTRY, XA_LIMIT(1, TQP_MR_MAX),
-			      &dev->next_mr, GFP_KERNEL);
-	if (ret < 0)
-		return ret;
-	mr->key = index << 8 | get_random_u8();
-	return 0;
+	if (atomic_read(&mrs->nelems) >= TQP_MR_MAX)
+		return -ENOSPC;
+	for (i = 0; ret == -EEXIST && i < TQP_RANDOM_TRIES; i++) {
+		mr->key = get_random_u32_inclusive(1, (TQP_MW_FIRST << 8) - 1U);
+		ret = rhashtable_lookup_insert_fast(mrs, &mr->node, tqp_mr_params);
+	}
+	return ret;
+}
+
+static void tqp_mr_forget_key(struct tqp_mr *mr)
+{
+	rhashtable_remove_fast(&mr->dev->mrs, &mr->node, tqp_mr_params);
 }
 
 /* @fd, @offset: of the dma-buf, or -1 */
@@ -121,13 +160,12 @@ static int tqp_mr_publish(struct tqp_mr *mr, int fd, u64 offset)
 		return ret;
 	ret = tqp_mr_offload(mr, fd, offset);
 	if (ret) {
-		xa_erase(&mr->dev->mrs, mr->key >> 8);
+		tqp_mr_forget_key(mr);
 		return ret;
 	}
 	mr->ib.lkey = mr->key;
 	mr->ib.rkey = mr->key;
-	/* Replaces the reserved entry: allocates nothing, can't fail. */
-	xa_store(&mr->dev->mrs, mr->key >> 8, mr, GFP_KERNEL);
+	smp_store_release(&mr->live, true);	/* after all that a user of the key looks at */
 	return 0;
 }
 
@@ -199,16 +237,14 @@ struct ib_mr *tqp_reg_dmabuf_mr(struct ib_pd *ibpd, u64 offset, u64 bytes, u64 i
 int tqp_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 {
 	struct tqp_mr *mr = to_tqp_mr(ibmr);
-	struct xarray *mrs = &mr->dev->mrs;
-	u32 index = mr->key >> 8;
 
-	/* No new user; the index stays taken while the switch knows it. */
-	xa_store(mrs, index, XA_ZERO_ENTRY, GFP_KERNEL);
+	/* No new user; the key stays taken while the switch knows it. */
+	WRITE_ONCE(mr->live, false);
 	tqp_mr_unload(mr);
 	/* Whoever looked it up under RCU and copies to it. */
 	synchronize_rcu_expedited();
 	tqp_mr_revoke(mr);
-	xa_erase(mrs, index);
+	tqp_mr_forget_key(mr);
 	tqp_mr_put(mr);
 	return 0;
 }

@@ -25,13 +25,28 @@ struct tqp_binding {
 	u64 bytes;
 };
 
-/* Keys of windows lie above all keys of regions. */
-static_assert(TQP_MR_MAX < TQP_MW_FIRST);
-static_assert(TQP_MW_FIRST + TQP_MW_MAX <= 1 << 24);
+/* A key's low 8 bits are its owner's to choose, IBTA 10.6.7: these 23 are not to be guessed. */
+#define TQP_MW_INDEX_BITS 23
+static_assert(TQP_MW_FIRST == 1 << TQP_MW_INDEX_BITS && TQP_MW_MAX < TQP_MW_FIRST);
 
 static struct tqp_mw *tqp_mw_lookup(struct tqp_device *dev, u32 key)
 {
 	return xa_load(&dev->mws, key >> 8);
+}
+
+static int tqp_mw_reserve_index(struct tqp_device *dev, u32 *index)
+{
+	int i, ret = -EBUSY;
+
+	if (!atomic_add_unless(&dev->nr_mws, 1, TQP_MW_MAX))
+		return -ENOSPC;
+	for (i = 0; ret == -EBUSY && i < TQP_RANDOM_TRIES; i++) {
+		*index = TQP_MW_FIRST | get_random_u32() >> (32 - TQP_MW_INDEX_BITS);
+		ret = xa_insert(&dev->mws, *index, XA_ZERO_ENTRY, GFP_KERNEL);
+	}
+	if (ret)
+		atomic_dec(&dev->nr_mws);
+	return ret;
 }
 
 int tqp_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
@@ -45,10 +60,8 @@ int tqp_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 		return -EINVAL;
 	mw->pdn = to_tqp_pd(ibmw->pd)->pdn;
 	spin_lock_init(&mw->lock);
-	ret = xa_alloc_cyclic(&dev->mws, &index, XA_ZERO_ENTRY,
-			      XA_LIMIT(TQP_MW_FIRST, TQP_MW_FIRST + TQP_MW_MAX - 1), &dev->next_mw,
-			      GFP_KERNEL);
-	if (ret < 0)
+	ret = tqp_mw_reserve_index(dev, &index);
+	if (ret)
 		return ret;
 	ibmw->rkey = index << 8 | get_random_u8();
 	xa_store(&dev->mws, index, mw, GFP_KERNEL);	/* replaces: allocates nothing */
@@ -57,9 +70,11 @@ int tqp_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 
 int tqp_dealloc_mw(struct ib_mw *ibmw)
 {
+	struct tqp_device *dev = to_tqp_device(ibmw->device);
 	struct tqp_mw *mw = to_tqp_mw(ibmw);
 
-	xa_erase(&to_tqp_device(ibmw->device)->mws, ibmw->rkey >> 8);
+	xa_erase(&dev->mws, ibmw->rkey >> 8);
+	atomic_dec(&dev->nr_mws);
 	synchronize_rcu_expedited();	/* for all who found it */
 	kfree(rcu_access_pointer(mw->binding));
 	return 0;

@@ -7,6 +7,7 @@
 
 enum {
 	TQP_QPN_MIN = 2,	/* 0 and 1 are IBTA's SMI and GSI */
+	TQP_QPN_MAX = (1 << 24) - 1,
 };
 
 /* msn arithmetic and the switch's rq_mask. */
@@ -119,17 +120,30 @@ static void tqp_qp_init(struct tqp_qp *qp, const struct ib_qp_init_attr *init)
 	qp->attr.path_mig_state = IB_MIG_MIGRATED;
 }
 
+/* At a random number, as it is no one's business to guess it. */
 static int tqp_qp_publish(struct tqp_qp *qp)
 {
-	int ret;
+	struct tqp_device *dev = qp->dev;
+	int i, ret = -EBUSY;
 
-	ret = xa_alloc_cyclic(&qp->dev->qps, &qp->qpn, qp,
-			      XA_LIMIT(TQP_QPN_MIN, TQP_QPN_MIN + TQP_QP_MAX - 1),
-			      &qp->dev->next_qp, GFP_KERNEL);
-	if (ret < 0)
+	if (!atomic_add_unless(&dev->nr_qps, 1, TQP_QP_MAX))
+		return -ENOSPC;
+	for (i = 0; ret == -EBUSY && i < TQP_RANDOM_TRIES; i++) {
+		qp->qpn = get_random_u32_inclusive(TQP_QPN_MIN, TQP_QPN_MAX);
+		ret = xa_insert(&dev->qps, qp->qpn, qp, GFP_KERNEL);
+	}
+	if (ret) {
+		atomic_dec(&dev->nr_qps);
 		return ret;
+	}
 	qp->ib.qp_num = qp->qpn;
 	return 0;
+}
+
+static void tqp_qp_withdraw(struct tqp_qp *qp)
+{
+	xa_erase(&qp->dev->qps, qp->qpn);
+	atomic_dec(&qp->dev->nr_qps);
 }
 
 int tqp_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_udata *udata)
@@ -164,7 +178,7 @@ int tqp_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_ud
 	return 0;
 
 err_qpn:
-	xa_erase(&qp->dev->qps, qp->qpn);
+	tqp_qp_withdraw(qp);
 err_rq:
 	tqp_ring_destroy(qp->rq);
 err_sq:
@@ -177,7 +191,7 @@ int tqp_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	struct tqp_qp *qp = to_tqp_qp(ibqp);
 
 	mutex_lock(&qp->mutex);
-	xa_erase(&qp->dev->qps, qp->qpn);
+	tqp_qp_withdraw(qp);
 	if (qp->conn)
 		tqp_conn_detach(qp);
 	if (qp->ep)

@@ -31,6 +31,7 @@
 #include <linux/kref.h>
 #include <linux/mutex.h>
 #include <linux/poll.h>
+#include <linux/rhashtable-types.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
@@ -51,7 +52,8 @@ enum {
 	TQP_SRQ_MAX = 1 << 16,
 	TQP_WR_MAX = 1 << 14,		/* per SQ or RQ; msn arithmetic needs < 32768 */
 	TQP_CQE_MAX = 1 << 20,		/* 64 MiB, charged to who asks */
-	TQP_MW_FIRST = 1 << 23,		/* index of windows' keys */
+	TQP_MW_FIRST = 1 << 23,		/* index of windows' keys: bit 31 tells them from regions' */
+	TQP_RANDOM_TRIES = 64,		/* for a key or number that nobody has */
 	TQP_MW_MAX = 1 << 16,
 	TQP_SGE_MAX = 32,
 	TQP_INLINE_MAX_BYTES = 512,
@@ -92,11 +94,11 @@ struct tqp_device {
 	struct tqp_offload_device *offload;	/* NULL: software only; constant for the device's life */
 	struct dma_pool *shadows, *shadow_reads;	/* of its dma_dev; shadow.c */
 	struct list_head node;		/* tqp_devices, under tqp_devices_mutex */
-	struct xarray mrs;		/* key >> 8 -> struct tqp_mr, RCU */
+	struct rhashtable mrs;		/* key -> struct tqp_mr, RCU; tqp_mr_table_init() */
 	struct xarray mws;		/* key >> 8 -> struct tqp_mw, RCU */
 	struct xarray qps;		/* qpn -> struct tqp_qp */
 	struct ida pds;
-	u32 next_mr, next_mw, next_qp;		/* xa_alloc_cyclic() */
+	atomic_t nr_mws, nr_qps;
 	bool leaving;			/* removal began: an attach must not wait on; its conn->wait is woken */
 	bool doomed;			/* under tqp_devices_mutex: unregister as soon as registered */
 	bool dead;			/* same lock: the core let go */
@@ -124,6 +126,8 @@ struct tqp_mr {
 	refcount_t refs;
 	struct tqp_device *dev;
 	u32 key;			/* lkey == rkey */
+	bool live;			/* the key may be used: before, it is only taken */
+	struct rhash_head node;		/* of dev->mrs */
 	u32 pdn;
 	int access;			/* IB_ACCESS_* */
 	u64 iova;
@@ -293,6 +297,8 @@ void tqp_mr_unload(struct tqp_mr *mr);
 
 /* ---- mr_access.c ---- */
 /* RCU read side; NULL if there is no such key. */
+int tqp_mr_table_init(struct tqp_device *dev);
+void tqp_mr_table_destroy(struct tqp_device *dev);
 struct tqp_mr *tqp_mr_lookup(struct tqp_device *dev, u32 key);
 /* The same with a reference that outlives the RCU section. */
 struct tqp_mr *tqp_mr_get(struct tqp_device *dev, u32 key);

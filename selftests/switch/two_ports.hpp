@@ -13,8 +13,8 @@ inline constexpr uint32_t kModeAll = NUPA_RX_MODE_CSUM | NUPA_RX_MODE_GRO;
 
 struct Ports {
     explicit Ports(unsigned count, uint32_t mode = kModeAll, const QueueShape& shape = {},
-                   unsigned queues = 1, uint64_t ram_bytes = 64 << 20)
-        : daemon(count) {
+                   unsigned queues = 1, uint64_t ram_bytes = 64 << 20, unsigned unplugged = 0)
+        : daemon(count + unplugged) {
         for (unsigned i = 0; i < count; i++) {
             ports.push_back(daemon.plug(i, ram_bytes));
             ports[i]->enable();

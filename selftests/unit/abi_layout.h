@@ -21,7 +21,7 @@
 	X(struct nupa_regs, magic, 0) X(struct nupa_regs, features, 8) X(struct nupa_regs, status, 12) \
 	X(struct nupa_regs, mac, 16) X(struct nupa_regs, queue_pairs, 22) X(struct nupa_regs, link_mbps, 24) \
 	X(struct nupa_regs, mtu_max, 28) X(struct nupa_regs, qps_max, 32) X(struct nupa_regs, mrs_max, 36) \
-	X(struct nupa_regs, reset_ack, 40) X(struct nupa_regs, event_seq, 44) X(struct nupa_regs, port_id, 48) \
+	X(struct nupa_regs, reset_ack, 40) X(struct nupa_regs, event_seq, 44) X(struct nupa_regs, port_id, 48) X(struct nupa_regs, beat, 52) \
 	X(struct nupa_regs, control, 128) X(struct nupa_regs, control_gen, 132) \
 	X(struct nupa_ring_ctl, prod, 0) X(struct nupa_ring_ctl, irq_event, 4) X(struct nupa_ring_ctl, cons, 64) \
 	X(struct nupa_ring_ctl, db_event, 68) \

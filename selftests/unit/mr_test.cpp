@@ -14,7 +14,8 @@ constexpr std::uint64_t kIova = 0x7f0000000123;  // not aligned to a page
 
 struct MrTest : testing::Test {
     Guest guest;
-    nupa::MrTable table{1, 4};
+    nupa::MemoryBudget budget{nupa::kPortMemoryDefaultBytes};
+    nupa::MrTable table{1, budget, 4};
     Region region{guest, kIova, 3 * kPage, kPd, NUPA_ACCESS_LOCAL_WRITE};
 
     nupa_admin_status reg(const nupa_cmd_mr& cmd, std::uint32_t key = 1) {

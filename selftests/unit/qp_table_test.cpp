@@ -80,7 +80,8 @@ nupa::FlowKey key(std::uint32_t n) { return {command(n).flow}; }
 
 struct QpTableTest : testing::Test {
     nupa::HostMemory memory;
-    nupa::QpTable table{7, 20000};
+    nupa::MemoryBudget budget{nupa::kPortMemoryDefaultBytes};
+    nupa::QpTable table{7, budget, 20000};
 
     nupa_admin_status create(std::uint32_t n) { return table.create(memory, 1000 + n, command(n)); }
     nupa_admin_status destroy(std::uint32_t n) { return table.destroy(1000 + n); }

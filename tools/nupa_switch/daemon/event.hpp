@@ -15,6 +15,7 @@ namespace nupa::daemon {
 enum class EventKind : uint8_t {
     kSignal,         // SIGTERM, SIGINT
     kTimer,          // held packets fall due
+    kBeat,           // hosts want to see that the switch lives
     kVmListen,       // port: a host wants to plug in
     kVmClient,       // port: the plugged host spoke or left
     kVmDoorbell,     // port, index = vector

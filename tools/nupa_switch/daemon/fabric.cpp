@@ -41,6 +41,11 @@ void Fabric::attach(Port& port) {
     dirty_.reserve(ports_.size());
 }
 
+uint16_t Fabric::port_of(const Packet& packet) const noexcept {
+    const Port* to = destination(packet);
+    return to ? to->id() : kNoPort;
+}
+
 // Null: everybody but the sender.
 Port* Fabric::destination(const Packet& packet) const noexcept {
     const uint8_t* dst = packet.header.data();
@@ -67,7 +72,10 @@ void Fabric::forward(Port& from, const Packet& packet, TxRewrite rewrite) noexce
         from.stats.add(NUPA_STAT_tx_drop_unknown);
         return;
     }
-    macs_.learn(packet.header.data() + 6, from.id());
+    if (!macs_.learn(packet.header.data() + 6, from.id(), from.kind())) {
+        from.stats.add(NUPA_STAT_tx_drop_source);
+        return;
+    }
     Port* to = destination(packet);
     if (to == &from || ports_.size() < 2) {
         from.stats.add(NUPA_STAT_tx_drop_unknown);
@@ -78,7 +86,11 @@ void Fabric::forward(Port& from, const Packet& packet, TxRewrite rewrite) noexce
         from.stats.add(NUPA_STAT_tx_flood);
     const uint32_t span = to && untouched(from, *to, packet, rewrite) ? to->span(packet) : 0;
     Cutter cutter = span ? Cutter(packet, span) : Cutter(packet, rewrite);
-    while (cutter.next(segment_)) {
+    for (uint32_t cut = 0; cutter.next(segment_); cut++) {
+        if (!to && cut == kFloodSegmentsMax) {
+            from.stats.add(NUPA_STAT_queue_drop, packet.segments() - cut);
+            return;
+        }
         from.stats.add(NUPA_STAT_tx_segments, segment_.segments());
         from.stats.add(NUPA_STAT_tx_bytes, segment_.wire_bytes());
         if (from.pcap)

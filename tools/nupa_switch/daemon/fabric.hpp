@@ -14,6 +14,9 @@
 namespace nupa::daemon {
 
 inline constexpr unsigned kHeldPerTurn = 256;
+// Of one burst that goes to every port: each segment is copied for each of them.  TCP sends the
+// rest again, by when the address is known.
+inline constexpr uint32_t kFloodSegmentsMax = 64;
 
 class Fabric {
 public:
@@ -26,7 +29,10 @@ public:
 
     // Packets that will be forwarded soon, kLookaheadMax at most: tells their destinations.
     void expect(std::span<const Packet> packets) noexcept;
-    // A packet or burst from @from.  Its bytes must stay until flush() returns.
+    // Where @packet goes: a port, or kNoPort for all.
+    [[nodiscard]] uint16_t port_of(const Packet& packet) const noexcept;
+    // A packet or burst from @from, which its ingress names.  Its bytes must stay until flush()
+    // returns.
     void forward(Port& from, const Packet& packet, TxRewrite rewrite) noexcept;
     // Everything delivered so far goes up to its host.
     void flush() noexcept;

@@ -44,6 +44,9 @@ public:
     [[nodiscard]] int doorbell(unsigned vector) const noexcept { return doorbells_[vector].get(); }
     [[nodiscard]] std::byte* bar2() const noexcept { return bar2_.data(); }
     void interrupt(unsigned vector) noexcept;
+    [[nodiscard]] int interrupt_fd(unsigned vector) const noexcept {
+        return interrupts_[vector].get();
+    }
     // Takes the pending rings of a doorbell.
     void acknowledge(unsigned vector) noexcept;
 

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <string_view>
 
+#include "last_words.hpp"
 #include "log.hpp"
 #include "switch.hpp"
 
@@ -50,6 +51,7 @@ int main(int argc, char** argv) {
     try {
         std::signal(SIGPIPE, SIG_IGN);
         raise_descriptor_limit(options->ports.size());
+        install_last_words();
         Switch fabric_switch(*options);
         tell_ready(options->ready_fd);
         fabric_switch.run();

@@ -151,6 +151,18 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
     app.add_option("--control", options.control, "UNIX socket for nupactl")->required();
     app.add_option("--port", ports, std::string("a virtual machine's port: ") + kPortForm);
     app.add_option("--tap", taps, std::string("uplink to the host's network: ") + kTapForm);
+    PortEngine::Limits limits;
+    size_t memory_mib = limits.memory_bytes >> 20;
+    app.add_option("--port-memory-mib", memory_mib,
+                   "of the switch, for the MRs and QPs of one virtual machine's port")
+        ->capture_default_str()
+        ->check(CLI::Range(size_t{1}, kPortMemoryMaxMib));
+    app.add_option("--port-mrs", limits.mrs_max, "MRs of one port")
+        ->capture_default_str()
+        ->check(CLI::Range(size_t{0}, kPortObjectsMax));
+    app.add_option("--port-qps", limits.qps_max, "QP contexts of one port")
+        ->capture_default_str()
+        ->check(CLI::Range(size_t{0}, kPortObjectsMax));
     app.add_option("--ready-fd", options.ready_fd, "write one line there once every port listens")
         ->check(CLI::NonNegativeNumber);
     try {
@@ -164,6 +176,9 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
         if (options.ports.size() > kPortsMax)
             throw OptionError(fmt::format("{} ports, at most {}", options.ports.size(), kPortsMax));
         check_unique(options.ports);
+        limits.memory_bytes = memory_mib << 20;
+        for (PortOptions& port : options.ports)
+            port.limits = limits;
         return options;
     } catch (const CLI::ParseError& e) {
         exit_code = app.exit(e);

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/port_engine.hpp"
+
 namespace nupa::daemon {
 
 using MacAddress = std::array<uint8_t, 6>;
@@ -15,6 +17,8 @@ using MacAddress = std::array<uint8_t, 6>;
 inline constexpr unsigned kPortsMax = 256;
 inline constexpr unsigned kNameMaxBytes = 32;
 inline constexpr unsigned kQueuePairsDefault = 4;
+inline constexpr size_t kPortMemoryMaxMib = 1 << 20;
+inline constexpr size_t kPortObjectsMax = 1 << 24;
 
 struct PortOptions {
     enum class Kind : uint8_t { kVm, kTap };
@@ -25,6 +29,7 @@ struct PortOptions {
     std::string ifname;  // tap
     MacAddress mac{};    // VM: zero means one made from the port number
     unsigned queue_pairs = kQueuePairsDefault;
+    PortEngine::Limits limits;  // VM
 };
 
 struct Options {

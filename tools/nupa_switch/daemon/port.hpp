@@ -12,6 +12,7 @@
 #include "engine/packet.hpp"
 #include "engine/stats.hpp"
 #include "link_model.hpp"
+#include "mac_table.hpp"
 #include "options.hpp"
 #include "pcap_writer.hpp"
 
@@ -42,6 +43,10 @@ public:
     virtual void set_link(bool up) noexcept { link_up_ = up; }
     [[nodiscard]] virtual const char* state() const noexcept = 0;
 
+    [[nodiscard]] MacTable::Kind kind() const noexcept {
+        return options_.kind == PortOptions::Kind::kVm ? MacTable::Kind::kGuest
+                                                       : MacTable::Kind::kUplink;
+    }
     [[nodiscard]] uint16_t id() const noexcept { return id_; }
     [[nodiscard]] const PortOptions& options() const noexcept { return options_; }
     [[nodiscard]] const std::string& name() const noexcept { return options_.name; }

@@ -13,7 +13,7 @@ inline constexpr uint32_t kLinkMbps = 400'000;
 inline constexpr uint32_t kFeatures = NUPA_FEAT_CSUM | NUPA_FEAT_TSO4 | NUPA_FEAT_TSO6 |
                                       NUPA_FEAT_GRO_HW | NUPA_FEAT_RSS | NUPA_FEAT_STEER |
                                       NUPA_FEAT_HDR_SPLIT | NUPA_FEAT_QP | NUPA_FEAT_BTH_V0 |
-                                      NUPA_FEAT_BIG_TCP | NUPA_FEAT_RX_HOLD;
+                                      NUPA_FEAT_BIG_TCP | NUPA_FEAT_RX_HOLD | NUPA_FEAT_BEAT;
 
 struct ControlRequest {
     uint32_t generation;
@@ -31,6 +31,9 @@ public:
     [[nodiscard]] ControlRequest control() const noexcept;
     void acknowledge(uint32_t generation) noexcept;
     void set_status(uint32_t status) noexcept;  // also advances event_seq
+    // The switch lives; and what the host may have written over what we say is put right.
+    void beat() noexcept;
+    void restore() noexcept;
 
     [[nodiscard]] nupa_admin_ctl& admin() const noexcept {
         return *at<nupa_admin_ctl>(NUPA_BAR2_ADMIN_AT);
@@ -50,7 +53,7 @@ private:
     [[nodiscard]] nupa_regs& regs() const noexcept { return *at<nupa_regs>(0); }
 
     std::byte* bar2_ = nullptr;
-    uint32_t event_seq_ = 0;
+    nupa_regs said_{};  // the switch's part
 };
 
 static_assert(NUPA_BAR2_ADMIN_AT + sizeof(nupa_admin_ctl) <= NUPA_BAR2_TXQ_AT);

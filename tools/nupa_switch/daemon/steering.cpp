@@ -42,6 +42,7 @@ nupa_admin_status Steering::add(uint32_t id, const nupa_cmd_steer& cmd,
         return NUPA_E_NOSPACE;
     }
     wildcard_rules_ += rule.wildcards ? 1 : 0;
+    asked_.reset();
     return NUPA_OK;
 }
 
@@ -54,6 +55,7 @@ nupa_admin_status Steering::remove(uint32_t id) noexcept {
     else
         exact_.erase(it->second.flow);
     rules_.erase(it);
+    asked_.reset();
     return NUPA_OK;
 }
 
@@ -61,6 +63,7 @@ void Steering::reset() {
     rules_.clear();
     exact_.clear();
     wildcard_rules_ = 0;
+    asked_.reset();
     rss_ = Rss::standard();
 }
 
@@ -69,6 +72,14 @@ std::optional<unsigned> Steering::match(const FlowKey& flow) const noexcept {
         return rules_.at(it->second).queue;
     if (!wildcard_rules_)
         return std::nullopt;
+    if (!asked_ || !(*asked_ == flow)) {
+        answer_ = match_wildcards(flow);
+        asked_ = flow;
+    }
+    return answer_;
+}
+
+std::optional<unsigned> Steering::match_wildcards(const FlowKey& flow) const noexcept {
     for (const auto& [id, rule] : rules_)
         if (rule.wildcards && rule_matches(rule.flow.raw, rule.wildcards, flow.raw))
             return rule.queue;

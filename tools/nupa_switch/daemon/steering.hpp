@@ -41,11 +41,15 @@ private:
         uint16_t queue;
     };
     [[nodiscard]] std::optional<unsigned> match(const FlowKey& flow) const noexcept;
+    [[nodiscard]] std::optional<unsigned> match_wildcards(const FlowKey& flow) const noexcept;
 
     Rss rss_ = Rss::standard();
     std::map<uint32_t, Rule> rules_;                         // by number: the lowest wins
     std::unordered_map<FlowKey, uint32_t, FlowHash> exact_;  // rule number
     size_t wildcard_rules_ = 0;
+    // Of all rules in turn, for a flow: a burst's segments ask again and again.
+    mutable std::optional<FlowKey> asked_;
+    mutable std::optional<unsigned> answer_;
 };
 
 }  // namespace nupa::daemon

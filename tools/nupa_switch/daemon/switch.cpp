@@ -4,6 +4,8 @@
 #include <fmt/core.h>
 #include <sys/random.h>
 #include <sys/signalfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
 #include <csignal>
 
@@ -24,6 +26,10 @@ Switch::Switch(const Options& options)
           return commands_.handle(line);
       }) {
     block_signals();
+    beat_ = Fd(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+    if (!beat_)
+        throw_errno("timerfd_create");
+    epoll_.add(beat_.get(), {EventKind::kBeat});
     epoll_.add(fabric_.timer_fd(), {EventKind::kTimer});
     uint16_t id = 0;
     for (const PortOptions& port : options.ports)
@@ -67,8 +73,12 @@ void Switch::dispatch(const Event& event) {
         case EventKind::kTimer:
             timer_due_ = true;
             break;
+        case EventKind::kBeat:
+            beat();
+            break;
         case EventKind::kVmListen:
             vm_ports_[ref.port]->accept_client();
+            beat();
             break;
         case EventKind::kVmClient:
             vm_ports_[ref.port]->client_event();
@@ -86,6 +96,21 @@ void Switch::dispatch(const Event& event) {
             control_.client_ready(ref.index, event.events);
             break;
     }
+}
+
+// Every second while somebody is plugged in who may look.
+void Switch::beat() noexcept {
+    uint64_t times = 0;
+    [[maybe_unused]] ssize_t n = ::read(beat_.get(), &times, sizeof(times));
+    bool heard = false;
+    for (VmPort* port : vm_ports_)
+        if (port && port->plugged()) {
+            port->beat();
+            heard = true;
+        }
+    const itimerspec next{.it_interval = {},
+                          .it_value = {.tv_sec = heard ? NUPA_BEAT_MS / 1000 : 0, .tv_nsec = 0}};
+    ::timerfd_settime(beat_.get(), 0, &next, nullptr);
 }
 
 // One bounded turn of every port that has work; true when some is left.
@@ -107,6 +132,9 @@ void Switch::run() {
         more = deferred();
         fabric_.settle(!more);
     }
+    for (VmPort* port : vm_ports_)
+        if (port)
+            port->farewell();
 }
 
 }  // namespace nupa::daemon

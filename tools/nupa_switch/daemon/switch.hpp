@@ -26,9 +26,11 @@ private:
     void add_port(const PortOptions& options, uint16_t id, uint64_t hash_seed);
     void dispatch(const Event& event);
     bool deferred() noexcept;
+    void beat() noexcept;
 
     Epoll epoll_;
     Fd signals_;
+    Fd beat_;
     Fabric fabric_;
     std::vector<VmPort*> vm_ports_;  // by port id, null where it is not one
     std::vector<TapPort*> tap_ports_;

@@ -53,6 +53,7 @@ bool TapPort::read_frame(std::span<uint8_t> buffer) noexcept {
         stats.add(NUPA_STAT_tx_drop_invalid);
         return true;
     }
+    packet_.ingress = id();
     fabric_.forward(*this, packet_, TxRewrite{});
     if (packet_.owned)
         fabric_.flush();  // the next packet frees these bytes

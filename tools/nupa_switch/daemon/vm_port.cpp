@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "last_words.hpp"
 #include "log.hpp"
 
 namespace nupa::daemon {
@@ -16,15 +17,29 @@ VmPort::VmPort(Epoll& epoll, Fabric& fabric, const PortOptions& options, uint16_
       epoll_(epoll),
       fabric_(fabric),
       listener_(options.socket),
-      engine_(memory_, stats, hash_seed),
+      engine_(memory_, stats, hash_seed, options.limits),
       steering_(hash_seed) {
     if (mac_key(options_.mac.data()) == 0)
         options_.mac = {
             0x02, 'N', 'U', 'P', static_cast<uint8_t>(id >> 8), static_cast<uint8_t>(id)};
+    fabric_.macs().reserve(options_.mac.data(), id);
     epoll_.add(listener_.fd(), {EventKind::kVmListen, id});
 }
 
-VmPort::~VmPort() = default;
+VmPort::~VmPort() { last_words_of(id(), nullptr, -1); }
+
+void VmPort::beat() noexcept {
+    if (client_)
+        registers_.beat();
+}
+
+void VmPort::farewell() noexcept {
+    if (!client_)
+        return;
+    reset();
+    registers_.set_status(NUPA_STATUS_GONE);
+    interrupt(0);
+}
 
 const char* VmPort::state() const noexcept {
     if (!client_)
@@ -56,11 +71,14 @@ void VmPort::plug(Fd socket) {
     control_gen_ = 0;
     failure_logs_ = 0;
     registers_ = Registers(client_->bar2());
-    registers_.initialise(options_, id(), kQpsMaxDefault, kMrsMaxDefault, status_bits());
+    registers_.initialise(options_, id(), options_.limits.qps_max, options_.limits.mrs_max,
+                          status_bits());
     epoll_.add(client_->socket(), {EventKind::kVmClient, id()}, EPOLLIN | EPOLLRDHUP);
     for (unsigned v = 0; v < NUPA_VECTORS; v++)  // edge triggered: nobody has to read them
         epoll_.add(client_->doorbell(v), {EventKind::kVmDoorbell, id(), v}, EPOLLIN | EPOLLET);
     client_->handshake();
+    last_words_of(id(), &reinterpret_cast<nupa_regs*>(client_->bar2())->status,
+                  client_->interrupt_fd(0));
     log_line("nupa_switch: {}: plugged", name());
 }
 
@@ -83,6 +101,7 @@ void VmPort::unplug(const char* why) noexcept {
     epoll_.remove(client_->socket());
     for (unsigned v = 0; v < NUPA_VECTORS; v++)
         epoll_.remove(client_->doorbell(v));
+    last_words_of(id(), nullptr, -1);
     client_.reset();
     memory_.clear();
     ram_ = GuestRam();
@@ -101,6 +120,7 @@ void VmPort::reset() noexcept {
     for (auto& rx : rx_)
         rx.reset();
     admin_ring_.reset();
+    slow_.reset();
     engine_.reset();
     qp_flows_.clear();
     steering_.reset();
@@ -118,6 +138,7 @@ void VmPort::control() noexcept {
     failed_ = false;
     if (request.enable)
         enable();
+    registers_.restore();
     // The acknowledgement is the last thing to change before the interrupt.
     registers_.set_status(status_bits());
     registers_.acknowledge(request.generation);
@@ -193,9 +214,8 @@ bool VmPort::work() noexcept {
         if (running_)
             admin();
     }
-    for (unsigned q = 0; q < NUPA_QUEUE_PAIRS_MAX && running_; q++)
-        if (pending_ & 2u << q)
-            burst(q);
+    if (running_)
+        bursts();
     if (!running_)
         pending_ &= 1;
     return pending_ != 0;

@@ -26,6 +26,16 @@ namespace nupa::daemon {
 // One turn of one transmit queue: whichever comes first ends it.
 inline constexpr unsigned kTxBurstPackets = 64;
 inline constexpr uint32_t kTxBurstBytes = 512 << 10;
+inline constexpr uint32_t kTxBurstSegments = 8192;
+// One turn of one port, its commands and its transmit queues: the others' turns come after it, so
+// this is what any number of busy neighbours may cost them.
+inline constexpr uint64_t kAdminTurnNs = 500'000;
+inline constexpr uint64_t kTxTurnNs = 1'000'000;
+// Of an MR's registration between two looks at the clock.
+inline constexpr uint32_t kMrPagesPerStep = 1024;
+inline constexpr uint64_t kMrPopulateStepBytes = 1 << 20;
+// What of a region was not mapped by then is left to page faults: its host waits for the answer.
+inline constexpr uint64_t kMrPopulateMaxNs = 1'000'000'000;
 inline constexpr unsigned kFailureLogsMax =
     8;  // of one client; a hostile guest must not fill the log
 
@@ -44,11 +54,15 @@ public:
     }
     // What the doorbells asked for, within one turn's bounds; true when more waits.
     bool work() noexcept;
+    [[nodiscard]] bool plugged() const noexcept { return client_.has_value(); }
     [[nodiscard]] bool busy() const noexcept { return pending_ != 0; }
 
     void expect(std::span<const Packet> packets) noexcept override;
     uint32_t span(const Packet& burst) noexcept override;
     void deliver(Packet& segment) noexcept override;
+    void beat() noexcept;
+    // The switch ends: the host hears of it, and nothing of its memory is touched any more.
+    void farewell() noexcept;
     void flush() noexcept override;
     void expire(uint64_t now_ns) noexcept override;
     void set_link(bool up) noexcept override;
@@ -65,6 +79,14 @@ private:
         uint64_t value = 0;
     };
 
+    // An MR_REG that takes more than a turn.  Commands complete in order: the next ones wait.
+    struct SlowCommand {
+        nupa_admin_cmd cmd;
+        uint64_t begun_ns;
+        bool registered = false;
+        uint64_t populated = 0;  // bytes of the region
+    };
+
     void schedule(unsigned vector) noexcept { pending_ |= 1u << vector; }
 
     // Life cycle (vm_port.cpp).
@@ -78,8 +100,9 @@ private:
     void show_status() noexcept;
 
     // Data (vm_port_data.cpp).
-    void burst(unsigned queue) noexcept;
-    bool transmit(TxQueue& tx) noexcept;
+    void bursts() noexcept;
+    void burst(unsigned queue, uint64_t end_ns) noexcept;
+    bool transmit(TxQueue& tx, uint64_t end_ns) noexcept;
     bool take(Packet& packet, const TxQueue& tx) noexcept;
     void send(Packet& packet) noexcept;
     bool accepts(const Packet& segment) noexcept;
@@ -95,14 +118,17 @@ private:
 
     // Admin ring (vm_port_admin.cpp).
     void admin() noexcept;
-    Outcome execute(const nupa_admin_cmd& cmd) noexcept;
+    std::optional<Outcome> next_command(uint64_t end_ns) noexcept;
+    void complete(const nupa_admin_cmd& cmd, const Outcome& outcome) noexcept;
+    std::optional<Outcome> execute(const nupa_admin_cmd& cmd, uint64_t end_ns) noexcept;
     nupa_admin_status create_txq(uint32_t queue, const nupa_cmd_queue& cmd) noexcept;
     nupa_admin_status create_rxq(uint32_t queue, const nupa_cmd_queue& cmd) noexcept;
     nupa_admin_status destroy_txq(uint32_t queue) noexcept;
     nupa_admin_status destroy_rxq(uint32_t queue) noexcept;
     nupa_admin_status set_rx_mode(const nupa_cmd_rx_mode& cmd) noexcept;
     nupa_admin_status set_rss(const nupa_cmd_rss& cmd) noexcept;
-    nupa_admin_status register_mr(uint32_t key, const nupa_cmd_mr& cmd) noexcept;
+    std::optional<Outcome> register_mr(const nupa_admin_cmd& cmd, uint64_t end_ns) noexcept;
+    std::optional<Outcome> go_on_registering(uint64_t end_ns) noexcept;
     nupa_admin_status create_qp(uint32_t qpn, const nupa_cmd_qp& cmd) noexcept;
     nupa_admin_status destroy_qp(uint32_t qpn) noexcept;
     Outcome write_stats(const nupa_cmd_stats& cmd, const uint64_t* values, uint32_t count) noexcept;
@@ -128,6 +154,8 @@ private:
     const std::byte* admin_cmds_ = nullptr;
     std::byte* admin_comps_ = nullptr;
     std::optional<ConsumedRing> admin_ring_;
+    std::optional<SlowCommand> slow_;
+    unsigned next_queue_ = 0;  // whose turn comes first
     std::array<std::optional<TxQueue>, NUPA_QUEUE_PAIRS_MAX> tx_;
     std::array<std::unique_ptr<RxQueue>, NUPA_QUEUE_PAIRS_MAX> rx_;
     std::array<Packet, kLookaheadMax> packets_;  // taken from a ring, and being sent

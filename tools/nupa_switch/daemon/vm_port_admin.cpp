@@ -6,12 +6,14 @@
 #include <cstring>
 #include <new>
 
+#include "clock.hpp"
 #include "engine/endian.hpp"
 #include "vm_port.hpp"
 
 namespace nupa::daemon {
 namespace {
 
+constexpr uintptr_t kPageBytes = 4096;
 constexpr uint32_t kRxModesAll =
     NUPA_RX_MODE_PROMISC | NUPA_RX_MODE_ALLMULTI | NUPA_RX_MODE_GRO | NUPA_RX_MODE_CSUM;
 
@@ -19,79 +21,107 @@ uint64_t hold_ns(const nupa_cmd_rx_mode& mode) noexcept { return mode.hold_us * 
 
 // Page table entries for a run of guest memory in one go.  Left to page faults, the first
 // transfer into a new MR would cost more than its copy; failing only means that.
-void populate(std::byte* at, size_t bytes) noexcept {
-    if (bytes)
-        ::madvise(at, bytes, MADV_POPULATE_WRITE);
+void populate(std::span<std::byte> run) noexcept {
+    const uintptr_t unaligned = reinterpret_cast<uintptr_t>(run.data()) % kPageBytes;
+    ::madvise(run.data() - unaligned, run.size() + unaligned, MADV_POPULATE_WRITE);
 }
 
 }  // namespace
 
+// As many commands as there is time for; whoever has more waits for the port's next turn.
 void VmPort::admin() noexcept {
-    flush_held();
+    if (!slow_)
+        flush_held();
     if (!running_)
         return;
-    ConsumedRing& ring = *admin_ring_;
-    // At most one ring's worth a turn; whoever fills it as fast waits for the next.
-    for (unsigned i = 0; i < NUPA_ADMIN_ENTRIES && ring.pending(); i++) {
-        if (ring.broken()) {
+    const uint64_t end = monotonic_ns() + kAdminTurnNs;
+    for (unsigned i = 0; i < NUPA_ADMIN_ENTRIES && (slow_ || admin_ring_->pending()); i++) {
+        if (admin_ring_->broken()) {
             fail("admin producer index beyond the ring");
             return;
         }
-        const size_t index = ring.index(0);
-        const auto cmd = copy_once<nupa_admin_cmd>(admin_cmds_ + index * sizeof(nupa_admin_cmd));
-        const Outcome outcome = execute(cmd);
-        const nupa_admin_comp comp{.status = static_cast<uint16_t>(outcome.status),
-                                   .op = cmd.op,
-                                   .id = cmd.id,
-                                   .value = outcome.value};
-        std::memcpy(admin_comps_ + index * sizeof(comp), &comp, sizeof(comp));
-        ring.take(1);
+        const bool done = next_command(end).has_value();
+        if (!running_)
+            return;
+        if (!done || monotonic_ns() >= end)
+            break;
     }
-    if (ring.publish())
+    if (admin_ring_->publish())
         interrupt(0);
-    if (ring.rearm())
+    if (slow_ || admin_ring_->rearm())
         schedule(0);
 }
 
-VmPort::Outcome VmPort::execute(const nupa_admin_cmd& cmd) noexcept {
+// Nothing: it goes on in the port's next turn.
+std::optional<VmPort::Outcome> VmPort::next_command(uint64_t end_ns) noexcept {
+    std::optional<Outcome> outcome;
+    nupa_admin_cmd cmd;
+    if (slow_) {
+        cmd = slow_->cmd;
+        outcome = go_on_registering(end_ns);
+    } else {
+        cmd =
+            copy_once<nupa_admin_cmd>(admin_cmds_ + admin_ring_->index(0) * sizeof(nupa_admin_cmd));
+        outcome = execute(cmd, end_ns);
+    }
+    if (outcome)
+        complete(cmd, *outcome);
+    return outcome;
+}
+
+void VmPort::complete(const nupa_admin_cmd& cmd, const Outcome& outcome) noexcept {
+    const bool slow = slow_.has_value();
+    slow_.reset();
+    const nupa_admin_comp comp{.status = static_cast<uint16_t>(outcome.status),
+                               .op = cmd.op,
+                               .id = cmd.id,
+                               .value = outcome.value};
+    std::memcpy(admin_comps_ + admin_ring_->index(0) * sizeof(comp), &comp, sizeof(comp));
+    admin_ring_->take(1);
+    if (slow)  // what was received meanwhile, before the next command changes anything
+        flush_held();
+}
+
+std::optional<VmPort::Outcome> VmPort::execute(const nupa_admin_cmd& cmd,
+                                               uint64_t end_ns) noexcept {
     if (cmd.reserved)
-        return {NUPA_E_INVALID};
+        return Outcome{NUPA_E_INVALID};
     switch (cmd.op) {
         case NUPA_ADMIN_NOP:
-            return {NUPA_OK};
+            return Outcome{NUPA_OK};
         case NUPA_ADMIN_TXQ_CREATE:
-            return {create_txq(cmd.id, cmd.queue)};
+            return Outcome{create_txq(cmd.id, cmd.queue)};
         case NUPA_ADMIN_TXQ_DESTROY:
-            return {destroy_txq(cmd.id)};
+            return Outcome{destroy_txq(cmd.id)};
         case NUPA_ADMIN_RXQ_CREATE:
-            return {create_rxq(cmd.id, cmd.queue)};
+            return Outcome{create_rxq(cmd.id, cmd.queue)};
         case NUPA_ADMIN_RXQ_DESTROY:
-            return {destroy_rxq(cmd.id)};
+            return Outcome{destroy_rxq(cmd.id)};
         case NUPA_ADMIN_RX_MODE:
-            return {set_rx_mode(cmd.rx_mode)};
+            return Outcome{set_rx_mode(cmd.rx_mode)};
         case NUPA_ADMIN_RSS:
-            return {set_rss(cmd.rss)};
+            return Outcome{set_rss(cmd.rss)};
         case NUPA_ADMIN_STEER_ADD:
-            return {steering_.add(cmd.id, cmd.steer, options_.queue_pairs)};
+            return Outcome{steering_.add(cmd.id, cmd.steer, options_.queue_pairs)};
         case NUPA_ADMIN_STEER_DEL:
-            return {steering_.remove(cmd.id)};
+            return Outcome{steering_.remove(cmd.id)};
         case NUPA_ADMIN_STATS:
             return write_stats(cmd.stats, stats.values.data(), NUPA_STAT_COUNT);
         case NUPA_ADMIN_MR_REG:
-            return {register_mr(cmd.id, cmd.mr)};
+            return register_mr(cmd, end_ns);
         case NUPA_ADMIN_MR_DEREG:
-            return {engine_.mr_dereg(cmd.id)};
+            return Outcome{engine_.mr_dereg(cmd.id)};
         case NUPA_ADMIN_QP_CREATE:
-            return {create_qp(cmd.id, cmd.qp)};
+            return Outcome{create_qp(cmd.id, cmd.qp)};
         case NUPA_ADMIN_QP_DESTROY:
-            return {destroy_qp(cmd.id)};
+            return Outcome{destroy_qp(cmd.id)};
         case NUPA_ADMIN_QP_STATS: {
             const QpStats* qp = engine_.qp_stats(cmd.id);
             return qp ? write_stats(cmd.stats, qp->values.data(), NUPA_QP_STAT_COUNT)
                       : Outcome{NUPA_E_NOENT};
         }
         default:
-            return {NUPA_E_OPCODE};
+            return Outcome{NUPA_E_OPCODE};
     }
 }
 
@@ -142,11 +172,15 @@ nupa_admin_status VmPort::set_rx_mode(const nupa_cmd_rx_mode& cmd) noexcept {
     if (cmd.hold_us > NUPA_RX_HOLD_MAX_US || cmd.flags & ~kRxModesAll || cmd.mtu < NUPA_MTU_MIN ||
         cmd.mtu > NUPA_MTU_MAX || is_multicast(cmd.mac) || mac_key(cmd.mac) == 0)
         return NUPA_E_INVALID;
+    // It is known from now on, so that the first packet to it need not be flooded.
+    if (!fabric_.macs().learn(cmd.mac, id(), kind()))
+        return NUPA_E_EXISTS;
+    if (std::memcmp(cmd.mac, rx_mode_.mac, sizeof(cmd.mac)) != 0)
+        fabric_.macs().forget(rx_mode_.mac, id());
     rx_mode_ = cmd;
     for (auto& rx : rx_)
         if (rx)
             rx->set_mode(cmd.flags, hold_ns(cmd));
-    fabric_.macs().learn(cmd.mac, id());  // so that the first packet to it need not be flooded
     return NUPA_OK;
 }
 
@@ -163,27 +197,38 @@ nupa_admin_status VmPort::set_rss(const nupa_cmd_rss& cmd) noexcept {
     return NUPA_OK;
 }
 
+std::optional<VmPort::Outcome> VmPort::register_mr(const nupa_admin_cmd& cmd,
+                                                   uint64_t end_ns) noexcept {
+    if (const nupa_admin_status status = engine_.mr_reg_begin(cmd.id, cmd.mr); status != NUPA_OK)
+        return Outcome{status};
+    slow_ = SlowCommand{.cmd = cmd, .begun_ns = monotonic_ns()};
+    return go_on_registering(end_ns);
+}
+
 // Registering is what pins and maps memory for a device, so it is the time to map it here, too.
-nupa_admin_status VmPort::register_mr(uint32_t key, const nupa_cmd_mr& cmd) noexcept {
-    const nupa_admin_status status = engine_.mr_reg(key, cmd);
-    const std::byte* table = memory_.at(cmd.table_addr, uint64_t{cmd.pages} * sizeof(uint64_t));
-    if (status != NUPA_OK || !table)
-        return status;
-    const uint64_t page_bytes = uint64_t{1} << cmd.page_shift;
-    std::byte* run = nullptr;
-    size_t run_bytes = 0;
-    for (uint32_t i = 0; i < cmd.pages; i++) {
-        std::byte* page = memory_.at(copy_once<uint64_t>(table + i * sizeof(uint64_t)), page_bytes);
-        if (page && page == run + run_bytes) {
-            run_bytes += page_bytes;
-            continue;
-        }
-        populate(run, run_bytes);
-        run = page;
-        run_bytes = page ? page_bytes : 0;
+std::optional<VmPort::Outcome> VmPort::go_on_registering(uint64_t end_ns) noexcept {
+    while (!slow_->registered) {
+        const std::optional<nupa_admin_status> status = engine_.mr_reg_go_on(kMrPagesPerStep);
+        if (status && *status != NUPA_OK)
+            return Outcome{*status};
+        slow_->registered = status.has_value();
+        if (!status && monotonic_ns() >= end_ns)
+            return std::nullopt;
     }
-    populate(run, run_bytes);
-    return status;
+    const Mr& mr = *engine_.mr(slow_->cmd.id);
+    while (slow_->populated < mr.bytes()) {
+        const uint64_t now = monotonic_ns();
+        if (now - slow_->begun_ns >= kMrPopulateMaxNs)
+            break;
+        if (now >= end_ns)
+            return std::nullopt;
+        const uint64_t left = mr.bytes() - slow_->populated;
+        const std::span<std::byte> run =
+            mr.run(mr.iova() + slow_->populated, std::min(left, kMrPopulateStepBytes));
+        populate(run);
+        slow_->populated += run.size();
+    }
+    return Outcome{NUPA_OK};
 }
 
 nupa_admin_status VmPort::create_qp(uint32_t qpn, const nupa_cmd_qp& cmd) noexcept {

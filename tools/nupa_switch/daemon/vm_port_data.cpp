@@ -9,10 +9,28 @@
 
 namespace nupa::daemon {
 
+// Every queue that rang, until the turn is over; the rest comes first in the next one.
+void VmPort::bursts() noexcept {
+    const unsigned first = next_queue_;
+    uint64_t end = 0;
+    for (unsigned i = 0; i < NUPA_QUEUE_PAIRS_MAX && running_; i++) {
+        const unsigned q = (first + i) % NUPA_QUEUE_PAIRS_MAX;
+        if (!(pending_ & 2u << q))
+            continue;
+        const uint64_t now = monotonic_ns();
+        if (!end)
+            end = now + kTxTurnNs;
+        else if (now >= end)
+            return;
+        next_queue_ = (q + 1) % NUPA_QUEUE_PAIRS_MAX;
+        burst(q, end);
+    }
+}
+
 // Sends a bounded burst of one queue; its doorbell bit stays set when more waits.
-void VmPort::burst(unsigned queue) noexcept {
+void VmPort::burst(unsigned queue, uint64_t end_ns) noexcept {
     std::optional<TxQueue>& tx = tx_[queue];
-    bool more = tx && transmit(*tx);
+    bool more = tx && transmit(*tx, end_ns);
     // Receivers may refer to this host's memory until here.
     fabric_.flush();
     if (!running_ || !tx) {
@@ -29,16 +47,18 @@ void VmPort::burst(unsigned queue) noexcept {
 
 // True when the budget ended before the ring did.  Some packets are taken before the first of them
 // is sent, as many as are there: what is to be looked up for them is on its way into cache then.
-bool VmPort::transmit(TxQueue& tx) noexcept {
-    uint32_t bytes = 0;
-    for (unsigned packets = 0; packets < kTxBurstPackets && bytes < kTxBurstBytes;) {
+bool VmPort::transmit(TxQueue& tx, uint64_t end_ns) noexcept {
+    uint32_t bytes = 0, segments = 0;
+    for (unsigned packets = 0;
+         packets < kTxBurstPackets && bytes < kTxBurstBytes && segments < kTxBurstSegments;) {
         size_t taken = 0;
         TxQueue::Next next = TxQueue::Next::kPacket;
         while (taken < kLookaheadMax && packets < kTxBurstPackets && bytes < kTxBurstBytes &&
-               (next = tx.next()) == TxQueue::Next::kPacket) {
+               segments < kTxBurstSegments && (next = tx.next()) == TxQueue::Next::kPacket) {
             packets++;
             bytes += tx.context().bytes;
-            taken += take(packets_[taken], tx) ? 1 : 0;
+            if (take(packets_[taken], tx))
+                segments += packets_[taken++].segments();
         }
         engine_.expect_transmit({packets_.data(), taken});
         fabric_.expect({packets_.data(), taken});
@@ -51,6 +71,8 @@ bool VmPort::transmit(TxQueue& tx) noexcept {
             fail(tx.reason());
             return false;
         }
+        if (packets >= kLookaheadMax && monotonic_ns() >= end_ns)
+            return true;
     }
     return true;
 }
@@ -64,7 +86,8 @@ bool VmPort::take(Packet& packet, const TxQueue& tx) noexcept {
 }
 
 void VmPort::send(Packet& packet) noexcept {
-    fabric_.forward(*this, packet, engine_.transmit(packet));
+    packet.ingress = id();
+    fabric_.forward(*this, packet, engine_.transmit(packet, fabric_.port_of(packet)));
     if (packet.owned)
         fabric_.flush();  // before these bytes are freed for another packet
 }

@@ -236,6 +236,7 @@ bool packet_copy(Packet& to, const Packet& from) noexcept {
     to.csum = from.csum;
     to.tso = from.tso;
     to.mss = from.mss;
+    to.ingress = from.ingress;
     to.payload = from.payload;
     to.owned.reset();
     return to.own();

@@ -47,7 +47,16 @@ inline constexpr std::uint32_t kDeliveredBuffersMax = NUPA_RX_BUFS_PER_PACKET_MA
 // Packets of one transmit ring that are looked at before the first of them is sent.
 inline constexpr std::size_t kLookaheadMax = 16;
 
+inline constexpr std::uint16_t kNoPort = UINT16_MAX;
+// How far behind the newest acknowledgement a peer's segment may be, as when it was overtaken.  RFC
+// 5961 5.2 says the largest window the peer has offered, which is not known here.
+inline constexpr std::uint32_t kAckBehindMaxBytes = 1 << 20;
+inline constexpr std::uint32_t kUnackedMaxBytes = 1 << 30;  // RFC 7323's largest window
+
+// Of one port.  All of it is given back in one go when its host resets it, so the counts bound a
+// time, too.
 inline constexpr std::size_t kQpsMaxDefault = 131072;
-inline constexpr std::size_t kMrsMaxDefault = 1 << 20;
+inline constexpr std::size_t kMrsMaxDefault = 1 << 18;
+inline constexpr std::size_t kPortMemoryDefaultBytes = 256 << 20;
 
 }  // namespace nupa

@@ -10,6 +10,8 @@ namespace nupa {
 
 namespace {
 
+constexpr std::size_t kIndexBytes = 16;
+
 constexpr std::uint32_t kAccessKnown = NUPA_ACCESS_LOCAL_WRITE | NUPA_ACCESS_REMOTE_WRITE |
                                        NUPA_ACCESS_REMOTE_READ | NUPA_ACCESS_REMOTE_ATOMIC;
 
@@ -52,12 +54,7 @@ std::span<std::byte> Mr::run(std::uint64_t addr, std::uint64_t bytes) const noex
     return {begin, static_cast<std::size_t>(std::min(run, bytes))};
 }
 
-nupa_admin_status Mr::init(const HostMemory& memory, std::uint32_t key,
-                           const nupa_cmd_mr& cmd) noexcept try {
-    const std::byte* table =
-        memory.at(cmd.table_addr, std::uint64_t{cmd.pages} * sizeof(std::uint64_t));
-    if (!table)
-        return NUPA_E_ADDRESS;
+nupa_admin_status Mr::init(std::uint32_t key, const nupa_cmd_mr& cmd) noexcept try {
     key_ = key;
     iova_ = cmd.iova;
     bytes_ = cmd.bytes;
@@ -65,48 +62,95 @@ nupa_admin_status Mr::init(const HostMemory& memory, std::uint32_t key,
     access_ = cmd.access;
     page_shift_ = cmd.page_shift;
     pages_.reserve(cmd.pages);
-    const std::uint64_t page_bytes = std::uint64_t{1} << cmd.page_shift;
-    std::uint64_t left = cmd.bytes;
-    std::uint64_t in_page = cmd.iova & (page_bytes - 1);
-    for (std::uint32_t i = 0; i < cmd.pages; i++) {
-        const auto page = copy_once<std::uint64_t>(table + i * sizeof(std::uint64_t));
-        const std::uint64_t used = std::min(page_bytes - in_page, left);
-        if (page & (page_bytes - 1))
-            return NUPA_E_INVALID;
-        // The unused rest of the first and last page need not be memory.
-        std::byte* at = memory.at(page + in_page, used);
-        if (!at)
-            return NUPA_E_ADDRESS;
-        pages_.push_back(at);
-        left -= used;
-        in_page = 0;
-    }
     return NUPA_OK;
 } catch (const std::bad_alloc&) {
     return NUPA_E_NOSPACE;
 }
 
+// The next page; there is room for all.
+nupa_admin_status Mr::add(const HostMemory& memory, std::uint64_t page) noexcept {
+    const std::uint64_t page_bytes = std::uint64_t{1} << page_shift_;
+    const std::uint64_t unused = iova_ & (page_bytes - 1);  // of the first page
+    const std::uint64_t before = pages_.size() * page_bytes;
+    const std::uint64_t begin = pages_.empty() ? unused : 0;
+    const std::uint64_t end = std::min(page_bytes, unused + bytes_ - before);
+    if (page & (page_bytes - 1))
+        return NUPA_E_INVALID;
+    // The unused rest of the first and last page need not be memory.
+    std::byte* at = memory.at(page + begin, end - begin);
+    if (!at)
+        return NUPA_E_ADDRESS;
+    pages_.push_back(at);
+    return NUPA_OK;
+}
+
+// Of the switch's memory: what its table was made for, and its place in the index.
+std::size_t Mr::footprint() const noexcept {
+    return sizeof(Mr) + pages_.capacity() * sizeof(pages_[0]) + kIndexBytes;
+}
+
 nupa_admin_status MrTable::reg(const HostMemory& memory, std::uint32_t key,
                                const nupa_cmd_mr& cmd) noexcept {
-    if (!sane(cmd))
+    if (const nupa_admin_status status = begin(memory, key, cmd); status != NUPA_OK)
+        return status;
+    return go_on(memory, cmd.pages).value_or(NUPA_E_INVALID);
+}
+
+nupa_admin_status MrTable::begin(const HostMemory& memory, std::uint32_t key,
+                                 const nupa_cmd_mr& cmd) noexcept {
+    if (!sane(cmd) || under_way_)
         return NUPA_E_INVALID;
     if (find(key))
         return NUPA_E_EXISTS;
     if (size() >= max_)
         return NUPA_E_NOSPACE;
+    const std::byte* table =
+        memory.at(cmd.table_addr, std::uint64_t{cmd.pages} * sizeof(std::uint64_t));
+    if (!table)
+        return NUPA_E_ADDRESS;
+    const std::size_t footprint = sizeof(Mr) + cmd.pages * sizeof(std::byte*) + kIndexBytes;
+    if (!budget_.take(footprint))
+        return NUPA_E_QUOTA;
     try {
         keys_.make_room();
         mrs_.reserve();
     } catch (const std::bad_alloc&) {
+        budget_.give_back(footprint);
         return NUPA_E_NOSPACE;
     }
     const std::uint32_t n = mrs_.take();
-    if (const nupa_admin_status status = mrs_[n].init(memory, key, cmd); status != NUPA_OK) {
+    if (const nupa_admin_status status = mrs_[n].init(key, cmd); status != NUPA_OK) {
         mrs_.give_back(n);
+        budget_.give_back(footprint);
         return status;
     }
-    keys_.insert(hash_number(key, seed_), n);
+    under_way_ = {n, table, cmd.pages, 0};
     return NUPA_OK;
+}
+
+std::optional<nupa_admin_status> MrTable::go_on(const HostMemory& memory,
+                                                std::uint32_t pages_max) noexcept {
+    Registration& r = *under_way_;
+    Mr& mr = mrs_[r.number];
+    const std::uint32_t end = r.done + std::min(pages_max, r.pages - r.done);
+    for (; r.done < end; r.done++) {
+        const auto page = copy_once<std::uint64_t>(r.table + r.done * sizeof(std::uint64_t));
+        if (const nupa_admin_status status = mr.add(memory, page); status != NUPA_OK) {
+            drop(r.number);
+            under_way_.reset();
+            return status;
+        }
+    }
+    if (r.done < r.pages)
+        return std::nullopt;
+    keys_.insert(hash_number(mr.key_, seed_), r.number);
+    under_way_.reset();
+    return NUPA_OK;
+}
+
+void MrTable::drop(std::uint32_t number) noexcept {
+    budget_.give_back(mrs_[number].footprint());
+    mrs_.give_back(number);
 }
 
 nupa_admin_status MrTable::dereg(std::uint32_t key) noexcept {
@@ -115,11 +159,12 @@ nupa_admin_status MrTable::dereg(std::uint32_t key) noexcept {
         return NUPA_E_NOENT;
     keys_.erase(hash_number(key, seed_), n);
     last_ = nullptr;
-    mrs_.give_back(n);
+    drop(n);
     return NUPA_OK;
 }
 
 void MrTable::clear() noexcept {
+    under_way_.reset();
     keys_.clear();
     mrs_.clear();
     last_ = nullptr;

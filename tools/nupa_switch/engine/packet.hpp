@@ -106,8 +106,9 @@ struct Packet {
     std::array<std::uint8_t, kHeaderMaxBytes> header;  // [0, at.header_bytes)
     Headers at;
     Csum csum = Csum::kUnknown;
-    bool tso = false;       // to be cut by a Cutter
-    std::uint16_t mss = 0;  // payload bytes per segment of a burst or a run; 0: one segment
+    bool tso = false;           // to be cut by a Cutter
+    std::uint16_t ingress = 0;  // the switch's port that it came from
+    std::uint16_t mss = 0;      // payload bytes per segment of a burst or a run; 0: one segment
     Payload payload;
     std::unique_ptr<std::byte[]> owned;  // payload points here once own() was called; else null
 
@@ -116,6 +117,7 @@ struct Packet {
     // Of the arrays only what is used.
     Packet& operator=(Packet&& other) noexcept {
         at = other.at, csum = other.csum, tso = other.tso, mss = other.mss;
+        ingress = other.ingress;
         std::copy_n(other.header.begin(), at.header_bytes, header.begin());
         payload = other.payload;
         owned = std::move(other.owned);

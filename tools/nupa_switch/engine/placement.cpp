@@ -143,8 +143,9 @@ Reason Ladder::climb() noexcept {
     const Reason parsed = option();
     if (parsed == Reason::kCsum)
         return parsed;
+    const bool from_peer = qp_.from_peer(packet_);
     // Plain bytes at E prove as well as any that nothing escaped.
-    if (!qp_.synced && seq_ == qp_.disorder.next())
+    if (from_peer && !qp_.synced && seq_ == qp_.disorder.next())
         qp_.synced = true;
     if (parsed != Reason::kPlaced)
         return unnamed_overtaken() ? Reason::kOvertaken : parsed;
@@ -152,6 +153,8 @@ Reason Ladder::climb() noexcept {
         return Reason::kWindow;
     if (qp_.disorder.seen(seq_, bytes_))
         return overtaken() ? Reason::kPlacedBefore : Reason::kDuplicate;
+    if (!from_peer)  // TCP may take it all the same, but nothing is learnt from it
+        return Reason::kPeer;
     const bool may_be_placed = placeable(d_.bth);
     const bool agrees = !may_be_placed || consistent();  // remembered even if it is not placed
     if (!sync())
@@ -350,8 +353,11 @@ Decision place(QpContext& qp, const MrTable& mrs, const Packet& packet) noexcept
         d.reason = Reason::kFlags;
         return d;
     }
-    if (bytes == 0)
+    if (bytes == 0) {
+        if (csum_proven(packet) && qp.from_peer(packet))
+            qp.heard(packet);
         return d;
+    }
     if (!csum_proven(packet)) {
         d.reason = Reason::kCsum;  // TCP drops it, too: nothing to remember
         return d;
@@ -359,6 +365,8 @@ Decision place(QpContext& qp, const MrTable& mrs, const Packet& packet) noexcept
     qp.writes.settle(qp.shadow);
     const bool whole = !qp.disorder.blocks();
     d.reason = Ladder(qp, mrs, packet, d).climb();
+    if (qp.from_peer(packet))
+        qp.heard(packet);
     if (d.dropped())
         return d;
     // Whatever TCP may take of this segment must not be placed again.

@@ -13,13 +13,22 @@ PortEngine::PortEngine(const HostMemory& memory, PortStats& stats, std::uint64_t
                        Limits limits)
     : memory_(memory),
       stats_(stats),
-      mrs_(hash_seed, limits.mrs_max),
-      qps_(hash_seed, limits.qps_max) {}
+      budget_(limits.memory_bytes),
+      mrs_(hash_seed, budget_, limits.mrs_max),
+      qps_(hash_seed, budget_, limits.qps_max) {}
 
 PortEngine::~PortEngine() = default;
 
 nupa_admin_status PortEngine::mr_reg(std::uint32_t key, const nupa_cmd_mr& cmd) noexcept {
     return mrs_.reg(memory_, key, cmd);
+}
+
+nupa_admin_status PortEngine::mr_reg_begin(std::uint32_t key, const nupa_cmd_mr& cmd) noexcept {
+    return mrs_.begin(memory_, key, cmd);
+}
+
+std::optional<nupa_admin_status> PortEngine::mr_reg_go_on(std::uint32_t pages_max) noexcept {
+    return mrs_.go_on(memory_, pages_max);
 }
 
 nupa_admin_status PortEngine::mr_dereg(std::uint32_t key) noexcept { return mrs_.dereg(key); }
@@ -38,6 +47,7 @@ const QpStats* PortEngine::qp_stats(std::uint32_t qpn) const noexcept {
 void PortEngine::reset() noexcept {
     qps_.clear();
     mrs_.clear();
+    budget_.clear();
 }
 
 namespace {
@@ -82,13 +92,13 @@ void PortEngine::expect(std::span<const Packet> packets, FlowOf flow_of) const n
     qps_.expect_contexts({guesses.data(), flows.all().size()});
 }
 
-TxRewrite PortEngine::transmit(const Packet& packet) noexcept {
+TxRewrite PortEngine::transmit(const Packet& packet, std::uint16_t egress) noexcept {
     if (qps_.size() == 0 || !packet.at.tcp())
         return {};
     QpContext* qp = qps_.find(packet.flow().reversed());
     if (!qp)
         return {};
-    qp->watch_tx(packet);
+    qp->watch_tx(packet, egress);
     const std::uint32_t bytes = packet.payload.bytes();
     if (bytes) {
         qp->stats.add(NUPA_QP_STAT_tx_segments, packet.segments());

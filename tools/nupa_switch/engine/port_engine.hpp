@@ -5,6 +5,7 @@
 #include <tcp_qp/nupa_hw.h>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "host_memory.hpp"
@@ -21,6 +22,7 @@ public:
     struct Limits {
         std::size_t qps_max = kQpsMaxDefault;
         std::size_t mrs_max = kMrsMaxDefault;
+        std::size_t memory_bytes = kPortMemoryDefaultBytes;
     };
     // @memory and @stats outlive the engine.
     PortEngine(const HostMemory& memory, PortStats& stats, std::uint64_t hash_seed);
@@ -29,6 +31,10 @@ public:
 
     // Admin commands, as copied from the ring.  Each has taken full effect when it returns.
     nupa_admin_status mr_reg(std::uint32_t key, const nupa_cmd_mr& cmd) noexcept;
+    // The same in parts: after NUPA_OK, mr_reg_go_on() until it answers.  One at a time.
+    nupa_admin_status mr_reg_begin(std::uint32_t key, const nupa_cmd_mr& cmd) noexcept;
+    std::optional<nupa_admin_status> mr_reg_go_on(std::uint32_t pages_max) noexcept;
+    const Mr* mr(std::uint32_t key) const noexcept { return mrs_.find(key); }
     nupa_admin_status mr_dereg(std::uint32_t key) noexcept;
     nupa_admin_status qp_create(std::uint32_t qpn, const nupa_cmd_qp& cmd) noexcept;
     nupa_admin_status qp_destroy(std::uint32_t qpn) noexcept;
@@ -36,8 +42,9 @@ public:
     void reset() noexcept;                                      // all MRs and QPs are gone
 
     // A packet (or burst) the host sends, before it is cut: moves the marks of
-    // its QP context.  Answers what the cutter shall do; all false without a QP.
-    TxRewrite transmit(const Packet& packet) noexcept;
+    // its QP context.  @egress: the switch's port it goes to, or kNoPort.  Answers what the cutter
+    // shall do; all false without a QP.
+    TxRewrite transmit(const Packet& packet, std::uint16_t egress = 0) noexcept;
 
     // How may the host receive the segments of a burst: each by itself, or in runs that have one
     // fate?  A run to be placed is of one message, and has its option in ver 1.
@@ -59,6 +66,7 @@ public:
 
     std::size_t qps() const noexcept { return qps_.size(); }
     std::size_t mrs() const noexcept { return mrs_.size(); }
+    const MemoryBudget& budget() const noexcept { return budget_; }
 
 private:
     template <class FlowOf>
@@ -67,6 +75,7 @@ private:
 
     const HostMemory& memory_;
     PortStats& stats_;
+    MemoryBudget budget_;
     MrTable mrs_;
     QpTable qps_;
 };

@@ -31,10 +31,19 @@ nupa_admin_status QpContext::init(const HostMemory& memory, std::uint32_t qpn,
     return NUPA_OK;
 }
 
-void QpContext::watch_tx(const Packet& packet) noexcept {
+void QpContext::watch_tx(const Packet& packet, std::uint16_t egress) noexcept {
     const Headers& at = packet.at;
     if (!at.tcp() || (at.tcp_flags & (kTcpAck | kTcpSyn | kTcpRst)) != kTcpAck)
         return;
+    const std::uint32_t end = at.seq + packet.payload.bytes() + (at.tcp_flags & kTcpFin ? 1 : 0);
+    if (!seen_tx_)
+        sent_ = acked_ = end;
+    else if (seq_after(end, sent_))
+        sent_ = end;
+    if (sent_ - acked_ > kUnackedMaxBytes)  // or it would look like far ahead one day
+        acked_ = sent_ - kUnackedMaxBytes;
+    seen_tx_ = true;
+    peer_port_ = egress;
     disorder.raise(at.ack);
     pace.acknowledged(at.ack);
     const std::uint32_t right = at.ack + (std::uint32_t{at.window} << wscale_);

@@ -38,8 +38,20 @@ public:
     bool remote_write() const noexcept { return remote_write_; }
 
     // A packet that the host sends on this connection: its ACK and window move E and the right
-    // edge.
-    void watch_tx(const Packet& packet) noexcept;
+    // edge.  It went to port @egress, so that is where the peer's segments come from: nobody else
+    // can change that, as no guest can send from another's address.
+    void watch_tx(const Packet& packet, std::uint16_t egress) noexcept;
+    // Is it the peer who sent @packet?  From where the host sends to, and it acknowledges what the
+    // host has sent: TCP drops what does not, but after it would have been placed.
+    bool from_peer(const Packet& packet) const noexcept {
+        return packet.ingress == peer_port_ && packet.at.tcp_flags & kTcpAck &&
+               sent_ - packet.at.ack <= sent_ - acked_ + kAckBehindMaxBytes;
+    }
+    // A packet for which from_peer() holds.
+    void heard(const Packet& packet) noexcept {
+        if (seq_after(packet.at.ack, acked_))
+            acked_ = packet.at.ack;
+    }
 
     bool in_window(std::uint32_t seq, std::uint32_t bytes) const noexcept;
     // Could TCP take a segment at @seq at all, whatever window it has advertised
@@ -60,6 +72,10 @@ private:
     std::uint32_t qpn_ = 0;
     std::uint32_t pd_ = 0;
     std::uint32_t right_edge_ = 0;
+    std::uint32_t sent_ = 0;   // all before it the host has sent,
+    std::uint32_t acked_ = 0;  // and all before this the peer has
+    std::uint16_t peer_port_ = kNoPort;
+    bool seen_tx_ = false;
     std::uint8_t wscale_ = 0;
     bool remote_write_ = false;
     TxRewrite rewrite_;
@@ -73,9 +89,6 @@ public:
     QpStats stats;
     Disorder disorder;
     StartTable starts;
-
-private:
-    [[maybe_unused]] std::byte apart_[64];
 };
 // So that the first lines of many do not share a few sets of a cache.
 static_assert(sizeof(QpContext) / alignof(QpContext) % 2 == 1);

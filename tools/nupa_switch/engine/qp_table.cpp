@@ -5,18 +5,31 @@
 
 namespace nupa {
 
+namespace {
+
+constexpr std::uint32_t kIndexBytes = 32;  // in two indices
+
+}  // namespace
+
 nupa_admin_status QpTable::create(const HostMemory& memory, std::uint32_t qpn,
                                   const nupa_cmd_qp& cmd) noexcept {
     if (find(qpn))
         return NUPA_E_EXISTS;
     if (size() >= max_)
         return NUPA_E_NOSPACE;
+    if (cmd.rq_pages > NUPA_RQ_PAGES_MAX)
+        return NUPA_E_INVALID;
+    const auto footprint = static_cast<std::uint32_t>(
+        sizeof(QpContext) + sizeof(Name) + cmd.rq_pages * sizeof(std::byte*) + kIndexBytes);
+    if (!budget_.take(footprint))
+        return NUPA_E_QUOTA;
     try {
         flows_.make_room();
         numbers_.make_room();
         names_.reserve();
         qps_.reserve();
     } catch (const std::bad_alloc&) {
+        budget_.give_back(footprint);
         return NUPA_E_NOSPACE;
     }
     const std::uint32_t n = names_.take(), context = qps_.take();
@@ -24,7 +37,7 @@ nupa_admin_status QpTable::create(const HostMemory& memory, std::uint32_t qpn,
     nupa_admin_status status = qp.init(memory, qpn, cmd);
     if (status == NUPA_OK && find(qp.flow()))
         status = NUPA_E_EXISTS;
-    names_[n] = {qp.flow(), &qp, context};
+    names_[n] = {qp.flow(), &qp, context, footprint};
     if (status != NUPA_OK) {
         forget(n);
         return status;
@@ -35,6 +48,7 @@ nupa_admin_status QpTable::create(const HostMemory& memory, std::uint32_t qpn,
 }
 
 void QpTable::forget(std::uint32_t name) noexcept {
+    budget_.give_back(names_[name].footprint);
     qps_.give_back(names_[name].context);
     names_.give_back(name);
 }

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <span>
 
+#include "budget.hpp"
 #include "hash_index.hpp"
 #include "limits.hpp"
 #include "pool.hpp"
@@ -20,8 +21,8 @@ namespace nupa {
 
 class QpTable {
 public:
-    explicit QpTable(std::uint64_t seed, std::size_t max = kQpsMaxDefault) noexcept
-        : seed_(seed), max_(max) {}
+    QpTable(std::uint64_t seed, MemoryBudget& budget, std::size_t max = kQpsMaxDefault) noexcept
+        : budget_(budget), seed_(seed), max_(max) {}
 
     nupa_admin_status create(const HostMemory& memory, std::uint32_t qpn,
                              const nupa_cmd_qp& cmd) noexcept;
@@ -57,7 +58,8 @@ private:
     struct alignas(64) Name {
         FlowKey flow;
         QpContext* qp = nullptr;
-        std::uint32_t context = 0;  // its number
+        std::uint32_t context = 0;    // its number
+        std::uint32_t footprint = 0;  // bytes of the port's memory
     };
 
     std::uint32_t hash(const FlowKey& flow) const noexcept {
@@ -66,6 +68,7 @@ private:
     std::uint32_t number(std::uint32_t qpn) const noexcept;
     void forget(std::uint32_t name) noexcept;
 
+    MemoryBudget& budget_;
     Pool<Name> names_;
     Pool<QpContext> qps_;
     HashIndex flows_;                     // of names

@@ -23,6 +23,7 @@ constexpr Entry kEntries[] = {
     {"bth_invalid", NUPA_STAT_bth_invalid},
     {"window", NUPA_STAT_deliver_window},
     {"duplicate", NUPA_STAT_deliver_duplicate},
+    {"peer", NUPA_STAT_deliver_peer},
     {"unsynced", NUPA_STAT_deliver_unsynced},
     {"disorder", NUPA_STAT_deliver_disorder},
     {"opcode", NUPA_STAT_deliver_opcode},

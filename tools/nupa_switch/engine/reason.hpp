@@ -19,6 +19,7 @@ enum class Reason : std::uint8_t {
     kBthInvalid,    // the option does not parse
     kWindow,        // beyond the right edge that the host has advertised
     kDuplicate,     // overlaps bytes passed up before
+    kPeer,          // not from where the host sends to, or its ACK is of nothing the host sent
     kUnsynced,      // the context has not seen the start of the first message yet
     kDisorder,      // too many holes: delivering until the in-order mark catches up
     kOpcode,        // requests, atomics, acknowledges: always delivered

@@ -69,6 +69,7 @@ bool Cutter::next(Packet& segment) noexcept {
 void Cutter::copy_header(Packet& segment) noexcept {
     segment.at = packet_.at;
     segment.csum = packet_.csum;
+    segment.ingress = packet_.ingress;
     segment.tso = false;
     segment.mss = 0;
     segment.owned.reset();
