@@ -185,9 +185,12 @@ static enum tcp_qp_reason tqp_offload_reason(struct tqp_conn *conn)
 }
 
 /* ver 0 describes one segment: nobody after us may cut the packet. */
-static void tqp_send_single_segments(struct sock *sk)
+static void tqp_send_single_segments(struct tqp_conn *conn)
 {
+	struct sock *sk = conn->sk;
+
 	lock_sock(sk);
+	conn->saved.gso_disabled = !sk->sk_gso_disabled;
 	sk_gso_disable(sk);
 	sk->sk_gso_max_segs = 1;
 	tcp_sk(sk)->gso_segs = 1;
@@ -306,7 +309,7 @@ int tqp_conn_attach(struct tqp_qp *qp, struct socket *sock, const struct tcp_qp_
 	err = tqp_ulp_attach(sock, conn);
 	if (err) {
 		resp->reason = err == -ENOTCONN ? TCP_QP_REASON_SOCKET_STATE :
-						  TCP_QP_REASON_SOCKET_BUSY;
+						  conn->reason ?: TCP_QP_REASON_SOCKET_BUSY;
 		tqp_conn_put(conn);
 		return err;
 	}
@@ -321,7 +324,7 @@ int tqp_conn_attach(struct tqp_qp *qp, struct socket *sock, const struct tcp_qp_
 	if (conn->engine == TCP_QP_ENGINE_SOFTWARE)
 		tqp_count(conn->dev, TQP_C_software_qps, 1);
 	if (conn->host_version == 0)
-		tqp_send_single_segments(sk);
+		tqp_send_single_segments(conn);
 	if (req->flags & TCP_QP_ATTACH_F_NOWAIT)
 		conn->rtr_deadline = (jiffies + tqp_attach_timeout(req)) ?: 1;
 	lock_sock(sk);
@@ -389,7 +392,7 @@ static void tqp_conn_cancel(struct tqp_conn *conn)
 void tqp_conn_detach(struct tqp_qp *qp)
 {
 	struct tqp_conn *conn;
-	bool never_used, outstanding;
+	bool outstanding;
 
 	lockdep_assert_held(&qp->mutex);
 	spin_lock_bh(&qp->lock);
@@ -404,13 +407,12 @@ void tqp_conn_detach(struct tqp_qp *qp)
 		flush_work(&conn->fail_work);
 	lock_sock(conn->sk);
 	outstanding = tqp_tx_outstanding(conn);
-	never_used = conn->installed && !conn->rx_started && conn->state != TQP_CONN_DEAD &&
-		     conn->tx_msn == 0;
+	if (conn->state != TQP_CONN_DEAD && !outstanding && !tqp_tx_begun(conn) &&
+	    !conn->rx_started)
+		tqp_ulp_undo(conn);
 	WRITE_ONCE(conn->state, TQP_CONN_DEAD);
 	tqp_tx_die(conn);
 	conn->qp = NULL;
-	if (never_used)
-		tqp_ulp_restore(conn);
 	release_sock(conn->sk);
 
 	/*

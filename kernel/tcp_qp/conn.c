@@ -50,6 +50,11 @@ struct tqp_conn *tqp_conn_get(struct tqp_conn *conn)
 	return conn;
 }
 
+bool tqp_conn_tryget(struct tqp_conn *conn)
+{
+	return kref_get_unless_zero(&conn->ref);
+}
+
 void tqp_conn_put(struct tqp_conn *conn)
 {
 	kref_put(&conn->ref, tqp_conn_release);
@@ -145,6 +150,7 @@ struct tqp_conn *tqp_conn_alloc(struct tqp_qp *qp, struct sock *sk)
 	init_waitqueue_head(&conn->wait);
 	spin_lock_init(&conn->done_lock);
 	mutex_init(&conn->offload_mutex);
+	mutex_init(&conn->plain_mutex);
 	INIT_RCU_WORK(&conn->free_work, tqp_conn_free_work);
 	INIT_DELAYED_WORK(&conn->rtr_work, tqp_rtr_work);
 	INIT_DELAYED_WORK(&conn->probe_work, tqp_probe_work);

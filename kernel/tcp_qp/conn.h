@@ -27,7 +27,7 @@
 #include "tqp.h"
 
 enum {
-	TQP_SNDBUF_BYTES = 8 << 20,		/* zero-copy bytes TCP may hold unsent and unacked */
+	TQP_SNDBUF_BYTES = 8 << 20,		/* TCP may hold unsent and unacked, where it is allowed */
 	TQP_RTR_FIRST_MS = 20,
 	TQP_RTR_LAST_MS = 1000,
 	TQP_STALL_FIRST_MS = 1,			/* look for late receives while data waits */
@@ -199,6 +199,18 @@ struct tqp_family {
 	struct inet_connection_sock_af_ops af;
 };
 
+/* What of the socket was otherwise before attach; sk lock. */
+struct tqp_sock_saved {
+	void (*data_ready)(struct sock *sk);
+	void (*write_space)(struct sock *sk);
+	void (*state_change)(struct sock *sk);
+	int rcvlowat;
+	int sndbuf;
+	bool sndbuf_locked;
+	bool nagle_off;
+	bool gso_disabled;		/* by us */
+};
+
 struct tqp_conn {
 	struct kref ref;
 	struct rcu_work free_work;
@@ -214,7 +226,9 @@ struct tqp_conn {
 	u8 host_version;		/* what queue_xmit writes */
 	bool timestamps;		/* folded */
 	bool icrc;			/* on what we send */
-	bool installed;			/* socket callbacks are ours */
+	bool installed;			/* socket callbacks are ours; sk lock */
+	bool undone;			/* the socket is as it was before attach; sk lock */
+	struct mutex plain_mutex;	/* one recv() of plain bytes; outside the sk lock */
 	wait_queue_head_t wait;		/* attach: peer_ready or DEAD */
 
 	/* handshake; bits set from softirq without the sk lock */
@@ -242,6 +256,7 @@ struct tqp_conn {
 	struct tqp_wqe wqe;
 	struct tqp_tx_cur cur;
 	struct tqp_tx_train train;
+	u32 tx_first_seq;		/* valid if tqp_tx_begun() */
 	u32 sq_next;			/* ring index of the next WQE to load */
 	u32 sq_mask;
 	u16 tx_msn;			/* next untagged */
@@ -282,6 +297,7 @@ struct tqp_conn {
 	bool rx_stalled;
 	bool rx_running;
 	bool rx_eof;
+	u32 rx_seq;			/* up to where we have read; valid if rx_started */
 	struct tqp_rx_numbers rx_next;	/* .untagged == messages completed, low 16 bits */
 	u16 advertised;			/* last msn limit sent */
 	u32 rx_stall_ms;
@@ -309,15 +325,23 @@ struct tqp_conn {
 	struct tqp_tx_msg *error_msg;	/* the WQE that failed at the peer, */
 	u32 error_status;		/* how (enum ib_wc_status) */
 
-	/* callbacks before us */
-	void (*saved_data_ready)(struct sock *sk);
-	void (*saved_write_space)(struct sock *sk);
-	void (*saved_state_change)(struct sock *sk);
-	void (*saved_error_report)(struct sock *sk);
+	struct tqp_sock_saved saved;
 
 	/* struct tcp_qp_info counters, sk lock */
 	struct tcp_qp_info info;
 };
+
+/* Has TCP a byte of ours, or is it about to?  sk lock. */
+static inline bool tqp_tx_begun(const struct tqp_conn *conn)
+{
+	return conn->info.tx_bytes || !tqp_msglog_empty(&conn->log);
+}
+
+/* Where the bytes of ours that TCP has end: write_seq, if nobody else writes.  sk lock. */
+static inline u32 tqp_tx_end_seq(const struct tqp_conn *conn)
+{
+	return conn->tx_first_seq + (u32)conn->info.tx_bytes;
+}
 
 static inline struct tqp_conn *tqp_conn_of(const struct sock *sk)
 {
@@ -333,7 +357,10 @@ extern struct tcp_ulp_ops tqp_ulp_ops;
 
 /* ---- conn.c ---- */
 struct tqp_conn *tqp_conn_alloc(struct tqp_qp *qp, struct sock *sk);
+/* Whoever calls has a reference already, or the socket lock, which keeps the ULP's. */
 struct tqp_conn *tqp_conn_get(struct tqp_conn *conn);
+/* Under RCU alone: false if nobody has one any more. */
+bool tqp_conn_tryget(struct tqp_conn *conn);
 void tqp_conn_put(struct tqp_conn *conn);	/* any context */
 /* Room for one more message?  READs and responses make the log grow; process context, sk lock. */
 bool tqp_log_room(struct tqp_conn *conn);
@@ -368,11 +395,20 @@ void tqp_conn_fail_work(struct work_struct *work);
 void tqp_tx_die(struct tqp_conn *conn);
 
 /* ---- ulp.c ---- */
+/* -EBUSY may have a reason in the conn. */
 int tqp_ulp_attach(struct socket *sock, struct tqp_conn *conn);
-void tqp_ulp_restore(struct tqp_conn *conn);	/* socket is plain TCP again; sk lock */
+/* The application's side is plain TCP's again; sk lock. */
+void tqp_ulp_restore(struct tqp_conn *conn);
+/* All of the socket is, since no QP byte was sent or received; sk lock. */
+void tqp_ulp_undo(struct tqp_conn *conn);
 void tqp_mss_update(struct tqp_conn *conn);	/* sk lock */
 int tqp_ulp_init(void);
 void tqp_ulp_exit(void);
+
+/* ---- family.c ---- */
+/* For @sk's own operations as they are now, or NULL; process context, sk lock. */
+const struct tqp_family *tqp_family_get(struct sock *sk);
+void tqp_family_exit(void);
 
 /* ---- wire.c ---- */
 int tqp_queue_xmit(struct sock *sk, struct sk_buff *skb, struct flowi *fl);
@@ -417,6 +453,12 @@ void tqp_tx_run(struct tqp_conn *conn);		/* process context, sk lock */
 void tqp_tx_work(struct work_struct *work);
 void tqp_tx_kick(struct tqp_conn *conn);	/* any context: run it soon */
 void tqp_tx_wait_memory(struct tqp_conn *conn);	/* run it later */
+/*
+ * False: the conn failed, for somebody else wrote to the stream since our first
+ * message.  That can be a send() alone which was waiting for the lock when
+ * attach had it; before our first message its bytes are plain TCP.
+ */
+bool tqp_tx_alone(struct tqp_conn *conn);
 /* 0 when the current message is all in TCP, else -EAGAIN or TCP's error. */
 int tqp_tx_push(struct tqp_conn *conn, bool more);
 /*

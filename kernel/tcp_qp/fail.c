@@ -93,8 +93,10 @@ static int tqp_push_all(struct tqp_conn *conn, long *timeout)
 	struct sock *sk = conn->sk;
 	int rc;
 
-	while (tqp_can_send(sk)) {
+	while (tqp_can_send(sk) && tqp_tx_alone(conn)) {
+		conn->tx_running = true;
 		rc = tqp_tx_push(conn, false);
+		conn->tx_running = false;
 		if (rc != -EAGAIN)
 			return rc;
 		if (!*timeout)
@@ -131,8 +133,10 @@ static int tqp_send_terminate(struct tqp_conn *conn, long *timeout)
 		.length = TCP_BTH_TERMINATE_BYTES,
 		.opcode = TCP_BTH_OP_TERMINATE,
 	};
-	int rc = cur->active || tqp_train_waits(conn) ? tqp_push_all(conn, timeout) : 0;
+	int rc = tqp_tx_alone(conn) ? 0 : -EPIPE;
 
+	if (!rc && (cur->active || tqp_train_waits(conn)))
+		rc = tqp_push_all(conn, timeout);
 	if (rc)
 		return rc;
 	if (cur->active) {
@@ -242,7 +246,7 @@ void tqp_conn_fail_work(struct work_struct *work)
 		tcp_abort(sk, ECONNABORTED);
 
 	lock_sock(sk);
-	tqp_tx_die(conn);	/* before the drop: unacknowledged sends did not succeed */
+	tqp_tx_die(conn);
 	if (abort)
 		tqp_tx_drop(conn);
 	release_sock(sk);

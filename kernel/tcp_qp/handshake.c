@@ -70,8 +70,7 @@ void tqp_rtr_work(struct work_struct *work)
 /* Bring the handshake work forward: there is something to answer. */
 static void tqp_rtr_answer(struct tqp_conn *conn)
 {
-	tqp_conn_get(conn);
-	if (mod_delayed_work(tqp_wq, &conn->rtr_work, 0))
+	if (tqp_conn_tryget(conn) && mod_delayed_work(tqp_wq, &conn->rtr_work, 0))
 		tqp_conn_put(conn);	/* it was queued, with its reference */
 }
 

@@ -115,6 +115,7 @@ static void tqp_qp_init(struct tqp_qp *qp, const struct ib_qp_init_attr *init)
 	kref_init(&qp->ref);
 	init_completion(&qp->released);
 	qp->owner = current_uid();
+	qp->net_admin = ns_capable_noaudit(dev_net(qp->dev->netdev)->user_ns, CAP_NET_ADMIN);
 	qp->state = IB_QPS_RESET;
 	qp->attr.port_num = 1;
 	qp->attr.path_mig_state = IB_MIG_MIGRATED;

@@ -283,6 +283,22 @@ static u32 tqp_rx_skb(struct tqp_conn *conn, struct sk_buff *skb, u32 off, bool 
 	return taken;
 }
 
+/*
+ * A recv() that was waiting for the lock when attach had it reads with TCP's
+ * own operation, and may have taken what was the QP's.
+ */
+static bool tqp_rx_alone(struct tqp_conn *conn)
+{
+	const struct tcp_sock *tp = tcp_sk(conn->sk);
+
+	if (likely(!conn->rx_started || tp->copied_seq == conn->rx_seq))
+		return true;
+	if (tp->urg_data)	/* tcp_check_urg() moved it */
+		return true;
+	tqp_conn_fail(conn, TCP_QP_REASON_SOCKET_IN_USE);
+	return false;
+}
+
 static void tqp_rx_loop(struct tqp_conn *conn)
 {
 	struct sock *sk = conn->sk;
@@ -339,8 +355,11 @@ void tqp_rx_run(struct tqp_conn *conn)
 
 	if (conn->rx_running || conn->state == TQP_CONN_DEAD || !conn->qp)
 		return;
+	if (!tqp_rx_alone(conn))
+		return;
 	conn->rx_running = true;
 	tqp_rx_loop(conn);
+	conn->rx_seq = tcp_sk(sk)->copied_seq;
 	conn->rx_running = false;
 	if (conn->state == TQP_CONN_DEAD)
 		return;

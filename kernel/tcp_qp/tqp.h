@@ -199,7 +199,8 @@ struct tqp_qp {
 	struct tqp_conn *conn;		/* under lock; holds a conn reference; stays till detach */
 	struct tqp_ep *ep;		/* the connection manager's claim, under mutex; holds a reference */
 	bool by_cm;			/* claimed since RESET, under mutex */
-	kuid_t owner;			/* who created it */
+	kuid_t owner;			/* who created it, */
+	bool net_admin;			/* and may send buffers be larger than others' */
 	struct kref ref;		/* destroy waits for it */
 	struct completion released;
 };

@@ -9,8 +9,7 @@
 
 void tqp_tx_kick(struct tqp_conn *conn)
 {
-	tqp_conn_get(conn);
-	if (!queue_work(tqp_wq, &conn->tx_work))
+	if (tqp_conn_tryget(conn) && !queue_work(tqp_wq, &conn->tx_work))
 		tqp_conn_put(conn);
 }
 
@@ -217,6 +216,18 @@ int tqp_tx_push(struct tqp_conn *conn, bool more)
 	return rc;
 }
 
+bool tqp_tx_alone(struct tqp_conn *conn)
+{
+	u32 end = tcp_sk(conn->sk)->write_seq;
+
+	if (!tqp_tx_begun(conn))
+		conn->tx_first_seq = end;
+	if (likely(end == tqp_tx_end_seq(conn)))
+		return true;
+	tqp_conn_fail(conn, TCP_QP_REASON_SOCKET_IN_USE);
+	return false;
+}
+
 static bool tqp_tx_ready(struct tqp_conn *conn)
 {
 	struct sock *sk = conn->sk;
@@ -268,9 +279,9 @@ void tqp_tx_run(struct tqp_conn *conn)
 
 	sock_owned_by_me(conn->sk);
 	tqp_tx_finish_bad(conn);
-	if (!tqp_tx_ready(conn) || conn->tx_running)
+	if (!tqp_tx_ready(conn) || conn->tx_running || !tqp_tx_alone(conn))
 		return;
-	conn->tx_running = true;
+	conn->tx_running = true;	/* and we keep the lock */
 	conn->tx_wait_space = false;
 	conn->tx_wait_memory = false;
 	tqp_mss_update(conn);

@@ -101,12 +101,13 @@ static void tqp_wqe_done(struct tqp_tx_msg *msg)
 static void tqp_tx_msg_done(struct tqp_tx_msg *msg)
 {
 	struct tqp_conn *conn = msg->conn;
+	bool light = msg->light;
 
 	if (msg->is_response)
 		tqp_response_done(msg);
 	else
 		tqp_wqe_done(msg);
-	if (msg->light)
+	if (light)		/* @msg may be another one's by now */
 		return;
 	if (atomic_dec_and_test(&conn->tx_live))
 		wake_up_all(&conn->wait);
@@ -240,14 +241,16 @@ static void tqp_drop_current(struct tqp_conn *conn)
 
 /*
  * No acknowledgement will come any more: the connection was aborted or the
- * socket is going.  What drivers still hold ends by itself; who gives memory
- * back to the application waits for it.
+ * socket is going.  Nothing that is dropped completes by it: it did not succeed.
+ * What drivers still hold ends by itself; who gives memory back to the
+ * application waits for it.
  */
 void tqp_tx_drop(struct tqp_conn *conn)
 {
 	u32 head = conn->log.head, left = conn->log.tail - conn->log.head;
 
 	/* callers: socket lock held, or the socket is being destroyed */
+	tqp_tx_die(conn);
 	conn->log.head = conn->log.tail;
 	for (; left; left--, head++)	/* unacked stays: they were not */
 		if (conn->log_msg[head & conn->log.mask])

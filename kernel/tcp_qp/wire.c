@@ -95,6 +95,17 @@ static bool tqp_ends_message(const struct tqp_msg_rec *rec, u32 seq, u32 payload
 	return seq - rec->start_seq + payload >= tqp_msg_stream_bytes(rec->length);
 }
 
+/*
+ * A send() that slipped in: tqp_tx_alone().  Its bytes must not leave, with or
+ * without an option: this socket's peer would take them for the QP's.  While
+ * tx_running TCP may send what it has not told us of yet.
+ */
+static bool tqp_foreign(const struct tqp_conn *conn, u32 seq, u32 payload)
+{
+	return !conn->tx_running && after(seq + payload, tqp_tx_end_seq(conn)) &&
+	       tqp_tx_begun(conn);
+}
+
 static int tqp_xmit_data(struct tqp_conn *conn, struct sock *sk, struct sk_buff *skb, u32 payload)
 {
 	struct tcphdr *th = tcp_hdr(skb);
@@ -104,6 +115,10 @@ static int tqp_xmit_data(struct tqp_conn *conn, struct sock *sk, struct sk_buff 
 	struct tcp_bth bth;
 	bool stamped;
 
+	if (unlikely(tqp_foreign(conn, seq, payload))) {
+		tqp_conn_fail(conn, TCP_QP_REASON_SOCKET_IN_USE);
+		return -EINVAL;
+	}
 	if (!rec)
 		return 0;	/* sent before the first message */
 	last = tqp_msglog_last(&conn->log, rec, seq, payload);
