@@ -108,7 +108,9 @@ lint: checkout ## checkpatch, sparse, clang-format, clang-tidy, shellcheck, head
 	@$(DEPS) build kernel lint
 	@selftests/lint
 
-install: user kernel ## install under PREFIX (default /usr/local), modules under /lib/modules
+# As root in another user's checkout: what that user has built.
+owner_builds := $(filter-out $(shell stat -c %u Makefile),$(shell id -u))
+install: $(if $(and $(owner_builds),$(filter 0,$(shell id -u))),,user kernel) ## install under PREFIX (default /usr/local), modules under /lib/modules
 	@packaging/install --prefix "$(PREFIX)" --destdir "$(DESTDIR)"
 
 uninstall: ## remove what `make install` with the same PREFIX put there

@@ -22,6 +22,12 @@ PRODUCTS = (
     "kernel/tcp_qp/tcp_qp.ko", "kernel/nupa_dev/nupa_dev.ko",
 )  # fmt: skip
 BOOT_CACHE = ("initramfs-*", "vmlinux-*", "modules-*", "kvm.json")
+# What README.md and the manual name; the rest of what is installed may change.
+INSTALLED = (
+    "include/tcp_qp/tcp_qp.h", "include/tcpqp.h", "lib/libtcpqp.so.0", "lib/libtcpqp-preload.so", "bin/ncqp", "bin/tcpqp_perf", "bin/tcpqp-run",
+    "bin/nupa_switch", "bin/nupactl", "man1/ncqp.1", "man1/tcpqp_perf.1", "man1/tcpqp-run.1", "man1/nupactl.1", "man1/nupa_switch.1",
+    "man7/tcpqp.7", "man3/tcpqp_open.3", "pkgconfig/tcpqp.pc", "completions/ncqp", "updates/tcp_qp/tcp_qp.ko", "updates/tcp_qp/nupa_dev.ko",
+)  # fmt: skip
 LIMIT_S = 540
 NOBODY = 65534
 IN_GUESTS = "test -f $REPO/Makefile && cd \"$HOST_REPO\" && test -f Makefile && $BUILD/cmake/tools/ncqp/ncqp --help >/dev/null && ping -c 1 $PEER >/dev/null"
@@ -34,7 +40,7 @@ class Trouble(Exception):
 
 
 def run(report: Report, wanted: Callable[[str], bool], long: bool = False) -> None:
-    tests = [odd_path_below_tmp, module_in_odd_path, no_headers, read_only, unreadable, foreign_build, odd_names_refused, numbers]
+    tests = [odd_path_below_tmp, module_in_odd_path, no_headers, read_only, unreadable, foreign_build, odd_names_refused, numbers, installed_and_removed]
     if long:
         tests = [*(_boot_below(place) for place in PLACES), other_file_system, built_in_odd_path]
     for test in tests:
@@ -158,6 +164,42 @@ def numbers() -> str:
         _refuses(["make", "kernel", "JOBS=many"], copy, "JOBS is a number")
         _refuses(["make", "install", "PREFIX=here"], copy, "PREFIX is a directory's whole path")
     return ""
+
+
+def installed_and_removed() -> str:
+    """make install has what the documents name, also over an earlier one; make uninstall leaves what was there before, and that only."""
+    if not (REPO / "build/cmake/packaging/cmake_install.cmake").exists():
+        return "the programs are not built whole: make user"
+    with _scratch("/tmp") as root:
+        mine = root / "usr/local/bin/mine"
+        mine.parent.mkdir(parents=True)
+        mine.touch()
+        place = [REPO / "packaging/install", "--prefix", "/usr/local", "--destdir", root]
+        _run(place)
+        for path in _files(root / "lib/modules"):  # of another kernel's build: the next one knows it no more
+            stale = path.with_name("stale.ko")
+            path.rename(stale)
+            note = root / "usr/local/share/tcp_qp/installed"
+            note.write_text(note.read_text().replace(path.name, stale.name))
+            break
+        _run(place)
+        have = {str(path.relative_to(root)) for path in _files(root)}
+        missing = [name for name in INSTALLED if not any(Path(path).match(name) for path in have)]
+        if missing or any("stale.ko" in path for path in have):
+            raise Trouble(f"missing: {missing}; there: {sorted(have)}")
+        for page in (path for path in _files(root) if "man" in path.parts):
+            if complaints := _output(["groff", "-man", "-Tutf8", "-ww", "-z", page], None).stdout:
+                raise Trouble(complaints)
+        _run([*place, "--undo"])
+        left = [str(path) for path in root.rglob("*")]
+        if left != [str(root / "usr"), str(root / "usr/local"), str(root / "usr/local/bin"), str(mine)]:
+            raise Trouble(f"left behind: {left}")
+        _refuses([*place, "--undo"], root, "nothing is installed")
+    return ""
+
+
+def _files(root: Path) -> list[Path]:
+    return sorted(path for path in root.rglob("*") if path.is_file() or path.is_symlink())
 
 
 def _as_nobody() -> list[str]:
