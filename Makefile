@@ -40,12 +40,12 @@ MAKEFLAGS += --no-print-directory
 
 all: checkout ## build programs, libraries, kernel modules and tests
 	@$(DEPS) build library kernel tests
-	+@$(PROGRAMS) all $(JOBS) $(CMAKE_ARGS)
+	@$(PROGRAMS) all $(JOBS) $(CMAKE_ARGS)
 	+@$(KERNEL)
 
 demo: checkout ## two machines, one file, three engines: a table of what it cost
 	@$(DEPS) build kernel vm
-	+@$(PROGRAMS) demo $(JOBS) $(CMAKE_ARGS)
+	@$(PROGRAMS) demo $(JOBS) $(CMAKE_ARGS)
 	+@$(KERNEL)
 	@tools/vm/demo
 
@@ -59,7 +59,7 @@ vm: user kernel ## a shell in two machines on a switch (VM="..." adds nupa-vm op
 
 user: checkout ## build programs and libraries only
 	@$(DEPS) build library
-	+@$(PROGRAMS) product $(JOBS) $(CMAKE_ARGS)
+	@$(PROGRAMS) product $(JOBS) $(CMAKE_ARGS)
 
 kernel: checkout ## build the kernel modules only
 	@$(DEPS) kernel
@@ -73,7 +73,7 @@ checkout:
 
 tests: checkout
 	@$(DEPS) build library tests
-	+@$(PROGRAMS) all $(JOBS) $(CMAKE_ARGS)
+	@$(PROGRAMS) all $(JOBS) $(CMAKE_ARGS)
 
 debug-kernel: checkout ## a kernel with KASAN, lockdep, kmemleak ... and our modules for it (build/debug-kernel)
 	@$(DEPS) kernel debug-kernel
