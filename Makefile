@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The front door.  Kbuild builds kernel/, CMake the rest; this file calls them.
+# The front door.  Kbuild builds kernel/, CMake the rest; this file calls them, a line of output for each.
 # A bare Debian 12 machine needs only git and make: `apt-get install git make`.
+# Paths are relative throughout: the checkout's own may have spaces.
 
-JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 DESTDIR ?=
 CMAKE_ARGS ?=
@@ -12,86 +12,118 @@ VM ?=
 # `make sim SEED=77` plays one schedule and prints its last events.
 SEEDS ?= 2000
 SEED ?=
+SOAK_MINUTES ?= 60
 
-BUILD := build
-CMAKE_DIR := $(BUILD)/cmake
+# As many as `make -jN` says, or as there are processors.
+JOBS ?= $(or $(patsubst -j%,%,$(filter -j%,$(MAKEFLAGS))),$(shell nproc))
 # The newest 6.12: the kernel that guests boot.
 export KDIR ?= $(shell ls -d /usr/src/linux-headers-6.12.*-amd64 2>/dev/null | sort -V | tail -n 1)
-DEPS_LIST := tools/deps/debian-12
-DEPS_STAMP := $(BUILD)/.deps
+# tools/front/stage: everything as it comes.
+export V
 
-.PHONY: all deps user kernel debug-kernel check-debug demo compat sanitize check bench bars lint sim soak install clean vm help
+CMAKE_DIR := build/cmake
+STAGE := tools/front/stage
+DEPS := tools/deps/install
+PROGRAMS = $(STAGE) programs tools/front/programs
+# A job server's make takes its number of jobs from there.
+KERNEL = $(STAGE) modules $(MAKE) -C kernel $(if $(findstring --jobserver,$(MAKEFLAGS)),,-j $(JOBS))
+
+numbers := JOBS SEEDS SEED SOAK_MINUTES
+$(foreach name,$(numbers),$(if $(filter command environment,$(firstword $(origin $(name)))),\
+	$(if $(shell printf %s '$($(name))' | grep -Ex '[0-9]*'),,$(if $($(name)),$(error $(name) is a number, not "$($(name))")))))
+$(if $(filter /%,$(PREFIX)),,$(error PREFIX is a directory's whole path, not "$(PREFIX)"))
+
+.PHONY: all deps checkout user kernel tests debug-kernel check-debug demo compat sanitize check bench bars lint sim soak install uninstall deb clean vm help
 .DEFAULT_GOAL := all
+.NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
 
-all: user kernel ## build programs, libraries and kernel modules
+all: checkout ## build programs, libraries, kernel modules and tests
+	@$(DEPS) build library kernel tests
+	@$(PROGRAMS) all $(JOBS) $(CMAKE_ARGS)
+	+@$(KERNEL)
 
-deps: $(DEPS_STAMP) ## install the Debian packages that are missing
-
-$(DEPS_STAMP): $(DEPS_LIST) tools/deps/install
-	@echo "deps: looking for missing packages"
-	@tools/deps/install $(DEPS_LIST)
-	@mkdir -p $(BUILD)
-	@touch $@
-
-user: deps
-	@echo "all: programs and libraries in $(CMAKE_DIR)"
-	@test -f $(CMAKE_DIR)/build.ninja || cmake -S . -B $(CMAKE_DIR) -G Ninja $(CMAKE_ARGS)
-	@ninja -C $(CMAKE_DIR) -j $(JOBS)
-
-kernel: deps
-	@echo "all: kernel modules in $(BUILD)/kernel"
-	@$(MAKE) -C kernel -j $(JOBS)
-
-check: all ## run every test; the last line counts them, build/results/check.json has each
-	@selftests/run $(if $(CHECK),--only "$(CHECK)")
-
-debug-kernel: deps ## a kernel with KASAN, lockdep, kmemleak ... and our modules for it (build/debug-kernel)
-	@tools/deps/install tools/deps/debug-kernel
-	@tools/debug-kernel/build $(JOBS)
-
-check-debug: user debug-kernel ## the VM tests on the debug kernel; build/results/check-debug.json has each
-	@selftests/run --debug-kernel $(if $(CHECK),--only "$(CHECK)")
-
-demo: all ## two machines, one file, three engines: a table of what it cost
+demo: checkout ## two machines, one file, three engines: a table of what it cost
+	@$(DEPS) build kernel vm
+	@$(PROGRAMS) demo $(JOBS) $(CMAKE_ARGS)
+	+@$(KERNEL)
 	@tools/vm/demo
 
-sanitize: user ## libtcpqp's tests under ASAN + UBSAN, TSAN and valgrind
+check: all ## run every test; the last line counts them, build/results/check.json has each
+	@$(DEPS) vm check lint
+	@selftests/run $(if $(CHECK),--only "$(CHECK)")
+
+vm: user kernel ## a shell in two machines on a switch (VM="..." adds nupa-vm options)
+	@$(DEPS) vm
+	@tools/vm/nupa-vm --interactive $(VM)
+
+user: checkout ## build programs and libraries only
+	@$(DEPS) build library
+	@$(PROGRAMS) product $(JOBS) $(CMAKE_ARGS)
+
+kernel: checkout ## build the kernel modules only
+	@$(DEPS) kernel
+	+@$(KERNEL)
+
+deps: ## install every Debian package that building and testing needs
+	@$(DEPS) build library kernel tests vm check lint
+
+checkout:
+	@tools/front/checkout
+
+tests: checkout
+	@$(DEPS) build library tests
+	@$(PROGRAMS) all $(JOBS) $(CMAKE_ARGS)
+
+debug-kernel: checkout ## a kernel with KASAN, lockdep, kmemleak ... and our modules for it (build/debug-kernel)
+	@$(DEPS) kernel debug-kernel
+	@tools/debug-kernel/build $(JOBS)
+
+check-debug: tests debug-kernel ## the VM tests on the debug kernel; build/results/check-debug.json has each
+	@$(DEPS) vm check
+	@selftests/run --debug-kernel $(if $(CHECK),--only "$(CHECK)")
+
+sanitize: tests ## libtcpqp's tests under ASAN + UBSAN, TSAN and valgrind
 	@JOBS=$(JOBS) selftests/stock/sanitize
 
-bars: user ## libtcpqp's stock engine beside plain TCP, on loopback and veth: each bar, met or not
+bars: tests ## libtcpqp's stock engine beside plain TCP, on loopback and veth: each bar, met or not
 	@selftests/stock/bpf/bars $(CMAKE_DIR)
 
 compat: all ## other people's RDMA programs on both engines, and soft RoCE beside them; build/results/compat.json
-	@tools/deps/install tools/deps/compat
+	@$(DEPS) vm check compat
 	@tools/compat/compat
 
 bench: all ## TCP-QP beside TCP, io_uring and soft RoCE, counted and timed (QUICK=1: in 4 minutes); build/results/bench.json
+	@$(DEPS) vm check
 	@bench/run $(if $(QUICK),--quick)
 
-sim: deps ## play SEEDS (default 2000) simulated schedules, or replay one: SEED=77
-	@test -f $(CMAKE_DIR)/build.ninja || cmake -S . -B $(CMAKE_DIR) -G Ninja $(CMAKE_ARGS)
-	@ninja -C $(CMAKE_DIR) -j $(JOBS) --quiet nupa_sim
+sim: tests ## play SEEDS (default 2000) simulated schedules, or replay one: SEED=77
 	@$(CMAKE_DIR)/selftests/sim/nupa_sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 soak: all ## traffic with faults for hours (SOAK_MINUTES, default 60)
-	@selftests/soak --minutes $(or $(SOAK_MINUTES),60)
+	@$(DEPS) vm check
+	@selftests/soak --minutes $(SOAK_MINUTES)
 
-lint: deps ## checkpatch, sparse, clang-format, clang-tidy, shellcheck, headers alone
+lint: checkout ## checkpatch, sparse, clang-format, clang-tidy, shellcheck, headers alone
+	@$(DEPS) build kernel lint
 	@selftests/lint
 
-vm: all ## a shell in two machines on a switch (VM="..." adds nupa-vm options)
-	@tools/vm/nupa-vm --interactive $(VM)
+# As root in another user's checkout: what that user has built.
+owner_builds := $(filter-out $(shell stat -c %u Makefile),$(shell id -u))
+install: $(if $(and $(owner_builds),$(filter 0,$(shell id -u))),,user kernel) ## install under PREFIX (default /usr/local), modules under /lib/modules
+	@packaging/install --prefix "$(PREFIX)" --destdir "$(DESTDIR)"
 
-install: all ## install under PREFIX (default /usr/local), modules under /lib/modules
-	@echo "install: programs and libraries under $(DESTDIR)$(PREFIX)"
-	@DESTDIR=$(DESTDIR) cmake --install $(CMAKE_DIR) --prefix $(PREFIX)
-	@$(MAKE) -C kernel modules_install $(if $(DESTDIR),INSTALL_MOD_PATH=$(DESTDIR))
-	@$(if $(DESTDIR),:,depmod $(patsubst linux-headers-%,%,$(notdir $(KDIR))))
+uninstall: ## remove what `make install` with the same PREFIX put there
+	@packaging/install --undo --prefix "$(PREFIX)" --destdir "$(DESTDIR)"
+
+deb: checkout ## Debian packages in build/deb
+	@$(DEPS) build library kernel deb
+	@$(STAGE) deb packaging/build-deb $(JOBS)
 
 clean: ## remove everything that was built
-	@echo "clean: removing $(BUILD)"
-	@rm -rf $(BUILD)
+	@echo "clean: removing build/"
+	@$(MAKE) -C kernel clean
+	@rm -rf build
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -73,6 +73,8 @@ class Needs:
         kernel = module_dir()
         if self.debug and not on_debug_kernel():
             return "needs the debug kernel: make check-debug"
+        if self.tap and os.geteuid() != 0:
+            return "needs root: the switch makes a TAP interface here"
         if self.tap and not os.access("/dev/net/tun", os.W_OK):
             return "no TAP can be made here: /dev/net/tun"
         if self.copy and (refused := _copy_refused(self.copy)):

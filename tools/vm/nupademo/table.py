@@ -22,3 +22,19 @@ def _cells(o: Outcome) -> tuple[str, ...]:
         o.engine, f"{row['gbps']:.2f}", f"{row['cpu_s_tx'] / gib:.2f}", f"{row['cpu_s_rx'] / gib:.2f}", f"{row['placed_bytes']:,}",
         f"{row['copied_bytes']:,}", f"{row['segments']:,}", str(row["retrans"]), "equal" if row["sha256_ok"] else "DIFFERS",
     )  # fmt: skip
+
+
+def sentence(outcomes: list[Outcome]) -> str:
+    """What the table says, in one sentence; nothing if an engine of the comparison is not in it."""
+    rows = {o.engine: o.row() for o in outcomes if not o.problem}
+    offload, tcp = rows.get("offload"), rows.get("tcp")
+    if not offload or not tcp:
+        return ""
+    faster = offload["gbps"] / tcp["gbps"]
+    pace = f"{faster:.1f} times as fast as" if faster >= 1.05 else "as fast as" if faster > 0.95 else f"at {faster:.2f} of the rate of"
+    cost = f"{100 * offload['cpu_s_rx'] / tcp['cpu_s_rx']:.0f} % of its receiver's CPU time" if tcp["cpu_s_rx"] else "its receiver's CPU time not measured"
+    copied = "none" if not offload["copied_bytes"] else f"{offload['copied_bytes']:,}"
+    return (
+        f"With offload the switch put {offload['placed_bytes']:,} bytes straight into the buffer they were for and the receiver's CPU copied {copied}: "
+        f"{pace} plain TCP through send() and recv(), for {cost}."
+    )

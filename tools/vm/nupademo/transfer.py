@@ -20,8 +20,8 @@ ENGINES = {
 }
 FIRST_PORT = 5001
 TRANSFER_S = 60
-LISTEN_S = 10
-LOOK_EVERY_S = 0.4  # ss looks until it sees the transfer under way: at least 10 MB
+LISTEN_S = 30
+LOOK_EVERY_S = 0.05  # ss looks until it sees the transfer under way: at least 10 MB
 SOURCE, COPY = "/mnt/t/payload", "/mnt/t/copy"
 GIB = 1 << 30
 

@@ -2,6 +2,7 @@
 """A set of guests on one switch, from boot to the check of their kernel logs."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from .initramfs import initramfs
 from .kernel import bootable
 from .modules import unpacked
 from .node import CommandFailed, Job, Node, NodeDead, Result
-from .paths import REPO, SetupError, VM_BUILD, kernel_image, module_dir, slowness
+from .paths import BUILD, REPO, SetupError, VM_BUILD, in_guest, kernel_image, module_dir, slowness
 from .process import Children
 from .tsc import host_tsc_khz
 
@@ -214,12 +215,13 @@ class Cluster:
     def _environment(self, node: Node) -> str:
         peers = [other for other in self.node if other is not node]
         words = {
-            "NODE": node.index, "NODES": len(self.node), "IP4": node.ip4, "IP6": node.ip6, "REPO": REPO, "BUILD": REPO / "build",
+            "NODE": node.index, "NODES": len(self.node), "IP4": node.ip4, "IP6": node.ip6, "REPO": in_guest(REPO), "BUILD": in_guest(BUILD),
+            "HOST_REPO": REPO,
             "PEERS": " ".join(p.ip4 for p in peers), "PEERS6": " ".join(p.ip6 for p in peers), "PEER": peers[0].ip4 if peers else "",
             "PEER6": peers[0].ip6 if peers else "", "FABRIC": "yes" if self.with_switch else "no", "MTU": self.mtu or "",
-            "RESULTS": "/results", "MODULES": unpacked(self.image), "KO": module_dir(), "TOPOLOGY": self.topology,
+            "RESULTS": "/results", "MODULES": in_guest(unpacked(self.image)), "KO": in_guest(module_dir()), "TOPOLOGY": self.topology,
         }  # fmt: skip
-        return "".join(f"{key}='{value}'\n" for key, value in words.items())
+        return "".join(f"{key}={shlex.quote(str(value))}\n" for key, value in words.items())
 
 
 class KernelComplaint(Exception):

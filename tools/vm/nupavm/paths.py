@@ -9,6 +9,7 @@ REPO = Path(__file__).resolve().parents[3]
 BUILD = REPO / "build"
 VM_BUILD = BUILD / "vm"
 GUEST = REPO / "tools" / "vm" / "guest"
+REPO_IN_GUEST = Path("/run/nupa/repo")  # guest/init mounts it there, too: a path that needs no quotes
 SWITCH_CANDIDATES = (
     BUILD / "cmake/tools/nupa_switch/daemon/nupa_switch",
     BUILD / "cmake/tools/nupa_switch/nupa_switch",
@@ -44,6 +45,11 @@ def kernel_release(image: Path) -> str:
 def module_dir() -> Path:
     """Where our own modules are, built for that kernel; NUPA_MODULES names another place."""
     return Path(os.environ.get("NUPA_MODULES", BUILD / "kernel"))
+
+
+def in_guest(path: Path) -> Path:
+    """Where a guest has what is there on the host."""
+    return REPO_IN_GUEST / path.relative_to(REPO) if path.is_relative_to(REPO) else path
 
 
 def slowness() -> float:

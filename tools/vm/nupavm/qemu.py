@@ -4,8 +4,6 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .paths import GUEST
-
 NUPA_VECTORS = 17  # include/tcp_qp/nupa_hw.h
 MEM_MAX_MB = 2560  # RAM stays below the PCI hole, so a guest address is an offset in the RAM file
 DISKS_MAX = 8
@@ -83,12 +81,17 @@ def _memory(m: Machine) -> list[str]:
 
 def _boot(m: Machine) -> list[str]:
     tsc = f"tsc_early_khz={m.tsc_khz} " if m.tsc_khz and m.accel == "tcg" and not m.icount else ""
-    append = f"{CMDLINE} {tsc}nupa.agent={GUEST}/agent {m.append}".strip()
+    append = f"{CMDLINE} {tsc}{m.append}".strip()
     return ["-kernel", str(m.image), "-initrd", str(m.initrd), "-append", append]
 
 
+def _in_option(path: Path) -> str:
+    """A path as part of an option's list of values."""
+    return str(path).replace(",", ",,")
+
+
 def _channels(m: Machine) -> list[str]:
-    args = ["-serial", f"file:{m.console}", "-device", "virtio-serial-pci,id=ser"]
+    args = ["-chardev", f"file,id=console,path={_in_option(m.console)}", "-serial", "chardev:console", "-device", "virtio-serial-pci,id=ser"]
     args += ["-chardev", f"socket,id=ctl,path={m.control_socket}", "-device", "virtserialport,chardev=ctl,name=nupa.ctl"]
     args += ["-qmp", f"unix:{m.monitor_socket},server=on,wait=off"]
     if m.shell_socket:
@@ -100,7 +103,7 @@ def _shares(m: Machine) -> list[str]:
     common = "security_model=none,multidevs=remap"
     return [
         "-fsdev", f"local,id=root,path=/,readonly=on,{common}", "-device", "virtio-9p-pci,fsdev=root,mount_tag=root",
-        "-fsdev", f"local,id=results,path={m.results},{common}", "-device", "virtio-9p-pci,fsdev=results,mount_tag=results",
+        "-fsdev", f"local,id=results,path={_in_option(m.results)},{common}", "-device", "virtio-9p-pci,fsdev=results,mount_tag=results",
     ]  # fmt: skip
 
 
@@ -120,6 +123,6 @@ def _disks(m: Machine) -> list[str]:
     args = []
     for n, disk in enumerate(m.disks):
         access = "readonly=off" if disk.writable else "readonly=on"
-        args += ["-drive", f"if=none,id=disk{n},format=raw,cache=writeback,{access},file={disk.path}"]
+        args += ["-drive", f"if=none,id=disk{n},format=raw,cache=writeback,{access},file={_in_option(disk.path)}"]
         args += ["-device", f"virtio-blk-pci,drive=disk{n},bus=pcie.0"]
     return args

@@ -18,8 +18,19 @@ if TYPE_CHECKING:
 
 ESCAPE = 0x1D  # Ctrl-]
 # The host's own profile may take minutes under TCG.
-SHELL = r"PS1='\h:\w\$ ' setsid -c bash --noprofile --norc -i </dev/hvc0 >/dev/hvc0 2>&1"
+SHELL = r"NCQP=$BUILD/cmake/tools/ncqp/ncqp PS1='\h:\w\$ ' setsid -c bash --noprofile --norc -i </dev/hvc0 >/dev/hvc0 2>&1"
 FOREVER_S = 7 * 24 * 3600
+# The second shell starts what the first has to wait for; each line works as it stands.
+GREETING = """
+Two machines on a NUPA switch, 10.77.0.1 (node0) and 10.77.0.2 (node1).  Three things to try, as root of both:
+
+  ping -c 3 $PEER                                             # the network that the switch makes
+  rdma statistic show link tcpqp0/1                           # what the queue pair device has counted
+  node0# $NCQP -l -p 5000 >/mnt/t/copy                        # then Ctrl-] 1, and there
+  node1# $NCQP -s $PEER -p 5000 </bin/bash                    # a file through a queue pair; it says by which engine
+
+Ctrl-] and a digit: that node's shell; Ctrl-] q: end.
+"""
 
 
 def attach(sockets: list[Path], cluster: "Cluster") -> None:
@@ -34,7 +45,7 @@ def attach(sockets: list[Path], cluster: "Cluster") -> None:
     rows, columns = os.get_terminal_size().lines, os.get_terminal_size().columns
     for node in cluster.node:
         node.start(f"stty -F /dev/hvc0 rows {rows} cols {columns}; while :; do {SHELL}; done", FOREVER_S, "shell")
-    cluster.say("Ctrl-] and a digit: that node's shell; Ctrl-] q: end")
+    print(GREETING, file=sys.stderr, flush=True)
     cluster.deadline = time.monotonic() + FOREVER_S
     saved = termios.tcgetattr(sys.stdin)
     try:
