@@ -248,6 +248,8 @@ void tqp_netdev_exit(void);
 int tqp_device_check_params(void);
 struct tqp_device *tqp_device_alloc(struct net_device *netdev);
 void tqp_device_event(struct tqp_device *dev, enum ib_event_type event);
+/* Does the device serve @net?  Its netdev's alone, and only if the RDMA core lets that use it. */
+bool tqp_device_serves(const struct tqp_device *dev, const struct net *net);
 
 /* ---- offload.c ---- */
 struct tqp_offload_device *tqp_offload_find(const struct net_device *netdev);
