@@ -51,10 +51,12 @@ enum {
 	TQP_SRQ_MAX = 1 << 16,
 	TQP_WR_MAX = 1 << 14,		/* per SQ or RQ; msn arithmetic needs < 32768 */
 	TQP_CQE_MAX = 1 << 20,		/* 64 MiB, charged to who asks */
+	TQP_CQ_MOVE_MAX = 256,		/* entries copied at once by a resize, interrupts off */
 	TQP_MW_FIRST = 1 << 23,		/* index of windows' keys */
 	TQP_MW_MAX = 1 << 16,
 	TQP_SGE_MAX = 32,
 	TQP_INLINE_MAX_BYTES = 512,
+	TQP_LEAVE_MS = 1000,		/* a removed device's objects, for drivers to let go */
 	TQP_MR_MAX_BYTES_LOG2 = 38,
 	TQP_MESSAGE_MAX_BYTES = 1 << 30,	/* below half the TCP sequence space */
 	TQP_RD_ATOMIC_MAX = NUPA_READS_MAX,	/* outstanding READs and atomics, each way */
@@ -93,11 +95,12 @@ struct tqp_device {
 	struct dma_pool *shadows, *shadow_reads;	/* of its dma_dev; shadow.c */
 	struct list_head node;		/* tqp_devices, under tqp_devices_mutex */
 	struct xarray mrs;		/* key >> 8 -> struct tqp_mr, RCU */
-	struct xarray mws;		/* key >> 8 -> struct tqp_mw, RCU */
+	struct xarray mws;		/* key >> 8 -> struct tqp_window, RCU */
 	struct xarray qps;		/* qpn -> struct tqp_qp */
 	struct ida pds;
 	u32 next_mr, next_mw, next_qp;		/* xa_alloc_cyclic() */
 	bool leaving;			/* removal began: an attach must not wait on; its conn->wait is woken */
+	unsigned long leave_by;		/* jiffies; when leaving: ends.c */
 	bool doomed;			/* under tqp_devices_mutex: unregister as soon as registered */
 	bool dead;			/* same lock: the core let go */
 	struct work_struct reap_work;
@@ -107,6 +110,7 @@ struct tqp_device {
 
 struct tqp_ucontext {
 	struct ib_ucontext ib;
+	unsigned long wait_by;		/* jiffies; 0: nobody waits at an end; ends.c */
 };
 
 struct tqp_pd {
@@ -123,6 +127,7 @@ struct tqp_mr {
 	struct ib_mr ib;
 	refcount_t refs;
 	struct tqp_device *dev;
+	struct tqp_ucontext *uctx;	/* until deregistered */
 	u32 key;			/* lkey == rkey */
 	u32 pdn;
 	int access;			/* IB_ACCESS_* */
@@ -142,19 +147,18 @@ struct tqp_mr {
 	struct rcu_head rcu;
 };
 
-struct tqp_binding;
+struct tqp_window;
 
 struct tqp_mw {
-	struct ib_mw ib;		/* rkey: under lock */
-	u32 pdn;
-	spinlock_t lock;
-	struct tqp_binding __rcu *binding;	/* NULL: not bound */
+	struct ib_mw ib;
+	struct tqp_window *window;	/* what outlives the core's object for its readers */
 };
 
 struct tqp_cq {
 	struct ib_cq ib;
 	spinlock_t lock;
 	struct tqp_ring *ring;
+	struct mutex resizing;		/* outside lock */
 	struct tqp_cq_fd *fd;		/* under lock; NULL until a descriptor was asked for */
 	u8 notify;			/* enum ib_cq_notify_flags wanted; 0: not armed */
 	bool overflown;
@@ -181,6 +185,7 @@ struct tqp_qp {
 	struct ib_qp ib;
 	struct tqp_device *dev;
 	struct tqp_pd *pd;
+	struct tqp_ucontext *uctx;
 	struct tqp_cq *scq, *rcq;
 	struct tqp_ring *sq;
 	struct tqp_ring *rq;		/* NULL with */
@@ -195,6 +200,7 @@ struct tqp_qp {
 	struct tqp_conn *conn;		/* under lock; holds a conn reference; stays till detach */
 	struct tqp_ep *ep;		/* the connection manager's claim, under mutex; holds a reference */
 	bool by_cm;			/* claimed since RESET, under mutex */
+	bool bound;			/* a window of type 2; sk lock, until detached */
 	kuid_t owner;			/* who created it */
 	struct kref ref;		/* destroy waits for it */
 	struct completion released;
@@ -228,6 +234,21 @@ static inline void tqp_count(struct tqp_device *dev, enum tqp_counter c, u64 n)
 /* ---- main.c ---- */
 /* Unbound, for all that must sleep.  Never flush it from a destroy or detach: removal runs on it. */
 extern struct workqueue_struct *tqp_wq;
+/* The same for what ends: however many of these sleep, what moves data has its workers. */
+extern struct workqueue_struct *tqp_end_wq;
+
+/* ---- ends.c ---- */
+void tqp_end_init(void);
+/* Does somebody live on who may use again what he destroys here? */
+bool tqp_end_promised(const struct tqp_device *dev);
+/*
+ * Until @over(@of), woken by @wait, or for @ms, or until there is no patience left
+ * for objects of @uctx; process context, sleeps.  Is it over?
+ */
+bool tqp_end_wait(const struct tqp_device *dev, struct tqp_ucontext *uctx, wait_queue_head_t *wait,
+		  bool (*over)(void *of), void *of, u32 ms);
+/* Until all who found an object under RCU are through with it, if that is promised; sleeps. */
+void tqp_end_readers(const struct tqp_device *dev);
 
 /* ---- link.c: devices come and go ---- */
 extern struct mutex tqp_devices_mutex;		/* inside rtnl */
