@@ -130,7 +130,8 @@ enum tcp_qp_engine {
 	X(NO_TIMESTAMPS, "ICRC by the switch needs TCP timestamps, which are off") \
 	X(OFFLOAD_OFF, "the administrator turned QP offload off") \
 	X(PEER_STOCK_ICRC, "ICRC was asked for, and the peer is a stock end, which has none") \
-	X(SOCKET_IN_USE, "a send() or recv() that began before attach is under way on the socket")
+	X(SOCKET_IN_USE, "a send() or recv() that began before attach is under way on the socket") \
+	X(NAMESPACE, "the socket is of another network namespace than the RDMA device")
 
 #define TCP_QP_REASON_ENUM(name, text) TCP_QP_REASON_##name,
 enum tcp_qp_reason { TCP_QP_REASONS(TCP_QP_REASON_ENUM) TCP_QP_REASON_COUNT };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* A QP meets a socket, and parts from it. */
+/* A QP meets a socket. */
 #include <linux/module.h>
 #include <linux/net.h>
 #include "cm.h"
@@ -372,71 +372,6 @@ void tqp_conn_doorbell(struct tqp_qp *qp)
 	tqp_credit_update(conn);
 	release_sock(conn->sk);
 	tqp_conn_put(conn);
-}
-
-static void tqp_conn_cancel(struct tqp_conn *conn)
-{
-	/* DEAD conns queue no work, so each of these is the last */
-	if (cancel_delayed_work_sync(&conn->rtr_work))
-		tqp_conn_put(conn);
-	if (cancel_delayed_work_sync(&conn->probe_work))
-		tqp_conn_put(conn);
-	if (cancel_delayed_work_sync(&conn->rx_work))
-		tqp_conn_put(conn);
-	if (cancel_work_sync(&conn->tx_work))
-		tqp_conn_put(conn);
-	if (cancel_work_sync(&conn->fail_work))
-		tqp_conn_put(conn);
-}
-
-void tqp_conn_detach(struct tqp_qp *qp)
-{
-	struct tqp_conn *conn;
-	bool outstanding;
-
-	lockdep_assert_held(&qp->mutex);
-	spin_lock_bh(&qp->lock);
-	conn = qp->conn;
-	qp->conn = NULL;
-	spin_unlock_bh(&qp->lock);
-	if (!conn)
-		return;
-
-	/* what the peer is to be told it should be told before its connection goes */
-	if (READ_ONCE(conn->nak.syndrome))
-		flush_work(&conn->fail_work);
-	lock_sock(conn->sk);
-	outstanding = tqp_tx_outstanding(conn);
-	if (conn->state != TQP_CONN_DEAD && !outstanding && !tqp_tx_begun(conn) &&
-	    !conn->rx_started)
-		tqp_ulp_undo(conn);
-	WRITE_ONCE(conn->state, TQP_CONN_DEAD);
-	tqp_tx_die(conn);
-	conn->qp = NULL;
-	release_sock(conn->sk);
-
-	/*
-	 * Nobody must send a buffer's later contents under an old message's
-	 * name: unacknowledged sends take the connection with them.
-	 */
-	if (outstanding) {
-		tcp_abort(conn->sk, ECONNABORTED);
-		lock_sock(conn->sk);
-		tqp_tx_drop(conn);
-		release_sock(conn->sk);
-	}
-	tqp_conn_offload_stop(conn);	/* a switch that is hung is found by this, then drivers let go */
-	tqp_tx_wait_drivers(conn);
-	tqp_conn_cancel(conn);
-	tqp_conn_ended(conn);
-	tqp_conn_put(conn);
-}
-
-void tqp_conn_wait_end(struct tqp_qp *qp)
-{
-	lockdep_assert_held(&qp->mutex);
-	if (qp->conn)
-		flush_work(&qp->conn->fail_work);
 }
 
 void tqp_conn_info(struct tqp_qp *qp, struct tcp_qp_info *info)

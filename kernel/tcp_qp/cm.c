@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /* What iw_cm calls: connect, accept, reject, and a QP's references. */
 #include <net/ip.h>
+#include <net/net_namespace.h>
 #include <net/sock.h>
+#include <rdma/rdma_cm.h>
 #include "cm.h"
 
 /* ---- QPs ---- */
@@ -63,14 +65,28 @@ static void tqp_forget_port(struct sockaddr_storage *address)
 		((struct sockaddr_in *)address)->sin_port = 0;
 }
 
-int tqp_cm_socket(struct tqp_device *dev, const struct iw_cm_id *cm_id, struct socket **sock)
+/*
+ * iw_cm's calls have no namespace.  Their one user is rdma_cm, whose ids have the
+ * one they were made in, as sockets do; a caller's own would be that of whoever
+ * adds a device while a wildcard listens.  Valid only inside of iw_cm's call.
+ */
+struct net *tqp_cm_net(const struct iw_cm_id *cm_id)
+{
+	const struct rdma_cm_id *id = cm_id->context;	/* it begins struct rdma_id_private */
+
+	if (WARN_ON_ONCE(!id || id->device != cm_id->device))
+		return NULL;
+	return id->route.addr.dev_addr.net;
+}
+
+int tqp_cm_socket(struct net *net, const struct iw_cm_id *cm_id, struct socket **sock)
 {
 	int family = cm_id->m_local_addr.ss_family, err;
 
 	if (family != AF_INET && family != AF_INET6)
 		return -EAFNOSUPPORT;
 	/* Not a "kernel" socket: it must keep its namespace, and retransmit its FIN. */
-	err = __sock_create(dev_net(dev->netdev), family, SOCK_STREAM, IPPROTO_TCP, sock, 0);
+	err = __sock_create(net, family, SOCK_STREAM, IPPROTO_TCP, sock, 0);
 	if (err)
 		return err;
 	(*sock)->sk->sk_use_task_frag = false;
@@ -84,7 +100,7 @@ static int tqp_ep_connect_from(struct tqp_ep *ep, const struct sockaddr_storage 
 {
 	const struct iw_cm_id *cm_id = ep->cm_id;
 	struct sockaddr_storage to = cm_id->m_remote_addr;
-	int err = tqp_cm_socket(ep->dev, cm_id, &ep->sock);
+	int err = tqp_cm_socket(ep->net, cm_id, &ep->sock);
 
 	if (err)
 		return err;
@@ -121,11 +137,14 @@ int tqp_ep_connect(struct tqp_ep *ep)
 int tqp_cm_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 {
 	struct tqp_device *dev = to_tqp_device(cm_id->device);
+	struct net *net = tqp_cm_net(cm_id);
 	struct tqp_ep *ep;
 	int err = tqp_param_check(param);
 
 	if (err)
 		return err;
+	if (!net || !tqp_device_serves(dev, net))
+		return -ENETUNREACH;
 	ep = tqp_ep_create(dev, TQP_EP_CONNECTING);
 	if (!ep)
 		return -ENOMEM;
@@ -133,6 +152,7 @@ int tqp_cm_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 	ep->ord = min_t(u32, param->ord, TQP_CM_DEPTH_MAX);
 	ep->retry_ms = TQP_CM_REFUSED_FIRST_MS;
 	tqp_ep_write_hello(ep, TQP_HELLO_REQUEST, 0, param->private_data, param->private_data_len);
+	ep->net = get_net(net);
 	cm_id->add_ref(cm_id);
 	ep->cm_id = cm_id;
 	err = tqp_ep_claim(ep, param->qpn);
@@ -170,10 +190,14 @@ static struct tqp_ep *tqp_cm_requested(const struct iw_cm_id *cm_id)
 
 static int tqp_ep_accept(struct tqp_ep *ep, const struct iw_cm_conn_param *param)
 {
+	struct net *net = tqp_cm_net(ep->cm_id);
 	int err = tqp_param_check(param);
 
 	if (err)
 		return err;
+	/* the request came to a listener, and its namespace need not be the caller's any more */
+	if (!net || !net_eq(net, sock_net(ep->sock->sk)) || !tqp_device_serves(ep->dev, net))
+		return -ENETUNREACH;
 	err = tqp_ep_claim(ep, param->qpn);
 	if (err)
 		return err;

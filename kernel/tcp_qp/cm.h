@@ -51,7 +51,7 @@ struct tqp_listener {
 	struct kref ref;
 	struct tqp_device *dev;		/* valid until closing */
 	struct iw_cm_id *cm_id;		/* we hold a reference, until closing */
-	struct socket *sock;
+	struct socket *sock;		/* NULL: listens in a namespace without the device */
 	void (*saved_data_ready)(struct sock *sk);
 	struct work_struct work;
 	spinlock_t lock;		/* below; also held while iw_cm is told of a request */
@@ -72,6 +72,7 @@ struct tqp_ep {
 	u32 id;				/* in the table of eps; what iw_cm knows a request by */
 	struct tqp_device *dev;		/* we hold a reference */
 	struct socket *sock;
+	struct net *net;		/* we hold a reference; active: where the caller lives */
 	struct iw_cm_id *cm_id;		/* we hold a reference; NULL before accept */
 	struct tqp_qp *qp;		/* we hold a reference, and qp->ep is us */
 	struct tqp_conn *conn;		/* we hold a reference; from ATTACHED on */
@@ -100,8 +101,10 @@ void tqp_cm_rem_ref(struct ib_qp *ibqp);
 
 /* Start to connect; ep->mutex. */
 int tqp_ep_connect(struct tqp_ep *ep);
-/* An unbound socket for @cm_id's family, in the netdev's namespace. */
-int tqp_cm_socket(struct tqp_device *dev, const struct iw_cm_id *cm_id, struct socket **sock);
+/* The network namespace that the caller of connect, accept or listen lives in, or NULL. */
+struct net *tqp_cm_net(const struct iw_cm_id *cm_id);
+/* An unbound socket for @cm_id's family. */
+int tqp_cm_socket(struct net *net, const struct iw_cm_id *cm_id, struct socket **sock);
 
 /* ---- cm_listen.c ---- */
 int tqp_cm_create_listen(struct iw_cm_id *cm_id, int backlog);

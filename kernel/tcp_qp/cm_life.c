@@ -6,6 +6,7 @@
  * forget a request without a word, and it may ask for one that is long gone.
  */
 #include <linux/cred.h>
+#include <net/net_namespace.h>
 #include <net/sock.h>
 #include "cm.h"
 
@@ -25,6 +26,8 @@ static void tqp_ep_release(struct kref *ref)
 	struct tqp_ep *ep = container_of(ref, struct tqp_ep, ref);
 
 	put_device(&ep->dev->ib.dev);
+	if (ep->net)
+		put_net(ep->net);
 	kfree(ep);
 	if (atomic_dec_and_test(&tqp_eps_live))
 		wake_up_all(&tqp_eps_gone);
@@ -37,7 +40,7 @@ void tqp_ep_put(struct tqp_ep *ep)
 
 struct tqp_ep *tqp_ep_create(struct tqp_device *dev, enum tqp_ep_state state)
 {
-	struct tqp_ep *ep = kzalloc(sizeof(*ep), GFP_KERNEL);
+	struct tqp_ep *ep = kzalloc(sizeof(*ep), GFP_KERNEL_ACCOUNT);
 
 	if (!ep)
 		return NULL;

@@ -170,7 +170,7 @@ static void tqp_listener_uninstall(struct tqp_listener *listener)
 
 static struct tqp_listener *tqp_listener_alloc(struct tqp_device *dev, struct iw_cm_id *cm_id)
 {
-	struct tqp_listener *listener = kzalloc(sizeof(*listener), GFP_KERNEL);
+	struct tqp_listener *listener = kzalloc(sizeof(*listener), GFP_KERNEL_ACCOUNT);
 
 	if (!listener)
 		return NULL;
@@ -183,6 +183,40 @@ static struct tqp_listener *tqp_listener_alloc(struct tqp_device *dev, struct iw
 	return listener;
 }
 
+static int tqp_listener_open(struct tqp_listener *listener, struct net *net, int backlog)
+{
+	int err = tqp_cm_socket(net, listener->cm_id, &listener->sock);
+
+	if (err)
+		return err;
+	err = tqp_listener_bind(listener);
+	if (err)
+		goto release;
+	tqp_listener_install(listener);
+	err = kernel_listen(listener->sock, backlog);
+	if (!err)
+		return 0;
+	tqp_listener_uninstall(listener);
+release:
+	sock_release(listener->sock);
+	listener->sock = NULL;
+	return err;
+}
+
+/*
+ * A wildcard goes to every device there is, whosever namespace that is in: there
+ * it hears nothing, and fails no listen on the others.
+ */
+static int tqp_listener_start(struct tqp_listener *listener, int backlog)
+{
+	const struct iw_cm_id *cm_id = listener->cm_id;
+	struct net *net = tqp_cm_net(cm_id);
+
+	if (net && tqp_device_serves(listener->dev, net))
+		return tqp_listener_open(listener, net, backlog);
+	return net && tqp_address_any(&cm_id->m_local_addr) ? 0 : -ENETUNREACH;
+}
+
 int tqp_cm_create_listen(struct iw_cm_id *cm_id, int backlog)
 {
 	struct tqp_device *dev = to_tqp_device(cm_id->device);
@@ -191,27 +225,13 @@ int tqp_cm_create_listen(struct iw_cm_id *cm_id, int backlog)
 
 	if (!listener)
 		return -ENOMEM;
-	err = tqp_cm_socket(dev, cm_id, &listener->sock);
-	if (err)
-		goto put;
-	err = tqp_listener_bind(listener);
-	if (err)
-		goto release;
-	tqp_listener_install(listener);
 	cm_id->add_ref(cm_id);
 	cm_id->provider_data = listener;
-	err = kernel_listen(listener->sock, backlog);
-	if (err)
-		goto uninstall;
-	return 0;
-
-uninstall:
+	err = tqp_listener_start(listener, backlog);
+	if (!err)
+		return 0;
 	cm_id->provider_data = NULL;
 	cm_id->rem_ref(cm_id);
-	tqp_listener_uninstall(listener);
-release:
-	sock_release(listener->sock);
-put:
 	tqp_listener_put(listener);
 	return err;
 }
@@ -231,10 +251,12 @@ int tqp_cm_destroy_listen(struct iw_cm_id *cm_id)
 
 	if (WARN_ON_ONCE(!listener))
 		return -EINVAL;
-	tqp_listener_uninstall(listener);
+	if (listener->sock)
+		tqp_listener_uninstall(listener);
 	tqp_listener_abort_all(listener);
 	cancel_work_sync(&listener->work);
-	sock_release(listener->sock);
+	if (listener->sock)
+		sock_release(listener->sock);
 	cm_id->provider_data = NULL;
 	cm_id->rem_ref(cm_id);
 	tqp_listener_put(listener);

@@ -157,6 +157,7 @@ struct tqp_conn *tqp_conn_alloc(struct tqp_qp *qp, struct sock *sk)
 	INIT_DELAYED_WORK(&conn->rx_work, tqp_rx_work);
 	INIT_WORK(&conn->tx_work, tqp_tx_work);
 	INIT_WORK(&conn->fail_work, tqp_conn_fail_work);
+	INIT_DELAYED_WORK(&conn->late_work, tqp_conn_late_work);
 	conn->rtr_delay_ms = TQP_RTR_FIRST_MS;
 	conn->rx_stall_ms = TQP_STALL_FIRST_MS;
 	conn->watch_ms = TQP_STALL_FIRST_MS;

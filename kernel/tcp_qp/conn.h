@@ -37,6 +37,11 @@ enum {
 	TQP_MEMORY_WAIT_MS = 20,		/* an allocation failed and no ACK will wake us */
 	TQP_SEND_BVECS = 32,			/* page fragments per call into TCP; on the stack */
 	TQP_SEND_PIECE_BYTES = 1 << 20,
+	/* A turn: what is done under one hold of the socket lock, whoever feeds it; then others' turn. */
+	TQP_TX_TURN_BYTES = 16 << 20,		/* into TCP: more than its send buffer takes */
+	TQP_TX_WQE_BYTES = 8 << 10,		/* a WQE or a response counts for so many, beside its own */
+	TQP_RX_TURN_BYTES = 8 << 20,		/* out of TCP */
+	TQP_RX_MESSAGE_BYTES = 512,		/* a message or an skb counts for so many, beside its own */
 	TQP_TRAIN_BYTES = 4096,			/* of small messages, gathered */
 	TQP_TRAIN_MESSAGE_BYTES = 256,		/* longer ones go to TCP one by one */
 	TQP_MSS_ROUND_MIN_BYTES = 1024,		/* below this, rounding to 128 costs too much */
@@ -48,7 +53,8 @@ enum {
 	TQP_KEEP_IDLE_S = 30,			/* keepalive, unless the application set its own */
 	TQP_KEEP_INTERVAL_S = 5,
 	TQP_KEEP_PROBES = 6,
-	TQP_TERMINATE_MS = 1000,		/* for the peer to acknowledge why we end */
+	TQP_TERMINATE_MS = 1000,		/* for TCP to take why we end, and for the peer to acknowledge it */
+	TQP_TERMINATE_LOOK_MS = 10,		/* for room in TCP */
 };
 
 /*
@@ -63,6 +69,16 @@ enum tqp_conn_state {
 	TQP_CONN_HANDSHAKE,
 	TQP_CONN_ACTIVE,
 	TQP_CONN_DEAD,
+};
+
+/* What fail_work is at.  It never sleeps for others: it is woken, or comes back. */
+enum tqp_end_step {
+	TQP_END_BEGIN,
+	TQP_END_TERMINATE,		/* is on its way into TCP */
+	TQP_END_HEARD,			/* and to the peer */
+	TQP_END_CUT,			/* nothing is sent any more, but what drivers have */
+	TQP_END_DRIVERS,
+	TQP_END_OVER,
 };
 
 /* One work request in flight, or one READ response. */
@@ -273,6 +289,7 @@ struct tqp_conn {
 	bool tx_wait_response;		/* READs through a window that is taken back */
 	bool tx_running;
 	bool tx_failed;			/* the WQE at sq_next was refused */
+	s32 tx_turn;			/* TQP_TX_TURN_BYTES, what is left of them */
 	u32 tx_bad_status;		/* enum ib_wc_status */
 	u64 tx_bad_wr_id;
 	u32 probe_delay_ms;
@@ -298,6 +315,7 @@ struct tqp_conn {
 	bool rx_running;
 	bool rx_eof;
 	u32 rx_seq;			/* up to where we have read; valid if rx_started */
+	bool rx_yielded;		/* the turn is over, tx_work goes on */
 	struct tqp_rx_numbers rx_next;	/* .untagged == messages completed, low 16 bits */
 	u16 advertised;			/* last msn limit sent */
 	u32 rx_stall_ms;
@@ -315,6 +333,13 @@ struct tqp_conn {
 
 	/* the end */
 	struct work_struct fail_work;
+	struct delayed_work late_work;	/* wakes fail_work */
+	enum tqp_end_step end_step;	/* fail_work's own, as the three below */
+	bool end_abort;			/* the connection ends with a RST */
+	bool terminate_begun;
+	unsigned long end_by;		/* jiffies; of the step */
+	bool end_waits;			/* who finishes what fail_work waits for wakes it */
+	bool told;			/* the peer was, or never will be; conn->wait is woken */
 	u32 fail_reason;
 	struct tqp_ep *ep;		/* whose socket it is, if the connection manager's; a reference */
 	bool ended;			/* DEAD, and the QP flushed (sk lock) or parted from; release/acquire */
@@ -365,7 +390,7 @@ void tqp_conn_put(struct tqp_conn *conn);	/* any context */
 /* Room for one more message?  READs and responses make the log grow; process context, sk lock. */
 bool tqp_log_room(struct tqp_conn *conn);
 
-/* ---- attach.c ---- */
+/* ---- attach.c, detach.c ---- */
 /* The QP's conn with a reference of the caller's own, or NULL; process context. */
 struct tqp_conn *tqp_qp_conn_get(struct tqp_qp *qp);
 /* Its ep, if any, should look at it; any context. */
@@ -391,6 +416,16 @@ void tqp_conn_nak(struct tqp_conn *conn, enum tcp_qp_reason reason, enum tcp_bth
 /* The peer's TERMINATE; sk lock. */
 void tqp_terminated(struct tqp_conn *conn, const u8 *operands);
 void tqp_conn_fail_work(struct work_struct *work);
+void tqp_conn_late_work(struct work_struct *work);
+/* Queue fail_work with a reference; any context. */
+void tqp_end_kick(struct tqp_conn *conn);
+/* What fail_work waits for may have come; any context. */
+static inline void tqp_end_wake(struct tqp_conn *conn)
+{
+	if (READ_ONCE(conn->end_waits))
+		tqp_end_kick(conn);
+}
+
 /* No completion of a send from now on. */
 void tqp_tx_die(struct tqp_conn *conn);
 
@@ -459,7 +494,7 @@ void tqp_tx_wait_memory(struct tqp_conn *conn);	/* run it later */
  * attach had it; before our first message its bytes are plain TCP.
  */
 bool tqp_tx_alone(struct tqp_conn *conn);
-/* 0 when the current message is all in TCP, else -EAGAIN or TCP's error. */
+/* 0 when the current message is all in TCP, else -EAGAIN, -EBUSY (turn over) or TCP's error. */
 int tqp_tx_push(struct tqp_conn *conn, bool more);
 /*
  * The current message starts here: a record, its number left to the caller.
@@ -500,8 +535,14 @@ void tqp_clean_acked(struct sock *sk, u32 acked_seq);
 bool tqp_tx_outstanding(const struct tqp_conn *conn);	/* sk lock */
 void tqp_tx_finish_bad(struct tqp_conn *conn);		/* sk lock */
 void tqp_tx_drop(struct tqp_conn *conn);		/* sk lock */
-/* After tqp_tx_drop(): until drivers have let go, too; sleeps, no lock. */
-void tqp_tx_wait_drivers(struct tqp_conn *conn);
+/* After tqp_tx_drop(): have drivers let go, too? */
+static inline bool tqp_tx_released(struct tqp_conn *conn)
+{
+	return !atomic_read(&conn->tx_live);
+}
+
+/* They have not, in all the time there was. */
+void tqp_tx_release_timeout(struct tqp_conn *conn);
 /* After both: completions of what was in flight; sk lock */
 void tqp_tx_settle(struct tqp_conn *conn);
 
@@ -571,9 +612,14 @@ enum ib_wc_status tqp_place_at(struct tqp_conn *conn, struct sk_buff *skb, u32 s
 			       u64 addr, u32 bytes, int access);
 
 /* ---- mw.c ---- */
+struct tqp_binding;
 /* RCU read side: the region behind a window, or NULL; tqp_key_mr() */
 struct tqp_mr *tqp_mw_resolve(const struct tqp_conn *conn, u32 key, u64 va, u64 bytes, int access);
-enum ib_wc_status tqp_mw_bind(struct tqp_conn *conn, const struct tqp_mw_bind *bind);
+/* *@old is what was bound before: if there was anything, tqp_mw_retire() it. */
+enum ib_wc_status tqp_mw_bind(struct tqp_conn *conn, const struct tqp_mw_bind *bind,
+			      struct tqp_binding **old);
+/* @msg, which took @old's place, is done when nobody can be copying by its key any more. */
+void tqp_mw_retire(struct tqp_binding *old, struct tqp_tx_msg *msg);
 /* LOCAL_INV here or a SEND_WITH_INV of the peer's; sk lock.  False: no window of this QP's. */
 bool tqp_mw_invalidate(struct tqp_conn *conn, u32 key);
 

@@ -91,6 +91,7 @@ int tqp_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *init,
 		return ret;
 	}
 	spin_lock_init(&cq->lock);
+	mutex_init(&cq->resizing);
 	cq->ring = ring;
 	ibcq->cqe = ring->mask;
 	return 0;
@@ -106,32 +107,63 @@ int tqp_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 	return 0;
 }
 
-/* Move what was not polled to @fresh; returns the ring that is left over, @fresh if it is too small. */
-static struct tqp_ring *tqp_cq_swap(struct tqp_cq *cq, struct tqp_ring *fresh)
+/* A resize on its way: what lies in the new ring are the old one's entries from @from on. */
+struct tqp_cq_move {
+	struct tqp_ring *old, *fresh;
+	u32 from, at;
+};
+
+/* Up to TQP_CQ_MOVE_MAX entries more.  -EAGAIN: there are others; 0: the new ring is the CQ's. */
+static int tqp_cq_move_some(struct tqp_cq *cq, struct tqp_cq_move *move)
 {
-	struct tqp_ring *old = cq->ring;
-	u32 count, i;
+	struct tqp_ring *old = move->old, *fresh = move->fresh;
+	u32 count = (old->index - move->at) & old->mask;
+	u32 polled = (old->index - tqp_ring_unpolled(old) - move->from) & old->mask;
 
 	lockdep_assert_held(&cq->lock);
-	count = tqp_ring_unpolled(old);
-	if (count > fresh->mask)
-		return fresh;
-	for (i = old->index - count; count--; i++) {
-		memcpy(tqp_ring_entry(fresh, fresh->index), tqp_ring_entry(old, i),
+	if (fresh->index + count > fresh->mask)
+		return -EINVAL;		/* it is too small, or they poll and we never get done */
+	for (u32 n = min_t(u32, count, TQP_CQ_MOVE_MAX); n; n--) {
+		memcpy(tqp_ring_entry(fresh, fresh->index++), tqp_ring_entry(old, move->at++),
 		       sizeof(struct ib_uverbs_wc));
-		tqp_ring_produce(fresh, 1);
 	}
+	if (count > TQP_CQ_MOVE_MAX)
+		return -EAGAIN;
+	/* none but us has seen the new ring: what was polled meanwhile is polled there, too */
+	fresh->buf->consumer_index = min(polled, fresh->index);
+	tqp_ring_produce(fresh, 0);
 	cq->ring = fresh;
 	cq->ib.cqe = fresh->mask;
-	return old;
+	return 0;
+}
+
+/* The old ring's completions go along; those that come meanwhile, too. */
+static int tqp_cq_move(struct tqp_cq *cq, struct tqp_cq_move *move)
+{
+	unsigned long flags;
+	int ret;
+
+	lockdep_assert_held(&cq->resizing);
+	move->old = cq->ring;	/* only a resize changes it */
+	spin_lock_irqsave(&cq->lock, flags);
+	move->from = move->old->index - tqp_ring_unpolled(move->old);
+	move->at = move->from;
+	spin_unlock_irqrestore(&cq->lock, flags);
+	do {
+		cond_resched();
+		spin_lock_irqsave(&cq->lock, flags);
+		ret = tqp_cq_move_some(cq, move);
+		spin_unlock_irqrestore(&cq->lock, flags);
+	} while (ret == -EAGAIN);
+	return ret;
 }
 
 int tqp_resize_cq(struct ib_cq *ibcq, int cqe, struct ib_udata *udata)
 {
 	struct rxe_resize_cq_resp resp = {};
 	struct tqp_cq *cq = to_tqp_cq(ibcq);
-	struct tqp_ring *fresh, *unused;
-	unsigned long flags;
+	struct tqp_cq_move move = {};
+	struct tqp_ring *fresh;
 	int ret;
 
 	if (!udata)
@@ -142,17 +174,16 @@ int tqp_resize_cq(struct ib_cq *ibcq, int cqe, struct ib_udata *udata)
 				sizeof(struct ib_uverbs_wc));
 	if (IS_ERR(fresh))
 		return PTR_ERR(fresh);
-	/* Before the swap: after it there is no way back. */
+	/* Before the move: after it there is no way back. */
 	ret = ib_copy_to_udata(udata, &resp, sizeof(resp));
-	if (ret) {
-		tqp_ring_destroy(fresh);
-		return ret;
+	if (!ret) {
+		mutex_lock(&cq->resizing);
+		move.fresh = fresh;
+		ret = tqp_cq_move(cq, &move);
+		mutex_unlock(&cq->resizing);
 	}
-	spin_lock_irqsave(&cq->lock, flags);
-	unused = tqp_cq_swap(cq, fresh);
-	spin_unlock_irqrestore(&cq->lock, flags);
-	tqp_ring_destroy(unused);
-	return unused == fresh ? -EINVAL : 0;
+	tqp_ring_destroy(ret ? fresh : move.old);
+	return ret;
 }
 
 int tqp_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags notify)

@@ -193,7 +193,8 @@ static void tqp_client_remove(struct ib_device *ib, void *data)
 {
 	struct tqp_device *dev = to_tqp_device(ib);
 
-	WRITE_ONCE(dev->leaving, true);
+	WRITE_ONCE(dev->leave_by, jiffies + msecs_to_jiffies(TQP_LEAVE_MS));
+	smp_store_release(&dev->leaving, true);	/* who sees it sees the time */
 	tqp_link_wake_attaches(dev);
 	tqp_cm_abort_device(dev);
 }

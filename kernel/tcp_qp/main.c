@@ -3,7 +3,7 @@
 #include <linux/module.h>
 #include "tqp.h"
 
-struct workqueue_struct *tqp_wq;
+struct workqueue_struct *tqp_wq, *tqp_end_wq;
 
 static int __init tqp_init(void)
 {
@@ -12,12 +12,17 @@ static int __init tqp_init(void)
 	ret = tqp_device_check_params();
 	if (ret)
 		return ret;
+	tqp_end_init();
 	tqp_wq = alloc_workqueue("tcp_qp", WQ_UNBOUND, 0);
 	if (!tqp_wq)
 		return -ENOMEM;
+	ret = -ENOMEM;
+	tqp_end_wq = alloc_workqueue("tcp_qp_end", WQ_UNBOUND, 0);
+	if (!tqp_end_wq)
+		goto err_wq;
 	ret = tqp_conn_init();
 	if (ret)
-		goto err_wq;
+		goto err_end_wq;
 	ret = tqp_offload_init();
 	if (ret)
 		goto err_conn;
@@ -35,6 +40,8 @@ err_offload:
 	tqp_offload_exit();
 err_conn:
 	tqp_conn_exit();
+err_end_wq:
+	destroy_workqueue(tqp_end_wq);
 err_wq:
 	destroy_workqueue(tqp_wq);
 	return ret;
@@ -47,7 +54,9 @@ static void __exit tqp_exit(void)
 	tqp_netdev_exit();
 	tqp_offload_exit();
 	tqp_conn_exit();
+	rcu_barrier();	/* regions and windows let go by callbacks of ours */
 	/* Drains the releases of MRs whose last pages conn let go. */
+	destroy_workqueue(tqp_end_wq);
 	destroy_workqueue(tqp_wq);
 }
 

@@ -71,7 +71,7 @@ void tqp_mr_put(struct tqp_mr *mr)
 {
 	rcu_read_lock();	/* once our reference is gone it may go, too */
 	if (refcount_dec_and_test(&mr->refs))
-		queue_work(tqp_wq, &mr->release_work);
+		queue_work(tqp_end_wq, &mr->release_work);
 	else if (refcount_read(&mr->refs) == 1)
 		wake_up_all(&mr->unused);
 	rcu_read_unlock();
@@ -119,6 +119,7 @@ static struct tqp_mr *tqp_mr_alloc(struct ib_pd *ibpd, u64 start, u64 bytes, u64
 	/* ib_umem_release() wants it, perhaps after the device was unregistered. */
 	get_device(&dev->ib.dev);
 	mr->dev = dev;
+	mr->uctx = to_tqp_ucontext(ibpd->uobject->context);
 	mr->pdn = to_tqp_pd(ibpd)->pdn;
 	mr->access = access;
 	mr->iova = iova;
@@ -234,6 +235,12 @@ struct ib_mr *tqp_reg_dmabuf_mr(struct ib_pd *ibpd, u64 offset, u64 bytes, u64 i
 	return tqp_mr_finish(mr, tqp_mr_map_dmabuf(mr, fd, offset), fd, offset);
 }
 
+/* Pinned as long as somebody may copy, though nobody waited for him. */
+static void tqp_mr_put_rcu(struct rcu_head *rcu)
+{
+	tqp_mr_put(container_of(rcu, struct tqp_mr, rcu));
+}
+
 int tqp_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 {
 	struct tqp_mr *mr = to_tqp_mr(ibmr);
@@ -242,9 +249,9 @@ int tqp_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 	WRITE_ONCE(mr->live, false);
 	tqp_mr_unload(mr);
 	/* Whoever looked it up under RCU and copies to it. */
-	synchronize_rcu_expedited();
+	tqp_end_readers(mr->dev);
 	tqp_mr_revoke(mr);
 	tqp_mr_forget_key(mr);
-	tqp_mr_put(mr);
+	call_rcu(&mr->rcu, tqp_mr_put_rcu);
 	return 0;
 }

@@ -106,6 +106,7 @@ static void tqp_qp_init(struct tqp_qp *qp, const struct ib_qp_init_attr *init)
 {
 	qp->dev = to_tqp_device(qp->ib.device);
 	qp->pd = to_tqp_pd(qp->ib.pd);
+	qp->uctx = to_tqp_ucontext(qp->ib.pd->uobject->context);
 	qp->scq = to_tqp_cq(init->send_cq);
 	qp->rcq = to_tqp_cq(init->recv_cq);
 	qp->srq = init->srq ? to_tqp_srq(init->srq) : NULL;
@@ -201,7 +202,8 @@ int tqp_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 
 	tqp_qp_put(qp);
 	wait_for_completion(&qp->released);
-	tqp_mw_drop_qp(qp->dev, qp->qpn);
+	if (qp->bound)
+		tqp_mw_drop_qp(qp->dev, qp->qpn);
 	tqp_ring_destroy(qp->rq);
 	tqp_ring_destroy(qp->sq);
 	return 0;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* `rdma resource show qp|mr|cq -dd`: what only this driver knows of an object. */
+/*
+ * `rdma resource show qp|mr|cq -dd`: what only this driver knows of an object.
+ * Anybody may ask, and the core does not tell us who does: no keys, no addresses.
+ */
 #include <rdma/restrack.h>
 #include <net/netlink.h>
 #include <uapi/rdma/rdma_netlink.h>
@@ -80,7 +83,6 @@ int tqp_fill_res_mr(struct sk_buff *skb, struct ib_mr *ibmr)
 	const struct tqp_detail details[] = {
 		{ "offloaded", mr->offloaded },
 		{ "access", mr->access },
-		{ "iova", mr->iova },
 		{ "page_size", 1ULL << mr->page_shift },
 		{ "sends_in_tcp", refcount_read(&mr->refs) - 1 },
 	};

@@ -299,13 +299,31 @@ static bool tqp_rx_alone(struct tqp_conn *conn)
 	return false;
 }
 
+/* What the turn took, of bytes and of messages. */
+static u64 tqp_rx_cost(const struct tqp_conn *conn, u32 bytes, u64 messages_before)
+{
+	u64 messages = conn->info.rx_messages - messages_before;
+
+	return bytes + (messages + 1) * TQP_RX_MESSAGE_BYTES;
+}
+
+/* A closed socket has no other turn, and what came before the end is received before it. */
+static s64 tqp_rx_turn(const struct sock *sk)
+{
+	return sk->sk_state == TCP_CLOSE ? S64_MAX : TQP_RX_TURN_BYTES;
+}
+
 static void tqp_rx_loop(struct tqp_conn *conn)
 {
 	struct sock *sk = conn->sk;
 	struct tcp_sock *tp = tcp_sk(sk);
+	s64 turn = tqp_rx_turn(sk);
 	struct sk_buff *skb;
 	u32 off, bytes;
+	u64 messages;
 	bool stop;
+
+	conn->rx_yielded = false;
 
 	while (conn->state != TQP_CONN_DEAD && conn->qp &&
 	       (skb = tcp_recv_skb(sk, tp->copied_seq, &off))) {
@@ -318,6 +336,7 @@ static void tqp_rx_loop(struct tqp_conn *conn)
 			conn->rx_eof = true;
 			return;
 		}
+		messages = conn->info.rx_messages;
 		bytes = tqp_rx_skb(conn, skb, off, &stop);
 		if (bytes)
 			tcp_read_done(sk, bytes);
@@ -325,6 +344,12 @@ static void tqp_rx_loop(struct tqp_conn *conn)
 			smp_store_release(&conn->shadow->consumed, cpu_to_le32(tp->copied_seq));
 		if (stop)
 			return;
+		turn -= tqp_rx_cost(conn, bytes, messages);
+		if (turn <= 0) {
+			conn->rx_yielded = true;
+			tqp_tx_kick(conn);
+			return;
+		}
 	}
 }
 

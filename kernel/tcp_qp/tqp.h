@@ -52,11 +52,13 @@ enum {
 	TQP_SRQ_MAX = 1 << 16,
 	TQP_WR_MAX = 1 << 14,		/* per SQ or RQ; msn arithmetic needs < 32768 */
 	TQP_CQE_MAX = 1 << 20,		/* 64 MiB, charged to who asks */
+	TQP_CQ_MOVE_MAX = 256,		/* entries copied at once by a resize, interrupts off */
 	TQP_MW_FIRST = 1 << 23,		/* index of windows' keys: bit 31 tells them from regions' */
 	TQP_RANDOM_TRIES = 64,		/* for a key or number that nobody has */
 	TQP_MW_MAX = 1 << 16,
 	TQP_SGE_MAX = 32,
 	TQP_INLINE_MAX_BYTES = 512,
+	TQP_LEAVE_MS = 1000,		/* a removed device's objects, for drivers to let go */
 	TQP_MR_MAX_BYTES_LOG2 = 38,
 	TQP_MESSAGE_MAX_BYTES = 1 << 30,	/* below half the TCP sequence space */
 	TQP_RD_ATOMIC_MAX = TQP_OFFLOAD_READS_MAX,	/* outstanding READs and atomics, each way */
@@ -95,11 +97,12 @@ struct tqp_device {
 	struct dma_pool *shadows, *shadow_reads;	/* of its dma_dev; shadow.c */
 	struct list_head node;		/* tqp_devices, under tqp_devices_mutex */
 	struct rhashtable mrs;		/* key -> struct tqp_mr, RCU; tqp_mr_table_init() */
-	struct xarray mws;		/* key >> 8 -> struct tqp_mw, RCU */
+	struct xarray mws;		/* key >> 8 -> struct tqp_window, RCU */
 	struct xarray qps;		/* qpn -> struct tqp_qp */
 	struct ida pds;
 	atomic_t nr_mws, nr_qps;
 	bool leaving;			/* removal began: an attach must not wait on; its conn->wait is woken */
+	unsigned long leave_by;		/* jiffies; when leaving: ends.c */
 	bool doomed;			/* under tqp_devices_mutex: unregister as soon as registered */
 	bool dead;			/* same lock: the core let go */
 	struct work_struct reap_work;
@@ -109,6 +112,7 @@ struct tqp_device {
 
 struct tqp_ucontext {
 	struct ib_ucontext ib;
+	unsigned long wait_by;		/* jiffies; 0: nobody waits at an end; ends.c */
 };
 
 struct tqp_pd {
@@ -125,6 +129,7 @@ struct tqp_mr {
 	struct ib_mr ib;
 	refcount_t refs;
 	struct tqp_device *dev;
+	struct tqp_ucontext *uctx;	/* until deregistered */
 	u32 key;			/* lkey == rkey */
 	bool live;			/* the key may be used: before, it is only taken */
 	struct rhash_head node;		/* of dev->mrs */
@@ -146,19 +151,18 @@ struct tqp_mr {
 	struct rcu_head rcu;
 };
 
-struct tqp_binding;
+struct tqp_window;
 
 struct tqp_mw {
-	struct ib_mw ib;		/* rkey: under lock */
-	u32 pdn;
-	spinlock_t lock;
-	struct tqp_binding __rcu *binding;	/* NULL: not bound */
+	struct ib_mw ib;
+	struct tqp_window *window;	/* what outlives the core's object for its readers */
 };
 
 struct tqp_cq {
 	struct ib_cq ib;
 	spinlock_t lock;
 	struct tqp_ring *ring;
+	struct mutex resizing;		/* outside lock */
 	struct tqp_cq_fd *fd;		/* under lock; NULL until a descriptor was asked for */
 	u8 notify;			/* enum ib_cq_notify_flags wanted; 0: not armed */
 	bool overflown;
@@ -185,6 +189,7 @@ struct tqp_qp {
 	struct ib_qp ib;
 	struct tqp_device *dev;
 	struct tqp_pd *pd;
+	struct tqp_ucontext *uctx;
 	struct tqp_cq *scq, *rcq;
 	struct tqp_ring *sq;
 	struct tqp_ring *rq;		/* NULL with */
@@ -199,6 +204,7 @@ struct tqp_qp {
 	struct tqp_conn *conn;		/* under lock; holds a conn reference; stays till detach */
 	struct tqp_ep *ep;		/* the connection manager's claim, under mutex; holds a reference */
 	bool by_cm;			/* claimed since RESET, under mutex */
+	bool bound;			/* a window of type 2; sk lock, until detached */
 	kuid_t owner;			/* who created it, */
 	bool net_admin;			/* and may send buffers be larger than others' */
 	struct kref ref;		/* destroy waits for it */
@@ -233,6 +239,21 @@ static inline void tqp_count(struct tqp_device *dev, enum tqp_counter c, u64 n)
 /* ---- main.c ---- */
 /* Unbound, for all that must sleep.  Never flush it from a destroy or detach: removal runs on it. */
 extern struct workqueue_struct *tqp_wq;
+/* The same for what ends: however many of these sleep, what moves data has its workers. */
+extern struct workqueue_struct *tqp_end_wq;
+
+/* ---- ends.c ---- */
+void tqp_end_init(void);
+/* Does somebody live on who may use again what he destroys here? */
+bool tqp_end_promised(const struct tqp_device *dev);
+/*
+ * Until @over(@of), woken by @wait, or for @ms, or until there is no patience left
+ * for objects of @uctx; process context, sleeps.  Is it over?
+ */
+bool tqp_end_wait(const struct tqp_device *dev, struct tqp_ucontext *uctx, wait_queue_head_t *wait,
+		  bool (*over)(void *of), void *of, u32 ms);
+/* Until all who found an object under RCU are through with it, if that is promised; sleeps. */
+void tqp_end_readers(const struct tqp_device *dev);
 
 /* ---- link.c: devices come and go ---- */
 extern struct mutex tqp_devices_mutex;		/* inside rtnl */
@@ -253,6 +274,8 @@ void tqp_netdev_exit(void);
 int tqp_device_check_params(void);
 struct tqp_device *tqp_device_alloc(struct net_device *netdev);
 void tqp_device_event(struct tqp_device *dev, enum ib_event_type event);
+/* Does the device serve @net?  Its netdev's alone, and only if the RDMA core lets that use it. */
+bool tqp_device_serves(const struct tqp_device *dev, const struct net *net);
 
 /* ---- offload.c ---- */
 struct tqp_offload_device *tqp_offload_find(const struct net_device *netdev);

@@ -136,7 +136,7 @@ static bool tqp_train_copy(struct tqp_conn *conn, const struct rxe_send_wqe *fro
 	u8 *to;
 
 	if (!train->bytes)
-		train->bytes = kmalloc(TQP_TRAIN_BYTES, GFP_KERNEL | __GFP_NOWARN);
+		train->bytes = kmalloc(TQP_TRAIN_BYTES, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	if (!train->bytes)	/* then one by one */
 		return false;
 	to = train->bytes + train->end;

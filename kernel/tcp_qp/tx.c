@@ -19,6 +19,8 @@ void tqp_tx_work(struct work_struct *work)
 
 	lock_sock(conn->sk);
 	tqp_tx_run(conn);
+	if (conn->rx_yielded)
+		tqp_rx_run(conn);
 	release_sock(conn->sk);
 	tqp_conn_put(conn);
 }
@@ -211,7 +213,8 @@ int tqp_tx_push(struct tqp_conn *conn, bool more)
 		/* a nested run can only have failed the conn, never moved the place */
 		tqp_cur_advance(cur, rc);
 		tqp_tx_account(conn, rc, cur->is_inline);
-		rc = 0;
+		conn->tx_turn -= rc;
+		rc = conn->tx_turn > 0 || !cur->left ? 0 : -EBUSY;
 	}
 	return rc;
 }
@@ -273,6 +276,10 @@ static void tqp_tx_sent(struct tqp_conn *conn)
 		tqp_wqe_sent(conn);
 }
 
+/*
+ * In turns: TCP takes ACKs in while we feed it, and another process may post
+ * ahead of us for ever.
+ */
 void tqp_tx_run(struct tqp_conn *conn)
 {
 	int rc;
@@ -284,6 +291,7 @@ void tqp_tx_run(struct tqp_conn *conn)
 	conn->tx_running = true;	/* and we keep the lock */
 	conn->tx_wait_space = false;
 	conn->tx_wait_memory = false;
+	conn->tx_turn = TQP_TX_TURN_BYTES;
 	tqp_mss_update(conn);
 	while (tqp_tx_ready(conn) && tqp_tx_load(conn)) {
 		rc = tqp_tx_push(conn, conn->cur.active && tqp_tx_more(conn));
@@ -293,12 +301,19 @@ void tqp_tx_run(struct tqp_conn *conn)
 				tqp_tx_wait_memory(conn);
 			break;
 		}
+		if (rc == -EBUSY)
+			break;
 		if (rc < 0) {
 			tqp_conn_fail(conn, TCP_QP_REASON_PEER_CLOSED);
 			break;
 		}
 		if (conn->cur.active)
 			tqp_tx_sent(conn);
+		conn->tx_turn -= TQP_TX_WQE_BYTES;
+		if (conn->tx_turn <= 0)
+			break;
 	}
 	conn->tx_running = false;
+	if (conn->tx_turn <= 0 && tqp_tx_ready(conn))
+		tqp_tx_kick(conn);
 }

@@ -109,8 +109,10 @@ static void tqp_tx_msg_done(struct tqp_tx_msg *msg)
 		tqp_wqe_done(msg);
 	if (light)		/* @msg may be another one's by now */
 		return;
-	if (atomic_dec_and_test(&conn->tx_live))
+	if (atomic_dec_and_test(&conn->tx_live)) {	/* a full barrier: we see who waits */
 		wake_up_all(&conn->wait);
+		tqp_end_wake(conn);
+	}
 	tqp_conn_put(conn);
 }
 
@@ -214,7 +216,7 @@ void tqp_clean_acked(struct sock *sk, u32 acked_seq)
 	if (conn->tx_wait_log)
 		tqp_tx_kick(conn);
 	if (conn->state == TQP_CONN_DEAD && tqp_msglog_empty(&conn->log))
-		wake_up_all(&conn->wait);
+		tqp_end_wake(conn);
 }
 
 bool tqp_tx_outstanding(const struct tqp_conn *conn)
@@ -259,15 +261,8 @@ void tqp_tx_drop(struct tqp_conn *conn)
 	tqp_drop_current(conn);
 }
 
-/*
- * A packet in a driver's queue leaves ahead of the RST, with what its pages hold
- * by then.  The peer would take that for the message.
- */
-void tqp_tx_wait_drivers(struct tqp_conn *conn)
+void tqp_tx_release_timeout(struct tqp_conn *conn)
 {
-	if (wait_event_timeout(conn->wait, !atomic_read(&conn->tx_live),
-			       msecs_to_jiffies(TQP_DRIVER_MS)))
-		return;
 	tqp_count(conn->dev, TQP_C_tx_release_timeouts, 1);
 	dev_warn_ratelimited(&conn->dev->ib.dev, "a driver still holds pages of QP 0x%x\n",
 			     conn->qpn);

@@ -37,6 +37,10 @@ int tqp_qp_attach(struct tqp_qp *qp, struct socket *sock, const struct tcp_qp_at
 		return -EINVAL;
 	if (READ_ONCE(qp->dev->leaving))
 		return -ENODEV;
+	if (!tqp_device_serves(qp->dev, sock_net(sock->sk))) {
+		resp->reason = TCP_QP_REASON_NAMESPACE;
+		return -EXDEV;
+	}
 	return tqp_conn_attach(qp, sock, req, resp);
 }
 

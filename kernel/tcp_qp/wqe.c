@@ -420,17 +420,21 @@ static bool tqp_wqe_local(struct tqp_conn *conn)
 {
 	const struct tqp_wqe *wqe = &conn->wqe;
 	struct tqp_tx_msg *msg = tqp_wqe_msg(conn);
+	struct tqp_binding *old = NULL;
 	enum ib_wc_status status;
 
+	conn->tx_turn -= TQP_TX_WQE_BYTES;
 	if (wqe->op->invalidates)
 		status = tqp_mw_invalidate(conn, wqe->ex) ? IB_WC_SUCCESS : IB_WC_MW_BIND_ERR;
 	else
-		status = tqp_mw_bind(conn, &wqe->bind);
+		status = tqp_mw_bind(conn, &wqe->bind, &old);
 	if (status)
 		return tqp_wqe_refuse(conn, status);
 	tqp_tx_msg_init(msg, conn);
 	msg->bytes = 0;
 	tqp_wqe_promise(conn, msg);
+	if (old)
+		tqp_mw_retire(old, msg);
 	tqp_wqe_sent(conn);
 	return true;
 }
@@ -445,7 +449,7 @@ static bool tqp_peer_takes(const struct tqp_conn *conn, const struct tqp_op *op)
 	       op->bth_opcode == TCP_BTH_OP_SEND_ONLY || op->bth_opcode == TCP_BTH_OP_SEND_ONLY_IMM;
 }
 
-/* The next WQE that is posted and may go now; a local one is done here. */
+/* The next WQE that is posted and may go now; a local one is done here, until the turn is over. */
 static bool tqp_wqe_take(struct tqp_conn *conn)
 {
 	struct tqp_wqe *wqe = &conn->wqe;
@@ -462,8 +466,10 @@ static bool tqp_wqe_take(struct tqp_conn *conn)
 			return tqp_wqe_refuse(conn, IB_WC_REM_INV_REQ_ERR);
 		if (!tqp_wqe_may_go(conn))
 			return false;
-	} while (wqe->op->local && tqp_wqe_local(conn));
-	return !wqe->op->local;
+		if (!wqe->op->local)
+			return true;
+	} while (tqp_wqe_local(conn) && conn->tx_turn > 0);
+	return false;
 }
 
 bool tqp_wqe_next(struct tqp_conn *conn)

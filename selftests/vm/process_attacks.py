@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a process without privilege (uid 65534) tries against the kernel, its neighbours and its own end."""
+
+import json
+import time
+
+from pairs import PROGRAMS, Pair
+from traffic import free_port
+from vmtest import Guests, Job, Needs
+
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/process_attack", "selftests/vm/programs/cm_exchange"), setup="full", cpus=2)
+OPEN = "chmod 666 /dev/infiniband/*; sysctl -qw kernel.unprivileged_userns_clone=1 2>/dev/null || true"
+NOBODY = "setpriv --reuid 65534 --regid 65534 --clear-groups --"
+PARKED_S = 200  # a qdisc holds what is sent for so long
+ENDS_S = 8.0  # and a process without patience is gone in this time, whatever it holds
+SUM_S = 30  # TQP_DRIVER_MS
+REMOVED_S = 6.0
+STARVED = 300  # more than a work queue runs at a time
+LATE_MS = 40.0  # another thread, while a queue of 64 MiB is resized
+
+
+def attack(what: str, options: str = "") -> str:
+    return f"exec {NOBODY} {PROGRAMS}/process_attack --what {what} --port {free_port()} {options}"
+
+
+def seconds(t: Guests) -> float:
+    return time.monotonic() / t.cluster.slowness
+
+
+def dies(t: Guests, node: int, job: Job, what: str, limit_s: float = ENDS_S) -> None:
+    """The job's process is killed, and is gone in time."""
+    t.run(node, "pkill -9 -x -o process_attack || pkill -9 -o -f process_attack")
+    began = seconds(t)
+    job.wait()
+    took = seconds(t) - began
+    t.check(took < limit_s, f"{what}: {took:.1f} s to die")
+
+
+# ---- network namespaces ----
+
+
+def test_socket_of_another_namespace(t: Guests) -> None:
+    t.run(0, OPEN)
+    said = json.loads(t.run(0, attack("foreign-socket")))
+    t.equal((said["error"], said["reason"]), (18, "NAMESPACE"), "attach, errno (EXDEV) and reason")
+
+
+def test_listen_in_another_namespace(t: Guests) -> None:
+    """A wildcard listens where its maker lives, not where the device is; and no less elsewhere for that."""
+    t.run(0, OPEN)
+    port = free_port()
+    job = t.start(0, f"exec {NOBODY} unshare -Urn {PROGRAMS}/cm_exchange --listen {port}")
+    t.run(0, "until pgrep -x cm_exchange; do sleep 0.1; done; until grep -q . /proc/$(pgrep -x cm_exchange)/wchan; do sleep 0.1; done; sleep 1")
+    listens = t.run(0, f"ss -Hltn 'sport = :{port}'")
+    alive = t.run(0, "pgrep -x cm_exchange || true")
+    t.run(0, "pkill -9 -x cm_exchange || true")
+    result = job.wait()
+    t.check(bool(alive.strip()), f"the listener failed: {result.stderr}")
+    t.equal(listens.strip(), "", "sockets that listen in the device's namespace")
+
+
+def test_connect_from_another_namespace(t: Guests) -> None:
+    """The loopback address belongs to every device: rdma_cm takes the first, whosever namespace that is in."""
+    t.run(0, OPEN)
+    port = free_port()
+    job = t.start(0, f"exec {PROGRAMS}/cm_exchange --listen 127.0.0.1:{port}")
+    t.wait_listening(0, port)
+    said = t.nodes[0].run(f"timeout 15 {NOBODY} unshare -Urn {PROGRAMS}/cm_exchange --connect 0.0.0.0:{port}")
+    t.check(not said.ok, f"connected out of its namespace: {said.stdout}{said.stderr}")
+    accepted = t.run(0, f"ss -Htn state established 'sport = :{port}'")
+    t.run(0, "pkill -9 -x cm_exchange")
+    job.wait()
+    t.equal(accepted.strip(), "", "connections of the listener")
+
+
+# ---- what others may know ----
+
+
+def test_addresses_of_others_are_not_told(t: Guests) -> None:
+    t.run(0, OPEN)
+    job = t.start(0, f"{PROGRAMS}/process_attack --what regions --port 1 --count 2")
+    t.wait_output(job, "waiting")
+    shown = t.run(0, f"{NOBODY} rdma resource show mr -dd")
+    t.run(0, "pkill -9 -x process_attack")
+    job.wait()
+    t.check("drv_access" in shown, f"no region was shown: {shown}")
+    t.check("iova" not in shown, f"addresses are shown: {shown}")
+
+
+# ---- budgets ----
+
+
+def test_producer_index_kept_ahead(t: Guests) -> None:
+    """Doorbells return, and the process dies, however far the ring is fed by another one."""
+    t.run(0, OPEN)
+    job = t.start(0, attack("ahead"), 90)
+    try:
+        t.wait_output(job, "rang", 20)
+        dies(t, 0, job, "with a ring that is always full")
+    finally:
+        t.run(0, "pkill -9 process_attack || true")
+
+
+def test_resize_of_a_full_queue(t: Guests) -> None:
+    t.run(0, OPEN)
+    said = json.loads(t.run(0, "taskset 1 sh -c '" + attack("resize") + "'", 60))
+    t.check(said["late_ms"] < LATE_MS * t.cluster.slowness, f"a thread waited: {said}")
+
+
+# ---- ends ----
+
+
+def _parked(t: Guests, options: str, last: str) -> Job:
+    """Sends wait in a qdisc that does not let go."""
+    t.run(0, f"{OPEN}; modprobe sch_netem; rm -f /tmp/parked")
+    job = t.start(0, attack("park", f"--until /tmp/parked {options}"), 290)
+    t.wait_output(job, "ready", 60)
+    t.run(0, f"tc qdisc add dev lo root netem delay {PARKED_S}s limit 100000; touch /tmp/parked")
+    t.wait_output(job, last, 60)
+    return job
+
+
+def _let_go(t: Guests) -> None:
+    t.run(0, "tc qdisc del dev lo root; pkill -9 process_attack || true")
+
+
+def test_dies_with_parked_sends(t: Guests) -> None:
+    job = _parked(t, "--count 4", "waiting")
+    try:
+        dies(t, 0, job, "4 queue pairs and regions")
+    finally:
+        _let_go(t)
+
+
+def test_dies_while_it_destroys(t: Guests) -> None:
+    """An explicit call waits, and a kill ends that."""
+    job = _parked(t, "--count 4 --then destroy", "parked")
+    try:
+        time.sleep(1)
+        dies(t, 0, job, "in the middle of dereg_mr")
+    finally:
+        _let_go(t)
+
+
+def test_waits_are_bounded_in_sum(t: Guests) -> None:
+    job = _parked(t, "--count 4 --then destroy", "parked")
+    try:
+        began = seconds(t)
+        result = job.wait()
+        took = seconds(t) - began
+        t.check(result.ok, f"{result.stdout}{result.stderr}")
+        t.check(took < SUM_S + ENDS_S, f"4 regions and queue pairs took {took:.1f} s to destroy")
+    finally:
+        _let_go(t)
+
+
+def test_link_deleted_with_parked_sends(t: Guests) -> None:
+    job = _parked(t, "--count 4", "waiting")
+    try:
+        began = seconds(t)
+        t.run(0, "rdma link delete tcpqp0", 200)
+        took = seconds(t) - began
+        t.check(took < REMOVED_S, f"rdma link delete took {took:.1f} s")
+        dies(t, 0, job, "without a device")
+    finally:
+        _let_go(t)
+        t.run(0, "rdma link add tcpqp0 type tcp_qp netdev nupa0; sh $REPO/tools/vm/guest/mkdev")
+
+
+def test_ends_of_one_delay_nobody_else(t: Guests) -> None:
+    """The connections of one process are all about to end, and a driver keeps what they sent."""
+    job = _parked(t, f"--count {STARVED} --then close", "waiting")
+    try:
+        began = seconds(t)
+        Pair(t, "qp_end", "--how wait", "--how close --after 200", "--engine software").done()
+        took = seconds(t) - began
+        t.check(took < SUM_S - ENDS_S, f"another process took {took:.1f} s")
+        dies(t, 0, job, f"{STARVED} queue pairs and regions", ENDS_S + 10)
+    finally:
+        _let_go(t)
+
+
+def test_dies_with_many_regions(t: Guests) -> None:
+    t.run(0, OPEN)
+    job = t.start(0, attack("regions", "--count 1500"), 120)
+    t.wait_output(job, "waiting", 60)
+    dies(t, 0, job, "1500 regions and windows")
+
+

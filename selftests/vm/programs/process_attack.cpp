@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a process without privilege may try against the kernel and its neighbours, each by a
+// name.  Its queue pairs meet each other in this process, over loopback.
+//
+//   process_attack --what foreign-socket   a socket of a network namespace of its own
+//   process_attack --what ahead           another process keeps the producer index ahead of the
+//   kernel process_attack --what park [--until F]  sends that somebody's qdisc holds; ends by
+//   --then:
+//                                    killed, destroy (frees all itself), close (its sockets, then
+//                                    killed)
+//   process_attack --what resize           a completion queue of the largest size, full
+//   process_attack --what regions          many regions and windows, then it exits
+#include <net/if.h>
+#include <netinet/in.h>
+#include <rdma/rdma_user_rxe.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "command.hpp"
+#include "memory.hpp"
+#include "tcp.hpp"
+#include "verbs/attach.hpp"
+#include "verbs/cq.hpp"
+#include "verbs/device.hpp"
+#include "verbs/ioctl.hpp"
+#include "verbs/mr.hpp"
+#include "verbs/qp.hpp"
+
+namespace {
+
+using namespace nupa::programs;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr uint32_t kParkedBytes = 4 << 10;
+constexpr uint32_t kRingSends = 64;
+constexpr int kAheadMs = 1500;
+constexpr int kLookMs = 20;
+constexpr int kCqesMax = 1 << 20;
+constexpr int kResizes = 5;
+
+struct Options {
+    std::string what = "ahead";
+    PeerOptions peer;
+    std::string until;
+    std::string then = "killed";
+    uint32_t count = 4;
+};
+
+double seconds_since(Clock::time_point then) {
+    return std::chrono::duration<double>(Clock::now() - then).count();
+}
+
+[[noreturn]] void wait_for_the_end() {
+    for (;;)
+        ::pause();
+}
+
+// ---- two sockets and two queue pairs ----
+
+struct Sockets {
+    explicit Sockets(uint16_t port) : Sockets(listen_on(port, 1), port) {}
+    Sockets(const tcpqp::Fd& listener, uint16_t port)
+        : near(connect_to("127.0.0.1", port)), far(accept_from(listener)) {}
+    tcpqp::Fd near, far;
+};
+
+tcpqp::Attached attach(const tcpqp::Context& context, const tcpqp::QueuePair& qp,
+                       const tcpqp::Fd& socket, uint32_t flags) {
+    return tcpqp::attach(
+        context, qp, socket.get(),
+        {.engine = TCP_QP_ENGINE_SOFTWARE, .flags = flags, .timeout_ms = 10000, .reserved = 0});
+}
+
+struct Joined {
+    Joined(const tcpqp::Context& context, Sockets pair, tcpqp::QpDepth depth)
+        : sockets(std::move(pair)),
+          cq(context, 256),
+          near(context, cq, depth),
+          far(context, cq, depth) {
+        if (const int error = attach(context, far, sockets.far, TCP_QP_ATTACH_F_NOWAIT).error)
+            tcpqp::throw_errno("attach the far end", error);
+        if (const int error = attach(context, near, sockets.near, 0).error)
+            tcpqp::throw_errno("attach", error);
+    }
+    Sockets sockets;
+    tcpqp::CompletionQueue cq;
+    tcpqp::QueuePair near, far;
+};
+
+// ---- foreign-socket ----
+
+void loopback_up() {
+    const tcpqp::Fd any(::socket(AF_INET, SOCK_DGRAM, 0));
+    ifreq lo{};
+    std::copy_n("lo", 3, lo.ifr_name);
+    lo.ifr_flags = IFF_UP;
+    if (::ioctl(any.get(), SIOCSIFFLAGS, &lo))
+        tcpqp::throw_errno("loopback up");
+}
+
+void foreign_socket(const Options& o) {
+    auto context = tcpqp::open_device(o.peer.interface);
+    if (::unshare(CLONE_NEWUSER | CLONE_NEWNET))
+        tcpqp::throw_errno("unshare");
+    loopback_up();
+    const Sockets sockets(o.peer.port);
+    tcpqp::CompletionQueue cq(*context, 16);
+    const tcpqp::QueuePair qp(*context, cq, {.sends = 1, .receives = 1});
+    const tcpqp::Attached attached = attach(*context, qp, sockets.near, TCP_QP_ATTACH_F_NOWAIT);
+    std::printf("{\"error\": %d, \"reason\": \"%s\"}\n", attached.error,
+                tcpqp::reason_name(attached.response.reason));
+}
+
+// ---- ahead ----
+
+class SendMemory {
+public:
+    SendMemory(const tcpqp::Context& context, const tcpqp::QueuePair& qp) {
+        std::array attrs{tcpqp::value_attr(TCP_QP_ATTR_SQ_HANDLE, qp.handle()),
+                         tcpqp::pointer_attr(TCP_QP_ATTR_SQ_RESP, &sq_, sizeof(sq_))};
+        if (const int error =
+                tcpqp::invoke(context.cmd_fd(), UVERBS_OBJECT_QP, TCP_QP_METHOD_SQ, attrs))
+            tcpqp::throw_errno("find the send queue", error);
+        at_ = static_cast<unsigned char*>(::mmap(nullptr, sq_.bytes, PROT_READ | PROT_WRITE,
+                                                 MAP_SHARED, context.cmd_fd(),
+                                                 static_cast<off_t>(sq_.offset)));
+        if (at_ == MAP_FAILED)
+            tcpqp::throw_errno("map the send queue");
+    }
+    rxe_queue_buf& header() const { return *reinterpret_cast<rxe_queue_buf*>(at_); }
+    rxe_send_wqe& slot(uint32_t i) const {
+        return *reinterpret_cast<rxe_send_wqe*>(at_ + sizeof(rxe_queue_buf) +
+                                                size_t{i} * sq_.slot_bytes);
+    }
+    uint32_t slots() const { return sq_.slots; }
+
+private:
+    tcp_qp_sq sq_{};
+    unsigned char* at_ = nullptr;
+};
+
+// A window is unbound that is not bound: a work request that always succeeds and sends nothing.
+void fill_with_nothing(const SendMemory& memory, uint32_t key) {
+    for (uint32_t i = 0; i < memory.slots(); i++) {
+        rxe_send_wqe& wqe = memory.slot(i);
+        wqe.wr.opcode = IBV_WR_BIND_MW;
+        wqe.wr.send_flags = 0;
+        wqe.wr.wr.mw.mw_rkey = key;
+        wqe.wr.wr.mw.rkey = key;
+        wqe.wr.wr.mw.length = 0;
+    }
+}
+
+[[noreturn]] void keep_ahead(const SendMemory& memory) {
+    const std::atomic_ref consumer(memory.header().consumer_index);
+    const std::atomic_ref producer(memory.header().producer_index);
+    for (;;)
+        producer.store((consumer.load() - 1) & (memory.slots() - 1));
+}
+
+void ahead(const Options& o) {
+    auto context = tcpqp::open_device(o.peer.interface);
+    Joined joined(*context, Sockets(o.peer.port),
+                  {.sends = kRingSends, .receives = 1, .signal_all = false});
+    ibv_mw* window = ibv_alloc_mw(context->pd(), IBV_MW_TYPE_1);
+    if (!window)
+        tcpqp::throw_errno("allocate a window");
+    const SendMemory memory(*context, joined.near);
+    fill_with_nothing(memory, window->rkey);
+    const pid_t child = ::fork();
+    if (child == 0)
+        keep_ahead(memory);
+    std::printf("%d\n", child);  // it must outlive us
+    std::fflush(stdout);
+    uint64_t rung = 0;
+    for (const auto end = Clock::now() + milliseconds(kAheadMs); Clock::now() < end; rung++)
+        if (const int error = joined.near.ring_doorbell())
+            tcpqp::throw_errno("ring the doorbell", error);
+    std::printf("rang %llu times\n", static_cast<unsigned long long>(rung));
+    std::fflush(stdout);
+    wait_for_the_end();
+}
+
+// ---- park ----
+
+struct Parked {
+    Parked(const tcpqp::Context& context, uint16_t port)
+        : memory(2 * kParkedBytes),
+          mr(context, memory.bytes().data(), memory.bytes().size(), IBV_ACCESS_LOCAL_WRITE),
+          joined(context, Sockets(port), {.sends = 1, .receives = 1}) {
+        if (!mr)
+            tcpqp::throw_errno("register memory");
+        const tcpqp::Work receive{2, memory.bytes().data() + kParkedBytes, kParkedBytes, mr.lkey()};
+        if (const int error = joined.far.post_receives({&receive, 1}))
+            tcpqp::throw_errno("post a receive", error);
+    }
+    void send() {
+        const tcpqp::Work work{.cookie = 1,
+                               .address = memory.bytes().data(),
+                               .bytes = kParkedBytes,
+                               .lkey = mr.lkey(),
+                               .without_imm = true};
+        if (const int error = joined.near.post_sends({&work, 1}))
+            tcpqp::throw_errno("post a send", error);
+    }
+    Pages memory;
+    tcpqp::Mr mr;
+    Joined joined;
+};
+
+void park(const Options& o) {
+    auto context = tcpqp::open_device(o.peer.interface);
+    std::vector<std::unique_ptr<Parked>> all;
+    for (uint32_t i = 0; i < o.count; i++)
+        all.push_back(std::make_unique<Parked>(*context, o.peer.port));
+    std::puts("ready");
+    std::fflush(stdout);
+    while (!o.until.empty() && !std::filesystem::exists(o.until))
+        std::this_thread::sleep_for(milliseconds(kLookMs));
+    for (auto& one : all)
+        one->send();
+    std::puts("parked");
+    std::fflush(stdout);
+    if (o.then == "destroy") {
+        const auto then = Clock::now();
+        for (auto& one : all)
+            one->mr = {};
+        all.clear();
+        std::printf("destroyed in %.1f s\n", seconds_since(then));
+        return;
+    }
+    if (o.then == "close")
+        for (auto& one : all)
+            one->joined.sockets.near.reset(), one->joined.sockets.far.reset();
+    std::puts("waiting");
+    std::fflush(stdout);
+    wait_for_the_end();
+}
+
+// ---- resize ----
+
+// How late a thread is that wants to run every millisecond.
+class Ticker {
+public:
+    Ticker() : thread_([this] { run(); }) {}
+    double latest_ms() {
+        stop_ = true;
+        thread_.join();
+        return latest_ms_;
+    }
+
+private:
+    void run() {
+        for (auto then = Clock::now(); !stop_;) {
+            std::this_thread::sleep_for(milliseconds(1));
+            const auto now = Clock::now();
+            latest_ms_ =
+                std::max(latest_ms_, 1000 * std::chrono::duration<double>(now - then).count());
+            then = now;
+        }
+    }
+    std::atomic<bool> stop_ = false;
+    double latest_ms_ = 0;
+    std::thread thread_;
+};
+
+void resize(const Options& o) {
+    auto context = tcpqp::open_device(o.peer.interface);
+    tcpqp::CompletionQueue cq(*context, kCqesMax - 1);
+    // The ring of its own, full by what its consumer index says.
+    unsigned char* ring = nullptr;
+    size_t ring_bytes = 0;
+    std::unique_ptr<FILE, int (*)(FILE*)> maps(std::fopen("/proc/self/maps", "r"), std::fclose);
+    for (char line[512]; std::fgets(line, sizeof line, maps.get());) {
+        unsigned long begin = 0, end = 0;
+        if (std::string(line).find("/uverbs") != std::string::npos &&
+            std::sscanf(line, "%lx-%lx", &begin, &end) == 2 && end - begin > ring_bytes)
+            ring = reinterpret_cast<unsigned char*>(begin), ring_bytes = end - begin;
+    }
+    auto& header = *reinterpret_cast<rxe_queue_buf*>(ring);
+    std::atomic_ref(header.consumer_index).store(header.producer_index + 1);
+    // The best of several: a busy host makes everybody late, a copy with interrupts off each time.
+    double late_ms = 1e9, took_ms = 0;
+    for (int i = 0; i < kResizes; i++) {
+        Ticker ticker;
+        std::this_thread::sleep_for(milliseconds(10));
+        const auto then = Clock::now();
+        if (const int error = ibv_resize_cq(cq.get(), kCqesMax - 1))
+            tcpqp::throw_errno("resize", error);
+        took_ms = 1000 * seconds_since(then);
+        late_ms = std::min(late_ms, ticker.latest_ms());
+    }
+    std::printf("{\"took_ms\": %.1f, \"late_ms\": %.1f}\n", took_ms, late_ms);
+}
+
+// ---- regions ----
+
+void regions(const Options& o) {
+    auto context = tcpqp::open_device(o.peer.interface);
+    const Pages page(4096);
+    std::vector<tcpqp::Mr> all;
+    for (uint32_t i = 0; i < o.count; i++) {
+        all.push_back(page.registered(*context, IBV_ACCESS_LOCAL_WRITE));
+        if (!ibv_alloc_mw(context->pd(), IBV_MW_TYPE_1))
+            tcpqp::throw_errno("allocate a window");
+    }
+    std::puts("waiting");
+    std::fflush(stdout);
+    wait_for_the_end();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    Options o;
+    return Command("process_attack", "What a process without privilege may try")
+        .choice("--what", o.what, {"foreign-socket", "ahead", "park", "resize", "regions"})
+        .peer(o.peer)
+        .option("--until", o.until)
+        .choice("--then", o.then, {"killed", "destroy", "close"})
+        .option("--count", o.count)
+        .run(argc, argv, [&] {
+            if (o.what == "foreign-socket")
+                foreign_socket(o);
+            else if (o.what == "ahead")
+                ahead(o);
+            else if (o.what == "park")
+                park(o);
+            else if (o.what == "resize")
+                resize(o);
+            else
+                regions(o);
+            return 0;
+        });
+}
