@@ -161,7 +161,8 @@ struct tqp_device *tqp_device_alloc(struct net_device *netdev)
 	netdev_hold(netdev, &dev->netdev_tracker, GFP_KERNEL);
 	INIT_LIST_HEAD(&dev->node);
 	xa_init(&dev->mws);
-	xa_init(&dev->qps);
+	xa_init_flags(&dev->qps, XA_FLAGS_ALLOC1);
+	get_random_bytes(&dev->qpn_key, sizeof(dev->qpn_key));
 	ida_init(&dev->pds);
 	INIT_WORK(&dev->reap_work, tqp_link_reap);
 

@@ -5,11 +5,6 @@
 #include "conn.h"
 #include "tqp.h"
 
-enum {
-	TQP_QPN_MIN = 2,	/* 0 and 1 are IBTA's SMI and GSI */
-	TQP_QPN_MAX = (1 << 24) - 1,
-};
-
 /* msn arithmetic and the switch's rq_mask. */
 static_assert(TQP_WR_MAX < 1 << 15);
 static_assert(TQP_SGE_MAX * sizeof(struct rxe_sge) >= TQP_INLINE_MAX_BYTES);
@@ -32,11 +27,12 @@ void tqp_qp_put(struct tqp_qp *qp)
 
 struct tqp_qp *tqp_qp_lookup(struct tqp_device *dev, u32 qpn)
 {
+	u32 index = tqp_qpn_index(dev, qpn);
 	struct tqp_qp *qp;
 
 	/* A QP leaves the table before its first reference goes. */
 	xa_lock(&dev->qps);
-	qp = xa_load(&dev->qps, qpn);
+	qp = xa_load(&dev->qps, index);
 	if (qp)
 		tqp_qp_get(qp);
 	xa_unlock(&dev->qps);
@@ -122,30 +118,27 @@ static void tqp_qp_init(struct tqp_qp *qp, const struct ib_qp_init_attr *init)
 	qp->attr.path_mig_state = IB_MIG_MIGRATED;
 }
 
-/* At a random number, as it is no one's business to guess it. */
+/* Who finds it by its number may use it at once, so it has that before. */
 static int tqp_qp_publish(struct tqp_qp *qp)
 {
 	struct tqp_device *dev = qp->dev;
-	int i, ret = -EBUSY;
+	u32 index;
+	int ret;
 
-	if (!atomic_add_unless(&dev->nr_qps, 1, TQP_QP_MAX))
-		return -ENOSPC;
-	for (i = 0; ret == -EBUSY && i < TQP_RANDOM_TRIES; i++) {
-		qp->qpn = get_random_u32_inclusive(TQP_QPN_MIN, TQP_QPN_MAX);
-		ret = xa_insert(&dev->qps, qp->qpn, qp, GFP_KERNEL);
-	}
-	if (ret) {
-		atomic_dec(&dev->nr_qps);
+	ret = xa_alloc_cyclic(&dev->qps, &index, NULL,
+			      XA_LIMIT(TQP_QPN_MIN, TQP_QPN_MIN + TQP_QP_MAX - 1), &dev->next_qp,
+			      GFP_KERNEL);
+	if (ret < 0)
 		return ret;
-	}
+	qp->qpn = tqp_qpn_of(dev, index);
 	qp->ib.qp_num = qp->qpn;
+	xa_store(&dev->qps, index, qp, GFP_KERNEL);	/* reserved: allocates nothing */
 	return 0;
 }
 
 static void tqp_qp_withdraw(struct tqp_qp *qp)
 {
-	xa_erase(&qp->dev->qps, qp->qpn);
-	atomic_dec(&qp->dev->nr_qps);
+	xa_erase(&qp->dev->qps, tqp_qpn_index(qp->dev, qp->qpn));
 }
 
 int tqp_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_udata *udata)

@@ -32,6 +32,7 @@
 #include <linux/mutex.h>
 #include <linux/poll.h>
 #include <linux/rhashtable-types.h>
+#include <linux/siphash.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
@@ -46,6 +47,8 @@
 
 enum {
 	TQP_QP_MAX = 1 << 16,
+	TQP_QPN_MIN = 2,		/* 0 and 1 are IBTA's SMI and GSI */
+	TQP_QPN_MAX = (1 << 24) - 1,
 	TQP_CQ_MAX = 1 << 16,
 	TQP_MR_MAX = 1 << 20,
 	TQP_PD_MAX = 1 << 16,
@@ -98,9 +101,11 @@ struct tqp_device {
 	struct list_head node;		/* tqp_devices, under tqp_devices_mutex */
 	struct rhashtable mrs;		/* key -> struct tqp_mr, RCU; tqp_mr_table_init() */
 	struct xarray mws;		/* key >> 8 -> struct tqp_window, RCU */
-	struct xarray qps;		/* qpn -> struct tqp_qp */
+	struct xarray qps;		/* tqp_qpn_index() -> struct tqp_qp */
 	struct ida pds;
-	atomic_t nr_mws, nr_qps;
+	u32 next_qp;			/* xa_alloc_cyclic() */
+	hsiphash_key_t qpn_key;		/* qpn.c */
+	atomic_t nr_mws;
 	bool leaving;			/* removal began: an attach must not wait on; its conn->wait is woken */
 	unsigned long leave_by;		/* jiffies; when leaving: ends.c */
 	bool doomed;			/* under tqp_devices_mutex: unregister as soon as registered */
@@ -386,6 +391,10 @@ u32 tqp_srq_posted(const struct tqp_srq *srq);
 /* Copy the next receive out and take it; any context.  False: there is none. */
 typedef void (*tqp_srq_copy_t)(const struct rxe_recv_wqe *wqe, u32 max_sge, void *to);
 bool tqp_srq_take(struct tqp_srq *srq, tqp_srq_copy_t copy, void *to);
+
+/* ---- qpn.c ---- */
+u32 tqp_qpn_of(const struct tqp_device *dev, u32 index);
+u32 tqp_qpn_index(const struct tqp_device *dev, u32 qpn);	/* 0: no QP has this number */
 
 /* ---- qp.c, qp_modify.c ---- */
 int tqp_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_udata *udata);
