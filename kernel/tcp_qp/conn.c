@@ -27,6 +27,7 @@ static void tqp_conn_free_work(struct work_struct *work)
 
 	if (conn->ep)
 		tqp_ep_put(conn->ep);
+	tqp_hook_put(sock_net(conn->sk));	/* the socket keeps the namespace */
 	sock_put(conn->sk);
 	tqp_conn_free_tx(conn);
 	kfree(conn->reads);
@@ -135,7 +136,7 @@ struct tqp_conn *tqp_conn_alloc(struct tqp_qp *qp, struct sock *sk)
 
 	if (!conn)
 		return NULL;
-	if (tqp_conn_alloc_tx(conn, qp)) {
+	if (tqp_conn_alloc_tx(conn, qp) || tqp_hook_get(sock_net(sk))) {
 		tqp_conn_free_tx(conn);
 		kmem_cache_free(tqp_conn_cache, conn);
 		return NULL;
@@ -189,8 +190,8 @@ free_cache:
 
 void tqp_conn_exit(void)
 {
+	wait_event(tqp_conns_gone, atomic_read(&tqp_conns_live) == 0);
 	tqp_hook_exit();
 	tqp_ulp_exit();
-	wait_event(tqp_conns_gone, atomic_read(&tqp_conns_live) == 0);
 	kmem_cache_destroy(tqp_conn_cache);
 }

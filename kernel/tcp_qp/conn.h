@@ -61,9 +61,11 @@ enum {
  * The LOCAL_IN hook leaves its mapping as an skb extension for the receive
  * loop.  It overlays struct mptcp_ext: the id is MPTCP's, whose sockets we
  * refuse, because TCP keeps skbs with different MPTCP extensions apart
- * everywhere it would merge them.
+ * everywhere it would merge them.  The hook does not know whose the packet is:
+ * an MPTCP socket sees an extension with all flags zero, which says nothing.
  */
-static_assert(sizeof(struct tqp_skb_map) <= sizeof(struct mptcp_ext));
+static_assert(sizeof(struct tqp_skb_map) == sizeof(struct mptcp_ext));
+static_assert(offsetof(struct tqp_skb_map, mptcp_flags) == offsetofend(struct mptcp_ext, csum));
 
 enum tqp_conn_state {
 	TQP_CONN_HANDSHAKE,
@@ -461,11 +463,14 @@ static inline u32 tqp_message_max(const struct tqp_conn *conn)
 /* ---- hook.c ---- */
 int tqp_hook_init(void);
 void tqp_hook_exit(void);
+/* One conn more or less in @net: packets are looked at while there is any.  Both sleep. */
+int tqp_hook_get(struct net *net);
+void tqp_hook_put(struct net *net);
 static inline const struct tqp_skb_map *tqp_skb_map(struct sk_buff *skb)
 {
 	const struct tqp_skb_map *map = skb_ext_find(skb, SKB_EXT_MPTCP);
 
-	return map && map->magic == TQP_MAP_MAGIC ? map : NULL;
+	return map && map->magic == TQP_MAP_MAGIC && !map->mptcp_flags ? map : NULL;
 }
 
 /* ---- handshake.c ---- */
@@ -478,6 +483,11 @@ void tqp_peer_flags(struct tqp_conn *conn, u8 flags);
 void tqp_peer_credits(struct tqp_conn *conn, u32 aeth);
 /* An ACKNOWLEDGE came as a message: whose TCP does that is a stock end.  Any context, RCU. */
 void tqp_peer_is_stock(struct tqp_conn *conn);
+/*
+ * How many of the @bytes from @seq on, which came without an option, may be its
+ * hello: all that it says before our rtr, and it may have come before the hook.
+ */
+u32 tqp_stock_hello(struct sock *sk, u32 seq, u32 bytes);
 /* The same, in its turn; sk lock */
 void tqp_peer_acknowledge(struct tqp_conn *conn, u32 aeth);
 void tqp_credit_update(struct tqp_conn *conn);	/* tell the peer if it gained much; sk lock */

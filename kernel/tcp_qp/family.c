@@ -51,7 +51,7 @@ static u32 tqp_plain_bytes(struct sock *sk)
 		if (before(seq, TCP_SKB_CB(skb)->seq + skb->len))
 			bytes = TCP_SKB_CB(skb)->seq + skb->len - seq;
 	}
-	return bytes;
+	return bytes - tqp_stock_hello(sk, seq, bytes);
 }
 
 /* How much of @len is recv()'s to take now, or -EAGAIN. */

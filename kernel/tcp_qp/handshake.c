@@ -8,6 +8,14 @@
  */
 #include "conn.h"
 
+/* user/libtcpqp/src/stock/frame.hpp */
+enum {
+	TQP_STOCK_HELLO_BYTES = 24,
+	TQP_STOCK_HELLO_FLAGS_AT = 16,
+	TQP_STOCK_HELLO_OPTION = 1 << 1,	/* it also speaks tcp_bth, */
+	TQP_STOCK_HELLO_WANTS = 1 << 2,		/* and wants to */
+};
+
 void tqp_queue_delayed(struct tqp_conn *conn, struct delayed_work *work, u32 ms)
 {
 	tqp_conn_get(conn);
@@ -114,6 +122,30 @@ void tqp_peer_is_stock(struct tqp_conn *conn)
 	if (READ_ONCE(conn->rtr_enabled) && !READ_ONCE(conn->rtr_seen) &&
 	    !READ_ONCE(conn->peer_stock))
 		WRITE_ONCE(conn->peer_stock, true);
+}
+
+u32 tqp_stock_hello(struct sock *sk, u32 seq, u32 bytes)
+{
+	static const u8 known[TQP_STOCK_HELLO_BYTES] = { 0x51, 0x50, 1, 1 };
+	u8 hello[TQP_STOCK_HELLO_BYTES];
+	struct sk_buff *skb;
+	u32 off;
+
+	sock_owned_by_me(sk);
+	if (bytes < sizeof(hello))
+		return 0;
+	seq += bytes - sizeof(hello);
+	skb_queue_walk(&sk->sk_receive_queue, skb) {
+		off = seq - TCP_SKB_CB(skb)->seq;
+		if (off < skb->len)
+			break;
+	}
+	if (skb == (struct sk_buff *)&sk->sk_receive_queue ||
+	    skb_copy_bits(skb, off, hello, sizeof(hello)) ||
+	    !(hello[TQP_STOCK_HELLO_FLAGS_AT] & TQP_STOCK_HELLO_OPTION))
+		return 0;
+	hello[TQP_STOCK_HELLO_FLAGS_AT] &= ~(TQP_STOCK_HELLO_OPTION | TQP_STOCK_HELLO_WANTS);
+	return memcmp(hello, known, sizeof(known)) ? 0 : sizeof(hello);
 }
 
 void tqp_peer_acknowledge(struct tqp_conn *conn, u32 aeth)

@@ -3,10 +3,11 @@
  * Ingress: the last LOCAL_IN hook reads tcp_bth, leaves a mapping on the skb,
  * and gives TCP back its timestamp option.
  *
- * It looks at every TCP packet with options, in every network namespace, and
- * knows sockets only for packets without payload (rtr and credits), which
- * never reach a receive queue.
+ * It looks at every TCP packet with options, in the network namespaces that
+ * have a conn, and knows sockets only for packets without payload (rtr and
+ * credits), which never reach a receive queue.
  */
+#include <linux/mutex.h>
 #include <linux/netfilter.h>
 #include <linux/netfilter_ipv4.h>
 #include <linux/netfilter_ipv6.h>
@@ -14,8 +15,13 @@
 #include <net/inet6_hashtables.h>
 #include <net/ip.h>
 #include <net/ipv6.h>
+#include <net/netns/generic.h>
 #include <tcp_qp/tcp_bth_option.h>
 #include "conn.h"
+
+enum {
+	TQP_HOOK_LINGER_MS = 1000,	/* each registration may patch the kernel's text */
+};
 
 /*
  * Put a timestamp option where tcp_bth was, the rest NOPs.  The checksum is
@@ -170,19 +176,84 @@ static const struct nf_hook_ops tqp_hooks[] = {
 #endif
 };
 
-static int __net_init tqp_net_init(struct net *net)
+/* ---- which namespaces have them ---- */
+
+struct tqp_net {
+	struct net *net;
+	struct mutex lock;		/* of the two below; outside nf_hook_mutex */
+	u32 conns;
+	bool hooked;
+	struct delayed_work drop_work;	/* some time after the last conn */
+};
+
+static unsigned int tqp_net_id;
+
+int tqp_hook_get(struct net *net)
 {
-	return nf_register_net_hooks(net, tqp_hooks, ARRAY_SIZE(tqp_hooks));
+	struct tqp_net *tn = net_generic(net, tqp_net_id);
+	int err = 0;
+
+	mutex_lock(&tn->lock);
+	if (!tn->hooked)
+		err = nf_register_net_hooks(net, tqp_hooks, ARRAY_SIZE(tqp_hooks));
+	if (!err) {
+		tn->hooked = true;
+		tn->conns++;
+	}
+	mutex_unlock(&tn->lock);
+	return err;
 }
 
+void tqp_hook_put(struct net *net)
+{
+	struct tqp_net *tn = net_generic(net, tqp_net_id);
+
+	mutex_lock(&tn->lock);
+	if (!--tn->conns)
+		mod_delayed_work(tqp_wq, &tn->drop_work, msecs_to_jiffies(TQP_HOOK_LINGER_MS));
+	mutex_unlock(&tn->lock);
+}
+
+static void tqp_hook_drop(struct tqp_net *tn)
+{
+	mutex_lock(&tn->lock);
+	if (tn->hooked && !tn->conns) {
+		nf_unregister_net_hooks(tn->net, tqp_hooks, ARRAY_SIZE(tqp_hooks));
+		tn->hooked = false;
+	}
+	mutex_unlock(&tn->lock);
+}
+
+static void tqp_hook_drop_work(struct work_struct *work)
+{
+	tqp_hook_drop(container_of(to_delayed_work(work), struct tqp_net, drop_work));
+}
+
+static int __net_init tqp_net_init(struct net *net)
+{
+	struct tqp_net *tn = net_generic(net, tqp_net_id);
+
+	tn->net = net;
+	mutex_init(&tn->lock);
+	INIT_DELAYED_WORK(&tn->drop_work, tqp_hook_drop_work);
+	return 0;
+}
+
+/* A conn's socket keeps its namespace, so none is left. */
 static void __net_exit tqp_net_exit(struct net *net)
 {
-	nf_unregister_net_hooks(net, tqp_hooks, ARRAY_SIZE(tqp_hooks));
+	struct tqp_net *tn = net_generic(net, tqp_net_id);
+
+	WARN_ON_ONCE(tn->conns);
+	cancel_delayed_work_sync(&tn->drop_work);
+	tqp_hook_drop(tn);
 }
 
 static struct pernet_operations tqp_net_ops = {
 	.init = tqp_net_init,
 	.exit = tqp_net_exit,
+	.id = &tqp_net_id,
+	.size = sizeof(struct tqp_net),
 };
 
 int tqp_hook_init(void)

@@ -232,6 +232,21 @@ static void tqp_rx_stall(struct tqp_conn *conn)
 	}
 }
 
+/*
+ * A stock end's hello came before the hook was there to see its option.  What
+ * tells it from plain bytes is the end's next message, the answer to our rtr.
+ */
+static u32 tqp_rx_hello(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 seq)
+{
+	struct sk_buff *next = skb_peek_next(skb, &conn->sk->sk_receive_queue);
+	const struct tqp_skb_map *map = next ? tqp_skb_map(next) : NULL;
+	u32 bytes = skb->len - off;
+
+	if (!map || map->opcode != TCP_BTH_OP_ACKNOWLEDGE || map->start_seq != seq + bytes)
+		return 0;
+	return tqp_stock_hello(conn->sk, seq, bytes) == bytes ? bytes : 0;
+}
+
 /* One skb's worth, or up to the message's end; @seq is at @off.  Bytes consumed; 0: stop. */
 static u32 tqp_rx_step(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 seq)
 {
@@ -240,7 +255,7 @@ static u32 tqp_rx_step(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 
 	u32 bytes;
 
 	if (!msg->active && !map && !conn->rx_started)
-		return 0;	/* plain bytes: recv() takes them */
+		return tqp_rx_hello(conn, skb, off, seq);	/* or recv() takes them */
 	if (!msg->active && !tqp_rx_begin(conn, map, seq))
 		return 0;
 	if (!tqp_rx_msg_learn(msg, map, &conn->rx_next)) {

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The netfilter hook is there while a queue pair is, and nobody else's packets mean more by it."""
+
+import json
+
+from attach_attacks import PROGRAM
+from vmtest import Guests, Job, Needs
+
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/hostile/attach_attacks",), nodes=1, setup="full")
+
+
+def hooks(t: Guests, where: str = "") -> list[str]:
+    return [hook for hook in json.loads(t.run(0, f"{where} /usr/bin/python3 $REPO/selftests/vm/programs/nf_hooks.py")) if "tqp" in hook]
+
+
+def until_hooks(t: Guests, count: int, where: str = "") -> None:
+    for _ in range(20):
+        found = hooks(t, where)
+        if len(found) == count:
+            return
+        t.run(0, "sleep 0.3")
+    t.equal(len(found), count, f"netfilter hooks of tcp_qp {where}: {found}")
+
+
+def hold(t: Guests) -> Job:
+    job = t.start(0, f"mkfifo /tmp/held; exec {PROGRAM} --case hold <>/tmp/held")
+    t.wait_output(job, "attached")
+    return job
+
+
+def let_go(t: Guests, job: Job) -> None:
+    t.run(0, "pkill -x attach_attacks; rm -f /tmp/held")
+    job.wait()
+
+
+def test_hooks_only_while_there_is_a_queue_pair(t: Guests) -> None:
+    t.run(0, "modprobe nfnetlink_hook")
+    until_hooks(t, 0)
+    job = hold(t)
+    t.equal(len(hooks(t)), 2, "netfilter hooks of tcp_qp, with a queue pair")
+    t.run(0, "ip netns add aside")
+    try:
+        t.equal(hooks(t, "ip netns exec aside"), [], "hooks of a namespace without one")
+    finally:
+        let_go(t, job)
+        t.run(0, "ip netns delete aside")
+    until_hooks(t, 0)
+
+
+def test_mptcp_beside_queue_pairs(t: Guests) -> None:
+    """A segment with tcp_bth is to an MPTCP connection what it is without us."""
+    forge = "/usr/bin/python3 $REPO/selftests/vm/hostile/mptcp_forge.py"
+    t.run(0, "sysctl -qw net.mptcp.enabled=1")
+    until_hooks(t, 0)
+    without = json.loads(t.run(0, forge))
+    job = hold(t)
+    try:
+        beside = json.loads(t.run(0, forge))
+    finally:
+        let_go(t, job)
+    t.equal(beside, without, "what MPTCP makes of it")
