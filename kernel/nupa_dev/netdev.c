@@ -168,11 +168,18 @@ static int nupa_set_mac(struct net_device *dev, void *addr)
 {
 	struct nupa_dev *nupa = netdev_priv(dev);
 	int err = eth_prepare_mac_addr_change(dev, addr);
+	u8 old[ETH_ALEN];
 
 	if (err)
 		return err;
+	ether_addr_copy(old, dev->dev_addr);
 	eth_commit_mac_addr_change(dev, addr);
-	return nupa->up ? nupa_mode_apply(nupa, dev->features) : 0;
+	if (!nupa->up)
+		return 0;
+	err = nupa_mode_apply(nupa, dev->features);
+	if (err)	/* -EEXIST: another port of the switch has it */
+		eth_hw_addr_set(dev, old);
+	return err;
 }
 
 static int nupa_change_mtu(struct net_device *dev, int mtu)
