@@ -59,20 +59,6 @@ def test_listen_in_another_namespace(t: Guests) -> None:
     t.equal(listens.strip(), "", "sockets that listen in the device's namespace")
 
 
-def test_connect_from_another_namespace(t: Guests) -> None:
-    """The loopback address belongs to every device: rdma_cm takes the first, whosever namespace that is in."""
-    t.run(0, OPEN)
-    port = free_port()
-    job = t.start(0, f"exec {PROGRAMS}/cm_exchange --listen 127.0.0.1:{port}")
-    t.wait_listening(0, port)
-    said = t.nodes[0].run(f"timeout 15 {NOBODY} unshare -Urn {PROGRAMS}/cm_exchange --connect 0.0.0.0:{port}")
-    t.check(not said.ok, f"connected out of its namespace: {said.stdout}{said.stderr}")
-    accepted = t.run(0, f"ss -Htn state established 'sport = :{port}'")
-    t.run(0, "pkill -9 -x cm_exchange")
-    job.wait()
-    t.equal(accepted.strip(), "", "connections of the listener")
-
-
 # ---- what others may know ----
 
 
@@ -88,17 +74,6 @@ def test_addresses_of_others_are_not_told(t: Guests) -> None:
 
 
 # ---- budgets ----
-
-
-def test_producer_index_kept_ahead(t: Guests) -> None:
-    """Doorbells return, and the process dies, however far the ring is fed by another one."""
-    t.run(0, OPEN)
-    job = t.start(0, attack("ahead"), 90)
-    try:
-        t.wait_output(job, "rang", 20)
-        dies(t, 0, job, "with a ring that is always full")
-    finally:
-        t.run(0, "pkill -9 process_attack || true")
 
 
 def test_resize_of_a_full_queue(t: Guests) -> None:

@@ -49,7 +49,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr uint32_t kParkedBytes = 4 << 10;
-constexpr uint32_t kRingSends = 64;
+constexpr uint32_t kRingSends = (1 << 14) - 1;  // the other process may be late by as many
 constexpr int kAheadMs = 1500;
 constexpr int kLookMs = 20;
 constexpr int kCqesMax = 1 << 20;
