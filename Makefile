@@ -33,7 +33,7 @@ $(foreach name,$(numbers),$(if $(filter command environment,$(firstword $(origin
 	$(if $(shell printf %s '$($(name))' | grep -Ex '[0-9]*'),,$(if $($(name)),$(error $(name) is a number, not "$($(name))")))))
 $(if $(filter /%,$(PREFIX)),,$(error PREFIX is a directory's whole path, not "$(PREFIX)"))
 
-.PHONY: all deps checkout user kernel tests debug-kernel check-debug demo compat sanitize check bench bars lint sim soak install uninstall deb clean vm help
+.PHONY: all deps checkout user kernel tests debug-kernel check-debug demo compat sanitize check bench bars lint sim soak install uninstall deb check-deb clean vm help
 .DEFAULT_GOAL := all
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
@@ -119,6 +119,10 @@ uninstall: ## remove what `make install` with the same PREFIX put there
 deb: checkout ## Debian packages in build/deb
 	@$(DEPS) build library kernel deb
 	@$(STAGE) deb packaging/build-deb $(JOBS)
+
+check-deb: deb ## install the packages in a clean Debian, move a file by them between two guests, remove them (root)
+	@$(DEPS) vm check-deb
+	@packaging/test-deb
 
 clean: ## remove everything that was built
 	@echo "clean: removing build/"
