@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "user_fuzz_world.hpp"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csetjmp>
+#include <csignal>
+#include <ctime>
+
+namespace nupa::fuzz {
+namespace {
+
+constexpr uint32_t kHotLifeCalls = 256;  // of one choice of hot slots, about
+constexpr uint32_t kTickUs = 100000;     // after which a thread that sleeps is interrupted
+constexpr int kCrashed = 99;
+
+thread_local sigjmp_buf* landing = nullptr;
+Shared* shared_log = nullptr;
+
+void on_fault(int number) {
+    if (landing)
+        siglongjmp(*landing, number);
+    shared_log->crashed++;
+    _exit(kCrashed);
+}
+
+void on_tick(int) {}
+
+void handle(int number, void (*handler)(int)) {
+    struct sigaction action {};
+    action.sa_handler = handler;
+    action.sa_flags = SA_NODEFER;  // no SA_RESTART: calls end with EINTR
+    sigaction(number, &action, nullptr);
+}
+
+void set_signals() {
+    for (const int fault : {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE})
+        handle(fault, on_fault);
+    for (const int tick : {SIGALRM, SIGUSR1, SIGUSR2, SIGIO, SIGURG})
+        handle(tick, on_tick);
+    std::signal(SIGPIPE, SIG_IGN);
+    const itimerval every{{0, kTickUs}, {0, kTickUs}};
+    setitimer(ITIMER_REAL, &every, nullptr);
+}
+
+bool begins(const char* name, const std::vector<std::string>& with) {
+    return std::any_of(with.begin(), with.end(),
+                       [name](const std::string& w) { return std::string(name).starts_with(w); });
+}
+
+}  // namespace
+
+int guarded(void (*what)(void*), void* with) noexcept {
+    sigjmp_buf here;
+    if (sigsetjmp(here, 0)) {
+        landing = nullptr;
+        return EFAULT;
+    }
+    landing = &here;
+    what(with);
+    landing = nullptr;
+    return 0;
+}
+
+Arena::Arena(size_t slots, size_t slot_bytes) : slots_(slots), slot_bytes_(slot_bytes) {
+    void* at = mmap(nullptr, slots * slot_bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED)
+        tcpqp::throw_errno("reserve address space");
+    base_ = static_cast<uint8_t*>(at);
+}
+
+World::World(const Options& options, Shared& log, int mailbox)
+    : o(options), shared(log), mail(mailbox) {}
+
+void Player::note(int64_t a, int64_t b, int64_t c) noexcept {
+    Entry& e = track.entries[(track.next.load(std::memory_order_relaxed) - 1) % kEntries];
+    e.args[0] = a, e.args[1] = b, e.args[2] = c;
+}
+
+void Player::play(size_t op) noexcept {
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    Entry& e = track.entries[track.next++ % kEntries];
+    e = {static_cast<uint64_t>(now.tv_sec) * 1000000000 + static_cast<uint64_t>(now.tv_nsec),
+         {},
+         getpid(),
+         static_cast<int16_t>(op),
+         kUnderWay};
+    const int error = all_ops()[op].run(*this);
+    e.error = static_cast<int16_t>(error);
+    world.shared.count(op, error);
+    if (dice.one_in(kHotLifeCalls))
+        world.shared.hot.store(dice.next(), std::memory_order_relaxed);
+}
+
+const std::vector<Op>& all_ops() {
+    static const std::vector<Op> all = [] {
+        std::vector<Op> list;
+        for (const auto& some :
+             {uverbs_ops(), queue_ops(), method_ops(), ring_ops(), socket_ops(), option_ops(),
+              data_ops(), memory_ops(), process_ops(), cm_ops(), loyal_ops(), link_ops()})
+            list.insert(list.end(), some.begin(), some.end());
+        return list;
+    }();
+    return all;
+}
+
+Menu::Menu(const Options& o, bool root) {
+    const auto& all = all_ops();
+    const size_t first_of_root = all.size() - link_ops().size();
+    for (size_t i = 0; i < all.size(); i++) {
+        if ((i >= first_of_root && !(root && o.links)) || begins(all[i].name, o.without) ||
+            !(o.only.empty() || begins(all[i].name, o.only)))
+            continue;
+        ops_.insert(ops_.end(), all[i].weight, static_cast<uint32_t>(i));
+    }
+    if (ops_.empty())
+        throw std::runtime_error("no operation is allowed");
+}
+
+size_t Menu::choose(Dice& dice) const noexcept { return ops_[dice.below(ops_.size())]; }
+
+const Menu& menu_of(const Options& o) {
+    static const Menu menu(o, getuid() == 0);
+    return menu;
+}
+
+void work(const Options& o, Shared& shared, int mailbox, size_t first_track, uint64_t seed,
+          uint32_t limit_s) {
+    shared_log = &shared;
+    set_signals();
+    alignas(World) static std::byte room[sizeof(World)];  // never destroyed: threads run to the end
+    World& world = *new (room) World(o, shared, mailbox);
+    const Menu& menu = menu_of(o);
+    std::vector<std::jthread> threads;
+    for (size_t t = 0; t < o.threads; t++)
+        threads.emplace_back([&, t] {
+            Player player{world, Dice(seed * 64 + t),
+                          shared.tracks[(first_track + t) % kTracksMax]};
+            for (;;)
+                player.play(menu.choose(player.dice));
+        });
+    for (timespec left{static_cast<time_t>(limit_s), 0}; nanosleep(&left, &left);) {
+    }
+    _exit(0);
+}
+
+}  // namespace nupa::fuzz
