@@ -25,9 +25,9 @@ DEATH_S = 60  # that a killed process may take
 STALL_S = 20  # that the witnesses may rest
 SLACK_S = 60
 STOP = "/tmp/user_fuzz.stop"
-# Warnings that user space may provoke and that say nothing of the kernel's health go by another way than the log's.
+# Orphaned sockets, which hold the module, are given up soon; programs that crash need no line in the kernel's log.
 PREPARE = """
-rm -f %s; sysctl -qw debug.exception-trace=0 kernel.printk_ratelimit=0 user.max_user_namespaces=1000
+rm -f %s; sysctl -qw net.ipv4.tcp_orphan_retries=2 net.ipv4.tcp_fin_timeout=5 debug.exception-trace=0 kernel.printk_ratelimit=0 user.max_user_namespaces=1000
 for m in sch_netem udmabuf tls veth rdma_ucm mptcp; do modprobe -q $m; done
 sh $REPO/tools/vm/guest/mkdev; chmod 666 /dev/infiniband/* /dev/udmabuf
 true
@@ -73,7 +73,7 @@ def _honest(t: Guests, grounds: list[Ground], port: int, limit_s: float) -> None
 
 
 def _fuzz(t: Guests, grounds: list[Ground], seed: int, seconds: float) -> None:
-    print(f"user_fuzz: {grounds[0].engine}: seed {seed}, {seconds:.0f} s", flush=True)
+    print(f"# user_fuzz: {grounds[0].engine}: seed {seed}, {seconds:.0f} s", flush=True)
     t.cluster.run_all(PREPARE, check=True)
     port, death = free_port(), int(DEATH_S * t.cluster.slowness)
     free_port()
@@ -109,7 +109,7 @@ def _report(t: Guests, ground: Ground, outcome: str, honest: list[str]) -> None:
     succeeded = sum(1 for ends in told["operations"].values() if ends.get("ok"))
     rate = told["calls"] / max(1, told["seconds"])
     print(
-        f"user_fuzz: node{ground.node}: {told['calls']} calls in {told['seconds']:.0f} s ({rate:.0f}/s), {told['processes']} processes, "
+        f"# user_fuzz: node{ground.node}: {told['calls']} calls in {told['seconds']:.0f} s ({rate:.0f}/s), {told['processes']} processes, "
         f"{told['crashed']} crashed, {succeeded} of {len(told['operations'])} operations succeeded, {told['loyal_messages']} loyal messages; "
         f"honest: {' '.join(text.strip() for text in honest)}", flush=True,
     )  # fmt: skip

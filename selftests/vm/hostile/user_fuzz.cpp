@@ -38,7 +38,7 @@ using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
 constexpr uid_t kUsers[] = {65534, 1000, 65534, 0};  // by process, over and over
-constexpr uint32_t kLifeMinMs = 300, kLifeMaxMs = 6000;
+constexpr uint32_t kLifeMinMs = 500, kLifeMaxMs = 12000;
 constexpr uint32_t kWorkerLimitS = 30;
 constexpr rlim_t kLockedMaxBytes = 32 << 20, kFilesMax = 1024, kProcessesMax = 200;
 constexpr int kTurnMs = 20;

@@ -21,6 +21,7 @@ using tcpqp::pointer_attr;
 using tcpqp::value_attr;
 
 constexpr uint32_t kDamagedOneIn = 16;
+constexpr uint32_t kRounds = 3;  // of posts on what is attached
 constexpr size_t kAttrsMax = 16;
 constexpr uint32_t kOwnNamespace = 1u << UVERBS_ID_NS_SHIFT;
 
@@ -122,8 +123,8 @@ int op_attach(Player& p) {
 
 // Both ends of a new connection, so that there is traffic.
 int op_attach_pair(Player& p) {
-    const auto a = p.pick(p.world.qps);
-    const auto b = p.pick(p.world.qps);
+    const auto a = p.dice.one_in(4) ? p.pick(p.world.qps) : fresh_qp(p);
+    const auto b = p.dice.one_in(4) ? p.pick(p.world.qps) : fresh_qp(p);
     if (!a || !b)
         return kNothing;
     const auto pair = connected_pair(p.dice.one_in(2) ? p.world.o.local : "127.0.0.1");
@@ -133,19 +134,30 @@ int op_attach_pair(Player& p) {
     keep_socket(p, pair->second);
     const int error = attach(p, *a, pair->first, TCP_QP_ATTACH_F_NOWAIT);
     const int other = attach(p, *b, pair->second, TCP_QP_ATTACH_F_NOWAIT);
+    for (uint32_t i = 0; !error && !other && i < kRounds; i++) {
+        (void)post_to(p, *b, RingKind::kReceive);
+        (void)post_to(p, *a, RingKind::kSend);
+        (void)post_to(p, *a, RingKind::kReceive);
+        (void)post_to(p, *b, RingKind::kSend);
+    }
     return error ? error : other;
 }
 
 // To the honest one, which attaches to whoever comes.
 int op_attach_peer(Player& p) {
-    const auto qp = p.pick(p.world.qps);
+    const auto qp = p.dice.one_in(4) ? p.pick(p.world.qps) : fresh_qp(p);
     if (!qp || !p.world.o.port)
         return kNothing;
     const int fd = connected_to(p.world.o.peer, p.world.o.port);
     if (fd < 0)
         return errno;
     keep_socket(p, fd);
-    return attach(p, *qp, fd, attach_flags(p));
+    const int error = attach(p, *qp, fd, attach_flags(p));
+    for (uint32_t i = 0; !error && i < kRounds; i++) {
+        (void)post_to(p, *qp, RingKind::kReceive);
+        (void)post_to(p, *qp, RingKind::kSend);
+    }
+    return error;
 }
 
 int op_query(Player& p) {

@@ -123,9 +123,15 @@ int op_open_mail(Player& p) {
     p.note(word, fd);
     switch (static_cast<Parcel>(word)) {
         case Parcel::kContext:
+            // of another user: write() is refused, the rest is not
+            if (!p.dice.one_in(4)) {
+                close(fd);
+                return 0;
+            }
             if (const auto old = p.world.contexts.put(p.dice, {fd, -1})) {
                 close(old->fd);
                 close(old->events);
+                p.world.forget_context(old->fd);
             }
             return 0;
         case Parcel::kSocket:

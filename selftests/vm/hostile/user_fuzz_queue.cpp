@@ -66,7 +66,7 @@ int op_notify_cq(Player& p) {
 }
 
 int op_destroy_cq(Player& p) {
-    const auto cq = p.pick(p.world.cqs);
+    const auto cq = p.drop(p.world.cqs);
     return cq ? destroy(p, IB_USER_VERBS_CMD_DESTROY_CQ, cq->fd, handle_of(p, cq)) : kNothing;
 }
 
@@ -106,7 +106,7 @@ int op_modify_srq(Player& p) {
 }
 
 int op_destroy_srq(Player& p) {
-    const auto srq = p.pick(p.world.srqs);
+    const auto srq = p.drop(p.world.srqs);
     return srq ? destroy(p, IB_USER_VERBS_CMD_DESTROY_SRQ, srq->fd, handle_of(p, srq)) : kNothing;
 }
 
@@ -126,7 +126,7 @@ int modify_qp(Player& p, const QueuePair& qp, uint8_t state, uint32_t mask) {
     return issue(p, qp.fd, IB_USER_VERBS_CMD_MODIFY_QP, body);
 }
 
-int make_qp(Player& p, const Object& pd, uint32_t send_cq, uint32_t receive_cq) {
+int make_qp(Player& p, const Object& pd, uint32_t send_cq, uint32_t receive_cq, QueuePair& made) {
     Answer<ib_uverbs_create_qp_resp, rxe_create_qp_resp> answer;
     ib_uverbs_create_qp body{};
     body.pd_handle = handle_of(p, pd);
@@ -146,7 +146,7 @@ int make_qp(Player& p, const Object& pd, uint32_t send_cq, uint32_t receive_cq) 
     }
     if (const int error = issue(p, pd.fd, IB_USER_VERBS_CMD_CREATE_QP, body, answer))
         return error;
-    const QueuePair qp{pd.fd, answer.word(0), answer.word(1)};
+    const QueuePair qp = made = {pd.fd, answer.word(0), answer.word(1)};
     map_ring(p, {pd.fd, answer.driver().sq_mi.offset, answer.driver().sq_mi.size, RingKind::kSend,
                  qp.handle});
     map_ring(p, {pd.fd, answer.driver().rq_mi.offset, answer.driver().rq_mi.size,
@@ -158,28 +158,36 @@ int make_qp(Player& p, const Object& pd, uint32_t send_cq, uint32_t receive_cq) 
 }
 
 // With a CQ of its own.
-int op_qp(Player& p) {
+int ready_qp(Player& p, QueuePair& made) {
     const auto pd = p.pick(p.world.pds);
     if (!pd)
         return kNothing;
     Object cq;
     if (const int error = make_cq(p, pd->fd, cq))
         return error;
-    return make_qp(p, *pd, cq.handle, cq.handle);
+    if (!p.world.regions.pick(p.dice, 0, [&](const Region& r) { return r.fd == pd->fd; }))
+        (void)make_region(p, *pd);
+    return make_qp(p, *pd, cq.handle, cq.handle, made);
+}
+
+int op_qp(Player& p) {
+    QueuePair made;
+    return ready_qp(p, made);
 }
 
 int op_qp_shared(Player& p) {
     const auto pd = p.pick(p.world.pds);
     const auto a = pd ? p.pick(p.world.cqs, pd->fd) : std::nullopt;
     const auto b = pd ? p.pick(p.world.cqs, pd->fd) : std::nullopt;
-    return b && a ? make_qp(p, *pd, handle_of(p, a), handle_of(p, b)) : kNothing;
+    QueuePair made;
+    return b && a ? make_qp(p, *pd, handle_of(p, a), handle_of(p, b), made) : kNothing;
 }
 
 int op_modify_qp(Player& p) {
     const auto qp = p.pick(p.world.qps);
     if (!qp)
         return kNothing;
-    static constexpr uint32_t kMasks[] = {0x1, 0x39, 0x1, 0x8, 0x8091, 0x20001, 0x1ffff};
+    static constexpr uint32_t kMasks[] = {0x1, 0x39, 0x1, 0x8, 0x8, 0x8091, 0x20001, 0x1ffff};
     const uint32_t mask = p.dice.one_in(8) ? p.dice.flags(26) : p.dice.of(kMasks);
     return modify_qp(p, *qp, static_cast<uint8_t>(p.dice.below(8)), mask);
 }
@@ -196,7 +204,7 @@ int op_query_qp(Player& p) {
 }
 
 int op_destroy_qp(Player& p) {
-    const auto qp = p.pick(p.world.qps);
+    const auto qp = p.drop(p.world.qps);
     return qp ? destroy(p, IB_USER_VERBS_CMD_DESTROY_QP, qp->fd, qp->handle) : kNothing;
 }
 
@@ -215,9 +223,9 @@ constexpr Op kOps[] = {
     {"uverbs_destroy_srq", 1, op_destroy_srq},
     {"uverbs_create_qp", 10, op_qp},
     {"uverbs_create_qp_shared_cq", 6, op_qp_shared},
-    {"uverbs_modify_qp", 6, op_modify_qp},
+    {"uverbs_modify_qp", 4, op_modify_qp},
     {"uverbs_query_qp", 1, op_query_qp},
-    {"uverbs_destroy_qp", 5, op_destroy_qp},
+    {"uverbs_destroy_qp", 4, op_destroy_qp},
     {"uverbs_post_send", 20, op_doorbell},
 };
 
@@ -235,6 +243,13 @@ int doorbell(int fd, uint32_t qp_handle) noexcept {
     body.wqe_size = sizeof(ib_uverbs_send_wr);
     std::memcpy(command.body.data(), &body, sizeof body);
     return result(write(fd, &command, sizeof command));
+}
+
+std::optional<QueuePair> fresh_qp(Player& p) {
+    QueuePair made;
+    if (ready_qp(p, made))
+        return std::nullopt;
+    return made;
 }
 
 std::span<const Op> queue_ops() { return kOps; }

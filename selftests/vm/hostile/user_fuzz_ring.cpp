@@ -35,15 +35,25 @@ struct Mapped {
     uint8_t* at;
 };
 
-std::optional<Mapped> mapped(Player& p, std::optional<RingKind> kind = std::nullopt) {
+template <typename Wanted>
+std::optional<Mapped> find(Player& p, Wanted wanted) {
     const size_t first = p.dice.one_in(3) ? p.hot() : p.dice.below(p.world.rings.size());
     for (size_t i = 0; i < p.world.rings.size(); i++) {
         const size_t at = (first + i) % p.world.rings.size();
         const auto ring = p.world.rings.look(at);
-        if (ring && (!kind || ring->kind == *kind))
+        if (ring && wanted(*ring))
             return Mapped{*ring, p.world.ring_space.slot(at)};
     }
     return std::nullopt;
+}
+
+std::optional<Mapped> mapped(Player& p, std::optional<RingKind> kind = std::nullopt) {
+    return find(p, [&](const Ring& r) { return !kind || r.kind == *kind; });
+}
+
+std::optional<Mapped> mapped_of(Player& p, const QueuePair& qp, RingKind kind) {
+    return find(
+        p, [&](const Ring& r) { return r.kind == kind && r.fd == qp.fd && r.qp == qp.handle; });
 }
 
 rxe_sge piece(Player& p, int fd) {
@@ -123,21 +133,25 @@ void fill_receive(Player& p, const Mapped& m, uint32_t index) {
                 std::min(slot, room.size()));
 }
 
-int op_post(Player& p) {
-    const auto m = mapped(p, p.dice.one_in(3) ? RingKind::kReceive : RingKind::kSend);
-    if (!m)
-        return kNothing;
-    p.note(m->ring.fd, m->ring.qp);
+int post(Player& p, const Mapped& m) {
+    p.note(m.ring.fd, m.ring.qp);
     const int fault = guarded([&] {
-        const uint32_t producer = load(m->at + kProducerAt), consumer = load(m->at + kConsumerAt);
-        uint32_t room = (consumer - producer - 1) & m->ring.mask;
+        const uint32_t producer = load(m.at + kProducerAt), consumer = load(m.at + kConsumerAt);
+        uint32_t room = (consumer - producer - 1) & m.ring.mask;
         room = std::min(room, 1 + p.dice.below(p.dice.one_in(8) ? 64 : 4));
         for (uint32_t i = 0; i < room; i++)
-            m->ring.kind == RingKind::kSend ? fill_send(p, *m, producer + i)
-                                            : fill_receive(p, *m, producer + i);
-        store(m->at + kProducerAt, (producer + room) & m->ring.mask);
+            m.ring.kind == RingKind::kSend ? fill_send(p, m, producer + i)
+                                           : fill_receive(p, m, producer + i);
+        store(m.at + kProducerAt, (producer + room) & m.ring.mask);
     });
-    return fault || p.dice.one_in(8) ? fault : doorbell(m->ring.fd, m->ring.qp);
+    return fault || p.dice.one_in(8) ? fault : doorbell(m.ring.fd, m.ring.qp);
+}
+
+int op_post(Player& p) {
+    const RingKind kind = p.dice.one_in(3) ? RingKind::kReceive : RingKind::kSend;
+    const auto qp = p.pick(p.world.qps);
+    const auto m = qp && !p.dice.one_in(8) ? mapped_of(p, *qp, kind) : mapped(p, kind);
+    return m ? post(p, *m) : kNothing;
 }
 
 // Takes completions, or says that it has.
@@ -174,7 +188,8 @@ int op_scribble(Player& p) {
 
 // Every entry is the same, cheap request, and the producer stays ahead while others ring.
 int op_storm(Player& p) {
-    const auto m = mapped(p, RingKind::kSend);
+    const auto qp = p.pick(p.world.qps);
+    const auto m = qp ? mapped_of(p, *qp, RingKind::kSend) : std::nullopt;
     if (!m)
         return kNothing;
     return guarded([&] {
@@ -270,6 +285,11 @@ void map_ring(Player& p, Ring ring) {
         kEntriesAt + ((uint64_t{ring.mask} + 1) << ring.log2_slot) <= ring.bytes)
         kept = ring;
     p.world.rings.put(at, kept);
+}
+
+int post_to(Player& p, const QueuePair& qp, RingKind kind) {
+    const auto m = mapped_of(p, qp, kind);
+    return m ? post(p, *m) : kNothing;
 }
 
 std::span<const Op> ring_ops() { return kOps; }

@@ -11,7 +11,7 @@
 namespace nupa::fuzz {
 namespace {
 
-constexpr uint32_t kDevicesMax = 8;
+constexpr uint32_t kDevicesMax = 4;
 
 int op_context(Player& p) { return open_context(p); }
 
@@ -20,6 +20,8 @@ int op_close_context(Player& p) {
     if (!old)
         return kNothing;
     p.note(old->fd);
+    if (!p.dice.one_in(4))
+        p.world.forget_context(old->fd);
     if (p.dice.one_in(2))
         close(old->events);
     return result(close(old->fd));
@@ -54,36 +56,17 @@ int op_pd(Player& p) {
 }
 
 int op_dealloc_pd(Player& p) {
-    const auto pd = p.pick(p.world.pds);
+    const auto pd = p.drop(p.world.pds);
     return pd ? destroy(p, IB_USER_VERBS_CMD_DEALLOC_PD, pd->fd, handle_of(p, pd)) : kNothing;
 }
 
 int op_region(Player& p) {
     const auto pd = p.pick(p.world.pds);
-    if (!pd)
-        return kNothing;
-    const Arena& memory = p.world.memory;
-    ib_uverbs_reg_mr body{};
-    const uint64_t slot = reinterpret_cast<uint64_t>(memory.slot(p.dice.below(memory.slots())));
-    const uint64_t at = p.dice.one_in(2) ? 0 : p.dice.below(memory.slot_bytes());
-    body.start = p.dice.one_in(32) ? p.dice.wild() : slot + at;
-    body.length = p.dice.one_in(32) ? p.dice.wild() : 1 + p.dice.below(memory.slot_bytes() - at);
-    body.hca_va = p.dice.one_in(8) ? p.dice.wild() : body.start;
-    if ((body.hca_va ^ body.start) & 4095 && !p.dice.one_in(8))
-        body.hca_va = (body.hca_va & ~uint64_t{4095}) | (body.start & 4095);
-    body.pd_handle = handle_of(p, pd);
-    body.access_flags = p.dice.one_in(2) ? 0xf : p.dice.flags(22);
-    p.note(static_cast<int64_t>(body.start), static_cast<int64_t>(body.length), body.access_flags);
-    ib_uverbs_reg_mr_resp answer{};
-    if (const int error = issue(p, pd->fd, IB_USER_VERBS_CMD_REG_MR, body, answer))
-        return error;
-    const auto old = p.world.regions.put(p.dice, Region{pd->fd, answer.mr_handle, answer.lkey,
-                                                        answer.rkey, body.hca_va, body.length});
-    return old ? destroy(p, IB_USER_VERBS_CMD_DEREG_MR, old->fd, old->handle) : 0;
+    return pd ? make_region(p, *pd) : kNothing;
 }
 
 int op_dereg(Player& p) {
-    const auto r = p.pick(p.world.regions);
+    const auto r = p.drop(p.world.regions);
     return r ? destroy(p, IB_USER_VERBS_CMD_DEREG_MR, r->fd, r->handle) : kNothing;
 }
 
@@ -120,7 +103,7 @@ int op_window(Player& p) {
 }
 
 int op_dealloc_window(Player& p) {
-    const auto w = p.pick(p.world.windows);
+    const auto w = p.drop(p.world.windows);
     return w ? destroy(p, IB_USER_VERBS_CMD_DEALLOC_MW, w->fd, handle_of(p, w)) : kNothing;
 }
 
@@ -176,7 +159,7 @@ int op_junk(Player& p) {
 }
 
 constexpr Op kOps[] = {
-    {"uverbs_open", 12, op_context},         {"uverbs_close", 4, op_close_context},
+    {"uverbs_open", 3, op_context},          {"uverbs_close", 1, op_close_context},
     {"uverbs_query", 1, op_query},           {"uverbs_alloc_pd", 6, op_pd},
     {"uverbs_dealloc_pd", 1, op_dealloc_pd}, {"uverbs_reg_mr", 12, op_region},
     {"uverbs_dereg_mr", 5, op_dereg},        {"uverbs_rereg_mr", 1, op_rereg},
@@ -207,9 +190,31 @@ int open_context(Player& p) {
     if (const auto old = p.world.contexts.put(p.dice, {fd, static_cast<int>(answer.events)})) {
         close(old->events);
         close(old->fd);
+        p.world.forget_context(old->fd);
     }
     (void)op_pd(p);
     return 0;
+}
+
+int make_region(Player& p, const Object& pd) {
+    const Arena& memory = p.world.memory;
+    ib_uverbs_reg_mr body{};
+    const uint64_t slot = reinterpret_cast<uint64_t>(memory.slot(p.dice.below(memory.slots())));
+    const uint64_t at = p.dice.one_in(2) ? 0 : p.dice.below(memory.slot_bytes());
+    body.start = p.dice.one_in(32) ? p.dice.wild() : slot + at;
+    body.length = p.dice.one_in(32) ? p.dice.wild() : 1 + p.dice.below(memory.slot_bytes() - at);
+    body.hca_va = p.dice.one_in(8) ? p.dice.wild() : body.start;
+    if ((body.hca_va ^ body.start) & 4095 && !p.dice.one_in(8))
+        body.hca_va = (body.hca_va & ~uint64_t{4095}) | (body.start & 4095);
+    body.pd_handle = handle_of(p, pd);
+    body.access_flags = p.dice.one_in(2) ? 0xf : p.dice.flags(22);
+    p.note(static_cast<int64_t>(body.start), static_cast<int64_t>(body.length), body.access_flags);
+    ib_uverbs_reg_mr_resp answer{};
+    if (const int error = issue(p, pd.fd, IB_USER_VERBS_CMD_REG_MR, body, answer))
+        return error;
+    const auto old = p.world.regions.put(p.dice, Region{pd.fd, answer.mr_handle, answer.lkey,
+                                                        answer.rkey, body.hca_va, body.length});
+    return old ? destroy(p, IB_USER_VERBS_CMD_DEREG_MR, old->fd, old->handle) : 0;
 }
 
 std::span<const Op> uverbs_ops() { return kOps; }

@@ -48,6 +48,18 @@ void set_signals() {
     setitimer(ITIMER_REAL, &every, nullptr);
 }
 
+// What everything else is made of; without it a thread would find little for a while.
+constexpr const char* kFirst[] = {"uverbs_open",      "uverbs_alloc_pd",  "uverbs_reg_mr",
+                                  "uverbs_alloc_mw",  "uverbs_create_qp", "method_attach_pair",
+                                  "uverbs_create_qp", "socket_pair",      "cm_create"};
+
+void begin(Player& player) {
+    for (const char* name : kFirst)
+        for (size_t op = 0; op < all_ops().size(); op++)
+            if (std::string(all_ops()[op].name) == name)
+                player.play(op);
+}
+
 bool begins(const char* name, const std::vector<std::string>& with) {
     return std::any_of(with.begin(), with.end(),
                        [name](const std::string& w) { return std::string(name).starts_with(w); });
@@ -77,6 +89,16 @@ Arena::Arena(size_t slots, size_t slot_bytes) : slots_(slots), slot_bytes_(slot_
 
 World::World(const Options& options, Shared& log, int mailbox)
     : o(options), shared(log), mail(mailbox) {}
+
+void World::forget_context(int fd) {
+    pds.forget(fd);
+    regions.forget(fd);
+    windows.forget(fd);
+    cqs.forget(fd);
+    srqs.forget(fd);
+    qps.forget(fd);
+    rings.forget(fd);
+}
 
 void Player::note(int64_t a, int64_t b, int64_t c) noexcept {
     Entry& e = track.entries[(track.next.load(std::memory_order_relaxed) - 1) % kEntries];
@@ -143,6 +165,8 @@ void work(const Options& o, Shared& shared, int mailbox, size_t first_track, uin
         threads.emplace_back([&, t] {
             Player player{world, Dice(seed * 64 + t),
                           shared.tracks[(first_track + t) % kTracksMax]};
+            if (t == 0 && o.only.empty())
+                begin(player);
             for (;;)
                 player.play(menu.choose(player.dice));
         });

@@ -100,6 +100,25 @@ public:
         const std::unique_lock lock(mutex_, std::try_to_lock);
         return lock ? std::exchange(slots_[at % N], std::nullopt) : std::nullopt;
     }
+    // All that are of a descriptor which is closed.
+    void forget(int fd) {
+        const std::unique_lock lock(mutex_, std::try_to_lock);
+        for (auto& slot : slots_)
+            if (lock && slot && slot->fd == fd)
+                slot.reset();
+    }
+    // For who ends it: it stays in the table, stale, once in a while.
+    template <typename Wanted>
+    std::optional<T> drop(Dice& dice, uint64_t hot, Wanted wanted) {
+        const std::unique_lock lock(mutex_, std::try_to_lock);
+        if (!lock)
+            return std::nullopt;
+        const size_t first = dice.one_in(3) ? hot % N : dice.below(N);
+        for (size_t i = 0; i < N; i++)
+            if (auto& slot = slots_[(first + i) % N]; slot && wanted(*slot))
+                return dice.one_in(4) ? slot : std::exchange(slot, std::nullopt);
+        return std::nullopt;
+    }
     std::optional<T> look(size_t at) {
         const std::unique_lock lock(mutex_, std::try_to_lock);
         return lock ? slots_[at % N] : std::nullopt;
@@ -134,6 +153,8 @@ struct World {
     const Options& o;
     Shared& shared;
     int mail;  // a datagram socket that all processes share: descriptors travel by it
+    void forget_context(int fd);
+
     Slots<Context, 3> contexts;
     Slots<int, 3> channels;
     Slots<Object, 4> pds;
@@ -175,6 +196,10 @@ struct Player {
     template <typename T, size_t N>
     std::optional<T> take(Slots<T, N>& slots) {
         return slots.take(dice.one_in(3) ? hot() : dice.next());
+    }
+    template <typename T, size_t N>
+    std::optional<T> drop(Slots<T, N>& slots) {
+        return slots.drop(dice, hot(), [](const T&) { return true; });
     }
     // What of this call is worth reading in a log.
     void note(int64_t a, int64_t b = 0, int64_t c = 0) noexcept;
@@ -228,6 +253,11 @@ int guarded(F f) noexcept {
 
 // Shared by several nouns.
 int open_context(Player& p);
+// A queue pair that is nobody's yet, with its rings mapped, in INIT, and a region beside it.
+std::optional<QueuePair> fresh_qp(Player& p);
+int make_region(Player& p, const Object& pd);
+// Work requests on that queue pair's ring of the kind, and a doorbell.
+int post_to(Player& p, const QueuePair& qp, RingKind kind);
 [[nodiscard]] int doorbell(int fd, uint32_t qp_handle) noexcept;
 void map_ring(Player& p, Ring ring);
 std::optional<std::pair<int, int>> connected_pair(const std::string& address);
