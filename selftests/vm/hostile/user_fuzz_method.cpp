@@ -116,7 +116,7 @@ uint32_t attach_flags(Player& p) {
 }
 
 int op_attach(Player& p) {
-    const auto qp = p.pick(p.world.qps);
+    const auto qp = p.dice.one_in(2) ? fresh_qp(p) : p.pick(p.world.qps);
     const auto socket = p.pick(p.world.sockets);
     return qp && socket ? attach(p, *qp, *socket, attach_flags(p)) : kNothing;
 }

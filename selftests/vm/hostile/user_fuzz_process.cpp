@@ -160,6 +160,9 @@ int op_namespace(Player& p) {
     (void)netlink::link_up(1, true);
     if (self.dice.one_in(2))
         (void)netlink::delay(1, self.dice.one_in(2) ? kParkedUs : 1000);
+    // write() on a context wants the credentials that opened it
+    for (size_t i = 0; i < self.world.contexts.size(); i++)
+        (void)open_context(self);
     const Menu& menu = menu_of(p.world.o);
     for (uint32_t i = 0, n = self.dice.below(kChildCallsMax); i < n; i++) {
         if (self.dice.one_in(8))

@@ -247,9 +247,12 @@ int doorbell(int fd, uint32_t qp_handle) noexcept {
 
 std::optional<QueuePair> fresh_qp(Player& p) {
     QueuePair made;
-    if (ready_qp(p, made))
-        return std::nullopt;
-    return made;
+    for (uint32_t tries = 0; tries < 3; tries++) {
+        if (!ready_qp(p, made))
+            return made;
+        (void)open_context(p);
+    }
+    return std::nullopt;
 }
 
 std::span<const Op> queue_ops() { return kOps; }

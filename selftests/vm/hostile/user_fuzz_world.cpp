@@ -53,6 +53,11 @@ constexpr const char* kFirst[] = {"uverbs_open",      "uverbs_alloc_pd",  "uverb
                                   "uverbs_alloc_mw",  "uverbs_create_qp", "method_attach_pair",
                                   "uverbs_create_qp", "socket_pair",      "cm_create"};
 
+// What is on every menu; of the rest each process has a part.
+const std::vector<std::string> kAlways = {"uverbs_open",      "uverbs_alloc_pd",    "uverbs_reg_mr",
+                                          "uverbs_create_qp", "method_attach_pair", "socket_pair",
+                                          "ring_post"};
+
 void begin(Player& player) {
     for (const char* name : kFirst)
         for (size_t op = 0; op < all_ops().size(); op++)
@@ -133,14 +138,17 @@ const std::vector<Op>& all_ops() {
     return all;
 }
 
-Menu::Menu(const Options& o, bool root) {
+Menu::Menu(const Options& o, bool root, uint64_t seed) {
+    Dice dice(seed);
     const auto& all = all_ops();
     const size_t first_of_root = all.size() - link_ops().size();
     for (size_t i = 0; i < all.size(); i++) {
         if ((i >= first_of_root && !(root && o.links)) || begins(all[i].name, o.without) ||
             !(o.only.empty() || begins(all[i].name, o.only)))
             continue;
-        ops_.insert(ops_.end(), all[i].weight, static_cast<uint32_t>(i));
+        const bool always = !o.only.empty() || begins(all[i].name, kAlways);
+        const uint32_t times = always ? 2 : dice.below(4);
+        ops_.insert(ops_.end(), times * all[i].weight, static_cast<uint32_t>(i));
     }
     if (ops_.empty())
         throw std::runtime_error("no operation is allowed");
@@ -148,8 +156,8 @@ Menu::Menu(const Options& o, bool root) {
 
 size_t Menu::choose(Dice& dice) const noexcept { return ops_[dice.below(ops_.size())]; }
 
-const Menu& menu_of(const Options& o) {
-    static const Menu menu(o, getuid() == 0);
+const Menu& menu_of(const Options& o, uint64_t seed) {
+    static const Menu menu(o, getuid() == 0, seed);
     return menu;
 }
 
@@ -159,7 +167,7 @@ void work(const Options& o, Shared& shared, int mailbox, size_t first_track, uin
     set_signals();
     alignas(World) static std::byte room[sizeof(World)];  // never destroyed: threads run to the end
     World& world = *new (room) World(o, shared, mailbox);
-    const Menu& menu = menu_of(o);
+    const Menu& menu = menu_of(o, seed);
     std::vector<std::jthread> threads;
     for (size_t t = 0; t < o.threads; t++)
         threads.emplace_back([&, t] {

@@ -227,18 +227,19 @@ std::span<const Op> loyal_ops();
 std::span<const Op> link_ops();  // of root
 const std::vector<Op>& all_ops();
 
-// Weighted choice among what @o allows.
+// Weighted choice among what @o allows.  Each process has some operations often, some not at all:
+// what needs many of one kind is met sooner so.
 class Menu {
 public:
-    Menu(const Options& o, bool root);
+    Menu(const Options& o, bool root, uint64_t seed);
     [[nodiscard]] size_t choose(Dice& dice) const noexcept;
 
 private:
     std::vector<uint32_t> ops_;  // an operation as often as its weight says
 };
 
-// The menu of this process, for children too.
-const Menu& menu_of(const Options& o);
+// The menu of this process, for children too: the first call's seed makes it.
+const Menu& menu_of(const Options& o, uint64_t seed = 0);
 
 // Runs threads until the process is killed or @limit_s is over.
 [[noreturn]] void work(const Options& o, Shared& shared, int mailbox, size_t first_track,
