@@ -72,7 +72,7 @@ public:
                 return "";
             if (n <= 0)
                 continue;
-            const std::string text(line, static_cast<size_t>(n));
+            std::string text(line, static_cast<size_t>(n));
             if (std::regex_search(text, kComplaint))
                 return text;
         }
@@ -213,7 +213,7 @@ private:
         }
         for (const auto limit = Clock::now() + std::chrono::seconds(o_.death_s);;) {
             reap();
-            if (const std::string trouble = look(); !trouble.empty())
+            if (std::string trouble = look(); !trouble.empty())
                 return trouble;
             if (waitpid(-1, nullptr, WNOHANG) < 0 && errno == ECHILD)
                 return "";

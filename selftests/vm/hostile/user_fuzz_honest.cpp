@@ -42,7 +42,7 @@ struct Options {
     PeerOptions peer;
     std::string stop = "/tmp/user_fuzz.stop";
     bool witness = false;
-    uint32_t pause_ms = 10;
+    uint32_t pause_ms = 20;
     uint32_t stall_ms = 20000;
 };
 

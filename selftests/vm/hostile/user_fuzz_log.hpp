@@ -37,7 +37,6 @@ struct Track {
 struct Shared {
     std::atomic<uint64_t> calls;
     std::atomic<uint32_t> started, crashed, loyal_messages;
-    std::atomic<uint64_t> hot;  // which slots all threads of all processes like at present
     std::array<std::array<std::atomic<uint32_t>, kErrorsMax>, kOpsMax> outcomes;
     std::array<std::atomic<uint32_t>, kOpsMax> idle;  // nothing to work on
     std::array<Track, kTracksMax> tracks;

@@ -20,6 +20,7 @@ namespace nupa::fuzz {
 namespace {
 
 constexpr uint32_t kChildCallsMax = 200;
+constexpr int kDuelCalls = 60;
 constexpr unsigned kChildLifeS = 3;
 constexpr uint32_t kParkedUs = 20'000'000;  // that a packet waits in a queue of our own
 
@@ -175,14 +176,38 @@ int op_namespace(Player& p) {
     _exit(0);
 }
 
+int op_duel(Player& p) { return p.child ? kNothing : begin_duel(p); }
+
 constexpr Op kOps[] = {
-    {"process_fork", 1, op_fork},         {"process_exec", 1, op_exec},
-    {"process_vfork", 1, op_spawn},       {"process_reap", 2, op_reap},
-    {"process_signal", 2, op_signal},     {"process_send_fd", 2, op_mail},
-    {"process_take_fd", 2, op_open_mail}, {"process_namespace", 1, op_namespace},
+    {"duel_begin", 12, op_duel},
+    {"process_fork", 1, op_fork},
+    {"process_exec", 1, op_exec},
+    {"process_vfork", 1, op_spawn},
+    {"process_reap", 2, op_reap},
+    {"process_signal", 2, op_signal},
+    {"process_send_fd", 2, op_mail},
+    {"process_take_fd", 2, op_open_mail},
+    {"process_namespace", 1, op_namespace},
 };
 
 }  // namespace
+
+int begin_duel(Player& p) {
+    const auto qp = fresh_qp(p);
+    const auto pair = connected_pair(p.dice.one_in(2) ? p.world.o.local : "127.0.0.1");
+    if (!qp || !pair)
+        return pair ? (close(pair->first), close(pair->second), kNothing) : errno;
+    const uint64_t hot = p.dice.next();
+    if (const auto old = p.world.sockets.put(hot, pair->first))
+        close(*old);
+    if (const auto old = p.world.sockets.put(hot + 1, pair->second))
+        close(*old);
+    p.world.qps.put(hot, *qp);
+    p.world.hot.store(hot);
+    p.world.duel.store(kDuelCalls);
+    p.note(qp->handle, pair->first, pair->second);
+    return 0;
+}
 
 std::span<const Op> process_ops() { return kOps; }
 

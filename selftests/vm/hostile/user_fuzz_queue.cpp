@@ -165,7 +165,7 @@ int ready_qp(Player& p, QueuePair& made) {
     Object cq;
     if (const int error = make_cq(p, pd->fd, cq))
         return error;
-    if (!p.world.regions.pick(p.dice, 0, [&](const Region& r) { return r.fd == pd->fd; }))
+    if (!p.world.regions.pick(0, [&](const Region& r) { return r.fd == pd->fd; }))
         (void)make_region(p, *pd);
     return make_qp(p, *pd, cq.handle, cq.handle, made);
 }

@@ -37,7 +37,7 @@ struct Mapped {
 
 template <typename Wanted>
 std::optional<Mapped> find(Player& p, Wanted wanted) {
-    const size_t first = p.dice.one_in(3) ? p.hot() : p.dice.below(p.world.rings.size());
+    const size_t first = p.place();
     for (size_t i = 0; i < p.world.rings.size(); i++) {
         const size_t at = (first + i) % p.world.rings.size();
         const auto ring = p.world.rings.look(at);

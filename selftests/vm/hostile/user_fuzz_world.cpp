@@ -17,6 +17,7 @@ namespace {
 
 constexpr uint32_t kHotLifeCalls = 256;  // of one choice of hot slots, about
 constexpr uint32_t kTickUs = 100000;     // after which a thread that sleeps is interrupted
+constexpr uint32_t kBlowsMax = 8;        // of one thread in a row
 constexpr int kCrashed = 99;
 
 thread_local sigjmp_buf* landing = nullptr;
@@ -58,6 +59,25 @@ const std::vector<std::string> kAlways = {"uverbs_open",      "uverbs_alloc_pd",
                                           "uverbs_create_qp", "method_attach_pair", "socket_pair",
                                           "ring_post"};
 
+// What is done to one queue pair and its socket, by several at once.
+const std::vector<std::string> kOfDuels = {
+    "method_attach",
+    "method_query",
+    "method_cq_call",
+    "option_",
+    "data_",
+    "socket_connect",
+    "socket_shutdown",
+    "socket_close",
+    "ring_post",
+    "ring_storm",
+    "uverbs_modify_qp",
+    "uverbs_destroy_qp",
+    "uverbs_post_send",
+    "uverbs_dereg_mr",
+    "process_signal",
+};
+
 void begin(Player& player) {
     for (const char* name : kFirst)
         for (size_t op = 0; op < all_ops().size(); op++)
@@ -68,6 +88,16 @@ void begin(Player& player) {
 bool begins(const char* name, const std::vector<std::string>& with) {
     return std::any_of(with.begin(), with.end(),
                        [name](const std::string& w) { return std::string(name).starts_with(w); });
+}
+
+// The same call again and again while the others do theirs.
+void fight(Player& player, const Menu& menu) {
+    const size_t op = menu.choose(player.dice);
+    for (uint32_t i = 0, n = 1 + player.dice.below(kBlowsMax); i < n; i++) {
+        player.play(op);
+        if (player.world.duel.fetch_sub(1) <= 0)
+            return;
+    }
 }
 
 }  // namespace
@@ -122,8 +152,8 @@ void Player::play(size_t op) noexcept {
     const int error = all_ops()[op].run(*this);
     e.error = static_cast<int16_t>(error);
     world.shared.count(op, error);
-    if (dice.one_in(kHotLifeCalls))
-        world.shared.hot.store(dice.next(), std::memory_order_relaxed);
+    if (world.duel.load(std::memory_order_relaxed) <= 0 && dice.one_in(kHotLifeCalls))
+        world.hot.store(dice.next(), std::memory_order_relaxed);
 }
 
 const std::vector<Op>& all_ops() {
@@ -138,23 +168,24 @@ const std::vector<Op>& all_ops() {
     return all;
 }
 
-Menu::Menu(const Options& o, bool root, uint64_t seed) {
+Menu::Menu(const Options& o, bool root, uint64_t seed, bool of_duels) {
     Dice dice(seed);
     const auto& all = all_ops();
     const size_t first_of_root = all.size() - link_ops().size();
     for (size_t i = 0; i < all.size(); i++) {
         if ((i >= first_of_root && !(root && o.links)) || begins(all[i].name, o.without) ||
-            !(o.only.empty() || begins(all[i].name, o.only)))
+            !(o.only.empty() || begins(all[i].name, o.only)) ||
+            (of_duels && !begins(all[i].name, kOfDuels)))
             continue;
         const bool always = !o.only.empty() || begins(all[i].name, kAlways);
         const uint32_t times = always ? 2 : dice.below(4);
         ops_.insert(ops_.end(), times * all[i].weight, static_cast<uint32_t>(i));
     }
-    if (ops_.empty())
-        throw std::runtime_error("no operation is allowed");
 }
 
-size_t Menu::choose(Dice& dice) const noexcept { return ops_[dice.below(ops_.size())]; }
+size_t Menu::choose(Dice& dice) const noexcept {
+    return ops_.empty() ? 0 : ops_[dice.below(ops_.size())];
+}
 
 const Menu& menu_of(const Options& o, uint64_t seed) {
     static const Menu menu(o, getuid() == 0, seed);
@@ -168,6 +199,7 @@ void work(const Options& o, Shared& shared, int mailbox, size_t first_track, uin
     alignas(World) static std::byte room[sizeof(World)];  // never destroyed: threads run to the end
     World& world = *new (room) World(o, shared, mailbox);
     const Menu& menu = menu_of(o, seed);
+    static const Menu duels(o, getuid() == 0, seed, true);
     std::vector<std::jthread> threads;
     for (size_t t = 0; t < o.threads; t++)
         threads.emplace_back([&, t] {
@@ -176,7 +208,8 @@ void work(const Options& o, Shared& shared, int mailbox, size_t first_track, uin
             if (t == 0 && o.only.empty())
                 begin(player);
             for (;;)
-                player.play(menu.choose(player.dice));
+                world.duel.load() > 0 ? fight(player, duels)
+                                      : player.play(menu.choose(player.dice));
         });
     for (timespec left{static_cast<time_t>(limit_s), 0}; nanosleep(&left, &left);) {
     }

@@ -74,20 +74,16 @@ struct CmId {
 template <typename T, size_t N>
 class Slots {
 public:
-    // A third of all choices meet at the slot that @hot names.
+    // The first that is @wanted, looked for from @first on.
     template <typename Wanted>
-    std::optional<T> pick(Dice& dice, uint64_t hot, Wanted wanted) {
+    std::optional<T> pick(uint64_t first, Wanted wanted) {
         const std::unique_lock lock(mutex_, std::try_to_lock);
         if (!lock)
             return std::nullopt;
-        const size_t first = dice.one_in(3) ? hot % N : dice.below(N);
         for (size_t i = 0; i < N; i++)
             if (const auto& slot = slots_[(first + i) % N]; slot && wanted(*slot))
                 return slot;
         return std::nullopt;
-    }
-    std::optional<T> pick(Dice& dice, uint64_t hot) {
-        return pick(dice, hot, [](const T&) { return true; });
     }
     // Whoever was there before: the caller ends it.
     std::optional<T> put(size_t at, std::optional<T> value) {
@@ -108,14 +104,12 @@ public:
                 slot.reset();
     }
     // For who ends it: it stays in the table, stale, once in a while.
-    template <typename Wanted>
-    std::optional<T> drop(Dice& dice, uint64_t hot, Wanted wanted) {
+    std::optional<T> drop(Dice& dice, uint64_t first) {
         const std::unique_lock lock(mutex_, std::try_to_lock);
         if (!lock)
             return std::nullopt;
-        const size_t first = dice.one_in(3) ? hot % N : dice.below(N);
         for (size_t i = 0; i < N; i++)
-            if (auto& slot = slots_[(first + i) % N]; slot && wanted(*slot))
+            if (auto& slot = slots_[(first + i) % N])
                 return dice.one_in(4) ? slot : std::exchange(slot, std::nullopt);
         return std::nullopt;
     }
@@ -168,6 +162,10 @@ struct World {
     Slots<int, 10> sockets;
     Slots<int, 3> cm_channels;
     Slots<CmId, 6> cm_ids;
+    // Where threads meet: the slot that all like, and for how many calls yet they like nothing
+    // else.
+    std::atomic<uint64_t> hot = 0;
+    std::atomic<int> duel = 0;
     Arena ring_space{24, 256 << 10};
     Arena memory{8, 512 << 10};
 };
@@ -179,27 +177,31 @@ struct Player {
     Track& track;
     bool child = false;  // after fork(): no further fork
 
-    [[nodiscard]] uint64_t hot() const noexcept {
-        return world.shared.hot.load(std::memory_order_relaxed);
+    // The slot to look at first.
+    [[nodiscard]] uint64_t place() noexcept {
+        const bool duel = world.duel.load(std::memory_order_relaxed) > 0;
+        return (duel ? !dice.one_in(16) : dice.one_in(3))
+                   ? world.hot.load(std::memory_order_relaxed)
+                   : dice.next();
     }
     template <typename T, size_t N>
     std::optional<T> pick(Slots<T, N>& slots) {
-        return slots.pick(dice, hot());
+        return slots.pick(place(), [](const T&) { return true; });
     }
     // One of the same context, but for a few.
     template <typename T, size_t N>
     std::optional<T> pick(Slots<T, N>& slots, int fd) {
         if (dice.one_in(16))
             return pick(slots);
-        return slots.pick(dice, hot(), [fd](const T& t) { return t.fd == fd; });
+        return slots.pick(place(), [fd](const T& t) { return t.fd == fd; });
     }
     template <typename T, size_t N>
     std::optional<T> take(Slots<T, N>& slots) {
-        return slots.take(dice.one_in(3) ? hot() : dice.next());
+        return slots.take(place());
     }
     template <typename T, size_t N>
     std::optional<T> drop(Slots<T, N>& slots) {
-        return slots.drop(dice, hot(), [](const T&) { return true; });
+        return slots.drop(dice, place());
     }
     // What of this call is worth reading in a log.
     void note(int64_t a, int64_t b = 0, int64_t c = 0) noexcept;
@@ -231,12 +233,15 @@ const std::vector<Op>& all_ops();
 // what needs many of one kind is met sooner so.
 class Menu {
 public:
-    Menu(const Options& o, bool root, uint64_t seed);
+    Menu(const Options& o, bool root, uint64_t seed, bool of_duels = false);
     [[nodiscard]] size_t choose(Dice& dice) const noexcept;
 
 private:
     std::vector<uint32_t> ops_;  // an operation as often as its weight says
 };
+
+// A new connection and a new queue pair at the hot slots, for all threads to fall upon.
+int begin_duel(Player& p);
 
 // The menu of this process, for children too: the first call's seed makes it.
 const Menu& menu_of(const Options& o, uint64_t seed = 0);
