@@ -266,7 +266,7 @@ int op_junk(Player& p) {
     for (uint32_t& word : body)
         word = p.dice.below(4) ? p.dice.below(8) : static_cast<uint32_t>(p.dice.wild());
     const uint64_t at = reinterpret_cast<uint64_t>(answer.data());
-    std::memcpy(body.data() + 2 * p.dice.below(2), &at, sizeof at);
+    std::memcpy(body.data() + (p.dice.one_in(2) ? 0 : 2), &at, sizeof at);
     const uint32_t command = p.dice.below(26);
     p.note(*channel, command);
     return issue(p, *channel, command, body.data(), p.dice.below(sizeof body), sizeof answer);

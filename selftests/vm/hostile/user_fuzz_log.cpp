@@ -70,12 +70,13 @@ std::string outcomes_json(const Shared& shared, std::span<const Op> ops, double 
     std::string table;
     for (size_t op = 0; op < ops.size(); op++) {
         std::string row;
+        row = "\"cpu_us\": " + std::to_string(shared.cpu_ns[op] / 1000);
         if (const uint32_t idle = shared.idle[op])
-            row = "\"idle\": " + std::to_string(idle);
+            row += ", \"idle\": " + std::to_string(idle);
         for (size_t error = 0; error < kErrorsMax; error++)
             if (const uint32_t count = shared.outcomes[op][error])
-                row += (row.empty() ? "\"" : ", \"") + error_name(static_cast<int>(error)) +
-                       "\": " + std::to_string(count);
+                row +=
+                    ", \"" + error_name(static_cast<int>(error)) + "\": " + std::to_string(count);
         table += (table.empty() ? "\"" : ", \"") + std::string(ops[op].name) + "\": {" + row + "}";
     }
     return "{\"calls\": " + std::to_string(shared.calls) +

@@ -38,7 +38,8 @@ struct Shared {
     std::atomic<uint64_t> calls;
     std::atomic<uint32_t> started, crashed, loyal_messages;
     std::array<std::array<std::atomic<uint32_t>, kErrorsMax>, kOpsMax> outcomes;
-    std::array<std::atomic<uint32_t>, kOpsMax> idle;  // nothing to work on
+    std::array<std::atomic<uint32_t>, kOpsMax> idle;    // nothing to work on
+    std::array<std::atomic<uint64_t>, kOpsMax> cpu_ns;  // of the caller
     std::array<Track, kTracksMax> tracks;
 
     // Anonymous memory that children inherit; throws.

@@ -90,6 +90,12 @@ bool begins(const char* name, const std::vector<std::string>& with) {
                        [name](const std::string& w) { return std::string(name).starts_with(w); });
 }
 
+uint64_t now_ns(clockid_t clock) {
+    timespec now{};
+    clock_gettime(clock, &now);
+    return static_cast<uint64_t>(now.tv_sec) * 1000000000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
 // The same call again and again while the others do theirs.
 void fight(Player& player, const Menu& menu) {
     const size_t op = menu.choose(player.dice);
@@ -141,17 +147,14 @@ void Player::note(int64_t a, int64_t b, int64_t c) noexcept {
 }
 
 void Player::play(size_t op) noexcept {
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
     Entry& e = track.entries[track.next++ % kEntries];
-    e = {static_cast<uint64_t>(now.tv_sec) * 1000000000 + static_cast<uint64_t>(now.tv_nsec),
-         {},
-         getpid(),
-         static_cast<int16_t>(op),
-         kUnderWay};
+    const uint64_t cpu = now_ns(CLOCK_THREAD_CPUTIME_ID);
+    e = {now_ns(CLOCK_MONOTONIC), {}, getpid(), static_cast<int16_t>(op), kUnderWay};
     const int error = all_ops()[op].run(*this);
     e.error = static_cast<int16_t>(error);
     world.shared.count(op, error);
+    world.shared.cpu_ns[op].fetch_add(now_ns(CLOCK_THREAD_CPUTIME_ID) - cpu,
+                                      std::memory_order_relaxed);
     if (world.duel.load(std::memory_order_relaxed) <= 0 && dice.one_in(kHotLifeCalls))
         world.hot.store(dice.next(), std::memory_order_relaxed);
 }
