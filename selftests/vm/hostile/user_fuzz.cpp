@@ -26,6 +26,7 @@
 #include <fstream>
 #include <map>
 #include <regex>
+#include <sstream>
 
 #include "command.hpp"
 #include "user_fuzz_link.hpp"
@@ -81,6 +82,15 @@ public:
 private:
     tcpqp::Fd fd_;
 };
+
+// At its commas.
+std::vector<std::string> split(const std::string& text) {
+    std::vector<std::string> words;
+    std::istringstream from(text);
+    for (std::string word; std::getline(from, word, ',');)
+        words.push_back(word);
+    return words;
+}
 
 class Supervisor {
 public:
@@ -236,6 +246,7 @@ private:
 
 int main(int argc, char** argv) {
     Options o;
+    std::string only, without;
     return nupa::programs::Command("user_fuzz", "Fuzz the kernel's user boundary")
         .option("--seed", o.seed)
         .option("--seconds", o.seconds)
@@ -248,8 +259,11 @@ int main(int argc, char** argv) {
         .option("--engine", o.engine)
         .option("--interface", o.interface, "of the RDMA device")
         .option("--report", o.report, "a folder")
-        .option("--only", o.only, "operations whose names begin so")
-        .option("--without", o.without, "operations whose names begin so")
+        .option("--only", only, "operations whose names begin so, with commas between")
+        .option("--without", without, "the same")
         .flag("!--no-links", o.links, "root makes no devices")
-        .run(argc, argv, [&] { return Supervisor(o).run(); });
+        .run(argc, argv, [&] {
+            o.only = split(only), o.without = split(without);
+            return Supervisor(o).run();
+        });
 }
