@@ -5,9 +5,8 @@
 //
 //   user_fuzz --seed N --seconds S [--peer ADDR --port PORT] ...
 //
-// A seed decides what each thread draws; what the draws meet is up to the scheduler.  Ends with 0
-// and a JSON object of outcomes, or with the reason, and the last calls of all threads in
-// FOLDER/calls.
+// A seed decides what each thread draws; what the draws meet is up to the scheduler.  Prints a JSON
+// object of outcomes and leaves the last calls of all threads in FOLDER/calls.
 #include <fcntl.h>
 #include <grp.h>
 #include <poll.h>
@@ -30,6 +29,7 @@
 
 #include "command.hpp"
 #include "user_fuzz_link.hpp"
+#include "user_fuzz_loyal.hpp"
 #include "user_fuzz_world.hpp"
 
 namespace {
@@ -114,8 +114,7 @@ public:
         if (trouble.empty())
             trouble = end();
         const double took = Seconds(Clock::now() - began).count();
-        if (!trouble.empty())
-            dump(shared_, all_ops(), o_.report + "/calls");
+        dump(shared_, all_ops(), o_.report + "/calls");
         remove_links();
         std::printf("%s\n", outcomes_json(shared_, all_ops(), took).c_str());
         if (trouble.empty())
@@ -195,6 +194,8 @@ private:
     std::string look() {
         if (const std::string line = log_.complaint(); !line.empty())
             return "the kernel says: " + line;
+        if (access(kWronged, F_OK) == 0)
+            return "an honest process was wronged";
         for (const auto& [pid, worker] : workers_)
             if (worker.killed && Clock::now() - worker.killed_at > std::chrono::seconds(o_.death_s))
                 return "process " + std::to_string(pid) + " was killed " +

@@ -268,5 +268,12 @@ int main(int argc, char** argv) {
         .flag("--witness", o.witness, "one end of a queue pair that must live")
         .option("--pause-ms", o.pause_ms)
         .option("--stall-ms", o.stall_ms)
-        .run(argc, argv, [&] { return o.witness ? witness(o) : host(o); });
+        .run(argc, argv, [&] {
+            try {
+                return o.witness ? witness(o) : host(o);
+            } catch (...) {
+                close(creat(fuzz::kWronged, 0644));
+                throw;
+            }
+        });
 }

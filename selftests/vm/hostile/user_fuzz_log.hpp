@@ -15,7 +15,7 @@ namespace nupa::fuzz {
 struct Op;
 
 constexpr size_t kOpsMax = 160;
-constexpr size_t kErrorsMax = 136;  // errnos known to user space, and one place for any other
+constexpr size_t kErrorsMax = 540;  // errnos, also those that user space should never see
 constexpr size_t kTracksMax = 48;   // processes times threads
 constexpr size_t kEntries = 128;    // of each thread
 constexpr int kNothing = -1;        // an operation found nothing to work on
