@@ -14,7 +14,7 @@ namespace sim {
 // What happened to segments and to TCP, to messages, and what applications did.
 #define SIM_TCP_COUNTERS(X) \
     X(events) X(segments) X(runs) X(merged) X(held) X(silences) X(lost) X(reordered) X(duplicated) X(late) X(late_on_completed) \
-    X(corrupted) X(truncated) X(bleached) X(replayed) X(mangled) X(forged) X(overruns) X(link_down) \
+    X(corrupted) X(truncated) X(bleached) X(replayed) X(mangled) X(forged) X(forged_segments) X(overruns) X(link_down) \
     X(retransmits) X(timeouts) X(spurious) X(reneged) X(refused) X(collapsed) X(replaced) \
     X(zero_window) X(sequence_wraps) X(overflows) X(escaped) X(recreated)
 #define SIM_MESSAGE_COUNTERS(X) \

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "end.hpp"
+#include "engine/faults.hpp"
 #include "world.hpp"
 
 namespace sim {
@@ -14,6 +15,7 @@ namespace {
 constexpr std::uint64_t kHashSeed = 7;
 constexpr std::uint32_t kMergerBufBytes = 2048;
 constexpr std::uint32_t kHoldMaxUs = 2000;
+constexpr std::uint32_t kForgeEach = 32;  // data segments
 
 }  // namespace
 
@@ -121,7 +123,35 @@ void Host::check_memory() {
         world_.violation("host {} byte at {} changed that nobody may write now", {id_, *addr});
 }
 
+void Host::forge(const nupa::Packet& genuine) {
+    constexpr std::uint16_t kForgersPort = 77;
+    constexpr std::uint32_t kNeverSentBytes = 1 << 29;
+    nupa::Packet packet;
+    if (!nupa::packet_copy(packet, genuine))
+        return;
+    for (std::uint32_t i = 0; i < packet.payload.bytes(); i++)
+        packet.owned[i] ^= std::byte{0x5a};
+    packet.csum = nupa::Csum::kGood;
+    if (data_segments_ / kForgeEach % 2)
+        packet.ingress = kForgersPort;
+    else
+        packet.at.ack += kNeverSentBytes;
+    nupa::Decision decision;
+    {
+        Observer observer(ram, writes_);
+        decision = engine.receive(packet);
+    }
+    world_.coverage.add(k_forged_segments);
+    world_.coverage.reasons[static_cast<std::size_t>(decision.reason)]++;
+    // what was placed before may be called so again: it is in memory, and not the forger's
+    if (decision.reason == nupa::Reason::kPlaced || !writes_.empty())
+        world_.violation("host {} placed a forged segment at {}", {id_, packet.at.seq});
+    check_memory();
+}
+
 void Host::receive(nupa::Packet& packet, const Truth& truth) {
+    if (truth.len && world_.forger() && ++data_segments_ % kForgeEach == 0 && packet.at.tcp())
+        forge(packet);
     nupa::Decision decision;
     bool wild = false;
     End& end = world_.end(truth.connection, truth.to);

@@ -86,6 +86,9 @@ private:
     bool page_writable(std::uint64_t addr, std::uint64_t bytes, std::uint32_t pd,
                        std::uint32_t right) const;
     void merge(nupa::Packet& packet, const nupa::Decision& decision, const Truth& truth);
+    // Somebody else sends @genuine's header with a payload of his own: from another port, or with
+    // an acknowledgement of what was never sent.  TCP drops the latter, and here both.
+    void forge(const nupa::Packet& genuine);
 
     World& world_;
     std::uint32_t id_;
@@ -99,6 +102,7 @@ private:
     std::uint64_t hold_us_ = 0;  // how long a placed run waits for more
     std::uint64_t run_due_ = 0;
     bool unchecked_ = false;
+    std::uint32_t data_segments_ = 0;
     std::vector<std::byte> run_data_;
 };
 

@@ -17,6 +17,7 @@ constexpr std::uint32_t kTickMaxUs = 400, kFlushMaxUs = 60, kFabricTickUs = 500;
 
 World::World(std::uint64_t seed, Coverage& coverage_)
     : dice(seed), coverage(coverage_), settings_(Settings::draw(seed, dice)), fabric_(*this) {
+    forger_ = seed % 4 == 0;
     std::vector<std::size_t> bytes(settings_.hosts, kHostBytes);
     for (const ConnectionSettings& c : settings_.connections)
         for (const EndSettings& e : c.end)

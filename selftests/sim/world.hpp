@@ -32,6 +32,8 @@ public:
     std::uint64_t now() const noexcept { return now_; }
     // The time of faults is over.
     bool quiet() const noexcept { return quiet_; }
+    // Somebody else on the switch forges segments, in a quarter of the schedules.
+    bool forger() const noexcept { return forger_ && !quiet_; }
     const FaultSettings& faults() const noexcept { return settings_.faults; }
     const Settings& settings() const noexcept { return settings_; }
     End& end(std::uint32_t connection, int side) const {
@@ -71,6 +73,7 @@ private:
     std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
     std::uint64_t now_ = 0, order_ = 0;
     bool quiet_ = false;
+    bool forger_ = false;
 };
 
 }  // namespace sim

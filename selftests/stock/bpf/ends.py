@@ -125,11 +125,12 @@ class Ends:
         without = () if privileged else ("setpriv", *NO_CAPABILITY)
         return self.launch(end, framing, *without, self.build / EXCHANGE, "--port", self.port, *argv, helper=helper, stderr=subprocess.PIPE, text=True)
 
-    def listening(self, limit_s: float = 10) -> None:
+    def listening(self, job: subprocess.Popen | None = None, limit_s: float = 30) -> None:
         until = time.monotonic() + limit_s
         while time.monotonic() < until:
             if subprocess.run(self.within(0, "ss", "-Hltn", f"sport = :{self.port}"), capture_output=True, text=True, check=True).stdout:
                 return
+            assert job is None or job.poll() is None, f"{job.args[-6:]} ended: {job.returncode}: {job.communicate()}"
             time.sleep(0.02)
         raise AssertionError("nothing listens")
 
@@ -137,7 +138,7 @@ class Ends:
         self.port += 1
         argv = ("--messages", messages, "--bytes", size, *argv)
         jobs = [self.start(0, framings[0], *argv, **options)]
-        self.listening()
+        self.listening(jobs[0])
         jobs.append(self.start(1, framings[1], *argv, "--connect", address, **options))
         ended = []
         for job in jobs:
