@@ -78,7 +78,7 @@ enum {
 	NUPA_RQ_PAGES_MAX = 4096,	/* pages of one receive queue ring */
 	NUPA_SGE_MAX = 32,
 	NUPA_ADMIN_TIMEOUT_MS = 5000,
-	NUPA_BEAT_MS = 1000,		/* between two heartbeats of the switch */
+	NUPA_BEAT_MS = 2000,		/* between two heartbeats: a wake-up of an idle switch, which has one a second */
 };
 
 /* struct nupa_regs.features: what the switch can do; the host turns on a subset */

@@ -47,9 +47,9 @@ enum {
 	NUPA_RESET_POLL_US = 200,
 	NUPA_RECOVER_INTERVAL_MS = 5000,	/* between two recoveries */
 	NUPA_WATCHDOG_MS = 5000,
-	NUPA_BEATS_LINK = 3,		/* so many heartbeats missed: no carrier, */
-	NUPA_BEATS_DEAD = 6,		/* and the port has failed */
-	NUPA_HEAL_MS = 2500,		/* within this a switch restores its registers */
+	NUPA_BEATS_LINK = 2,		/* so many heartbeats missed: no carrier, */
+	NUPA_BEATS_DEAD = 3,		/* and the port has failed */
+	NUPA_HEAL_MS = 5000,		/* within this a switch restores its registers */
 	NUPA_HEAL_POLL_MS = 50,
 	NUPA_TX_ENTRIES_DEFAULT = 2048,
 	NUPA_RX_ENTRIES_DEFAULT = 2048,
