@@ -28,8 +28,6 @@ KNOWN_CALLS: set[tuple[str, str, str]] = {
     ("tqp_credit_limit", "handshake", "socket"),
     ("tqp_device_serves", "cm", "device"),
     ("tqp_end_kick", "tx", "control"),
-    ("tqp_end_wq", "control", "device"),
-    ("tqp_end_wq", "memory", "device"),
     ("tqp_ep_abort", "object", "cm"),
     ("tqp_ep_get", "conn", "cm"),
     ("tqp_ep_put", "conn", "cm"),
@@ -55,20 +53,13 @@ KNOWN_CALLS: set[tuple[str, str, str]] = {
     ("tqp_tx_work", "conn", "tx"),
     ("tqp_ulp_exit", "conn", "socket"),
     ("tqp_ulp_init", "conn", "socket"),
-    ("tqp_wq", "cm", "device"),
-    ("tqp_wq", "conn", "device"),
-    ("tqp_wq", "handshake", "device"),
-    ("tqp_wq", "socket", "device"),
-    ("tqp_wq", "tx", "device"),
 }
 
 # The same of includes: (file, header).
 KNOWN_INCLUDES: set[tuple[str, str]] = {
     ("conn/conn.c", "cm/cm.h"),
     ("control/attach.c", "cm/cm.h"),
-    ("object/ends.c", "conn/conn.h"),
     ("object/qp.c", "conn/conn.h"),
-    ("wire/icrc.c", "conn/conn.h"),
 }
 
 DEFINED = "TDBRVWAGSC"  # nm(1): a symbol that others may use

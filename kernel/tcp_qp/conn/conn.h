@@ -21,6 +21,7 @@
 #include <net/tcp.h>
 #include <net/mptcp.h>
 #include <tcp_qp/tcp_bth_operands.h>
+#include "wire/icrc.h"
 #include "wire/msglog.h"
 #include "wire/msgwire.h"
 #include "wire/rxmsg.h"
@@ -49,7 +50,6 @@ enum {
 	TQP_RESPONSES_MAX = TQP_OFFLOAD_READS_MAX,	/* further requests wait in TCP */
 	TQP_LOG_EXTRA = 2 * TQP_RESPONSES_MAX,	/* records beside one for each SQ entry, once needed */
 	TQP_REVOKE_FIRST_MS = 20,		/* deregistration: messages that are as good as over */
-	TQP_DRIVER_MS = 30000,			/* for its transmit queue: a hung device is reset earlier */
 	TQP_KEEP_IDLE_S = 30,			/* keepalive, unless the application set its own */
 	TQP_KEEP_INTERVAL_S = 5,
 	TQP_KEEP_PROBES = 6,
@@ -451,9 +451,6 @@ void tqp_family_exit(void);
 int tqp_queue_xmit(struct sock *sk, struct sk_buff *skb, struct flowi *fl);
 u16 tqp_credit_limit(const struct tqp_conn *conn);	/* sk lock */
 
-/* ---- icrc.c ---- */
-/* Over the @bytes of option at @opt, as it is sent, and @skb's payload from @off on. */
-u32 tqp_icrc(const u8 *opt, u32 bytes, struct sk_buff *skb, u32 off);
 /* Bytes of the longest message that can be sent. */
 static inline u32 tqp_message_max(const struct tqp_conn *conn)
 {

@@ -3,8 +3,6 @@
 #include <linux/module.h>
 #include "object/tqp.h"
 
-struct workqueue_struct *tqp_wq, *tqp_end_wq;
-
 static int __init tqp_init(void)
 {
 	int ret;
@@ -13,16 +11,12 @@ static int __init tqp_init(void)
 	if (ret)
 		return ret;
 	tqp_end_init();
-	tqp_wq = alloc_workqueue("tcp_qp", WQ_UNBOUND, 0);
-	if (!tqp_wq)
-		return -ENOMEM;
-	ret = -ENOMEM;
-	tqp_end_wq = alloc_workqueue("tcp_qp_end", WQ_UNBOUND, 0);
-	if (!tqp_end_wq)
-		goto err_wq;
+	ret = tqp_work_init();
+	if (ret)
+		return ret;
 	ret = tqp_conn_init();
 	if (ret)
-		goto err_end_wq;
+		goto err_work;
 	ret = tqp_offload_init();
 	if (ret)
 		goto err_conn;
@@ -40,10 +34,8 @@ err_offload:
 	tqp_offload_exit();
 err_conn:
 	tqp_conn_exit();
-err_end_wq:
-	destroy_workqueue(tqp_end_wq);
-err_wq:
-	destroy_workqueue(tqp_wq);
+err_work:
+	tqp_work_exit();
 	return ret;
 }
 
@@ -56,8 +48,7 @@ static void __exit tqp_exit(void)
 	tqp_conn_exit();
 	rcu_barrier();	/* regions and windows let go by callbacks of ours */
 	/* Drains the releases of MRs whose last pages conn let go. */
-	destroy_workqueue(tqp_end_wq);
-	destroy_workqueue(tqp_wq);
+	tqp_work_exit();
 }
 
 module_init(tqp_init);

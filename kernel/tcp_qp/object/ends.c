@@ -24,7 +24,7 @@
  */
 #include <linux/ratelimit.h>
 #include <linux/sched/signal.h>
-#include "conn/conn.h"
+#include "object/tqp.h"
 
 enum {
 	TQP_END_SLICE_MS = 50,		/* a removal that begins meanwhile is seen after so long */

@@ -61,6 +61,7 @@ enum {
 	TQP_MW_MAX = 1 << 16,
 	TQP_SGE_MAX = 32,
 	TQP_INLINE_MAX_BYTES = 512,
+	TQP_DRIVER_MS = 30000,			/* for its transmit queue: a hung device is reset earlier */
 	TQP_LEAVE_MS = 1000,		/* a removed device's objects, for drivers to let go */
 	TQP_MR_MAX_BYTES_LOG2 = 38,
 	TQP_MESSAGE_MAX_BYTES = 1 << 30,	/* below half the TCP sequence space */
@@ -241,11 +242,13 @@ static inline void tqp_count(struct tqp_device *dev, enum tqp_counter c, u64 n)
 	atomic64_add(n, &dev->counters[c]);
 }
 
-/* ---- main.c ---- */
+/* ---- work.c ---- */
 /* Unbound, for all that must sleep.  Never flush it from a destroy or detach: removal runs on it. */
 extern struct workqueue_struct *tqp_wq;
 /* The same for what ends: however many of these sleep, what moves data has its workers. */
 extern struct workqueue_struct *tqp_end_wq;
+int tqp_work_init(void);
+void tqp_work_exit(void);
 
 /* ---- ends.c ---- */
 void tqp_end_init(void);

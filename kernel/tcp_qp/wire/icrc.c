@@ -5,7 +5,10 @@
  * here; the switch has the fast one.
  */
 #include <linux/crc32.h>
-#include "conn/conn.h"
+#include <linux/skbuff.h>
+#include <net/tcp.h>
+#include <tcp_qp/tcp_bth.h>
+#include "wire/icrc.h"
 
 /* The option as the CRC sees it: without rtr bits, CRC and timestamps. */
 static void tqp_icrc_mask(u8 *masked, const u8 *opt, u32 bytes)
