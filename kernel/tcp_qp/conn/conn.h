@@ -417,8 +417,6 @@ void tqp_conn_fail(struct tqp_conn *conn, enum tcp_qp_reason reason);
 void tqp_conn_nak(struct tqp_conn *conn, enum tcp_qp_reason reason, enum tcp_bth_syndrome syndrome);
 /* The peer's TERMINATE; sk lock. */
 void tqp_terminated(struct tqp_conn *conn, const u8 *operands);
-void tqp_conn_fail_work(struct work_struct *work);
-void tqp_conn_late_work(struct work_struct *work);
 /* Queue fail_work with a reference; any context. */
 void tqp_end_kick(struct tqp_conn *conn);
 /* What fail_work waits for may have come; any context. */
@@ -430,6 +428,10 @@ static inline void tqp_end_wake(struct tqp_conn *conn)
 
 /* No completion of a send from now on. */
 void tqp_tx_die(struct tqp_conn *conn);
+
+/* ---- control/end.c ---- */
+void tqp_conn_fail_work(struct work_struct *work);
+void tqp_conn_late_work(struct work_struct *work);
 
 /* ---- ulp.c ---- */
 /* -EBUSY may have a reason in the conn. */
