@@ -61,6 +61,13 @@ void tqp_conn_put(struct tqp_conn *conn)
 	kref_put(&conn->ref, tqp_conn_release);
 }
 
+void tqp_queue_delayed(struct tqp_conn *conn, struct delayed_work *work, u32 ms)
+{
+	tqp_conn_get(conn);
+	if (!queue_delayed_work(tqp_wq, work, msecs_to_jiffies(ms)))
+		tqp_conn_put(conn);
+}
+
 /* The largest WQE of either queue, as it is copied. */
 static int tqp_conn_alloc_sges(struct tqp_conn *conn, const struct tqp_qp *qp)
 {

@@ -389,6 +389,8 @@ struct tqp_conn *tqp_conn_get(struct tqp_conn *conn);
 /* Under RCU alone: false if nobody has one any more. */
 bool tqp_conn_tryget(struct tqp_conn *conn);
 void tqp_conn_put(struct tqp_conn *conn);	/* any context */
+/* Queue @work with a reference to the conn. */
+void tqp_queue_delayed(struct tqp_conn *conn, struct delayed_work *work, u32 ms);
 /* Room for one more message?  READs and responses make the log grow; process context, sk lock. */
 bool tqp_log_room(struct tqp_conn *conn);
 
@@ -440,7 +442,6 @@ int tqp_ulp_attach(struct socket *sock, struct tqp_conn *conn);
 void tqp_ulp_restore(struct tqp_conn *conn);
 /* All of the socket is, since no QP byte was sent or received; sk lock. */
 void tqp_ulp_undo(struct tqp_conn *conn);
-void tqp_mss_update(struct tqp_conn *conn);	/* sk lock */
 int tqp_ulp_init(void);
 void tqp_ulp_exit(void);
 
@@ -451,7 +452,6 @@ void tqp_family_exit(void);
 
 /* ---- wire.c ---- */
 int tqp_queue_xmit(struct sock *sk, struct sk_buff *skb, struct flowi *fl);
-u16 tqp_credit_limit(const struct tqp_conn *conn);	/* sk lock */
 
 /* Bytes of the longest message that can be sent. */
 static inline u32 tqp_message_max(const struct tqp_conn *conn)
@@ -473,8 +473,6 @@ static inline const struct tqp_skb_map *tqp_skb_map(struct sk_buff *skb)
 }
 
 /* ---- handshake.c ---- */
-/* Queue @work with a reference to the conn. */
-void tqp_queue_delayed(struct tqp_conn *conn, struct delayed_work *work, u32 ms);
 void tqp_rtr_start(struct tqp_conn *conn);	/* sk lock */
 void tqp_rtr_work(struct work_struct *work);
 /* A segment of the peer's carried an option: any context, RCU. */
@@ -489,6 +487,7 @@ void tqp_peer_is_stock(struct tqp_conn *conn);
 u32 tqp_stock_hello(struct sock *sk, u32 seq, u32 bytes);
 /* The same, in its turn; sk lock */
 void tqp_peer_acknowledge(struct tqp_conn *conn, u32 aeth);
+u16 tqp_credit_limit(const struct tqp_conn *conn);	/* sk lock */
 void tqp_credit_update(struct tqp_conn *conn);	/* tell the peer if it gained much; sk lock */
 void tqp_probe_work(struct work_struct *work);
 
@@ -516,6 +515,9 @@ bool tqp_tx_follows(const struct tqp_conn *conn, u32 index);
 void tqp_tx_account(struct tqp_conn *conn, u32 bytes, bool copied);
 /* So many messages were handed over. */
 void tqp_tx_count(struct tqp_conn *conn, u32 messages);
+
+/* ---- mss.c ---- */
+void tqp_mss_update(struct tqp_conn *conn);	/* sk lock */
 
 /* ---- train.c; sk lock ---- */
 /* Say where @rec's message stands in a train: behind the last one, or in front, or alone. */

@@ -16,13 +16,6 @@ enum {
 	TQP_STOCK_HELLO_WANTS = 1 << 2,		/* and wants to */
 };
 
-void tqp_queue_delayed(struct tqp_conn *conn, struct delayed_work *work, u32 ms)
-{
-	tqp_conn_get(conn);
-	if (!queue_delayed_work(tqp_wq, work, msecs_to_jiffies(ms)))
-		tqp_conn_put(conn);
-}
-
 static void tqp_send_ack(struct tqp_conn *conn)
 {
 	__tcp_send_ack(conn->sk, tcp_sk(conn->sk)->rcv_nxt, 0);
@@ -161,6 +154,18 @@ void tqp_peer_acknowledge(struct tqp_conn *conn, u32 aeth)
 	tqp_peer_credits(conn, (u16)aeth);	/* a stock end takes no trains */
 	if (!READ_ONCE(conn->rtr_seen))		/* it came before we attached: no hook saw it */
 		tqp_peer_flags(conn, TCP_BTH_F_RTR);
+}
+
+u16 tqp_credit_limit(const struct tqp_conn *conn)
+{
+	const struct tqp_qp *qp = conn->qp;
+	u32 posted = 0;
+
+	if (qp && qp->srq)	/* others may take them: credits are hints */
+		posted = min_t(u32, tqp_srq_posted(qp->srq), S16_MAX);
+	else if (qp)
+		posted = tqp_ring_posted(qp->rq, qp->rq->index);
+	return conn->rx_next.untagged + posted;
 }
 
 /*

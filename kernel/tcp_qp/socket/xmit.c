@@ -150,18 +150,6 @@ static int tqp_xmit_data(struct tqp_conn *conn, struct sock *sk, struct sk_buff 
 	return 0;
 }
 
-u16 tqp_credit_limit(const struct tqp_conn *conn)
-{
-	const struct tqp_qp *qp = conn->qp;
-	u32 posted = 0;
-
-	if (qp && qp->srq)	/* others may take them: credits are hints */
-		posted = min_t(u32, tqp_srq_posted(qp->srq), S16_MAX);
-	else if (qp)
-		posted = tqp_ring_posted(qp->rq, qp->rq->index);
-	return conn->rx_next.untagged + posted;
-}
-
 /* Pure ACKs keep the stack's options; ours follows if there is room. */
 static int tqp_xmit_ack(struct tqp_conn *conn, struct sock *sk, struct sk_buff *skb)
 {
