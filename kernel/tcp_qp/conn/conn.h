@@ -573,11 +573,6 @@ void tqp_read_drop(struct tqp_conn *conn);		/* no response will come any more */
 void tqp_read_fail(struct tqp_conn *conn, enum ib_wc_status status);
 
 /* ---- responder.c: READs, atomics and WRITEs of the peer's ---- */
-/*
- * RCU read side: the region that @key, also a window's, opens for [va, va +
- * bytes) with this access, or NULL.
- */
-struct tqp_mr *tqp_key_mr(const struct tqp_conn *conn, u32 key, u64 va, u64 bytes, int access);
 bool tqp_response_room(struct tqp_conn *conn);
 /* 0, or the syndrome to refuse the current request with. */
 int tqp_request(struct tqp_conn *conn);
@@ -589,10 +584,6 @@ void tqp_response_done(struct tqp_tx_msg *msg);		/* any context */
 /* Is a response still to be sent or acknowledged whose request named @key? */
 bool tqp_response_uses(const struct tqp_conn *conn, u32 key);
 bool tqp_response_holds(const struct tqp_conn *conn, const struct tqp_mr *mr);
-
-/* ---- revoke.c ---- */
-/* TCP sends nothing of @mr any more when this returns; it is not in the table. */
-void tqp_mr_revoke(struct tqp_mr *mr);
 
 /* ---- rx.c ---- */
 void tqp_rx_run(struct tqp_conn *conn);		/* sk lock, any context */
@@ -624,13 +615,17 @@ enum ib_wc_status tqp_place_at(struct tqp_conn *conn, struct sk_buff *skb, u32 s
 
 /* ---- mw.c ---- */
 struct tqp_binding;
-/* RCU read side: the region behind a window, or NULL; tqp_key_mr() */
-struct tqp_mr *tqp_mw_resolve(const struct tqp_conn *conn, u32 key, u64 va, u64 bytes, int access);
+/*
+ * RCU read side: the region that @key, also a window's, opens for [va, va +
+ * bytes) with this access, or NULL.
+ */
+struct tqp_mr *tqp_key_mr(const struct tqp_conn *conn, u32 key, u64 va, u64 bytes, int access);
 /* *@old is what was bound before: if there was anything, tqp_mw_retire() it. */
 enum ib_wc_status tqp_mw_bind(struct tqp_conn *conn, const struct tqp_mw_bind *bind,
 			      struct tqp_binding **old);
-/* @msg, which took @old's place, is done when nobody can be copying by its key any more. */
-void tqp_mw_retire(struct tqp_binding *old, struct tqp_tx_msg *msg);
+/* @put drops a reference to @msg, which took @old's place, when nobody can be copying by @old's key. */
+void tqp_mw_retire(struct tqp_binding *old, struct tqp_tx_msg *msg,
+		   void (*put)(struct tqp_tx_msg *msg));
 /* LOCAL_INV here or a SEND_WITH_INV of the peer's; sk lock.  False: no window of this QP's. */
 bool tqp_mw_invalidate(struct tqp_conn *conn, u32 key);
 

@@ -89,7 +89,7 @@ static void tqp_revoke_from_all(struct tqp_mr *mr)
  * Only QPs of its own protection domain send from a region.  When a process or the
  * device ends they end with it, and reset their connections themselves.
  */
-void tqp_mr_revoke(struct tqp_mr *mr)
+static void tqp_mr_revoke(struct tqp_mr *mr)
 {
 	if (!tqp_end_promised(mr->dev))
 		return;
@@ -102,4 +102,14 @@ void tqp_mr_revoke(struct tqp_mr *mr)
 		return;
 	tqp_count(mr->dev, TQP_C_tx_release_timeouts, 1);
 	dev_warn_ratelimited(&mr->dev->ib.dev, "a driver still holds pages of key 0x%x\n", mr->key);
+}
+
+int tqp_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
+{
+	struct tqp_mr *mr = to_tqp_mr(ibmr);
+
+	tqp_mr_withdraw(mr);
+	tqp_mr_revoke(mr);
+	tqp_mr_forget(mr);
+	return 0;
 }

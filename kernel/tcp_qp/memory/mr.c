@@ -4,7 +4,7 @@
  *
  * The pages stay pinned until the last reference is gone, which may be after
  * deregistration: TCP may still hold sent pages.  What the offload device maps
- * ends in tqp_dereg_mr(), so the device may leave before the pages do.
+ * ends in tqp_mr_withdraw(), so the device may leave before the pages do.
  */
 #include <linux/dma-buf.h>
 #include <linux/random.h>
@@ -241,17 +241,17 @@ static void tqp_mr_put_rcu(struct rcu_head *rcu)
 	tqp_mr_put(container_of(rcu, struct tqp_mr, rcu));
 }
 
-int tqp_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
+void tqp_mr_withdraw(struct tqp_mr *mr)
 {
-	struct tqp_mr *mr = to_tqp_mr(ibmr);
-
 	/* No new user; the key stays taken while the switch knows it. */
 	WRITE_ONCE(mr->live, false);
 	tqp_mr_unload(mr);
 	/* Whoever looked it up under RCU and copies to it. */
 	tqp_end_readers(mr->dev);
-	tqp_mr_revoke(mr);
+}
+
+void tqp_mr_forget(struct tqp_mr *mr)
+{
 	tqp_mr_forget_key(mr);
 	call_rcu(&mr->rcu, tqp_mr_put_rcu);
-	return 0;
 }

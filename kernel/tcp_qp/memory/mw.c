@@ -18,6 +18,7 @@
 struct tqp_binding {
 	struct rcu_head rcu;
 	struct tqp_tx_msg *msg;	/* retired by it */
+	void (*put)(struct tqp_tx_msg *msg);
 	u32 key;
 	u32 lkey;		/* of the region */
 	u32 qpn;		/* type 2; 0: any QP of the PD */
@@ -115,8 +116,9 @@ int tqp_dealloc_mw(struct ib_mw *ibmw)
 	return 0;
 }
 
-/* RCU read side */
-struct tqp_mr *tqp_mw_resolve(const struct tqp_conn *conn, u32 key, u64 va, u64 bytes, int access)
+/* RCU read side: the region behind a window, or NULL */
+static struct tqp_mr *tqp_mw_resolve(const struct tqp_conn *conn, u32 key, u64 va, u64 bytes,
+				     int access)
 {
 	struct tqp_window *window = tqp_mw_lookup(conn->dev, key);
 	const struct tqp_binding *binding = window ? rcu_dereference(window->binding) : NULL;
@@ -129,6 +131,16 @@ struct tqp_mr *tqp_mw_resolve(const struct tqp_conn *conn, u32 key, u64 va, u64 
 		return NULL;
 	mr = tqp_mr_lookup(conn->dev, binding->lkey);
 	return mr && !tqp_mr_check(mr, window->pdn, va, bytes, 0) ? mr : NULL;
+}
+
+struct tqp_mr *tqp_key_mr(const struct tqp_conn *conn, u32 key, u64 va, u64 bytes, int access)
+{
+	struct tqp_mr *mr;
+
+	if (key >> 8 >= TQP_MW_FIRST)
+		return tqp_mw_resolve(conn, key, va, bytes, access);
+	mr = tqp_mr_lookup(conn->dev, key);
+	return mr && !tqp_mr_check(mr, conn->qp->pd->pdn, va, bytes, access) ? mr : NULL;
 }
 
 /* ---- work requests ---- */
@@ -230,20 +242,23 @@ enum ib_wc_status tqp_mw_bind(struct tqp_conn *conn, const struct tqp_mw_bind *b
 static void tqp_mw_retired(struct rcu_head *rcu)
 {
 	struct tqp_binding *binding = container_of(rcu, struct tqp_binding, rcu);
+	void (*put)(struct tqp_tx_msg *msg) = binding->put;
 	struct tqp_tx_msg *msg = binding->msg;
 
 	kfree(binding);
-	tqp_tx_msg_put(msg);
+	put(msg);
 }
 
 /*
  * Other QPs may be copying by the old key.  The work request waits for them, not
  * the socket lock: what is posted behind it goes on.
  */
-void tqp_mw_retire(struct tqp_binding *old, struct tqp_tx_msg *msg)
+void tqp_mw_retire(struct tqp_binding *old, struct tqp_tx_msg *msg,
+		   void (*put)(struct tqp_tx_msg *msg))
 {
 	refcount_inc(&msg->ubuf.refcnt);
 	old->msg = msg;
+	old->put = put;
 	call_rcu_hurry(&old->rcu, tqp_mw_retired);
 }
 

@@ -3,7 +3,7 @@
 #include "conn/conn.h"
 
 /*
- * RCU keeps the MR's pages pinned: tqp_dereg_mr() takes the key out of the
+ * RCU keeps the MR's pages pinned: tqp_mr_withdraw() takes the key out of the
  * table and then waits for us.
  */
 enum ib_wc_status tqp_place_at(struct tqp_conn *conn, struct sk_buff *skb, u32 skb_off, u32 key,

@@ -318,6 +318,12 @@ struct ib_mr *tqp_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 bytes, u64 iova
 			      struct ib_udata *udata);
 struct ib_mr *tqp_reg_dmabuf_mr(struct ib_pd *ibpd, u64 offset, u64 bytes, u64 iova, int fd,
 				int access, struct uverbs_attr_bundle *attrs);
+/* No new use of it from here on, nor one under RCU; sleeps. */
+void tqp_mr_withdraw(struct tqp_mr *mr);
+/* Its key is free, and it is gone with its last user. */
+void tqp_mr_forget(struct tqp_mr *mr);
+
+/* ---- revoke.c ---- */
 int tqp_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
 
 /* ---- mr_pages.c: what the CPU reaches, and what the switch reaches ---- */

@@ -20,16 +20,6 @@ static int tqp_qp_access(const struct tqp_conn *conn)
 	return READ_ONCE(conn->qp->attr.qp_access_flags);
 }
 
-struct tqp_mr *tqp_key_mr(const struct tqp_conn *conn, u32 key, u64 va, u64 bytes, int access)
-{
-	struct tqp_mr *mr;
-
-	if (key >> 8 >= TQP_MW_FIRST)
-		return tqp_mw_resolve(conn, key, va, bytes, access);
-	mr = tqp_mr_lookup(conn->dev, key);
-	return mr && !tqp_mr_check(mr, conn->qp->pd->pdn, va, bytes, access) ? mr : NULL;
-}
-
 int tqp_write_check(struct tqp_conn *conn)
 {
 	const struct tqp_rx_msg *msg = &conn->rx.msg;

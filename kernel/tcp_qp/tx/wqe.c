@@ -434,7 +434,7 @@ static bool tqp_wqe_local(struct tqp_conn *conn)
 	msg->bytes = 0;
 	tqp_wqe_promise(conn, msg);
 	if (old)
-		tqp_mw_retire(old, msg);
+		tqp_mw_retire(old, msg, tqp_tx_msg_put);
 	tqp_wqe_sent(conn);
 	return true;
 }
