@@ -401,6 +401,7 @@ struct tqp_conn *tqp_qp_conn_get(struct tqp_qp *qp);
 void tqp_conn_notify(struct tqp_conn *conn);
 /* Nothing on the socket's side touches the QP any more. */
 void tqp_conn_ended(struct tqp_conn *conn);
+/* ---- offload/qp.c ---- */
 /* Remove the switch's context; sleeps, idempotent. */
 void tqp_conn_offload_stop(struct tqp_conn *conn);
 int tqp_conn_offload_start(struct tqp_conn *conn);

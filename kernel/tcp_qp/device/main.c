@@ -17,7 +17,7 @@ static int __init tqp_init(void)
 	ret = tqp_conn_init();
 	if (ret)
 		goto err_work;
-	ret = tqp_offload_init();
+	ret = tqp_offload_init(tqp_link_remove);
 	if (ret)
 		goto err_conn;
 	ret = tqp_netdev_init();

@@ -287,7 +287,8 @@ bool tqp_device_serves(const struct tqp_device *dev, const struct net *net);
 
 /* ---- offload.c ---- */
 struct tqp_offload_device *tqp_offload_find(const struct net_device *netdev);
-int tqp_offload_init(void);
+/* @gone ends what uses a NIC that goes, before it returns. */
+int tqp_offload_init(void (*gone)(struct tqp_offload_device *odev));
 void tqp_offload_exit(void);
 
 /* ---- shadow.c ---- */

@@ -10,6 +10,7 @@ struct tqp_offload_entry {
 
 static DEFINE_MUTEX(tqp_offload_mutex);		/* innermost */
 static LIST_HEAD(tqp_offloads);
+static void (*tqp_offload_gone)(struct tqp_offload_device *odev);
 
 struct tqp_offload_device *tqp_offload_find(const struct net_device *netdev)
 {
@@ -47,7 +48,7 @@ static void tqp_offload_remove(struct auxiliary_device *adev)
 	mutex_lock(&tqp_offload_mutex);
 	list_del(&entry->node);
 	mutex_unlock(&tqp_offload_mutex);
-	tqp_link_remove(entry->odev);
+	tqp_offload_gone(entry->odev);
 	kfree(entry);
 }
 
@@ -64,8 +65,9 @@ static struct auxiliary_driver tqp_offload_driver = {
 	.id_table = tqp_offload_ids,
 };
 
-int tqp_offload_init(void)
+int tqp_offload_init(void (*gone)(struct tqp_offload_device *odev))
 {
+	tqp_offload_gone = gone;
 	return auxiliary_driver_register(&tqp_offload_driver);
 }
 
