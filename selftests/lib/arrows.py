@@ -15,34 +15,12 @@ KNOWN_CALLS: set[tuple[str, str, str]] = {
     ("tqp_conn_detach", "object", "control"),
     ("tqp_conn_doorbell", "object", "control"),
     ("tqp_conn_fail", "object", "conn"),
-    ("tqp_conn_fail_work", "conn", "control"),
-    ("tqp_conn_late_work", "conn", "control"),
-    ("tqp_conn_notify", "handshake", "control"),
-    ("tqp_conn_notify", "socket", "control"),
-    ("tqp_device_serves", "cm", "device"),
     ("tqp_ep_abort", "object", "cm"),
-    ("tqp_ep_get", "conn", "cm"),
-    ("tqp_ep_put", "conn", "cm"),
-    ("tqp_ep_wake", "control", "cm"),
-    ("tqp_hook_exit", "conn", "socket"),
-    ("tqp_hook_get", "conn", "socket"),
-    ("tqp_hook_init", "conn", "socket"),
-    ("tqp_hook_put", "conn", "socket"),
     ("tqp_mw_drop_qp", "object", "memory"),
-    ("tqp_probe_work", "conn", "handshake"),
-    ("tqp_qp_attach", "cm", "device"),
-    ("tqp_rtr_work", "conn", "handshake"),
-    ("tqp_rx_run", "tx", "rx"),
-    ("tqp_rx_work", "conn", "rx"),
-    ("tqp_tx_work", "conn", "tx"),
-    ("tqp_ulp_exit", "conn", "socket"),
-    ("tqp_ulp_init", "conn", "socket"),
 }
 
 # The same of includes: (file, header).
 KNOWN_INCLUDES: set[tuple[str, str]] = {
-    ("conn/conn.c", "cm/cm.h"),
-    ("control/attach.c", "cm/cm.h"),
     ("object/qp.c", "conn/conn.h"),
 }
 

@@ -62,6 +62,7 @@ struct tqp_listener {
 
 /* References: the table of eps until CLOSED, queued work, the QP's claim, the conn. */
 struct tqp_ep {
+	struct tqp_conn_owner owner;	/* as its conn knows it */
 	struct kref ref;
 	struct mutex mutex;		/* everything but ref, state as a hint, aborted, evicted, node */
 	enum tqp_ep_state state;

@@ -88,7 +88,7 @@ int tqp_ep_attach(struct tqp_ep *ep)
 		return -EPROTO;
 	tqp_ep_set_attr(ep);
 	mutex_lock(&ep->qp->mutex);
-	err = tqp_qp_attach(ep->qp, ep->sock, &req, &resp);
+	err = tqp_qp_attach(ep->qp, &ep->owner, ep->sock, &req, &resp);
 	if (!err)
 		ep->conn = tqp_conn_get(ep->qp->conn);
 	mutex_unlock(&ep->qp->mutex);

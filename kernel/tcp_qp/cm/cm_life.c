@@ -38,12 +38,43 @@ void tqp_ep_put(struct tqp_ep *ep)
 	kref_put(&ep->ref, tqp_ep_release);
 }
 
+/* ---- what its conn calls ---- */
+
+static struct tqp_ep *tqp_ep_of(struct tqp_conn_owner *owner)
+{
+	return container_of(owner, struct tqp_ep, owner);
+}
+
+static void tqp_ep_owner_get(struct tqp_conn_owner *owner)
+{
+	tqp_ep_get(tqp_ep_of(owner));
+}
+
+static void tqp_ep_owner_put(struct tqp_conn_owner *owner)
+{
+	tqp_ep_put(tqp_ep_of(owner));
+}
+
+static void tqp_ep_owner_wake(struct tqp_conn_owner *owner)
+{
+	tqp_ep_wake(tqp_ep_of(owner));
+}
+
+static const struct tqp_conn_owner_ops tqp_ep_owner_ops = {
+	.get = tqp_ep_owner_get,
+	.put = tqp_ep_owner_put,
+	.wake = tqp_ep_owner_wake,
+};
+
+/* ---- birth ---- */
+
 struct tqp_ep *tqp_ep_create(struct tqp_device *dev, enum tqp_ep_state state)
 {
 	struct tqp_ep *ep = kzalloc(sizeof(*ep), GFP_KERNEL_ACCOUNT);
 
 	if (!ep)
 		return NULL;
+	ep->owner.ops = &tqp_ep_owner_ops;
 	kref_init(&ep->ref);	/* the caller's */
 	mutex_init(&ep->mutex);
 	INIT_LIST_HEAD(&ep->node);

@@ -4,7 +4,6 @@
  * need (READs, responses, a longer log) comes with the first use.
  */
 #include <linux/slab.h>
-#include "cm/cm.h"
 #include "conn/conn.h"
 
 static struct kmem_cache *tqp_conn_cache;
@@ -21,14 +20,8 @@ static void tqp_conn_free_tx(struct tqp_conn *conn)
 	kfree(conn->train.bytes);
 }
 
-static void tqp_conn_free_work(struct work_struct *work)
+void tqp_conn_free(struct tqp_conn *conn)
 {
-	struct tqp_conn *conn = container_of(to_rcu_work(work), struct tqp_conn, free_work);
-
-	if (conn->ep)
-		tqp_ep_put(conn->ep);
-	tqp_hook_put(sock_net(conn->sk));	/* the socket keeps the namespace */
-	sock_put(conn->sk);
 	tqp_conn_free_tx(conn);
 	kfree(conn->reads);
 	kfree(conn->responses);
@@ -137,13 +130,13 @@ static int tqp_conn_alloc_tx(struct tqp_conn *conn, struct tqp_qp *qp)
 	return 0;
 }
 
-struct tqp_conn *tqp_conn_alloc(struct tqp_qp *qp, struct sock *sk)
+struct tqp_conn *tqp_conn_alloc(struct tqp_qp *qp)
 {
 	struct tqp_conn *conn = kmem_cache_zalloc(tqp_conn_cache, GFP_KERNEL);
 
 	if (!conn)
 		return NULL;
-	if (tqp_conn_alloc_tx(conn, qp) || tqp_hook_get(sock_net(sk))) {
+	if (tqp_conn_alloc_tx(conn, qp)) {
 		tqp_conn_free_tx(conn);
 		kmem_cache_free(tqp_conn_cache, conn);
 		return NULL;
@@ -151,21 +144,11 @@ struct tqp_conn *tqp_conn_alloc(struct tqp_qp *qp, struct sock *sk)
 	kref_init(&conn->ref);
 	conn->dev = qp->dev;
 	conn->qp = qp;
-	conn->ep = qp->ep ? tqp_ep_get(qp->ep) : NULL;
-	sock_hold(sk);
-	conn->sk = sk;
 	conn->state = TQP_CONN_HANDSHAKE;
 	init_waitqueue_head(&conn->wait);
 	spin_lock_init(&conn->done_lock);
 	mutex_init(&conn->offload_mutex);
 	mutex_init(&conn->plain_mutex);
-	INIT_RCU_WORK(&conn->free_work, tqp_conn_free_work);
-	INIT_DELAYED_WORK(&conn->rtr_work, tqp_rtr_work);
-	INIT_DELAYED_WORK(&conn->probe_work, tqp_probe_work);
-	INIT_DELAYED_WORK(&conn->rx_work, tqp_rx_work);
-	INIT_WORK(&conn->tx_work, tqp_tx_work);
-	INIT_WORK(&conn->fail_work, tqp_conn_fail_work);
-	INIT_DELAYED_WORK(&conn->late_work, tqp_conn_late_work);
 	conn->rtr_delay_ms = TQP_RTR_FIRST_MS;
 	conn->rx_stall_ms = TQP_STALL_FIRST_MS;
 	conn->watch_ms = TQP_STALL_FIRST_MS;
@@ -174,31 +157,25 @@ struct tqp_conn *tqp_conn_alloc(struct tqp_qp *qp, struct sock *sk)
 	return conn;
 }
 
-int tqp_conn_init(void)
+void tqp_conn_notify(struct tqp_conn *conn)
 {
-	int err;
-
-	tqp_conn_cache = KMEM_CACHE(tqp_conn, SLAB_ACCOUNT);
-	if (!tqp_conn_cache)
-		return -ENOMEM;
-	err = tqp_ulp_init();
-	if (err)
-		goto free_cache;
-	err = tqp_hook_init();
-	if (err)
-		goto exit_ulp;
-	return 0;
-exit_ulp:
-	tqp_ulp_exit();
-free_cache:
-	kmem_cache_destroy(tqp_conn_cache);
-	return err;
+	wake_up_all(&conn->wait);
+	if (conn->owner)
+		conn->owner->ops->wake(conn->owner);
 }
 
-void tqp_conn_exit(void)
+int tqp_conn_cache_init(void)
+{
+	tqp_conn_cache = KMEM_CACHE(tqp_conn, SLAB_ACCOUNT);
+	return tqp_conn_cache ? 0 : -ENOMEM;
+}
+
+void tqp_conn_wait_gone(void)
 {
 	wait_event(tqp_conns_gone, atomic_read(&tqp_conns_live) == 0);
-	tqp_hook_exit();
-	tqp_ulp_exit();
+}
+
+void tqp_conn_cache_exit(void)
+{
 	kmem_cache_destroy(tqp_conn_cache);
 }

@@ -229,6 +229,16 @@ struct tqp_sock_saved {
 	bool gso_disabled;		/* by us */
 };
 
+/* The connection manager's end of a connection, as a conn knows it. */
+struct tqp_conn_owner {
+	const struct tqp_conn_owner_ops {
+		void (*get)(struct tqp_conn_owner *owner);
+		void (*put)(struct tqp_conn_owner *owner);
+		/* Something happened to the conn; any context. */
+		void (*wake)(struct tqp_conn_owner *owner);
+	} *ops;
+};
+
 struct tqp_conn {
 	struct kref ref;
 	struct rcu_work free_work;
@@ -343,7 +353,7 @@ struct tqp_conn {
 	bool end_waits;			/* who finishes what fail_work waits for wakes it */
 	bool told;			/* the peer was, or never will be; conn->wait is woken */
 	u32 fail_reason;
-	struct tqp_ep *ep;		/* whose socket it is, if the connection manager's; a reference */
+	struct tqp_conn_owner *owner;	/* whose socket it is, if not the application's; a reference */
 	bool ended;			/* DEAD, and the QP flushed (sk lock) or parted from; release/acquire */
 	int sk_err;			/* what TCP gave up for */
 	struct tcp_bth_terminate nak;	/* to tell the peer, if it has a syndrome */
@@ -383,7 +393,12 @@ static inline struct tqp_conn *tqp_conn_rcu(const struct sock *sk)
 extern struct tcp_ulp_ops tqp_ulp_ops;
 
 /* ---- conn.c ---- */
-struct tqp_conn *tqp_conn_alloc(struct tqp_qp *qp, struct sock *sk);
+/* Its memory, with what needs nobody else; tqp_conn_create() has the rest. */
+struct tqp_conn *tqp_conn_alloc(struct tqp_qp *qp);
+void tqp_conn_free(struct tqp_conn *conn);
+int tqp_conn_cache_init(void);
+void tqp_conn_wait_gone(void);
+void tqp_conn_cache_exit(void);
 /* Whoever calls has a reference already, or the socket lock, which keeps the ULP's. */
 struct tqp_conn *tqp_conn_get(struct tqp_conn *conn);
 /* Under RCU alone: false if nobody has one any more. */
@@ -391,14 +406,18 @@ bool tqp_conn_tryget(struct tqp_conn *conn);
 void tqp_conn_put(struct tqp_conn *conn);	/* any context */
 /* Queue @work with a reference to the conn. */
 void tqp_queue_delayed(struct tqp_conn *conn, struct delayed_work *work, u32 ms);
+/* Who waits for it should look at it, and its owner, if any; any context. */
+void tqp_conn_notify(struct tqp_conn *conn);
 /* Room for one more message?  READs and responses make the log grow; process context, sk lock. */
 bool tqp_log_room(struct tqp_conn *conn);
+
+/* ---- life.c ---- */
+/* For @sk, with a reference of the caller's and one to @owner, if there is any; process context. */
+struct tqp_conn *tqp_conn_create(struct tqp_qp *qp, struct tqp_conn_owner *owner, struct sock *sk);
 
 /* ---- attach.c, detach.c ---- */
 /* The QP's conn with a reference of the caller's own, or NULL; process context. */
 struct tqp_conn *tqp_qp_conn_get(struct tqp_qp *qp);
-/* Its ep, if any, should look at it; any context. */
-void tqp_conn_notify(struct tqp_conn *conn);
 /* Nothing on the socket's side touches the QP any more. */
 void tqp_conn_ended(struct tqp_conn *conn);
 /* ---- offload/qp.c ---- */
@@ -494,7 +513,6 @@ void tqp_probe_work(struct work_struct *work);
 
 /* ---- tx.c ---- */
 void tqp_tx_run(struct tqp_conn *conn);		/* process context, sk lock */
-void tqp_tx_work(struct work_struct *work);
 void tqp_tx_kick(struct tqp_conn *conn);	/* any context: run it soon */
 void tqp_tx_wait_memory(struct tqp_conn *conn);	/* run it later */
 /*

@@ -2,20 +2,12 @@
 /* A QP meets a socket. */
 #include <linux/module.h>
 #include <linux/net.h>
-#include "cm/cm.h"
 #include "conn/conn.h"
 #include "object/trace.h"
 
 static bool offload = true;
 module_param(offload, bool, 0644);
 MODULE_PARM_DESC(offload, "new connections may be offloaded (default Y); those that exist stay as they are");
-
-void tqp_conn_notify(struct tqp_conn *conn)
-{
-	wake_up_all(&conn->wait);
-	if (conn->ep)
-		tqp_ep_wake(conn->ep);
-}
 
 void tqp_conn_ended(struct tqp_conn *conn)
 {
@@ -156,8 +148,8 @@ static void tqp_conn_resp(const struct tqp_conn *conn, struct tcp_qp_attach_resp
 	resp->mss = tcp_sk(conn->sk)->mss_cache;
 }
 
-int tqp_conn_attach(struct tqp_qp *qp, struct socket *sock, const struct tcp_qp_attach_req *req,
-		    struct tcp_qp_attach_resp *resp)
+static int tqp_conn_attach(struct tqp_qp *qp, struct tqp_conn_owner *owner, struct socket *sock,
+			   const struct tcp_qp_attach_req *req, struct tcp_qp_attach_resp *resp)
 {
 	struct sock *sk = sock->sk;
 	struct tqp_conn *conn;
@@ -169,7 +161,7 @@ int tqp_conn_attach(struct tqp_qp *qp, struct socket *sock, const struct tcp_qp_
 	resp->reason = tqp_socket_reason(sk);
 	if (resp->reason)
 		return sk_is_tcp(sk) ? -ENOTCONN : -EPROTOTYPE;
-	conn = tqp_conn_alloc(qp, sk);
+	conn = tqp_conn_create(qp, owner, sk);
 	if (!conn)
 		return -ENOMEM;
 	conn->qpn = qp->qpn;
@@ -214,6 +206,25 @@ detach:
 		resp->reason = conn->fail_reason;
 	tqp_conn_detach(qp);
 	return err;
+}
+
+int tqp_qp_attach(struct tqp_qp *qp, struct tqp_conn_owner *owner, struct socket *sock,
+		  const struct tcp_qp_attach_req *req, struct tcp_qp_attach_resp *resp)
+{
+	enum ib_qp_state state = tqp_qp_state(qp);
+
+	lockdep_assert_held(&qp->mutex);
+	if (qp->conn)
+		return -EISCONN;
+	if (state != IB_QPS_INIT && state != IB_QPS_RTR)
+		return -EINVAL;
+	if (READ_ONCE(qp->dev->leaving))
+		return -ENODEV;
+	if (!tqp_device_serves(qp->dev, sock_net(sock->sk))) {
+		resp->reason = TCP_QP_REASON_NAMESPACE;
+		return -EXDEV;
+	}
+	return tqp_conn_attach(qp, owner, sock, req, resp);
 }
 
 struct tqp_conn *tqp_qp_conn_get(struct tqp_qp *qp)

@@ -86,7 +86,7 @@ static bool tqp_orderly(const struct tqp_conn *conn)
 {
 	return conn->fail_reason == TCP_QP_REASON_PEER_CLOSED ||
 	       conn->fail_reason == TCP_QP_REASON_NO_PEER_QP ||
-	       (conn->ep && conn->fail_reason == TCP_QP_REASON_NONE);
+	       (conn->owner && conn->fail_reason == TCP_QP_REASON_NONE);
 }
 
 static int tqp_fail_event(const struct tqp_conn *conn, bool abort)

@@ -180,15 +180,6 @@ struct tqp_device *tqp_device_alloc(struct net_device *netdev)
 	return dev;
 }
 
-/*
- * In the core's shared mode the device can be opened from every network
- * namespace, but what it sends and hears is its netdev's.
- */
-bool tqp_device_serves(const struct tqp_device *dev, const struct net *net)
-{
-	return net_eq(dev_net(dev->netdev), net) && rdma_dev_access_netns(&dev->ib, net);
-}
-
 void tqp_device_event(struct tqp_device *dev, enum ib_event_type type)
 {
 	struct ib_event event = {

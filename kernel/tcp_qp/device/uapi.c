@@ -25,25 +25,6 @@ static int tqp_attach_check(struct tcp_qp_attach_req *req)
 	return 0;
 }
 
-int tqp_qp_attach(struct tqp_qp *qp, struct socket *sock, const struct tcp_qp_attach_req *req,
-		  struct tcp_qp_attach_resp *resp)
-{
-	enum ib_qp_state state = tqp_qp_state(qp);
-
-	lockdep_assert_held(&qp->mutex);
-	if (qp->conn)
-		return -EISCONN;
-	if (state != IB_QPS_INIT && state != IB_QPS_RTR)
-		return -EINVAL;
-	if (READ_ONCE(qp->dev->leaving))
-		return -ENODEV;
-	if (!tqp_device_serves(qp->dev, sock_net(sock->sk))) {
-		resp->reason = TCP_QP_REASON_NAMESPACE;
-		return -EXDEV;
-	}
-	return tqp_conn_attach(qp, sock, req, resp);
-}
-
 static int tqp_attach(struct tqp_qp *qp, int fd, const struct tcp_qp_attach_req *req,
 		      struct tcp_qp_attach_resp *resp)
 {
@@ -55,7 +36,7 @@ static int tqp_attach(struct tqp_qp *qp, int fd, const struct tcp_qp_attach_req 
 		return ret;
 	ret = -EINTR;
 	if (!mutex_lock_interruptible(&qp->mutex)) {
-		ret = qp->ep ? -EBUSY : tqp_qp_attach(qp, sock, req, resp);
+		ret = qp->ep ? -EBUSY : tqp_qp_attach(qp, NULL, sock, req, resp);
 		mutex_unlock(&qp->mutex);
 	}
 	sockfd_put(sock);

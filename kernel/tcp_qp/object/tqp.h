@@ -91,6 +91,7 @@ enum {
 };
 
 struct tqp_conn;
+struct tqp_conn_owner;
 struct tqp_ep;
 
 struct tqp_device {
@@ -237,6 +238,15 @@ static inline struct ib_ucontext *tqp_udata_context(struct ib_udata *udata)
 	return rdma_udata_to_uverbs_attr_bundle(udata)->context;
 }
 
+/*
+ * Does the device serve @net?  In the core's shared mode it can be opened from every
+ * network namespace, but what it sends and hears is its netdev's.
+ */
+static inline bool tqp_device_serves(const struct tqp_device *dev, const struct net *net)
+{
+	return net_eq(dev_net(dev->netdev), net) && rdma_dev_access_netns(&dev->ib, net);
+}
+
 static inline void tqp_count(struct tqp_device *dev, enum tqp_counter c, u64 n)
 {
 	atomic64_add(n, &dev->counters[c]);
@@ -282,8 +292,7 @@ void tqp_netdev_exit(void);
 int tqp_device_check_params(void);
 struct tqp_device *tqp_device_alloc(struct net_device *netdev);
 void tqp_device_event(struct tqp_device *dev, enum ib_event_type event);
-/* Does the device serve @net?  Its netdev's alone, and only if the RDMA core lets that use it. */
-bool tqp_device_serves(const struct tqp_device *dev, const struct net *net);
+
 
 /* ---- offload.c ---- */
 struct tqp_offload_device *tqp_offload_find(const struct net_device *netdev);
@@ -445,12 +454,12 @@ void tqp_cm_abort_device(struct tqp_device *dev);	/* all of a device's */
 void tqp_cm_exit(void);					/* returns when none is left */
 
 /* ---- conn: ulp.c and friends ---- */
-/* tqp_conn_attach() if the QP is in a state for it. */
-int tqp_qp_attach(struct tqp_qp *qp, struct socket *sock, const struct tcp_qp_attach_req *req,
-		  struct tcp_qp_attach_resp *resp);
-/* Sleeps; under qp->mutex.  @resp is filled on success and where a reason is known. */
-int tqp_conn_attach(struct tqp_qp *qp, struct socket *sock, const struct tcp_qp_attach_req *req,
-		    struct tcp_qp_attach_resp *resp);
+/*
+ * Join with @sock, which is @owner's or, if that is NULL, an application's.  Sleeps; under
+ * qp->mutex.  @resp is filled on success and where a reason is known.
+ */
+int tqp_qp_attach(struct tqp_qp *qp, struct tqp_conn_owner *owner, struct socket *sock,
+		  const struct tcp_qp_attach_req *req, struct tcp_qp_attach_resp *resp);
 /* Sends were posted (or receives: same doorbell).  Process context, sleeps. */
 void tqp_conn_doorbell(struct tqp_qp *qp);
 /*

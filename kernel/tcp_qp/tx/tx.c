@@ -13,18 +13,6 @@ void tqp_tx_kick(struct tqp_conn *conn)
 		tqp_conn_put(conn);
 }
 
-void tqp_tx_work(struct work_struct *work)
-{
-	struct tqp_conn *conn = container_of(work, struct tqp_conn, tx_work);
-
-	lock_sock(conn->sk);
-	tqp_tx_run(conn);
-	if (conn->rx_yielded)
-		tqp_rx_run(conn);
-	release_sock(conn->sk);
-	tqp_conn_put(conn);
-}
-
 /* Nothing but time will wake us. */
 void tqp_tx_wait_memory(struct tqp_conn *conn)
 {
