@@ -11,18 +11,10 @@ from report import Report
 ROOMS = ("wire", "object", "conn", "memory", "offload", "tx", "handshake", "rx", "socket", "control", "cm", "device")
 
 # What still points up: (symbol, from, to).  An entry that is not needed any more is a failure, too.
-KNOWN_CALLS: set[tuple[str, str, str]] = {
-    ("tqp_conn_detach", "object", "control"),
-    ("tqp_conn_doorbell", "object", "control"),
-    ("tqp_conn_fail", "object", "conn"),
-    ("tqp_ep_abort", "object", "cm"),
-    ("tqp_mw_drop_qp", "object", "memory"),
-}
+KNOWN_CALLS: set[tuple[str, str, str]] = set()
 
 # The same of includes: (file, header).
-KNOWN_INCLUDES: set[tuple[str, str]] = {
-    ("object/qp.c", "conn/conn.h"),
-}
+KNOWN_INCLUDES: set[tuple[str, str]] = set()
 
 DEFINED = "TDBRVWAGSC"  # nm(1): a symbol that others may use
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([a-z_]+)/([^"]+)"', re.M)

@@ -97,6 +97,32 @@ int tqp_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *init,
 	return 0;
 }
 
+/* ---- what descriptors share ---- */
+
+static void tqp_cq_fd_release(struct kref *ref)
+{
+	kfree(container_of(ref, struct tqp_cq_fd, ref));
+}
+
+void tqp_cq_fd_put(struct tqp_cq_fd *fd)
+{
+	kref_put(&fd->ref, tqp_cq_fd_release);
+}
+
+/* Who waits finds the CQ destroyed; nobody comes to it by a descriptor any more. */
+static void tqp_cq_fd_sever(struct tqp_cq *cq)
+{
+	struct tqp_cq_fd *fd = cq->fd;
+
+	if (!fd)
+		return;
+	spin_lock(&fd->lock);
+	fd->cq = NULL;
+	spin_unlock(&fd->lock);
+	wake_up_all(&fd->wait);
+	tqp_cq_fd_put(fd);
+}
+
 /* Every QP on the CQ is gone by now, and with it all who post. */
 int tqp_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 {

@@ -386,17 +386,17 @@ static inline void tqp_cq_post(struct tqp_cq *cq, const struct ib_uverbs_wc *wc,
 	tqp_cq_post_all(cq, wc, &wr_id, 1, solicited);
 }
 
-/* ---- cq_fd.c: completion descriptors ---- */
-/* A file to wait on @cq with; process context. */
-struct file *tqp_cq_fd_open(struct tqp_cq *cq);
-/* Who waits finds the CQ destroyed; nobody comes to it by a descriptor any more. */
-void tqp_cq_fd_sever(struct tqp_cq *cq);
+void tqp_cq_fd_put(struct tqp_cq_fd *fd);
 /* Something to take, or an end; any context, after the ring was written.  The CQ stays meanwhile. */
 static inline void tqp_cq_fd_wake(struct tqp_cq_fd *fd)
 {
 	if (wq_has_sleeper(&fd->wait))	/* its barrier: they see the ring, or we see them */
 		wake_up_poll(&fd->wait, EPOLLIN | EPOLLRDNORM);
 }
+
+/* ---- cq_fd.c: completion descriptors ---- */
+/* A file to wait on @cq with; process context. */
+struct file *tqp_cq_fd_open(struct tqp_cq *cq);
 
 /* ---- srq.c ---- */
 int tqp_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init, struct ib_udata *udata);

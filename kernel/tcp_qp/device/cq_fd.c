@@ -25,16 +25,6 @@ enum {
 /* From here on the timer wheel does: it may be an eighth late, and costs a third of a hrtimer. */
 #define TQP_CQ_FD_COARSE_NS NSEC_PER_SEC
 
-static void tqp_cq_fd_release(struct kref *ref)
-{
-	kfree(container_of(ref, struct tqp_cq_fd, ref));
-}
-
-static void tqp_cq_fd_put(struct tqp_cq_fd *fd)
-{
-	kref_put(&fd->ref, tqp_cq_fd_release);
-}
-
 /* EPOLL* */
 static __poll_t tqp_cq_fd_mask(struct tqp_cq_fd *fd)
 {
@@ -242,17 +232,4 @@ struct file *tqp_cq_fd_open(struct tqp_cq *cq)
 	if (IS_ERR(file))
 		tqp_cq_fd_put(fd);
 	return file;
-}
-
-void tqp_cq_fd_sever(struct tqp_cq *cq)
-{
-	struct tqp_cq_fd *fd = cq->fd;
-
-	if (!fd)
-		return;
-	spin_lock(&fd->lock);
-	fd->cq = NULL;
-	spin_unlock(&fd->lock);
-	wake_up_all(&fd->wait);
-	tqp_cq_fd_put(fd);
 }
