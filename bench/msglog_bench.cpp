@@ -6,7 +6,7 @@
 #include <vector>
 
 extern "C" {
-#include "msglog.h"
+#include "wire/msglog.h"
 }
 
 namespace {

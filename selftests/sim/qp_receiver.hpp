@@ -12,7 +12,7 @@
 #include "tcp_receiver.hpp"
 
 extern "C" {
-#include "rxmsg.h"
+#include "wire/rxmsg.h"
 }
 
 namespace sim {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // READs and atomics of one end, from the request to the end of the response,
-// as kernel/tcp_qp/requester.c; and the sinks they go to.
+// as kernel/tcp_qp/tx/requester.c; and the sinks they go to.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 #include "host.hpp"
 
 extern "C" {
-#include "rxmsg.h"
+#include "wire/rxmsg.h"
 }
 
 namespace sim {

@@ -14,8 +14,8 @@
 #include "tcp_receiver.hpp"
 
 extern "C" {
-#include "msglog.h"
-#include "rxmsg.h"
+#include "wire/msglog.h"
+#include "wire/rxmsg.h"
 }
 
 namespace sim {

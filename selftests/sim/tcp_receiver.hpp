@@ -12,7 +12,7 @@
 #include "stream.hpp"
 
 extern "C" {
-#include "msgwire.h"
+#include "wire/msgwire.h"
 }
 
 namespace sim {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The hello of kernel/tcp_qp/cm_wire.c, the kernel's own source.
+// The hello of kernel/tcp_qp/wire/cm_wire.c, the kernel's own source.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -8,7 +8,7 @@
 #include <vector>
 
 extern "C" {
-#include "cm_wire.h"
+#include "wire/cm_wire.h"
 }
 
 namespace {

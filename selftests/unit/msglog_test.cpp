@@ -8,7 +8,7 @@
 #include <vector>
 
 extern "C" {
-#include "msglog.h"
+#include "wire/msglog.h"
 }
 
 namespace {

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 extern "C" {
-#include "msgwire.h"
+#include "wire/msgwire.h"
 }
 
 namespace {

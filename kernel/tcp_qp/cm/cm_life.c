@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * An endpoint's birth and end, and the table of all there are.
+ *
+ * iw_cm keeps a request by its number in the table, not by a pointer: it may
+ * forget a request without a word, and it may ask for one that is long gone.
+ */
+#include <linux/cred.h>
+#include <net/net_namespace.h>
+#include <net/sock.h>
+#include "cm/cm.h"
+
+static DEFINE_XARRAY_FLAGS(tqp_eps, XA_FLAGS_ALLOC1);
+static u32 tqp_next_ep;
+static atomic_t tqp_eps_live = ATOMIC_INIT(0);
+static DECLARE_WAIT_QUEUE_HEAD(tqp_eps_gone);
+
+struct tqp_ep *tqp_ep_get(struct tqp_ep *ep)
+{
+	kref_get(&ep->ref);
+	return ep;
+}
+
+static void tqp_ep_release(struct kref *ref)
+{
+	struct tqp_ep *ep = container_of(ref, struct tqp_ep, ref);
+
+	put_device(&ep->dev->ib.dev);
+	if (ep->net)
+		put_net(ep->net);
+	kfree(ep);
+	if (atomic_dec_and_test(&tqp_eps_live))
+		wake_up_all(&tqp_eps_gone);
+}
+
+void tqp_ep_put(struct tqp_ep *ep)
+{
+	kref_put(&ep->ref, tqp_ep_release);
+}
+
+/* ---- what its conn calls ---- */
+
+static struct tqp_ep *tqp_ep_of(struct tqp_conn_owner *owner)
+{
+	return container_of(owner, struct tqp_ep, owner);
+}
+
+static void tqp_ep_owner_get(struct tqp_conn_owner *owner)
+{
+	tqp_ep_get(tqp_ep_of(owner));
+}
+
+static void tqp_ep_owner_put(struct tqp_conn_owner *owner)
+{
+	tqp_ep_put(tqp_ep_of(owner));
+}
+
+static void tqp_ep_owner_wake(struct tqp_conn_owner *owner)
+{
+	tqp_ep_wake(tqp_ep_of(owner));
+}
+
+static const struct tqp_conn_owner_ops tqp_ep_owner_ops = {
+	.get = tqp_ep_owner_get,
+	.put = tqp_ep_owner_put,
+	.wake = tqp_ep_owner_wake,
+};
+
+/* ---- birth ---- */
+
+struct tqp_ep *tqp_ep_create(struct tqp_device *dev, enum tqp_ep_state state)
+{
+	struct tqp_ep *ep = kzalloc(sizeof(*ep), GFP_KERNEL_ACCOUNT);
+
+	if (!ep)
+		return NULL;
+	ep->owner.ops = &tqp_ep_owner_ops;
+	kref_init(&ep->ref);	/* the caller's */
+	mutex_init(&ep->mutex);
+	INIT_LIST_HEAD(&ep->node);
+	INIT_DELAYED_WORK(&ep->work, tqp_ep_work);
+	ep->state = state;
+	ep->active = state == TQP_EP_CONNECTING;
+	ep->dev = dev;
+	get_device(&dev->ib.dev);
+	atomic_inc(&tqp_eps_live);
+	mutex_lock(&ep->mutex);
+	kref_get(&ep->ref);	/* the table's */
+	/* cyclic: a number does not come again before 4 G connections */
+	if (xa_alloc_cyclic(&tqp_eps, &ep->id, ep, xa_limit_32b, &tqp_next_ep, GFP_KERNEL) < 0) {
+		ep->state = TQP_EP_CLOSED;
+		mutex_unlock(&ep->mutex);
+		tqp_ep_put(ep);
+		tqp_ep_put(ep);
+		return NULL;
+	}
+	return ep;
+}
+
+struct tqp_ep *tqp_ep_find(struct tqp_device *dev, u32 id)
+{
+	struct tqp_ep *ep;
+
+	xa_lock(&tqp_eps);
+	ep = xa_load(&tqp_eps, id);
+	if (ep && ep->dev == dev)
+		tqp_ep_get(ep);
+	else
+		ep = NULL;
+	xa_unlock(&tqp_eps);
+	return ep;
+}
+
+void tqp_ep_wake(struct tqp_ep *ep)
+{
+	if (READ_ONCE(ep->state) == TQP_EP_CLOSED)
+		return;
+	tqp_ep_get(ep);
+	if (mod_delayed_work(tqp_wq, &ep->work, 0))
+		tqp_ep_put(ep);		/* it was queued, with its reference */
+}
+
+void tqp_ep_abort(struct tqp_ep *ep)
+{
+	WRITE_ONCE(ep->aborted, true);
+	tqp_ep_wake(ep);
+}
+
+void tqp_ep_deadline(struct tqp_ep *ep, u32 ms)
+{
+	ep->deadline = ms ? (jiffies + msecs_to_jiffies(ms)) ?: 1 : 0;
+}
+
+/* ---- the socket before it has a QP ---- */
+
+static void tqp_ep_socket_event(struct sock *sk)
+{
+	struct tqp_ep *ep;
+
+	read_lock_bh(&sk->sk_callback_lock);
+	ep = sk->sk_user_data;
+	if (ep)
+		tqp_ep_wake(ep);
+	read_unlock_bh(&sk->sk_callback_lock);
+}
+
+void tqp_ep_install(struct tqp_ep *ep, void (*saved_data_ready)(struct sock *sk))
+{
+	struct sock *sk = ep->sock->sk;
+
+	lockdep_assert_held(&ep->mutex);
+	write_lock_bh(&sk->sk_callback_lock);
+	ep->saved_data_ready = saved_data_ready;
+	ep->saved_state_change = sk->sk_state_change;
+	sk->sk_user_data = ep;
+	WRITE_ONCE(sk->sk_data_ready, tqp_ep_socket_event);
+	sk->sk_state_change = tqp_ep_socket_event;
+	write_unlock_bh(&sk->sk_callback_lock);
+	ep->installed = true;
+}
+
+void tqp_ep_uninstall(struct tqp_ep *ep)
+{
+	struct sock *sk = ep->sock->sk;
+
+	lockdep_assert_held(&ep->mutex);
+	if (!ep->installed)
+		return;
+	ep->installed = false;
+	write_lock_bh(&sk->sk_callback_lock);
+	sk->sk_user_data = NULL;
+	WRITE_ONCE(sk->sk_data_ready, ep->saved_data_ready);
+	sk->sk_state_change = ep->saved_state_change;
+	write_unlock_bh(&sk->sk_callback_lock);
+}
+
+/* ---- the QP ---- */
+
+/* rdma_ucm passes on whatever number it was given: the QP must be the caller's. */
+static bool tqp_qp_callers(const struct tqp_qp *qp)
+{
+	return uid_eq(qp->owner, current_uid()) || capable(CAP_NET_ADMIN);
+}
+
+static int tqp_qp_claimable(struct tqp_qp *qp)
+{
+	enum ib_qp_state state = tqp_qp_state(qp);
+
+	lockdep_assert_held(&qp->mutex);
+	if (!tqp_qp_callers(qp))
+		return -EPERM;
+	if (qp->ep || qp->conn)
+		return -EISCONN;
+	if (state != IB_QPS_INIT && state != IB_QPS_RTR)
+		return -EINVAL;
+	return READ_ONCE(qp->dev->leaving) ? -ENODEV : 0;
+}
+
+int tqp_ep_claim(struct tqp_ep *ep, u32 qpn)
+{
+	struct tqp_qp *qp = tqp_qp_lookup(ep->dev, qpn);
+	int err;
+
+	lockdep_assert_held(&ep->mutex);
+	if (!qp)
+		return -EINVAL;
+	err = mutex_lock_interruptible(&qp->mutex);
+	if (err)
+		goto out;
+	err = tqp_qp_claimable(qp);
+	if (!err) {
+		qp->ep = tqp_ep_get(ep);
+		qp->by_cm = true;
+		ep->qp = tqp_qp_get(qp);
+	}
+	mutex_unlock(&qp->mutex);
+out:
+	tqp_qp_put(qp);
+	return err;
+}
+
+static void tqp_ep_unclaim(struct tqp_ep *ep)
+{
+	struct tqp_qp *qp = ep->qp;
+
+	if (!qp)
+		return;
+	ep->qp = NULL;
+	mutex_lock(&qp->mutex);
+	qp->ep = NULL;
+	mutex_unlock(&qp->mutex);
+	tqp_qp_put(qp);
+	tqp_ep_put(ep);
+}
+
+/* ---- the end ---- */
+
+void tqp_ep_close(struct tqp_ep *ep, bool reset)
+{
+	struct iw_cm_id *cm_id = ep->cm_id;
+
+	lockdep_assert_held(&ep->mutex);
+	if (ep->state == TQP_EP_CLOSED)
+		return;
+	WRITE_ONCE(ep->state, TQP_EP_CLOSED);
+	tqp_listener_leave(ep);
+	if (ep->sock) {
+		tqp_ep_uninstall(ep);
+		if (reset)
+			sock_no_linger(ep->sock->sk);
+		sock_release(ep->sock);
+		ep->sock = NULL;
+	}
+	if (ep->conn) {
+		tqp_conn_put(ep->conn);
+		ep->conn = NULL;
+	}
+	tqp_ep_unclaim(ep);
+	ep->cm_id = NULL;
+	if (cm_id)
+		cm_id->rem_ref(cm_id);
+	xa_erase(&tqp_eps, ep->id);
+	/* or the module waits at its end for a deadline that means nothing any more */
+	if (cancel_delayed_work(&ep->work))
+		tqp_ep_put(ep);
+	tqp_ep_put(ep);		/* the table's; the caller has another */
+}
+
+void tqp_cm_abort_device(struct tqp_device *dev)
+{
+	struct tqp_ep *ep;
+	unsigned long id;
+
+	/* An ep leaves the table before its reference goes. */
+	xa_lock(&tqp_eps);
+	xa_for_each(&tqp_eps, id, ep)
+		if (ep->dev == dev)
+			tqp_ep_abort(ep);
+	xa_unlock(&tqp_eps);
+}
+
+void tqp_cm_exit(void)
+{
+	wait_event(tqp_eps_gone, atomic_read(&tqp_eps_live) == 0);
+}

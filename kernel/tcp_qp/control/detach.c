@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0
+/* A QP parts from its socket. */
+#include "conn/conn.h"
+
+static void tqp_conn_cancel(struct tqp_conn *conn)
+{
+	/* DEAD conns queue no work, so each of these is the last */
+	if (cancel_delayed_work_sync(&conn->rtr_work))
+		tqp_conn_put(conn);
+	if (cancel_delayed_work_sync(&conn->probe_work))
+		tqp_conn_put(conn);
+	if (cancel_delayed_work_sync(&conn->rx_work))
+		tqp_conn_put(conn);
+	if (cancel_work_sync(&conn->tx_work))
+		tqp_conn_put(conn);
+	if (cancel_work_sync(&conn->fail_work))
+		tqp_conn_put(conn);
+	if (cancel_delayed_work_sync(&conn->late_work))
+		tqp_conn_put(conn);
+}
+
+static bool tqp_conn_told(void *of)
+{
+	struct tqp_conn *conn = of;
+
+	return READ_ONCE(conn->told);
+}
+
+static bool tqp_conn_released(void *of)
+{
+	return tqp_tx_released(of);
+}
+
+/*
+ * A packet in a driver's queue leaves ahead of the RST, with what its pages hold
+ * by then.  The peer would take that for the message.
+ */
+static void tqp_conn_wait_drivers(struct tqp_conn *conn, struct tqp_qp *qp)
+{
+	if (!tqp_end_wait(qp->dev, qp->uctx, &conn->wait, tqp_conn_released, conn,
+			  TQP_DRIVER_MS) && tqp_end_promised(qp->dev))
+		tqp_tx_release_timeout(conn);
+}
+
+void tqp_conn_detach(struct tqp_qp *qp)
+{
+	struct tqp_conn *conn;
+	bool outstanding;
+
+	lockdep_assert_held(&qp->mutex);
+	spin_lock_bh(&qp->lock);
+	conn = qp->conn;
+	qp->conn = NULL;
+	spin_unlock_bh(&qp->lock);
+	if (!conn)
+		return;
+
+	/* what the peer is to be told it should be told before its connection goes */
+	if (READ_ONCE(conn->nak.syndrome))
+		tqp_end_wait(qp->dev, qp->uctx, &conn->wait, tqp_conn_told, conn,
+			     2 * TQP_TERMINATE_MS);
+	lock_sock(conn->sk);
+	outstanding = tqp_tx_outstanding(conn) || (conn->nak.syndrome && !conn->told);
+	if (conn->state != TQP_CONN_DEAD && !outstanding && !tqp_tx_begun(conn) &&
+	    !conn->rx_started)
+		tqp_ulp_undo(conn);
+	WRITE_ONCE(conn->state, TQP_CONN_DEAD);
+	tqp_tx_die(conn);
+	conn->qp = NULL;
+	WRITE_ONCE(conn->end_waits, false);
+	release_sock(conn->sk);
+
+	/*
+	 * Nobody must send a buffer's later contents under an old message's
+	 * name: unacknowledged sends take the connection with them.
+	 */
+	if (outstanding) {
+		tcp_abort(conn->sk, ECONNABORTED);
+		lock_sock(conn->sk);
+		tqp_tx_drop(conn);
+		release_sock(conn->sk);
+	}
+	tqp_conn_offload_stop(conn);	/* a switch that is hung is found by this, then drivers let go */
+	tqp_conn_wait_drivers(conn, qp);
+	tqp_conn_cancel(conn);
+	tqp_conn_ended(conn);
+	tqp_conn_put(conn);
+}
+
+static bool tqp_conn_is_over(void *of)
+{
+	struct tqp_conn *conn = of;
+
+	return smp_load_acquire(&conn->ended);	/* pairs with tqp_conn_ended() */
+}
+
+void tqp_conn_wait_end(struct tqp_qp *qp)
+{
+	lockdep_assert_held(&qp->mutex);
+	if (qp->conn)
+		tqp_end_wait(qp->dev, qp->uctx, &qp->conn->wait, tqp_conn_is_over, qp->conn,
+			     TQP_DRIVER_MS);
+}

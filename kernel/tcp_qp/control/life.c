@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0
+/* A conn's birth and end: its works, and what it has of others. */
+#include "conn/conn.h"
+
+/* What is left of a turn, whoever's it was. */
+static void tqp_conn_turn_work(struct work_struct *work)
+{
+	struct tqp_conn *conn = container_of(work, struct tqp_conn, tx_work);
+
+	lock_sock(conn->sk);
+	tqp_tx_run(conn);
+	if (conn->rx_yielded)
+		tqp_rx_run(conn);
+	release_sock(conn->sk);
+	tqp_conn_put(conn);
+}
+
+static void tqp_conn_free_work(struct work_struct *work)
+{
+	struct tqp_conn *conn = container_of(to_rcu_work(work), struct tqp_conn, free_work);
+
+	if (conn->owner)
+		conn->owner->ops->put(conn->owner);
+	tqp_hook_put(sock_net(conn->sk));	/* the socket keeps the namespace */
+	sock_put(conn->sk);
+	tqp_conn_free(conn);
+}
+
+struct tqp_conn *tqp_conn_create(struct tqp_qp *qp, struct tqp_conn_owner *owner, struct sock *sk)
+{
+	struct tqp_conn *conn = tqp_conn_alloc(qp);
+
+	if (!conn)
+		return NULL;
+	if (tqp_hook_get(sock_net(sk))) {
+		tqp_conn_free(conn);
+		return NULL;
+	}
+	if (owner)
+		owner->ops->get(owner);
+	conn->owner = owner;
+	sock_hold(sk);
+	conn->sk = sk;
+	INIT_RCU_WORK(&conn->free_work, tqp_conn_free_work);
+	INIT_DELAYED_WORK(&conn->rtr_work, tqp_rtr_work);
+	INIT_DELAYED_WORK(&conn->probe_work, tqp_probe_work);
+	INIT_DELAYED_WORK(&conn->rx_work, tqp_rx_work);
+	INIT_WORK(&conn->tx_work, tqp_conn_turn_work);
+	INIT_WORK(&conn->fail_work, tqp_conn_fail_work);
+	INIT_DELAYED_WORK(&conn->late_work, tqp_conn_late_work);
+	return conn;
+}
+
+int tqp_conn_init(void)
+{
+	int err;
+
+	err = tqp_conn_cache_init();
+	if (err)
+		return err;
+	err = tqp_ulp_init();
+	if (err)
+		goto exit_cache;
+	err = tqp_hook_init();
+	if (err)
+		goto exit_ulp;
+	return 0;
+exit_ulp:
+	tqp_ulp_exit();
+exit_cache:
+	tqp_conn_cache_exit();
+	return err;
+}
+
+void tqp_conn_exit(void)
+{
+	tqp_conn_wait_gone();
+	tqp_hook_exit();
+	tqp_ulp_exit();
+	tqp_conn_cache_exit();
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Deregistration of memory that TCP may still send, in SENDs and WRITEs of ours
+ * or in READ responses.  What the application writes there next must never
+ * leave under an old message's name: connections with unacknowledged messages
+ * from the region are reset.  Acknowledged bytes are never sent again, so what
+ * a driver still holds of those is only waited for.
+ */
+#include <linux/sched/signal.h>
+#include "conn/conn.h"
+
+enum {
+	TQP_REVOKE_LOOKS = 256,		/* at QPs, of whomever, under one hold of the table's lock */
+};
+
+static bool tqp_wqe_holds(const struct tqp_tx_msg *msg, const struct tqp_mr *mr)
+{
+	if (!msg->loaded || !msg->unacked)	/* else its keys are pinned */
+		return false;
+	for (u32 i = 0; i < msg->nr_mrs; i++)
+		if (msg->mrs[i] == mr)
+			return true;
+	return false;
+}
+
+static bool tqp_conn_holds(const struct tqp_conn *conn, const struct tqp_mr *mr)
+{
+	for (u32 i = 0; i <= conn->sq_mask; i++)
+		if (tqp_wqe_holds(&conn->tx[i], mr))
+			return true;
+	return tqp_response_holds(conn, mr);
+}
+
+/*
+ * The conn of a QP from *@index on that may send from @mr, with a reference.
+ * NULL: there is none up to the new *@index, which is 0 if that was all.
+ */
+static struct tqp_conn *tqp_next_conn(const struct tqp_mr *mr, unsigned long *index)
+{
+	struct tqp_conn *conn = NULL;
+	struct tqp_device *dev = mr->dev;
+	u32 left = TQP_REVOKE_LOOKS;
+	struct tqp_qp *qp;
+
+	xa_lock(&dev->qps);	/* a QP leaves before it is destroyed */
+	xa_for_each_start(&dev->qps, *index, qp, *index) {
+		if (qp->pd->pdn == mr->pdn)
+			conn = tqp_qp_conn_get(qp);
+		if (conn || !--left)
+			break;
+	}
+	*index = qp ? *index + 1 : 0;
+	xa_unlock(&dev->qps);
+	return conn;
+}
+
+static void tqp_revoke_from(struct tqp_conn *conn, struct tqp_mr *mr)
+{
+	lock_sock(conn->sk);
+	if (tqp_conn_holds(conn, mr))
+		tqp_conn_fail(conn, TCP_QP_REASON_LOCAL_ERROR);
+	release_sock(conn->sk);
+}
+
+/* The table's and the caller's reference is the last one. */
+static bool tqp_mr_unused(void *of)
+{
+	struct tqp_mr *mr = of;
+
+	return refcount_read(&mr->refs) == 1;
+}
+
+static void tqp_revoke_from_all(struct tqp_mr *mr)
+{
+	struct tqp_conn *conn;
+	unsigned long index = 0;
+
+	do {
+		conn = tqp_next_conn(mr, &index);
+		if (conn) {
+			tqp_revoke_from(conn, mr);
+			tqp_conn_put(conn);
+		}
+		cond_resched();
+	} while (index && !fatal_signal_pending(current));
+}
+
+/*
+ * Only QPs of its own protection domain send from a region.  When a process or the
+ * device ends they end with it, and reset their connections themselves.
+ */
+static void tqp_mr_revoke(struct tqp_mr *mr)
+{
+	if (!tqp_end_promised(mr->dev))
+		return;
+	/* most often the last acknowledgement, or a driver's completion, is on its way */
+	if (tqp_end_wait(mr->dev, mr->uctx, &mr->unused, tqp_mr_unused, mr, TQP_REVOKE_FIRST_MS))
+		return;
+	tqp_revoke_from_all(mr);
+	if (tqp_end_wait(mr->dev, mr->uctx, &mr->unused, tqp_mr_unused, mr, TQP_DRIVER_MS) ||
+	    !tqp_end_promised(mr->dev))
+		return;
+	tqp_count(mr->dev, TQP_C_tx_release_timeouts, 1);
+	dev_warn_ratelimited(&mr->dev->ib.dev, "a driver still holds pages of key 0x%x\n", mr->key);
+}
+
+int tqp_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
+{
+	struct tqp_mr *mr = to_tqp_mr(ibmr);
+
+	tqp_mr_withdraw(mr);
+	tqp_mr_revoke(mr);
+	tqp_mr_forget(mr);
+	return 0;
+}

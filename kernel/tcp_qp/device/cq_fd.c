@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Completion descriptors: wait for a CQ by its ring, see tcp_qp.h.
+ *
+ * What waits outlives the CQ, whose descriptors may be anywhere.  A CQ is
+ * reached from here under cq_fd->lock alone, which destroy takes to leave; a
+ * QP by a reference, which destroy waits for.  Open files pin this module, as
+ * do sockets that carry a QP.
+ */
+#include <linux/anon_inodes.h>
+#include <linux/compat.h>
+#include <linux/fs.h>
+#include <linux/jiffies.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+#include "object/tqp.h"
+
+enum {
+	TQP_CQ_FD_FLAGS = TCP_QP_CQ_DOORBELL | TCP_QP_CQ_WAIT | TCP_QP_CQ_TIMEOUT |
+			  TCP_QP_CQ_NUDGE | TCP_QP_CQ_CALM,
+	TQP_CQ_FD_NUDGES = TCP_QP_CQ_NUDGE | TCP_QP_CQ_CALM,
+};
+
+/* From here on the timer wheel does: it may be an eighth late, and costs a third of a hrtimer. */
+#define TQP_CQ_FD_COARSE_NS NSEC_PER_SEC
+
+/* EPOLL* */
+static __poll_t tqp_cq_fd_mask(struct tqp_cq_fd *fd)
+{
+	__poll_t mask = 0;
+	unsigned long flags;
+
+	spin_lock(&fd->lock);
+	if (!fd->cq) {
+		mask = EPOLLIN | EPOLLRDNORM | EPOLLERR | EPOLLHUP;
+	} else {
+		spin_lock_irqsave(&fd->cq->lock, flags);	/* against resize */
+		if (fd->nudged || tqp_ring_unpolled(fd->cq->ring))
+			mask |= EPOLLIN | EPOLLRDNORM;
+		if (fd->cq->overflown)
+			mask |= EPOLLERR;
+		spin_unlock_irqrestore(&fd->cq->lock, flags);
+	}
+	spin_unlock(&fd->lock);
+	return mask;
+}
+
+static int tqp_cq_fd_result(__poll_t mask)
+{
+	if (mask & EPOLLHUP)
+		return -EIDRM;
+	return mask & EPOLLIN ? 0 : -EOVERFLOW;
+}
+
+static void tqp_cq_fd_nudge(struct tqp_cq_fd *fd, u32 flags)
+{
+	spin_lock(&fd->lock);
+	fd->nudged = flags & TCP_QP_CQ_NUDGE;
+	spin_unlock(&fd->lock);
+	if (flags & TCP_QP_CQ_NUDGE)
+		tqp_cq_fd_wake(fd);
+}
+
+/* With a reference, or an error: nobody rings for a QP on another CQ. */
+static struct tqp_qp *tqp_cq_fd_qp(struct tqp_cq_fd *fd, u32 qpn)
+{
+	struct tqp_qp *qp = ERR_PTR(-EIDRM);
+
+	spin_lock(&fd->lock);
+	if (fd->cq) {
+		qp = tqp_qp_lookup(to_tqp_device(fd->cq->ib.device), qpn);
+		if (!qp) {
+			qp = ERR_PTR(-ENOENT);
+		} else if (qp->scq != fd->cq && qp->rcq != fd->cq) {
+			tqp_qp_put(qp);
+			qp = ERR_PTR(-ENOENT);
+		}
+	}
+	spin_unlock(&fd->lock);
+	return qp;
+}
+
+static int tqp_cq_fd_doorbell(struct tqp_cq_fd *fd, u32 qpn)
+{
+	struct tqp_qp *qp = tqp_cq_fd_qp(fd, qpn);
+	int ret;
+
+	if (IS_ERR(qp))
+		return PTR_ERR(qp);
+	ret = tqp_qp_doorbell(qp);
+	tqp_qp_put(qp);
+	return ret;
+}
+
+/* 0 with *@mask set, or as wait_event_interruptible() ends, or -ETIME. */
+static int tqp_cq_fd_sleep(struct tqp_cq_fd *fd, const struct tcp_qp_cq_call *call, __poll_t *mask)
+{
+	u64 ns = call->timeout_ns;
+	long left;
+
+	if (!(call->flags & TCP_QP_CQ_TIMEOUT))
+		return wait_event_interruptible(fd->wait, (*mask = tqp_cq_fd_mask(fd)));
+	if (ns < TQP_CQ_FD_COARSE_NS)
+		return wait_event_interruptible_hrtimeout(fd->wait, (*mask = tqp_cq_fd_mask(fd)),
+							  ns);
+	left = min_t(u64, nsecs_to_jiffies64(ns), MAX_SCHEDULE_TIMEOUT - 1);
+	left = wait_event_interruptible_timeout(fd->wait, (*mask = tqp_cq_fd_mask(fd)), left);
+	return left > 0 ? 0 : left ?: -ETIME;
+}
+
+/* A signal ends it, never to be restarted: the time would begin anew. */
+static int tqp_cq_fd_wait(struct tqp_cq_fd *fd, const struct tcp_qp_cq_call *call)
+{
+	__poll_t mask = 0;
+	int ret;
+
+	if (call->flags & TCP_QP_CQ_TIMEOUT && !call->timeout_ns) {
+		mask = tqp_cq_fd_mask(fd);
+		ret = mask ? 0 : -ETIME;
+	} else {
+		ret = tqp_cq_fd_sleep(fd, call, &mask);
+	}
+	if (ret)
+		return ret == -ETIME ? -ETIMEDOUT : -EINTR;
+	return tqp_cq_fd_result(mask);
+}
+
+static int tqp_cq_fd_check(const struct tcp_qp_cq_call *call)
+{
+	u32 flags = call->flags;
+
+	if (flags & ~TQP_CQ_FD_FLAGS || (flags & TQP_CQ_FD_NUDGES) == TQP_CQ_FD_NUDGES)
+		return -EINVAL;
+	if (flags & TCP_QP_CQ_TIMEOUT && !(flags & TCP_QP_CQ_WAIT))
+		return -EINVAL;
+	if ((call->qpn && !(flags & TCP_QP_CQ_DOORBELL)) ||
+	    (call->timeout_ns && !(flags & TCP_QP_CQ_TIMEOUT)))
+		return -EINVAL;
+	return 0;
+}
+
+static int tqp_cq_fd_call(struct tqp_cq_fd *fd, const struct tcp_qp_cq_call *call)
+{
+	int ret = tqp_cq_fd_check(call);
+
+	if (ret)
+		return ret;
+	if (call->flags & TQP_CQ_FD_NUDGES)
+		tqp_cq_fd_nudge(fd, call->flags);
+	if (call->flags & TCP_QP_CQ_DOORBELL)
+		ret = tqp_cq_fd_doorbell(fd, call->qpn);
+	if (!ret && call->flags & TCP_QP_CQ_WAIT)
+		ret = tqp_cq_fd_wait(fd, call);
+	return ret;
+}
+
+static long tqp_cq_fd_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
+{
+	struct tcp_qp_cq_call call;
+
+	if (cmd != TCP_QP_IOCTL_CQ)
+		return -ENOTTY;
+	if (copy_from_user(&call, (void __user *)arg, sizeof(call)))
+		return -EFAULT;
+	return tqp_cq_fd_call(file->private_data, &call);
+}
+
+static __poll_t tqp_cq_fd_poll(struct file *file, poll_table *table)
+{
+	struct tqp_cq_fd *fd = file->private_data;
+
+	poll_wait(file, &fd->wait, table);
+	return tqp_cq_fd_mask(fd);
+}
+
+static int tqp_cq_fd_close(struct inode *inode, struct file *file)
+{
+	tqp_cq_fd_put(file->private_data);
+	return 0;
+}
+
+static const struct file_operations tqp_cq_fd_ops = {
+	.owner = THIS_MODULE,
+	.poll = tqp_cq_fd_poll,
+	.release = tqp_cq_fd_close,
+	.unlocked_ioctl = tqp_cq_fd_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
+};
+
+static struct tqp_cq_fd *tqp_cq_fd_alloc(struct tqp_cq *cq)
+{
+	struct tqp_cq_fd *fd = kzalloc(sizeof(*fd), GFP_KERNEL_ACCOUNT);
+
+	if (!fd)
+		return NULL;
+	kref_init(&fd->ref);
+	init_waitqueue_head(&fd->wait);
+	spin_lock_init(&fd->lock);
+	fd->cq = cq;
+	return fd;
+}
+
+/* The CQ's, made if this is the first time; with a reference for a file, or NULL: no memory. */
+static struct tqp_cq_fd *tqp_cq_fd_get(struct tqp_cq *cq)
+{
+	struct tqp_cq_fd *fresh = NULL, *fd;
+
+	if (!READ_ONCE(cq->fd)) {
+		fresh = tqp_cq_fd_alloc(cq);
+		if (!fresh)
+			return NULL;
+	}
+	spin_lock_irq(&cq->lock);
+	if (!cq->fd)
+		swap(cq->fd, fresh);
+	fd = cq->fd;
+	kref_get(&fd->ref);
+	spin_unlock_irq(&cq->lock);
+	kfree(fresh);
+	return fd;
+}
+
+struct file *tqp_cq_fd_open(struct tqp_cq *cq)
+{
+	struct tqp_cq_fd *fd = tqp_cq_fd_get(cq);
+	struct file *file;
+
+	if (!fd)
+		return ERR_PTR(-ENOMEM);
+	file = anon_inode_getfile("[tcp_qp_cq]", &tqp_cq_fd_ops, fd, O_RDONLY);
+	if (IS_ERR(file))
+		tqp_cq_fd_put(fd);
+	return file;
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Module: init ladder, exit its mirror. */
+#include <linux/module.h>
+#include "object/tqp.h"
+
+static int __init tqp_init(void)
+{
+	int ret;
+
+	ret = tqp_device_check_params();
+	if (ret)
+		return ret;
+	tqp_end_init();
+	ret = tqp_work_init();
+	if (ret)
+		return ret;
+	ret = tqp_conn_init();
+	if (ret)
+		goto err_work;
+	ret = tqp_offload_init(tqp_link_remove);
+	if (ret)
+		goto err_conn;
+	ret = tqp_netdev_init();
+	if (ret)
+		goto err_offload;
+	ret = tqp_link_init();
+	if (ret)
+		goto err_netdev;
+	return 0;
+
+err_netdev:
+	tqp_netdev_exit();
+err_offload:
+	tqp_offload_exit();
+err_conn:
+	tqp_conn_exit();
+err_work:
+	tqp_work_exit();
+	return ret;
+}
+
+static void __exit tqp_exit(void)
+{
+	tqp_link_exit();
+	tqp_cm_exit();
+	tqp_netdev_exit();
+	tqp_offload_exit();
+	tqp_conn_exit();
+	rcu_barrier();	/* regions and windows let go by callbacks of ours */
+	/* Drains the releases of MRs whose last pages conn let go. */
+	tqp_work_exit();
+}
+
+module_init(tqp_init);
+module_exit(tqp_exit);
+
+MODULE_DESCRIPTION("RDMA queue pairs on Linux TCP connections");
+MODULE_LICENSE("GPL");

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * modify_qp and query_qp.
+ *
+ * Attach moves a QP to RTS.  The attributes of an InfiniBand path are checked
+ * and kept for query, they steer nothing: TCP has the path.  Masks are not
+ * insisted on, since rdma_cm's iWARP users set fewer than IBTA wants.
+ */
+#include "object/tqp.h"
+
+/* By state from, the states that may be asked for.  RESET and ERR may always be. */
+static const u8 tqp_qp_next[IB_QPS_ERR + 1] = {
+	[IB_QPS_RESET] = BIT(IB_QPS_INIT),
+	[IB_QPS_INIT] = BIT(IB_QPS_INIT) | BIT(IB_QPS_RTR),
+	[IB_QPS_RTR] = BIT(IB_QPS_RTR),
+	[IB_QPS_RTS] = BIT(IB_QPS_RTS),
+};
+
+static bool tqp_qp_may(enum ib_qp_state from, enum ib_qp_state to)
+{
+	if (to == IB_QPS_RESET || to == IB_QPS_ERR)
+		return true;
+	return to <= IB_QPS_ERR && (tqp_qp_next[from] & BIT(to));
+}
+
+static bool tqp_mtu_valid(enum ib_mtu mtu)
+{
+	return mtu >= IB_MTU_256 && mtu <= IB_MTU_4096;
+}
+
+static int tqp_qp_check_attr(const struct ib_qp_attr *attr, int mask)
+{
+	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
+		return -EOPNOTSUPP;
+	if (mask & (IB_QP_CAP | IB_QP_ALT_PATH))
+		return -EOPNOTSUPP;
+	if ((mask & IB_QP_PORT) && attr->port_num != 1)
+		return -EINVAL;
+	if ((mask & IB_QP_MAX_QP_RD_ATOMIC) && attr->max_rd_atomic > TQP_RD_ATOMIC_MAX)
+		return -EINVAL;
+	if ((mask & IB_QP_MAX_DEST_RD_ATOMIC) && attr->max_dest_rd_atomic > TQP_RD_ATOMIC_MAX)
+		return -EINVAL;
+	if ((mask & IB_QP_PKEY_INDEX) && attr->pkey_index)
+		return -EINVAL;
+	if ((mask & IB_QP_PATH_MTU) && !tqp_mtu_valid(attr->path_mtu))
+		return -EINVAL;
+	return 0;
+}
+
+#define TQP_QP_KEEP(bit, field)                        \
+	do {                                           \
+		if (mask & (bit))                      \
+			qp->attr.field = attr->field;  \
+	} while (0)
+
+static void tqp_qp_keep(struct tqp_qp *qp, const struct ib_qp_attr *attr, int mask)
+{
+	lockdep_assert_held(&qp->lock);
+	TQP_QP_KEEP(IB_QP_ACCESS_FLAGS, qp_access_flags);
+	TQP_QP_KEEP(IB_QP_QKEY, qkey);
+	TQP_QP_KEEP(IB_QP_AV, ah_attr);
+	TQP_QP_KEEP(IB_QP_PATH_MTU, path_mtu);
+	TQP_QP_KEEP(IB_QP_TIMEOUT, timeout);
+	TQP_QP_KEEP(IB_QP_RETRY_CNT, retry_cnt);
+	TQP_QP_KEEP(IB_QP_RNR_RETRY, rnr_retry);
+	TQP_QP_KEEP(IB_QP_RQ_PSN, rq_psn);
+	TQP_QP_KEEP(IB_QP_SQ_PSN, sq_psn);
+	TQP_QP_KEEP(IB_QP_MAX_QP_RD_ATOMIC, max_rd_atomic);
+	TQP_QP_KEEP(IB_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic);
+	TQP_QP_KEEP(IB_QP_MIN_RNR_TIMER, min_rnr_timer);
+	TQP_QP_KEEP(IB_QP_DEST_QPN, dest_qp_num);
+}
+
+/* Out of use and empty: completions already made stay in their CQs. */
+static void tqp_qp_reset(struct tqp_qp *qp)
+{
+	unsigned long flags;
+
+	lockdep_assert_held(&qp->mutex);
+	if (qp->conn)
+		tqp_conn_detach(qp);
+	if (qp->ep)
+		tqp_ep_abort(qp->ep);
+	qp->by_cm = false;
+	spin_lock_irqsave(&qp->lock, flags);
+	WRITE_ONCE(qp->state, IB_QPS_RESET);
+	spin_unlock_irqrestore(&qp->lock, flags);
+	tqp_ring_discard(qp->sq);
+	if (qp->rq)
+		tqp_ring_discard(qp->rq);
+}
+
+/* Asked for, hence no event. */
+static void tqp_qp_close(struct tqp_qp *qp)
+{
+	lockdep_assert_held(&qp->mutex);
+	tqp_qp_error(qp, -1);
+	tqp_qp_flush_locked(qp);
+	tqp_conn_wait_end(qp);
+	if (qp->ep)
+		tqp_ep_abort(qp->ep);
+}
+
+static int tqp_qp_transit(struct tqp_qp *qp, const struct ib_qp_attr *attr, int mask)
+{
+	enum ib_qp_state from, to;
+	unsigned long flags;
+	int ret = 0;
+
+	spin_lock_irqsave(&qp->lock, flags);
+	from = qp->state;
+	to = mask & IB_QP_STATE ? attr->qp_state : from;
+	if (to == IB_QPS_SQD && qp->by_cm)
+		to = IB_QPS_ERR;	/* how rdma_disconnect() says RDMAC's CLOSING, even twice */
+	if ((mask & IB_QP_CUR_STATE) && attr->cur_qp_state != from)
+		ret = -EINVAL;
+	else if (to == IB_QPS_RTS && from < IB_QPS_RTS)
+		ret = -ENOTCONN;
+	else if ((mask & IB_QP_STATE) && !tqp_qp_may(from, to))
+		ret = -EINVAL;
+	if (!ret) {
+		tqp_qp_keep(qp, attr, mask);
+		if (to != IB_QPS_RESET && to != IB_QPS_ERR)
+			WRITE_ONCE(qp->state, to);
+	}
+	spin_unlock_irqrestore(&qp->lock, flags);
+	if (ret || !(mask & IB_QP_STATE))
+		return ret;
+	if (to == IB_QPS_RESET)
+		tqp_qp_reset(qp);
+	else if (to == IB_QPS_ERR)
+		tqp_qp_close(qp);
+	return 0;
+}
+
+int tqp_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata)
+{
+	struct tqp_qp *qp = to_tqp_qp(ibqp);
+	int ret;
+
+	ret = tqp_qp_check_attr(attr, mask);
+	if (ret)
+		return ret;
+	/* An attach may wait for its peer with the mutex held. */
+	if (mutex_lock_interruptible(&qp->mutex))
+		return -EINTR;
+	ret = tqp_qp_transit(qp, attr, mask);
+	mutex_unlock(&qp->mutex);
+	return ret;
+}
+
+int tqp_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		 struct ib_qp_init_attr *init)
+{
+	struct tqp_qp *qp = to_tqp_qp(ibqp);
+	unsigned long flags;
+
+	spin_lock_irqsave(&qp->lock, flags);
+	*attr = qp->attr;
+	attr->qp_state = qp->state;
+	spin_unlock_irqrestore(&qp->lock, flags);
+	attr->cur_qp_state = attr->qp_state;
+	attr->cap = qp->cap;
+	/* The core's, not the caller's to put. */
+	attr->ah_attr.grh.sgid_attr = NULL;
+
+	init->event_handler = ibqp->event_handler;
+	init->qp_context = ibqp->qp_context;
+	init->send_cq = ibqp->send_cq;
+	init->recv_cq = ibqp->recv_cq;
+	init->srq = ibqp->srq;
+	init->cap = qp->cap;
+	init->sq_sig_type = qp->sq_sig_all ? IB_SIGNAL_ALL_WR : IB_SIGNAL_REQ_WR;
+	init->qp_type = ibqp->qp_type;
+	init->port_num = 1;
+	return 0;
+}

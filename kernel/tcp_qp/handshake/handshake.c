@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * rtr: both ends say that their QP can receive before either sends to it.
+ * Credits: how many receives the peer has posted.
+ *
+ * Both ride on pure ACKs, which TCP does not repeat: rtr is repeated by a
+ * timer until acknowledged, credits are hints with a probe behind them.
+ */
+#include "conn/conn.h"
+
+/* user/libtcpqp/src/stock/frame.hpp */
+enum {
+	TQP_STOCK_HELLO_BYTES = 24,
+	TQP_STOCK_HELLO_FLAGS_AT = 16,
+	TQP_STOCK_HELLO_OPTION = 1 << 1,	/* it also speaks tcp_bth, */
+	TQP_STOCK_HELLO_WANTS = 1 << 2,		/* and wants to */
+};
+
+static void tqp_send_ack(struct tqp_conn *conn)
+{
+	__tcp_send_ack(conn->sk, tcp_sk(conn->sk)->rcv_nxt, 0);
+}
+
+void tqp_rtr_start(struct tqp_conn *conn)
+{
+	sock_owned_by_me(conn->sk);
+	if (conn->state == TQP_CONN_DEAD)
+		return;
+	conn->rtr_enabled = true;
+	tqp_send_ack(conn);
+	if (conn->qp)
+		tqp_count(conn->dev, TQP_C_rtr_sent, 1);
+	tqp_queue_delayed(conn, &conn->rtr_work, conn->rtr_delay_ms);
+}
+
+static bool tqp_rtr_expired(const struct tqp_conn *conn)
+{
+	return conn->rtr_deadline && !READ_ONCE(conn->rtr_seen) &&
+	       time_after(jiffies, conn->rtr_deadline);
+}
+
+static void tqp_rtr_step(struct tqp_conn *conn)
+{
+	if (tqp_rtr_expired(conn)) {
+		tqp_count(conn->dev, TQP_C_rtr_timeouts, 1);
+		tqp_conn_fail(conn, TCP_QP_REASON_NO_PEER_QP);
+		return;
+	}
+	tqp_tx_run(conn);
+	tqp_count(conn->dev, TQP_C_rtr_received, READ_ONCE(conn->rtr_owed));
+	tqp_send_ack(conn);
+	tqp_count(conn->dev, TQP_C_rtr_sent, 1);
+	if (READ_ONCE(conn->rtr_acked))
+		return;
+	conn->rtr_delay_ms = min(conn->rtr_delay_ms * 2, (u32)TQP_RTR_LAST_MS);
+	tqp_queue_delayed(conn, &conn->rtr_work, conn->rtr_delay_ms);
+}
+
+/* Repeat rtr, and answer the peer's, until both sides know. */
+void tqp_rtr_work(struct work_struct *work)
+{
+	struct tqp_conn *conn = container_of(to_delayed_work(work), struct tqp_conn, rtr_work);
+
+	lock_sock(conn->sk);
+	if (conn->state != TQP_CONN_DEAD && conn->qp)
+		tqp_rtr_step(conn);
+	release_sock(conn->sk);
+	tqp_conn_put(conn);
+}
+
+/* Bring the handshake work forward: there is something to answer. */
+static void tqp_rtr_answer(struct tqp_conn *conn)
+{
+	if (tqp_conn_tryget(conn) && mod_delayed_work(tqp_wq, &conn->rtr_work, 0))
+		tqp_conn_put(conn);	/* it was queued, with its reference */
+}
+
+void tqp_peer_flags(struct tqp_conn *conn, u8 flags)
+{
+	if (!READ_ONCE(conn->rtr_enabled) || READ_ONCE(conn->state) == TQP_CONN_DEAD)
+		return;
+	if (flags & TCP_BTH_F_RTR_ACK)
+		WRITE_ONCE(conn->rtr_acked, true);
+	if (!(flags & TCP_BTH_F_RTR))
+		return;
+	WRITE_ONCE(conn->rtr_owed, true);
+	if (!xchg(&conn->rtr_seen, true))
+		tqp_conn_notify(conn);
+	tqp_rtr_answer(conn);
+}
+
+void tqp_peer_credits(struct tqp_conn *conn, u32 aeth)
+{
+	u16 limit = aeth, old = READ_ONCE(conn->peer_limit);
+
+	if (READ_ONCE(conn->state) == TQP_CONN_DEAD)
+		return;
+	if (aeth & TCP_BTH_AETH_TRAINS && !READ_ONCE(conn->peer_trains))
+		WRITE_ONCE(conn->peer_trains, true);
+	if (READ_ONCE(conn->credits_seen) && (s16)(limit - old) <= 0)
+		return;
+	WRITE_ONCE(conn->peer_limit, limit);
+	WRITE_ONCE(conn->credits_seen, true);
+	if (READ_ONCE(conn->tx_wait_credit))
+		tqp_tx_kick(conn);
+}
+
+/*
+ * A stock end reads ver 1, SENDs only, and leaves timestamps to its TCP: to
+ * fold them would take them from it.  Set before rtr_seen, so that no message
+ * goes out another way; later no segment that TCP has not taken may change that.
+ */
+void tqp_peer_is_stock(struct tqp_conn *conn)
+{
+	if (READ_ONCE(conn->rtr_enabled) && !READ_ONCE(conn->rtr_seen) &&
+	    !READ_ONCE(conn->peer_stock))
+		WRITE_ONCE(conn->peer_stock, true);
+}
+
+u32 tqp_stock_hello(struct sock *sk, u32 seq, u32 bytes)
+{
+	static const u8 known[TQP_STOCK_HELLO_BYTES] = { 0x51, 0x50, 1, 1 };
+	u8 hello[TQP_STOCK_HELLO_BYTES];
+	struct sk_buff *skb;
+	u32 off;
+
+	sock_owned_by_me(sk);
+	if (bytes < sizeof(hello))
+		return 0;
+	seq += bytes - sizeof(hello);
+	skb_queue_walk(&sk->sk_receive_queue, skb) {
+		off = seq - TCP_SKB_CB(skb)->seq;
+		if (off < skb->len)
+			break;
+	}
+	if (skb == (struct sk_buff *)&sk->sk_receive_queue ||
+	    skb_copy_bits(skb, off, hello, sizeof(hello)) ||
+	    !(hello[TQP_STOCK_HELLO_FLAGS_AT] & TQP_STOCK_HELLO_OPTION))
+		return 0;
+	hello[TQP_STOCK_HELLO_FLAGS_AT] &= ~(TQP_STOCK_HELLO_OPTION | TQP_STOCK_HELLO_WANTS);
+	return memcmp(hello, known, sizeof(known)) ? 0 : sizeof(hello);
+}
+
+void tqp_peer_acknowledge(struct tqp_conn *conn, u32 aeth)
+{
+	sock_owned_by_me(conn->sk);
+	WRITE_ONCE(conn->peer_stock, true);
+	conn->host_version = 1;
+	conn->wire_version = 1;
+	if (conn->icrc) {	/* ver 0 alone has it */
+		tqp_conn_fail(conn, TCP_QP_REASON_PEER_STOCK_ICRC);
+		return;
+	}
+	tqp_peer_credits(conn, (u16)aeth);	/* a stock end takes no trains */
+	if (!READ_ONCE(conn->rtr_seen))		/* it came before we attached: no hook saw it */
+		tqp_peer_flags(conn, TCP_BTH_F_RTR);
+}
+
+u16 tqp_credit_limit(const struct tqp_conn *conn)
+{
+	const struct tqp_qp *qp = conn->qp;
+	u32 posted = 0;
+
+	if (qp && qp->srq)	/* others may take them: credits are hints */
+		posted = min_t(u32, tqp_srq_posted(qp->srq), S16_MAX);
+	else if (qp)
+		posted = tqp_ring_posted(qp->rq, qp->rq->index);
+	return conn->rx_next.untagged + posted;
+}
+
+/*
+ * Pure ACKs carry credits by themselves.  One is owed only when the peer may
+ * soon stop: the credit it knows of is used up, or less than what is new.
+ */
+void tqp_credit_update(struct tqp_conn *conn)
+{
+	s16 left, gained;
+
+	sock_owned_by_me(conn->sk);
+	if (conn->state == TQP_CONN_DEAD || !conn->qp || !conn->rtr_enabled)
+		return;
+	left = conn->advertised - conn->rx_next.untagged;
+	gained = tqp_credit_limit(conn) - conn->advertised;
+	if (gained > 0 && gained > left)
+		tqp_send_ack(conn);
+}
+
+/*
+ * No credit for a while: send one message all the same, TCP's window is the
+ * bound.  Or memory was short: try again.
+ */
+void tqp_probe_work(struct work_struct *work)
+{
+	struct tqp_conn *conn = container_of(to_delayed_work(work), struct tqp_conn, probe_work);
+	struct sock *sk = conn->sk;
+
+	lock_sock(sk);
+	if (conn->state == TQP_CONN_ACTIVE && conn->qp && conn->tx_wait_memory) {
+		tqp_tx_run(conn);
+	} else if (conn->state == TQP_CONN_ACTIVE && conn->qp && conn->tx_wait_credit) {
+		conn->probe_allowed = true;
+		conn->probe_delay_ms = min(conn->probe_delay_ms * 2, (u32)TQP_PROBE_LAST_MS);
+		tqp_count(conn->dev, TQP_C_tx_credit_probes, 1);
+		tqp_tx_run(conn);
+	}
+	release_sock(sk);
+	tqp_conn_put(conn);
+}

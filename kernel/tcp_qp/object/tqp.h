@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * tcp_qp: objects and who owns them.
+ *
+ *   tqp_device   one RDMA device on one netdev
+ *     tqp_pd, tqp_mr, tqp_cq, tqp_srq, tqp_qp   verbs objects; uverbs owns their lives
+ *   tqp_conn     the TCP side of a QP: one socket with the tcp_qp ULP
+ *
+ * A tqp_qp knows rings and completion queues; a tqp_conn knows the socket, the
+ * message log and the order of bytes.  They meet at attach and part at
+ * tqp_conn_detach().
+ *
+ * Locks, outermost first:
+ *   qp->mutex        attach, detach, modify, destroy (sleeps)
+ *   socket lock      everything the data path does with a conn: SQ and RQ
+ *                    indices, message log, sequence marks.  Process context
+ *                    holds it by lock_sock(), softirq by bh_lock_sock().
+ *   conn->done_lock  in-order completion of sends (softirq-safe)
+ *   qp->lock         qp->state, qp->conn pointer (softirq-safe)
+ *   srq->lock        the SRQ ring (softirq-safe)
+ *   cq_fd->lock      which CQ a completion descriptor is of; inside it dev->qps
+ *   cq->lock         the CQ ring and its notify flag (softirq-safe)
+ * RCU protects the MR table (dev->mrs) for readers in softirq.
+ */
+#ifndef TQP_H
+#define TQP_H
+
+#include <linux/idr.h>
+#include <linux/if_ether.h>
+#include <linux/iosys-map.h>
+#include <linux/kref.h>
+#include <linux/mutex.h>
+#include <linux/poll.h>
+#include <linux/rhashtable-types.h>
+#include <linux/siphash.h>
+#include <linux/spinlock.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+#include <rdma/ib_umem.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/uverbs_ioctl.h>
+#include <tcp_qp/tcp_bth.h>
+#include <tcp_qp/tcp_qp.h>
+#include <tqp_offload.h>
+#include "object/ring.h"
+
+enum {
+	TQP_QP_MAX = 1 << 16,
+	TQP_QPN_MIN = 2,		/* 0 and 1 are IBTA's SMI and GSI */
+	TQP_QPN_MAX = (1 << 24) - 1,
+	TQP_CQ_MAX = 1 << 16,
+	TQP_MR_MAX = 1 << 20,
+	TQP_PD_MAX = 1 << 16,
+	TQP_SRQ_MAX = 1 << 16,
+	TQP_WR_MAX = 1 << 14,		/* per SQ or RQ; msn arithmetic needs < 32768 */
+	TQP_CQE_MAX = 1 << 20,		/* 64 MiB, charged to who asks */
+	TQP_CQ_MOVE_MAX = 256,		/* entries copied at once by a resize, interrupts off */
+	TQP_MW_FIRST = 1 << 23,		/* index of windows' keys: bit 31 tells them from regions' */
+	TQP_RANDOM_TRIES = 64,		/* for a key or number that nobody has */
+	TQP_MW_MAX = 1 << 16,
+	TQP_SGE_MAX = 32,
+	TQP_INLINE_MAX_BYTES = 512,
+	TQP_DRIVER_MS = 30000,			/* for its transmit queue: a hung device is reset earlier */
+	TQP_LEAVE_MS = 1000,		/* a removed device's objects, for drivers to let go */
+	TQP_MR_MAX_BYTES_LOG2 = 38,
+	TQP_MESSAGE_MAX_BYTES = 1 << 30,	/* below half the TCP sequence space */
+	TQP_RD_ATOMIC_MAX = TQP_OFFLOAD_READS_MAX,	/* outstanding READs and atomics, each way */
+};
+
+/* Per-device counters, `rdma statistic show`: names are the enum in lower case. */
+#define TQP_COUNTERS(X) \
+	X(tx_messages) X(tx_bytes) X(tx_segments) X(tx_zerocopy_bytes) X(tx_copied_bytes) \
+	X(tx_sack_stripped) X(tx_header_nomem) X(tx_credit_waits) X(tx_credit_probes) X(tx_memory_waits) X(tx_train_messages) \
+	X(tx_release_timeouts) \
+	X(rx_messages) X(rx_delivered_bytes) X(rx_placed_bytes) X(rx_copied_bytes) X(rx_stalls) \
+	X(rx_protocol_errors) X(rx_length_errors) X(rx_protection_errors) \
+	X(rtr_sent) X(rtr_received) X(rtr_timeouts) X(offload_qps) X(offload_refused) \
+	X(software_qps) X(qp_errors) X(cq_overflows) X(tx_protection_errors) X(urgent_refused) \
+	X(peer_resets) X(peer_closes) X(wqe_invalid) X(naks_sent) X(naks_received) \
+	X(rx_write_bytes) X(rx_read_bytes) X(rx_read_requests) X(rx_atomics) X(rx_access_errors) \
+	X(cm_connects) X(cm_requests) X(cm_accepted) X(cm_rejected) X(cm_established) \
+	X(cm_garbage) X(cm_timeouts) X(cm_evicted) X(cm_backlog_full)
+
+#define TQP_COUNTER_ENUM(name) TQP_C_##name,
+enum tqp_counter { TQP_COUNTERS(TQP_COUNTER_ENUM) TQP_C_COUNT };
+#undef TQP_COUNTER_ENUM
+
+enum {
+	TQP_UVERBS_ABI_VERSION = 2,	/* rxe's: the librxe provider matches it */
+};
+
+struct tqp_conn;
+struct tqp_conn_owner;
+struct tqp_ep;
+
+struct tqp_device {
+	struct ib_device ib;		/* first: ib_alloc_device() */
+	struct net_device *netdev;	/* we hold a reference */
+	netdevice_tracker netdev_tracker;
+	struct tqp_offload_device *offload;	/* NULL: software only; constant for the device's life */
+	struct dma_pool *shadows, *shadow_reads;	/* of its dma_dev; shadow.c */
+	struct list_head node;		/* tqp_devices, under tqp_devices_mutex */
+	struct rhashtable mrs;		/* key -> struct tqp_mr, RCU; tqp_mr_table_init() */
+	struct xarray mws;		/* key >> 8 -> struct tqp_window, RCU */
+	struct xarray qps;		/* tqp_qpn_index() -> struct tqp_qp */
+	struct ida pds;
+	u32 next_qp;			/* xa_alloc_cyclic() */
+	hsiphash_key_t qpn_key;		/* qpn.c */
+	atomic_t nr_mws;
+	bool leaving;			/* removal began: an attach must not wait on; its conn->wait is woken */
+	unsigned long leave_by;		/* jiffies; when leaving: ends.c */
+	bool doomed;			/* under tqp_devices_mutex: unregister as soon as registered */
+	bool dead;			/* same lock: the core let go */
+	struct work_struct reap_work;
+	u8 mac[ETH_ALEN];		/* of the netdev, or invented */
+	atomic64_t counters[TQP_C_COUNT];
+};
+
+struct tqp_ucontext {
+	struct ib_ucontext ib;
+	unsigned long wait_by;		/* jiffies; 0: nobody waits at an end; ends.c */
+};
+
+struct tqp_pd {
+	struct ib_pd ib;
+	u32 pdn;
+};
+
+/*
+ * References: one by the verbs object, one by each send whose pages are still
+ * in TCP.  Receive placement uses it under RCU without a reference;
+ * tqp_dereg_mr() waits for those.
+ */
+struct tqp_mr {
+	struct ib_mr ib;
+	refcount_t refs;
+	struct tqp_device *dev;
+	struct tqp_ucontext *uctx;	/* until deregistered */
+	u32 key;			/* lkey == rkey */
+	bool live;			/* the key may be used: before, it is only taken */
+	struct rhash_head node;		/* of dev->mrs */
+	u32 pdn;
+	int access;			/* IB_ACCESS_* */
+	u64 iova;
+	u64 bytes;
+	struct ib_umem *umem;		/* user memory, or */
+	struct dma_buf *dmabuf;		/* mapped for the CPU at */
+	struct iosys_map vmap;
+	struct page **pages;		/* [i]: pages of 1 << page_shift bytes, from iova rounded down */
+	u32 nr_pages;
+	u8 page_shift;
+	bool offloaded;			/* the switch knows the key, and one of: */
+	dma_addr_t *dma_pages;		/* umem: pages[] mapped for the offload device */
+	struct ib_umem_dmabuf *dma_umem;	/* dma-buf: attached to the offload device */
+	struct work_struct release_work;	/* unpinning sleeps */
+	wait_queue_head_t unused;	/* refs fell to 1 */
+	struct rcu_head rcu;
+};
+
+struct tqp_window;
+
+struct tqp_mw {
+	struct ib_mw ib;
+	struct tqp_window *window;	/* what outlives the core's object for its readers */
+};
+
+struct tqp_cq {
+	struct ib_cq ib;
+	spinlock_t lock;
+	struct tqp_ring *ring;
+	struct mutex resizing;		/* outside lock */
+	struct tqp_cq_fd *fd;		/* under lock; NULL until a descriptor was asked for */
+	u8 notify;			/* enum ib_cq_notify_flags wanted; 0: not armed */
+	bool overflown;
+};
+
+/* What the completion descriptors of a CQ share, and what is left of it for them when it goes. */
+struct tqp_cq_fd {
+	struct kref ref;		/* the CQ's, and each file's */
+	wait_queue_head_t wait;
+	spinlock_t lock;
+	struct tqp_cq *cq;		/* under lock; NULL: destroyed */
+	bool nudged;
+};
+
+struct tqp_srq {
+	struct ib_srq ib;
+	spinlock_t lock;		/* the ring's consumer side, and limit */
+	struct tqp_ring *ring;
+	u32 max_sge;
+	u32 limit;			/* 0: not armed */
+};
+
+struct tqp_qp {
+	struct ib_qp ib;
+	struct tqp_device *dev;
+	struct tqp_pd *pd;
+	struct tqp_ucontext *uctx;
+	struct tqp_cq *scq, *rcq;
+	struct tqp_ring *sq;
+	struct tqp_ring *rq;		/* NULL with */
+	struct tqp_srq *srq;
+	u32 qpn;
+	struct ib_qp_cap cap;
+	bool sq_sig_all;		/* every send completes visibly, or those with IB_SEND_SIGNALED */
+	struct mutex mutex;
+	spinlock_t lock;
+	enum ib_qp_state state;		/* under lock */
+	struct ib_qp_attr attr;		/* what query_qp returns, under lock; its qp_state is stale */
+	struct tqp_conn *conn;		/* under lock; holds a conn reference; stays till detach */
+	struct tqp_ep *ep;		/* the connection manager's claim, under mutex; holds a reference */
+	bool by_cm;			/* claimed since RESET, under mutex */
+	bool bound;			/* a window of type 2; sk lock, until detached */
+	kuid_t owner;			/* who created it, */
+	bool net_admin;			/* and may send buffers be larger than others' */
+	struct kref ref;		/* destroy waits for it */
+	struct completion released;
+};
+
+#define TQP_TO(type, member)                                                     \
+	static inline struct type *to_##type(struct ib_##member *ib)             \
+	{                                                                        \
+		return container_of(ib, struct type, ib);                        \
+	}
+TQP_TO(tqp_device, device)
+TQP_TO(tqp_pd, pd)
+TQP_TO(tqp_mr, mr)
+TQP_TO(tqp_mw, mw)
+TQP_TO(tqp_cq, cq)
+TQP_TO(tqp_qp, qp)
+TQP_TO(tqp_srq, srq)
+TQP_TO(tqp_ucontext, ucontext)
+#undef TQP_TO
+
+static inline struct ib_ucontext *tqp_udata_context(struct ib_udata *udata)
+{
+	return rdma_udata_to_uverbs_attr_bundle(udata)->context;
+}
+
+/*
+ * Does the device serve @net?  In the core's shared mode it can be opened from every
+ * network namespace, but what it sends and hears is its netdev's.
+ */
+static inline bool tqp_device_serves(const struct tqp_device *dev, const struct net *net)
+{
+	return net_eq(dev_net(dev->netdev), net) && rdma_dev_access_netns(&dev->ib, net);
+}
+
+static inline void tqp_count(struct tqp_device *dev, enum tqp_counter c, u64 n)
+{
+	atomic64_add(n, &dev->counters[c]);
+}
+
+/* ---- work.c ---- */
+/* Unbound, for all that must sleep.  Never flush it from a destroy or detach: removal runs on it. */
+extern struct workqueue_struct *tqp_wq;
+/* The same for what ends: however many of these sleep, what moves data has its workers. */
+extern struct workqueue_struct *tqp_end_wq;
+int tqp_work_init(void);
+void tqp_work_exit(void);
+
+/* ---- ends.c ---- */
+void tqp_end_init(void);
+/* Does somebody live on who may use again what he destroys here? */
+bool tqp_end_promised(const struct tqp_device *dev);
+/*
+ * Until @over(@of), woken by @wait, or for @ms, or until there is no patience left
+ * for objects of @uctx; process context, sleeps.  Is it over?
+ */
+bool tqp_end_wait(const struct tqp_device *dev, struct tqp_ucontext *uctx, wait_queue_head_t *wait,
+		  bool (*over)(void *of), void *of, u32 ms);
+/* Until all who found an object under RCU are through with it, if that is promised; sleeps. */
+void tqp_end_readers(const struct tqp_device *dev);
+
+/* ---- link.c: devices come and go ---- */
+extern struct mutex tqp_devices_mutex;		/* inside rtnl */
+extern struct list_head tqp_devices;
+void tqp_device_doom(struct tqp_device *dev);	/* it goes, soon */
+void tqp_link_reap(struct work_struct *work);
+void tqp_link_dealloc(struct ib_device *ib);
+/* Remove all devices that use @odev, or all there are if NULL; returns when they are gone. */
+void tqp_link_remove(struct tqp_offload_device *odev);
+int tqp_link_init(void);
+void tqp_link_exit(void);
+
+/* ---- netdev.c: events of the netdevs below ---- */
+int tqp_netdev_init(void);
+void tqp_netdev_exit(void);
+
+/* ---- device.c ---- */
+int tqp_device_check_params(void);
+struct tqp_device *tqp_device_alloc(struct net_device *netdev);
+void tqp_device_event(struct tqp_device *dev, enum ib_event_type event);
+
+
+/* ---- offload.c ---- */
+struct tqp_offload_device *tqp_offload_find(const struct net_device *netdev);
+/* @gone ends what uses a NIC that goes, before it returns. */
+int tqp_offload_init(void (*gone)(struct tqp_offload_device *odev));
+void tqp_offload_exit(void);
+
+/* ---- shadow.c ---- */
+int tqp_shadow_init(struct tqp_device *dev);	/* once dev->offload is known */
+void tqp_shadow_exit(struct tqp_device *dev);
+
+/* ---- uapi.c, stats.c ---- */
+extern const struct uapi_definition tqp_uapi[];
+struct rdma_hw_stats *tqp_stats_alloc(struct ib_device *ib, u32 port);
+int tqp_stats_get(struct ib_device *ib, struct rdma_hw_stats *stats, u32 port, int index);
+
+/* ---- restrack.c: `rdma resource show -dd` ---- */
+int tqp_fill_res_qp(struct sk_buff *skb, struct ib_qp *ibqp);
+int tqp_fill_res_mr(struct sk_buff *skb, struct ib_mr *ibmr);
+int tqp_fill_res_cq(struct sk_buff *skb, struct ib_cq *ibcq);
+
+/* ---- query.c ---- */
+int tqp_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct ib_udata *udata);
+int tqp_query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attr);
+int tqp_query_gid(struct ib_device *ib, u32 port, int index, union ib_gid *gid);
+int tqp_query_pkey(struct ib_device *ib, u32 port, u16 index, u16 *pkey);
+int tqp_port_immutable(struct ib_device *ib, u32 port, struct ib_port_immutable *immutable);
+enum rdma_link_layer tqp_link_layer(struct ib_device *ib, u32 port);
+struct net_device *tqp_get_netdev(struct ib_device *ib, u32 port);
+
+/* ---- mr.c: registration and lifetime ---- */
+struct ib_mr *tqp_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 bytes, u64 iova, int access,
+			      struct ib_udata *udata);
+struct ib_mr *tqp_reg_dmabuf_mr(struct ib_pd *ibpd, u64 offset, u64 bytes, u64 iova, int fd,
+				int access, struct uverbs_attr_bundle *attrs);
+/* No new use of it from here on, nor one under RCU; sleeps. */
+void tqp_mr_withdraw(struct tqp_mr *mr);
+/* Its key is free, and it is gone with its last user. */
+void tqp_mr_forget(struct tqp_mr *mr);
+
+/* ---- revoke.c ---- */
+int tqp_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
+
+/* ---- mr_pages.c: what the CPU reaches, and what the switch reaches ---- */
+int tqp_mr_pages_umem(struct tqp_mr *mr);
+int tqp_mr_pages_vmap(struct tqp_mr *mr, u64 offset);
+int tqp_mr_offload(struct tqp_mr *mr, int fd, u64 offset);
+/* Synchronous: the switch touches the memory no more. */
+void tqp_mr_unload(struct tqp_mr *mr);
+
+/* ---- mr_access.c ---- */
+/* RCU read side; NULL if there is no such key. */
+int tqp_mr_table_init(struct tqp_device *dev);
+void tqp_mr_table_destroy(struct tqp_device *dev);
+struct tqp_mr *tqp_mr_lookup(struct tqp_device *dev, u32 key);
+/* The same with a reference that outlives the RCU section. */
+struct tqp_mr *tqp_mr_get(struct tqp_device *dev, u32 key);
+void tqp_mr_put(struct tqp_mr *mr);		/* any context */
+/* 0, or -EACCES (PD or access), -EFAULT (bounds).  No sum can wrap. */
+int tqp_mr_check(const struct tqp_mr *mr, u32 pdn, u64 addr, u64 bytes, int access);
+/* Kernel address of checked @addr; *@run is set to the bytes contiguous from there, at most @bytes. */
+void *tqp_mr_kaddr(const struct tqp_mr *mr, u64 addr, u32 bytes, u32 *run);
+/*
+ * Page fragments of checked [addr, addr + bytes), physically contiguous pages
+ * joined.  Returns how many of @max were used; *@done is set to bytes covered.
+ */
+int tqp_mr_bvecs(const struct tqp_mr *mr, u64 addr, u32 bytes, struct bio_vec *bv, int max, u32 *done);
+
+/* ---- mw.c: memory windows ---- */
+int tqp_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata);
+int tqp_dealloc_mw(struct ib_mw *ibmw);
+void tqp_mw_drop_qp(struct tqp_device *dev, u32 qpn);
+
+/* ---- cq.c ---- */
+int tqp_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *init,
+		  struct uverbs_attr_bundle *attrs);
+int tqp_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
+int tqp_resize_cq(struct ib_cq *ibcq, int cqe, struct ib_udata *udata);
+int tqp_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
+/*
+ * @count completions, each @wc but for its wr_id, which user space sees at once.  Any
+ * context.  A CQ without room for all is in error then, and an event raised.
+ */
+void tqp_cq_post_all(struct tqp_cq *cq, const struct ib_uverbs_wc *wc, const u64 *wr_ids,
+		     u32 count, bool solicited);
+
+static inline void tqp_cq_post(struct tqp_cq *cq, const struct ib_uverbs_wc *wc, bool solicited)
+{
+	u64 wr_id = wc->wr_id;
+
+	tqp_cq_post_all(cq, wc, &wr_id, 1, solicited);
+}
+
+void tqp_cq_fd_put(struct tqp_cq_fd *fd);
+/* Something to take, or an end; any context, after the ring was written.  The CQ stays meanwhile. */
+static inline void tqp_cq_fd_wake(struct tqp_cq_fd *fd)
+{
+	if (wq_has_sleeper(&fd->wait))	/* its barrier: they see the ring, or we see them */
+		wake_up_poll(&fd->wait, EPOLLIN | EPOLLRDNORM);
+}
+
+/* ---- cq_fd.c: completion descriptors ---- */
+/* A file to wait on @cq with; process context. */
+struct file *tqp_cq_fd_open(struct tqp_cq *cq);
+
+/* ---- srq.c ---- */
+int tqp_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init, struct ib_udata *udata);
+int tqp_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata);
+int tqp_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr, enum ib_srq_attr_mask mask,
+		   struct ib_udata *udata);
+int tqp_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr);
+int tqp_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
+		      const struct ib_recv_wr **bad);
+u32 tqp_srq_posted(const struct tqp_srq *srq);
+/* Copy the next receive out and take it; any context.  False: there is none. */
+typedef void (*tqp_srq_copy_t)(const struct rxe_recv_wqe *wqe, u32 max_sge, void *to);
+bool tqp_srq_take(struct tqp_srq *srq, tqp_srq_copy_t copy, void *to);
+
+/* ---- qpn.c ---- */
+u32 tqp_qpn_of(const struct tqp_device *dev, u32 index);
+u32 tqp_qpn_index(const struct tqp_device *dev, u32 qpn);	/* 0: no QP has this number */
+
+/* ---- qp.c, qp_modify.c ---- */
+int tqp_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_udata *udata);
+int tqp_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata);
+int tqp_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		 struct ib_qp_init_attr *init);
+int tqp_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
+int tqp_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr, const struct ib_send_wr **bad);
+/* Look at what was posted; process context, sleeps. */
+int tqp_qp_doorbell(struct tqp_qp *qp);
+struct tqp_qp *tqp_qp_get(struct tqp_qp *qp);
+/* With a reference, or NULL; any context. */
+struct tqp_qp *tqp_qp_lookup(struct tqp_device *dev, u32 qpn);
+void tqp_qp_put(struct tqp_qp *qp);
+enum ib_qp_state tqp_qp_state(struct tqp_qp *qp);
+/* Move to RTS (from any state below) after a successful attach; process context. */
+void tqp_qp_connected(struct tqp_qp *qp);
+/*
+ * Move to ERR; any context, idempotent.  Raises @event once if @event >= 0.
+ * The caller (conn) flushes under the socket lock with tqp_qp_flush().
+ */
+bool tqp_qp_error(struct tqp_qp *qp, int event);
+/* An event of the QP's, to whoever listens; any context. */
+void tqp_qp_raise(struct tqp_qp *qp, enum ib_event_type type);
+/* enum ib_wc_opcode of a send's enum ib_wr_opcode. */
+u32 tqp_wc_opcode(u32 wr_opcode);
+/* Complete every posted WQE of both rings with IB_WC_WR_FLUSH_ERR.  Ring owner's context. */
+void tqp_qp_flush(struct tqp_qp *qp);
+/*
+ * The same under qp->mutex from the verbs' side, whoever owns the rings; ends a
+ * conn that still lives, which then flushes when nothing is in flight any more.
+ */
+void tqp_qp_flush_locked(struct tqp_qp *qp);
+
+/* ---- connection manager: cm*.c ---- */
+void tqp_ep_abort(struct tqp_ep *ep);			/* it ends, soon; any context */
+void tqp_cm_abort_device(struct tqp_device *dev);	/* all of a device's */
+void tqp_cm_exit(void);					/* returns when none is left */
+
+/* ---- conn: ulp.c and friends ---- */
+/*
+ * Join with @sock, which is @owner's or, if that is NULL, an application's.  Sleeps; under
+ * qp->mutex.  @resp is filled on success and where a reason is known.
+ */
+int tqp_qp_attach(struct tqp_qp *qp, struct tqp_conn_owner *owner, struct socket *sock,
+		  const struct tcp_qp_attach_req *req, struct tcp_qp_attach_resp *resp);
+/* Sends were posted (or receives: same doorbell).  Process context, sleeps. */
+void tqp_conn_doorbell(struct tqp_qp *qp);
+/*
+ * Part QP and socket; sleeps; under qp->mutex.  When it returns nothing on
+ * the socket's side touches the QP, its rings, CQs or receive buffers.
+ */
+void tqp_conn_detach(struct tqp_qp *qp);
+/* A conn that was told to end has; sleeps; under qp->mutex. */
+void tqp_conn_wait_end(struct tqp_qp *qp);
+void tqp_conn_info(struct tqp_qp *qp, struct tcp_qp_info *info);
+int tqp_conn_init(void);			/* module ladder: ULP, hooks */
+void tqp_conn_exit(void);
+
+#endif

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0
+/* A QP in the switch. */
+#include "conn/conn.h"
+
+/* The connection as the switch sees it arrive. */
+static void tqp_flow_of(const struct sock *sk, struct tqp_offload_flow *flow)
+{
+	const struct inet_sock *inet = inet_sk(sk);
+
+	memset(flow, 0, sizeof(*flow));
+	flow->sport = inet->inet_dport;
+	flow->dport = inet->inet_sport;
+#if IS_ENABLED(CONFIG_IPV6)
+	if (sk->sk_family == AF_INET6 && !ipv6_addr_v4mapped(&sk->sk_v6_daddr)) {
+		flow->family = 6;
+		memcpy(flow->saddr, &sk->sk_v6_daddr, 16);
+		memcpy(flow->daddr, &sk->sk_v6_rcv_saddr, 16);
+		return;
+	}
+#endif
+	flow->family = 4;
+	memcpy(flow->saddr, &inet->inet_daddr, 4);
+	memcpy(flow->daddr, &inet->inet_rcv_saddr, 4);
+}
+
+static void tqp_rq_unmap(struct tqp_conn *conn, struct device *dma_dev)
+{
+	while (conn->nr_rq_dma)
+		dma_unmap_page(dma_dev, conn->rq_dma[--conn->nr_rq_dma], PAGE_SIZE, DMA_TO_DEVICE);
+	kvfree(conn->rq_dma);
+	conn->rq_dma = NULL;
+}
+
+/* The switch reads the receive ring where the application writes it. */
+static int tqp_rq_map(struct tqp_conn *conn, struct device *dma_dev)
+{
+	struct tqp_ring *rq = conn->qp->rq;
+	u32 pages = rq ? rq->bytes >> PAGE_SHIFT : 0;
+
+	if (!rq)
+		return 0;
+	conn->rq_dma = kvcalloc(pages, sizeof(*conn->rq_dma), GFP_KERNEL);
+	if (!conn->rq_dma)
+		return -ENOMEM;
+	for (u32 i = 0; i < pages; i++) {
+		struct page *page = tqp_ring_page(rq, i);
+		dma_addr_t dma = dma_map_page(dma_dev, page, 0, PAGE_SIZE, DMA_TO_DEVICE);
+
+		if (dma_mapping_error(dma_dev, dma)) {
+			tqp_rq_unmap(conn, dma_dev);
+			return -EIO;
+		}
+		conn->rq_dma[conn->nr_rq_dma++] = dma;
+	}
+	return 0;
+}
+
+static void tqp_offload_rq(const struct tqp_conn *conn, struct tqp_offload_qp *oqp)
+{
+	const struct tqp_qp *qp = conn->qp;
+
+	oqp->rq_log2_bytes = qp->rq->log2_elem;
+	oqp->rq_sge_max = qp->cap.max_recv_sge;
+	oqp->rq_mask = qp->rq->mask;
+	oqp->rq_base = qp->rq->index;
+	oqp->rq_pages = conn->rq_dma;
+	oqp->nr_rq_pages = conn->nr_rq_dma;
+}
+
+static int tqp_conn_offload_create(struct tqp_conn *conn, struct tqp_offload_device *odev)
+{
+	struct tqp_qp *qp = conn->qp;
+	struct tqp_offload_qp oqp = {
+		.qpn = qp->qpn,
+		.pd = qp->pd->pdn,
+		.rcv_wscale = tcp_sk(conn->sk)->rx_opt.rcv_wscale,
+		.shadow = conn->shadow_dma,
+	};
+
+	if (qp->rq)
+		tqp_offload_rq(conn, &oqp);
+	else
+		oqp.flags |= TQP_OFFLOAD_QP_NO_RQ;
+	if (conn->wire_version == 0)
+		oqp.flags |= TQP_OFFLOAD_QP_TX_V0;
+	if (conn->icrc)
+		oqp.flags |= TQP_OFFLOAD_QP_ICRC;
+	if (READ_ONCE(qp->attr.qp_access_flags) & IB_ACCESS_REMOTE_WRITE)
+		oqp.flags |= TQP_OFFLOAD_QP_REMOTE_WRITE;
+	tqp_flow_of(conn->sk, &oqp.flow);
+	lock_sock(conn->sk);
+	oqp.rcv_nxt = tcp_sk(conn->sk)->rcv_nxt;
+	conn->shadow->consumed = cpu_to_le32(tcp_sk(conn->sk)->copied_seq);
+	release_sock(conn->sk);
+	return odev->ops->qp_create(odev, &oqp);
+}
+
+int tqp_conn_offload_start(struct tqp_conn *conn)
+{
+	struct tqp_offload_device *odev = conn->dev->offload;
+	int err;
+
+	mutex_lock(&conn->offload_mutex);
+	err = tqp_shadow_alloc(conn);
+	if (err)
+		goto out;
+	err = tqp_rq_map(conn, odev->dma_dev);
+	if (err)
+		goto free_shadow;
+	err = tqp_conn_offload_create(conn, odev);
+	if (err)
+		goto unmap;
+	conn->offloaded = true;
+	goto out;
+unmap:
+	tqp_rq_unmap(conn, odev->dma_dev);
+free_shadow:
+	tqp_shadow_free(conn);
+out:
+	mutex_unlock(&conn->offload_mutex);
+	return err;
+}
+
+void tqp_conn_offload_stop(struct tqp_conn *conn)
+{
+	mutex_lock(&conn->offload_mutex);
+	if (conn->offloaded) {	/* then the QP, and with it the device, is still there */
+		struct tqp_offload_device *odev = conn->dev->offload;
+
+		conn->offloaded = false;
+		odev->ops->qp_destroy(odev, conn->qpn);
+		tqp_rq_unmap(conn, odev->dma_dev);
+		tqp_shadow_free(conn);
+	}
+	mutex_unlock(&conn->offload_mutex);
+}

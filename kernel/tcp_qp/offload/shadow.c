@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What the switch reads of a QP: how far it is, and which READs wait.  Slots
+ * of pages that many QPs share; the switch is told of one QP's bytes alone.
+ */
+#include <linux/dmapool.h>
+#include "conn/conn.h"
+
+enum {
+	TQP_SHADOW_ALIGN = 64,	/* no two QPs in one cache line */
+};
+
+int tqp_shadow_init(struct tqp_device *dev)
+{
+	struct device *dma_dev;
+
+	if (!dev->offload)
+		return 0;
+	dma_dev = dev->offload->dma_dev;
+	dev->shadows = dma_pool_create("tcp_qp shadows", dma_dev, sizeof(struct tqp_offload_shadow),
+				       TQP_SHADOW_ALIGN, 0);
+	dev->shadow_reads = dma_pool_create("tcp_qp reads", dma_dev, sizeof(struct tqp_offload_reads),
+					    TQP_SHADOW_ALIGN, 0);
+	return dev->shadows && dev->shadow_reads ? 0 : -ENOMEM;
+}
+
+void tqp_shadow_exit(struct tqp_device *dev)
+{
+	dma_pool_destroy(dev->shadow_reads);
+	dma_pool_destroy(dev->shadows);
+}
+
+int tqp_shadow_alloc(struct tqp_conn *conn)
+{
+	conn->shadow = dma_pool_zalloc(conn->dev->shadows, GFP_KERNEL, &conn->shadow_dma);
+	return conn->shadow ? 0 : -ENOMEM;
+}
+
+void tqp_shadow_add_reads(struct tqp_conn *conn)
+{
+	sock_owned_by_me(conn->sk);
+	if (!conn->shadow || conn->reads_shadow)
+		return;
+	conn->reads_shadow = dma_pool_zalloc(conn->dev->shadow_reads, GFP_KERNEL | __GFP_NOWARN,
+					     &conn->reads_shadow_dma);
+	if (conn->reads_shadow)	/* after its zeroes: the switch loads it with acquire */
+		smp_store_release(&conn->shadow->reads_addr, cpu_to_le64(conn->reads_shadow_dma));
+}
+
+void tqp_shadow_free(struct tqp_conn *conn)
+{
+	struct tqp_offload_shadow *shadow;
+	struct tqp_offload_reads *reads;
+
+	lock_sock(conn->sk);
+	shadow = conn->shadow;
+	reads = conn->reads_shadow;
+	conn->shadow = NULL;
+	conn->reads_shadow = NULL;
+	release_sock(conn->sk);
+	if (reads)
+		dma_pool_free(conn->dev->shadow_reads, reads, conn->reads_shadow_dma);
+	dma_pool_free(conn->dev->shadows, shadow, conn->shadow_dma);
+}

@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * TCP's receive queue, read in order, into receive WQEs.
+ *
+ * Runs with the socket lock held, mostly in softirq from sk_data_ready.  The
+ * stream is a sequence of messages without gaps; each skb's mapping says which
+ * one it belongs to.  skb->decrypted means that the switch has already put the
+ * bytes where they go.
+ */
+#include "conn/conn.h"
+#include "object/trace.h"
+
+/* ---- faults ---- */
+
+static void tqp_protocol_error(struct tqp_conn *conn)
+{
+	tqp_count(conn->dev, TQP_C_rx_protocol_errors, 1);
+	tqp_conn_nak(conn, TCP_QP_REASON_PROTOCOL, TCP_BTH_NAK_INVALID_REQUEST);
+}
+
+/* The receive itself is at fault: the peer hears of it, too. */
+static void tqp_rx_fail(struct tqp_conn *conn, enum ib_wc_status status)
+{
+	bool length = status == IB_WC_LOC_LEN_ERR;
+
+	tqp_count(conn->dev, length ? TQP_C_rx_length_errors : TQP_C_rx_protection_errors, 1);
+	tqp_rx_complete(conn, status);
+	tqp_conn_nak(conn, TCP_QP_REASON_LOCAL_ERROR, length ? TCP_BTH_NAK_INVALID_REQUEST :
+							       TCP_BTH_NAK_REMOTE_OPERATIONAL);
+}
+
+static void tqp_rx_refuse(struct tqp_conn *conn, enum tcp_bth_syndrome syndrome)
+{
+	tqp_count(conn->dev, TQP_C_rx_access_errors, 1);
+	tqp_conn_nak(conn, TCP_QP_REASON_REMOTE_ACCESS, syndrome);
+}
+
+/* A sink of ours went away while its response came. */
+static void tqp_rx_sink_fail(struct tqp_conn *conn, enum ib_wc_status status)
+{
+	tqp_count(conn->dev, TQP_C_rx_protection_errors, 1);
+	tqp_read_fail(conn, status);
+	tqp_conn_nak(conn, TCP_QP_REASON_LOCAL_ERROR, TCP_BTH_NAK_REMOTE_OPERATIONAL);
+}
+
+/* ---- messages ---- */
+
+static bool tqp_rx_begin(struct tqp_conn *conn, const struct tqp_skb_map *map, u32 seq)
+{
+	if (!tqp_rx_msg_begin(&conn->rx.msg, map, seq, &conn->rx_next)) {
+		tqp_protocol_error(conn);
+		return false;
+	}
+	conn->rx_started = true;
+	if (conn->rx.msg.kind == TCP_BTH_KIND_ACKNOWLEDGE)
+		return true;		/* may come before our rtr */
+	WRITE_ONCE(conn->rtr_acked, true);	/* the peer sends, so it saw our rtr */
+	WRITE_ONCE(conn->rtr_seen, true);
+	return true;
+}
+
+/* Nothing of the message was taken yet: may it be what it says? */
+static bool tqp_rx_admit(struct tqp_conn *conn)
+{
+	const struct tqp_rx_msg *msg = &conn->rx.msg;
+	int syndrome;
+
+	switch (msg->kind) {
+	case TCP_BTH_KIND_WRITE:
+		syndrome = tqp_write_check(conn);
+		if (!syndrome)
+			return true;
+		tqp_rx_refuse(conn, syndrome);
+		return false;
+	case TCP_BTH_KIND_READ_RESPONSE:
+	case TCP_BTH_KIND_ATOMIC_RESPONSE:
+		if (tqp_read_expected(conn))
+			return true;
+		tqp_protocol_error(conn);
+		return false;
+	default:
+		return true;
+	}
+}
+
+/* May the next @bytes be taken?  False: a receive or a response slot is missing. */
+static bool tqp_rx_room(struct tqp_conn *conn, u32 bytes)
+{
+	const struct tqp_rx_msg *msg = &conn->rx.msg;
+
+	switch (msg->kind) {
+	case TCP_BTH_KIND_SEND:
+		return tqp_rx_take_wqe(conn);
+	case TCP_BTH_KIND_WRITE:	/* the immediate takes a receive, at the end */
+		return !tqp_rx_msg_untagged(msg) ||
+		       msg->done + bytes != tqp_msg_stream_bytes(msg->length) ||
+		       tqp_rx_take_wqe(conn);
+	case TCP_BTH_KIND_READ_REQUEST:
+	case TCP_BTH_KIND_ATOMIC_REQUEST:
+		return tqp_response_room(conn);
+	default:
+		return true;
+	}
+}
+
+static void tqp_rx_account(struct tqp_conn *conn, u32 bytes, bool placed)
+{
+	conn->info.rx_delivered_bytes += bytes;
+	if (placed)
+		conn->info.rx_placed_bytes += bytes;
+	else
+		conn->info.rx_copied_bytes += bytes;
+	tqp_count(conn->dev, TQP_C_rx_delivered_bytes, bytes);
+	tqp_count(conn->dev, placed ? TQP_C_rx_placed_bytes : TQP_C_rx_copied_bytes, bytes);
+	if (conn->rx.msg.kind == TCP_BTH_KIND_WRITE)
+		tqp_count(conn->dev, TQP_C_rx_write_bytes, bytes);
+	else if (conn->rx.msg.kind == TCP_BTH_KIND_READ_RESPONSE)
+		tqp_count(conn->dev, TQP_C_rx_read_bytes, bytes);
+}
+
+/* Bytes for a receive buffer, a WRITE's target or a READ's sink.  False: stop. */
+static bool tqp_rx_payload(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 bytes)
+{
+	const struct tqp_rx_msg *msg = &conn->rx.msg;
+	enum ib_wc_status status = IB_WC_SUCCESS;
+
+	if (msg->kind == TCP_BTH_KIND_SEND && (u64)msg->done + bytes > conn->rx.room)
+		status = IB_WC_LOC_LEN_ERR;
+	else if (skb->decrypted)
+		;		/* it is there */
+	else if (msg->kind == TCP_BTH_KIND_SEND)
+		status = tqp_place_copy(conn, skb, off, msg->done, bytes);
+	else if (msg->kind == TCP_BTH_KIND_WRITE)
+		status = tqp_place_at(conn, skb, off, msg->rkey, msg->va + msg->done, bytes,
+				      IB_ACCESS_REMOTE_WRITE);
+	else
+		status = tqp_read_copy(conn, skb, off, bytes);
+	if (!status) {
+		tqp_rx_account(conn, bytes, skb->decrypted);
+		return true;
+	}
+	if (msg->kind == TCP_BTH_KIND_SEND)
+		tqp_rx_fail(conn, status);
+	else if (msg->kind == TCP_BTH_KIND_WRITE)
+		tqp_rx_refuse(conn, TCP_BTH_NAK_REMOTE_ACCESS);
+	else
+		tqp_rx_sink_fail(conn, status);
+	return false;
+}
+
+/* @bytes of @skb at @off belong to the message at msg->done.  False: stop. */
+static bool tqp_rx_bytes(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 bytes)
+{
+	const struct tqp_rx_msg *msg = &conn->rx.msg;
+
+	if (tqp_rx_msg_empty(msg))
+		return true;	/* the one stream byte of an empty message */
+	if (msg->kind <= TCP_BTH_KIND_READ_RESPONSE)
+		return tqp_rx_payload(conn, skb, off, bytes);
+	if (skb->decrypted || (u64)msg->done + bytes > sizeof(conn->rx.operands) ||
+	    skb_copy_bits(skb, off, conn->rx.operands + msg->done, bytes)) {
+		tqp_protocol_error(conn);
+		return false;
+	}
+	return true;
+}
+
+/* The message is whole.  False: stop. */
+static bool tqp_rx_end(struct tqp_conn *conn)
+{
+	struct tqp_rx_msg *msg = &conn->rx.msg;
+	enum ib_wc_status status;
+	int syndrome;
+
+	if (!msg->opcode_known) {
+		tqp_protocol_error(conn);
+		return false;
+	}
+	tqp_count(conn->dev, TQP_C_rx_messages, 1);
+	trace_tqp_rx_message(conn->qpn, msg->msn, msg->opcode, msg->start_seq, msg->done);
+	switch (msg->kind) {
+	case TCP_BTH_KIND_SEND:
+		if (tcp_bth_op(msg->opcode)->ext == TCP_BTH_EXT_IETH &&
+		    !tqp_mw_invalidate(conn, msg->ext4)) {
+			tqp_rx_refuse(conn, TCP_BTH_NAK_REMOTE_ACCESS);
+			return false;
+		}
+		fallthrough;
+	case TCP_BTH_KIND_WRITE:
+		if (tqp_rx_msg_untagged(msg))
+			tqp_rx_complete(conn, IB_WC_SUCCESS);
+		break;
+	case TCP_BTH_KIND_READ_REQUEST:
+	case TCP_BTH_KIND_ATOMIC_REQUEST:
+		syndrome = tqp_request(conn);
+		if (syndrome) {
+			tqp_rx_refuse(conn, syndrome);
+			return false;
+		}
+		break;
+	case TCP_BTH_KIND_ATOMIC_RESPONSE:
+		status = tqp_atomic_result(conn);
+		if (status) {
+			tqp_rx_sink_fail(conn, status);
+			return false;
+		}
+		fallthrough;
+	case TCP_BTH_KIND_READ_RESPONSE:
+		tqp_read_done(conn);
+		break;
+	case TCP_BTH_KIND_TERMINATE:
+		tqp_terminated(conn, conn->rx.operands);
+		return false;
+	case TCP_BTH_KIND_ACKNOWLEDGE:
+		tqp_peer_acknowledge(conn, msg->ext4);
+		break;
+	}
+	tqp_rx_msg_count(msg, &conn->rx_next);
+	msg->active = false;
+	return true;
+}
+
+static void tqp_rx_stall(struct tqp_conn *conn)
+{
+	if (!conn->rx_stalled) {
+		conn->rx_stalled = true;
+		conn->rx_stall_ms = TQP_STALL_FIRST_MS;
+		conn->info.rx_stalls++;
+		tqp_count(conn->dev, TQP_C_rx_stalls, 1);
+		trace_tqp_rx_stall(conn->qpn, conn->rx_next.untagged);
+		tqp_queue_delayed(conn, &conn->rx_work, conn->rx_stall_ms);
+	}
+}
+
+/*
+ * A stock end's hello came before the hook was there to see its option.  What
+ * tells it from plain bytes is the end's next message, the answer to our rtr.
+ */
+static u32 tqp_rx_hello(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 seq)
+{
+	struct sk_buff *next = skb_peek_next(skb, &conn->sk->sk_receive_queue);
+	const struct tqp_skb_map *map = next ? tqp_skb_map(next) : NULL;
+	u32 bytes = skb->len - off;
+
+	if (!map || map->opcode != TCP_BTH_OP_ACKNOWLEDGE || map->start_seq != seq + bytes)
+		return 0;
+	return tqp_stock_hello(conn->sk, seq, bytes) == bytes ? bytes : 0;
+}
+
+/* One skb's worth, or up to the message's end; @seq is at @off.  Bytes consumed; 0: stop. */
+static u32 tqp_rx_step(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 seq)
+{
+	const struct tqp_skb_map *map = tqp_map_at(&conn->rx.train, tqp_skb_map(skb), seq);
+	struct tqp_rx_msg *msg = &conn->rx.msg;
+	u32 bytes;
+
+	if (!msg->active && !map && !conn->rx_started)
+		return tqp_rx_hello(conn, skb, off, seq);	/* or recv() takes them */
+	if (!msg->active && !tqp_rx_begin(conn, map, seq))
+		return 0;
+	if (!tqp_rx_msg_learn(msg, map, &conn->rx_next)) {
+		tqp_protocol_error(conn);
+		return 0;
+	}
+	if (!msg->done && !tqp_rx_admit(conn))
+		return 0;
+	bytes = tqp_rx_msg_share(msg, skb->len - off);
+	if (!tqp_rx_room(conn, bytes)) {
+		tqp_rx_stall(conn);
+		return 0;
+	}
+	conn->rx_stalled = false;
+	if (!tqp_rx_bytes(conn, skb, off, bytes))
+		return 0;
+	if (tqp_rx_msg_take(msg, bytes) && !tqp_rx_end(conn))
+		return 0;
+	return bytes;
+}
+
+/* The same, with all of a train's messages in it; *@stop: there is more, but not now. */
+static u32 tqp_rx_skb(struct tqp_conn *conn, struct sk_buff *skb, u32 off, bool *stop)
+{
+	u32 seq = tcp_sk(conn->sk)->copied_seq, taken, bytes;
+
+	/* this one compares what the skb says with what we know */
+	bytes = tqp_rx_step(conn, skb, off, seq);
+	taken = bytes;
+	while (bytes && off + taken < skb->len && tqp_in_train(&conn->rx.train, seq + taken) &&
+	       conn->state != TQP_CONN_DEAD && conn->qp) {
+		bytes = tqp_rx_train(conn, skb, off + taken, seq + taken);
+		if (bytes)
+			tqp_rx_account(conn, bytes, skb->decrypted);
+		else
+			bytes = tqp_rx_step(conn, skb, off + taken, seq + taken);
+		taken += bytes;
+	}
+	*stop = !bytes;
+	return taken;
+}
+
+/*
+ * A recv() that was waiting for the lock when attach had it reads with TCP's
+ * own operation, and may have taken what was the QP's.
+ */
+static bool tqp_rx_alone(struct tqp_conn *conn)
+{
+	const struct tcp_sock *tp = tcp_sk(conn->sk);
+
+	if (likely(!conn->rx_started || tp->copied_seq == conn->rx_seq))
+		return true;
+	if (tp->urg_data)	/* tcp_check_urg() moved it */
+		return true;
+	tqp_conn_fail(conn, TCP_QP_REASON_SOCKET_IN_USE);
+	return false;
+}
+
+/* What the turn took, of bytes and of messages. */
+static u64 tqp_rx_cost(const struct tqp_conn *conn, u32 bytes, u64 messages_before)
+{
+	u64 messages = conn->info.rx_messages - messages_before;
+
+	return bytes + (messages + 1) * TQP_RX_MESSAGE_BYTES;
+}
+
+/* A closed socket has no other turn, and what came before the end is received before it. */
+static s64 tqp_rx_turn(const struct sock *sk)
+{
+	return sk->sk_state == TCP_CLOSE ? S64_MAX : TQP_RX_TURN_BYTES;
+}
+
+static void tqp_rx_loop(struct tqp_conn *conn)
+{
+	struct sock *sk = conn->sk;
+	struct tcp_sock *tp = tcp_sk(sk);
+	s64 turn = tqp_rx_turn(sk);
+	struct sk_buff *skb;
+	u32 off, bytes;
+	u64 messages;
+	bool stop;
+
+	conn->rx_yielded = false;
+
+	while (conn->state != TQP_CONN_DEAD && conn->qp &&
+	       (skb = tcp_recv_skb(sk, tp->copied_seq, &off))) {
+		if (unlikely(tp->urg_data)) {
+			tqp_count(conn->dev, TQP_C_urgent_refused, 1);
+			tqp_conn_fail(conn, TCP_QP_REASON_URGENT);
+			return;
+		}
+		if (off >= skb->len) {		/* a bare FIN */
+			conn->rx_eof = true;
+			return;
+		}
+		messages = conn->info.rx_messages;
+		bytes = tqp_rx_skb(conn, skb, off, &stop);
+		if (bytes)
+			tcp_read_done(sk, bytes);
+		if (conn->shadow)	/* after the copy: the switch places later WRITEs now */
+			smp_store_release(&conn->shadow->consumed, cpu_to_le32(tp->copied_seq));
+		if (stop)
+			return;
+		turn -= tqp_rx_cost(conn, bytes, messages);
+		if (turn <= 0) {
+			conn->rx_yielded = true;
+			tqp_tx_kick(conn);
+			return;
+		}
+	}
+}
+
+/*
+ * The peer has used up the credit it knows of.  Receives posted from now on
+ * ring no doorbell in librxe, so look for them for a while; after that the
+ * peer's probe brings us back.
+ */
+static void tqp_rx_watch(struct tqp_conn *conn)
+{
+	if ((s16)(conn->advertised - conn->rx_next.untagged) > 0 || conn->rx_stalled) {
+		conn->watch_ms = TQP_STALL_FIRST_MS;
+		return;
+	}
+	if (conn->watch_ms > TQP_STALL_LAST_MS)
+		return;
+	tqp_queue_delayed(conn, &conn->rx_work, conn->watch_ms);
+}
+
+static bool tqp_rx_drained(const struct sock *sk)
+{
+	return skb_queue_empty(&sk->sk_receive_queue);
+}
+
+void tqp_rx_run(struct tqp_conn *conn)
+{
+	struct sock *sk = conn->sk;
+
+	if (conn->rx_running || conn->state == TQP_CONN_DEAD || !conn->qp)
+		return;
+	if (!tqp_rx_alone(conn))
+		return;
+	conn->rx_running = true;
+	tqp_rx_loop(conn);
+	conn->rx_seq = tcp_sk(sk)->copied_seq;
+	conn->rx_running = false;
+	if (conn->state == TQP_CONN_DEAD)
+		return;
+	if (conn->rx_started)
+		tqp_rx_watch(conn);
+	if (!(sk->sk_shutdown & RCV_SHUTDOWN))
+		return;
+	if (conn->rx_eof || tqp_rx_drained(sk)) {
+		tqp_count(conn->dev, TQP_C_peer_closes, 1);
+		tqp_conn_fail(conn, conn->rx.msg.active && conn->rx.msg.done ?
+				    TCP_QP_REASON_PROTOCOL : TCP_QP_REASON_PEER_CLOSED);
+	}
+}
+
+/*
+ * librxe rings no doorbell for receives.  While data waits for one we look
+ * again, ever more slowly; a doorbell or a new segment looks at once.
+ */
+void tqp_rx_work(struct work_struct *work)
+{
+	struct tqp_conn *conn = container_of(to_delayed_work(work), struct tqp_conn, rx_work);
+	struct sock *sk = conn->sk;
+
+	lock_sock(sk);
+	conn->watch_ms *= 2;
+	tqp_credit_update(conn);
+	tqp_rx_run(conn);
+	if (conn->rx_stalled && conn->state != TQP_CONN_DEAD && conn->qp) {
+		conn->rx_stall_ms = min(conn->rx_stall_ms * 2, (u32)TQP_STALL_LAST_MS);
+		tqp_queue_delayed(conn, &conn->rx_work, conn->rx_stall_ms);
+	}
+	release_sock(sk);
+	tqp_conn_put(conn);
+}

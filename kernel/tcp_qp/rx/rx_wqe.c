@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Receive WQEs: taken for the message that is being received, and completed. */
+#include "conn/conn.h"
+#include "object/trace.h"
+
+/* A train's messages: their CQEs wait for each other, and lie on the stack meanwhile. */
+#define TQP_RX_TOLD_AT_ONCE 32
+
+/* The ring is read by libibverbs, whose IBV_WC_WITH_INV is not the kernel's IB_WC_WITH_INVALIDATE. */
+#define TQP_USER_WC_WITH_INV (1 << 3)
+
+/* The one copy of a receive WQE; @to: struct tqp_rx_cur */
+static inline void tqp_rx_copy_wqe(const struct rxe_recv_wqe *wqe, u32 max_sge, void *to)
+{
+	struct tqp_rx_cur *rx = to;
+
+	rx->wr_id = READ_ONCE(wqe->wr_id);
+	rx->nr_sge = min3(READ_ONCE(wqe->dma.num_sge), max_sge, (u32)TQP_SGE_MAX);
+	rx->room = 0;
+	for (u32 i = 0; i < rx->nr_sge; i++) {
+		rx->sges[i].addr = READ_ONCE(wqe->dma.sge[i].addr);
+		rx->sges[i].length = READ_ONCE(wqe->dma.sge[i].length);
+		rx->sges[i].lkey = READ_ONCE(wqe->dma.sge[i].lkey);
+		rx->room += rx->sges[i].length;
+	}
+}
+
+/* How many receives could be taken now? */
+static u32 tqp_rx_receives(const struct tqp_conn *conn)
+{
+	const struct tqp_ring *rq = conn->qp->rq;
+
+	return conn->qp->srq ? U32_MAX : tqp_ring_posted(rq, rq->index);
+}
+
+/* The WQE behind @used ones that are ours still; there is one, but of an SRQ. */
+static bool tqp_rx_load_wqe(struct tqp_conn *conn, u32 used)
+{
+	struct tqp_rx_cur *rx = &conn->rx;
+	struct tqp_qp *qp = conn->qp;
+
+	if (rx->have_wqe)
+		return true;
+	if (qp->srq) {
+		rx->have_wqe = tqp_srq_take(qp->srq, tqp_rx_copy_wqe, rx);
+		return rx->have_wqe;
+	}
+	tqp_rx_copy_wqe(tqp_ring_entry(qp->rq, qp->rq->index + used), qp->cap.max_recv_sge, rx);
+	rx->have_wqe = true;
+	return true;
+}
+
+bool tqp_rx_take_wqe(struct tqp_conn *conn)
+{
+	return conn->rx.have_wqe || (tqp_rx_receives(conn) && tqp_rx_load_wqe(conn, 0));
+}
+
+void tqp_rx_flush(struct tqp_conn *conn)
+{
+	struct tqp_rx_cur *rx = &conn->rx;
+	struct ib_uverbs_wc wc = {
+		.wr_id = rx->wr_id,
+		.status = IB_WC_WR_FLUSH_ERR,
+		.opcode = IB_WC_RECV,
+		.qp_num = conn->qpn,
+	};
+
+	if (conn->qp->srq && rx->have_wqe)
+		tqp_cq_post(conn->qp->rcq, &wc, true);
+	rx->have_wqe = false;
+}
+
+/*
+ * @count receives are done with, and are the application's once the CQEs are
+ * there: each @wc but for its wr_id.
+ */
+static void tqp_rx_used(struct tqp_conn *conn, const struct ib_uverbs_wc *wc, const u64 *wr_ids,
+			u32 count, bool solicited)
+{
+	struct tqp_qp *qp = conn->qp;
+
+	/* the switch must see the slots as used before the application can post them again */
+	if (conn->shadow)
+		WRITE_ONCE(conn->shadow->completed,
+			   cpu_to_le32(le32_to_cpu(conn->shadow->completed) + count));
+	if (qp->rq)		/* the SRQ's were taken */
+		tqp_ring_consume_all(qp->rq, count);
+	tqp_cq_post_all(qp->rcq, wc, wr_ids, count, solicited);
+}
+
+void tqp_rx_complete(struct tqp_conn *conn, enum ib_wc_status status)
+{
+	struct tqp_rx_cur *rx = &conn->rx;
+	const struct tqp_rx_msg *msg = &rx->msg;
+	struct ib_uverbs_wc wc = {
+		.wr_id = rx->wr_id,
+		.status = status,
+		.opcode = msg->kind == TCP_BTH_KIND_WRITE ? IB_WC_RECV_RDMA_WITH_IMM : IB_WC_RECV,
+		.byte_len = msg->done,
+		.qp_num = conn->qpn,
+		.src_qp = conn->qpn,
+		.port_num = 1,
+	};
+
+	if (msg->opcode_known && tcp_bth_has_immediate(msg->opcode)) {
+		wc.ex.imm_data = htonl(msg->ext4);
+		wc.wc_flags = IB_WC_WITH_IMM;
+	} else if (msg->opcode_known && tcp_bth_op(msg->opcode)->ext == TCP_BTH_EXT_IETH) {
+		wc.ex.invalidate_rkey = msg->ext4;
+		wc.wc_flags = TQP_USER_WC_WITH_INV;
+	}
+	tqp_rx_used(conn, &wc, &wc.wr_id, 1, msg->opcode_known && msg->solicited);
+	rx->have_wqe = false;
+	conn->info.rx_messages++;
+}
+
+/* Its number and place in the stream are those of the train's next message? */
+static bool tqp_rx_train_next(const struct tqp_conn *conn, u32 seq)
+{
+	const struct tqp_skb_map *all = &conn->rx.train.all;
+	u32 at = seq - all->start_seq;
+
+	return conn->rx_started && !conn->rx.msg.active && tqp_in_train(&conn->rx.train, seq) &&
+	       at % all->length == 0 &&
+	       (u16)(all->msn + at / all->length) == conn->rx_next.untagged;
+}
+
+/* A message of the train's to its receive, the one behind @used. */
+static bool tqp_rx_train_one(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 used)
+{
+	u32 length = conn->rx.train.all.length;
+
+	return tqp_rx_load_wqe(conn, used) && length <= conn->rx.room &&
+	       (skb->decrypted || !tqp_place_copy(conn, skb, off, 0, length));
+}
+
+/* Up to @count of the train's messages, told of at once; how many. */
+static u32 tqp_rx_train_some(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 seq,
+			     u32 count)
+{
+	u32 length = conn->rx.train.all.length, n = 0;
+	struct ib_uverbs_wc wc = {
+		.status = IB_WC_SUCCESS,
+		.opcode = IB_WC_RECV,
+		.byte_len = length,
+		.qp_num = conn->qpn,
+		.src_qp = conn->qpn,
+		.port_num = 1,
+	};
+	u64 wr_ids[TQP_RX_TOLD_AT_ONCE];
+
+	count = min3(count, tqp_rx_receives(conn), (u32)TQP_RX_TOLD_AT_ONCE);
+	for (; n < count && tqp_rx_train_one(conn, skb, off + n * length, n); n++) {
+		trace_tqp_rx_message(conn->qpn, conn->rx_next.untagged, TCP_BTH_OP_SEND_ONLY,
+				     seq + n * length, length);
+		wr_ids[n] = conn->rx.wr_id;
+		conn->rx.have_wqe = false;
+		conn->rx_next.untagged++;
+	}
+	if (n)
+		tqp_rx_used(conn, &wc, wr_ids, n, conn->rx.train.all.flags & TQP_MAP_SOLICITED);
+	return n;
+}
+
+u32 tqp_rx_train(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 seq)
+{
+	const struct tqp_skb_map *all = &conn->rx.train.all;
+	u32 count, n, done = 0;
+
+	if (!tqp_rx_train_next(conn, seq))
+		return 0;
+	count = min(skb->len - off, all->ext4 - (seq - all->start_seq)) / all->length;
+	do {
+		n = tqp_rx_train_some(conn, skb, off + done * all->length,
+				      seq + done * all->length, count - done);
+		done += n;
+	} while (n);
+	conn->info.rx_messages += done;
+	tqp_count(conn->dev, TQP_C_rx_messages, done);
+	return done * all->length;
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Egress: put tcp_bth on what TCP sends.
+ *
+ * Runs as icsk_af_ops->queue_xmit: the skb is a clone that owns its headroom,
+ * the TCP header is complete, there is no IP header yet, the socket is locked.
+ * Retransmissions, probes and loss recovery come through here too.
+ */
+#include <tcp_qp/tcp_bth_option.h>
+#include "conn/conn.h"
+
+/* The stack's timestamp option, if it wrote one. */
+static bool tqp_stack_timestamps(const struct tcphdr *th, u32 *tsval, u32 *tsecr)
+{
+	const u8 *opt = (const u8 *)(th + 1);
+
+	/* tcp_options_write() puts it first, in this aligned form */
+	if (th->doff < 8 || opt[0] != TCPOPT_NOP || opt[1] != TCPOPT_NOP ||
+	    opt[2] != TCPOPT_TIMESTAMP || opt[3] != TCPOLEN_TIMESTAMP)
+		return false;
+	*tsval = tcp_bth_get32(opt + 4);
+	*tsecr = tcp_bth_get32(opt + 8);
+	return true;
+}
+
+/* Replace @old option bytes by @new, moving the fixed header; NULL if no memory. */
+static struct tcphdr *tqp_resize_options(struct sk_buff *skb, u32 old, u32 new)
+{
+	struct tcphdr *th;
+
+	if (new > old && skb_cow_head(skb, new - old))
+		return NULL;
+	th = tcp_hdr(skb);
+	if (new > old) {
+		skb_push(skb, new - old);
+		memmove(skb->data, th, sizeof(*th));
+	} else if (new < old) {
+		memmove((u8 *)th + (old - new), th, sizeof(*th));
+		__skb_pull(skb, old - new);
+	}
+	skb_reset_transport_header(skb);
+	th = tcp_hdr(skb);
+	th->doff = (sizeof(*th) + new) / 4;
+	return th;
+}
+
+/* rtr until it is acknowledged, rtr_ack for as long as the peer repeats its own */
+static u8 tqp_rtr_flags(const struct tqp_conn *conn)
+{
+	u8 flags = 0;
+
+	if (conn->rtr_enabled && !READ_ONCE(conn->rtr_acked))
+		flags |= TCP_BTH_F_RTR;
+	if (READ_ONCE(conn->rtr_owed))
+		flags |= TCP_BTH_F_RTR_ACK;
+	return flags;
+}
+
+/* The device may be gone once the QP is: its counters end with it. */
+static void tqp_count_segment(struct tqp_conn *conn, bool sack_stripped)
+{
+	conn->info.tx_segments++;
+	conn->info.tx_sack_stripped += sack_stripped;
+	if (!conn->qp)
+		return;
+	tqp_count(conn->dev, TQP_C_tx_segments, 1);
+	tqp_count(conn->dev, TQP_C_tx_sack_stripped, sack_stripped);
+}
+
+static void tqp_write_icrc(struct sk_buff *skb, struct tcphdr *th, u32 opt_bytes)
+{
+	u8 *opt = (u8 *)(th + 1);
+
+	tcp_bth_put32(opt + offsetof(struct tcp_bth_v0, icrc),
+		      tqp_icrc(opt, opt_bytes, skb, th->doff * 4));
+}
+
+/*
+ * Bytes of the stack's timestamp option that stay in front of ours: none where
+ * ours takes the values in.
+ */
+static u32 tqp_timestamps_beside(const struct tqp_conn *conn, struct tcp_bth *bth, bool stamped)
+{
+	if (!stamped)
+		return 0;
+	if (READ_ONCE(conn->peer_stock) &&
+	    TCPOLEN_TSTAMP_ALIGNED + tcp_bth_opt_bytes(bth) <= TCP_BTH_OPT_MAX_BYTES)
+		return TCPOLEN_TSTAMP_ALIGNED;
+	bth->flags |= TCP_BTH_F_TIMESTAMP;
+	return 0;
+}
+
+static bool tqp_ends_message(const struct tqp_msg_rec *rec, u32 seq, u32 payload)
+{
+	return seq - rec->start_seq + payload >= tqp_msg_stream_bytes(rec->length);
+}
+
+/*
+ * A send() that slipped in: tqp_tx_alone().  Its bytes must not leave, with or
+ * without an option: this socket's peer would take them for the QP's.  While
+ * tx_running TCP may send what it has not told us of yet.
+ */
+static bool tqp_foreign(const struct tqp_conn *conn, u32 seq, u32 payload)
+{
+	return !conn->tx_running && after(seq + payload, tqp_tx_end_seq(conn)) &&
+	       tqp_tx_begun(conn);
+}
+
+static int tqp_xmit_data(struct tqp_conn *conn, struct sock *sk, struct sk_buff *skb, u32 payload)
+{
+	struct tcphdr *th = tcp_hdr(skb);
+	u32 old = th->doff * 4 - sizeof(*th), seq = ntohl(th->seq), beside, bytes;
+	const struct tqp_msg_rec *rec = tqp_msglog_find(&conn->log, seq), *last;
+	u8 stack_opts[TCPOLEN_TSTAMP_ALIGNED];
+	struct tcp_bth bth;
+	bool stamped;
+
+	if (unlikely(tqp_foreign(conn, seq, payload))) {
+		tqp_conn_fail(conn, TCP_QP_REASON_SOCKET_IN_USE);
+		return -EINVAL;
+	}
+	if (!rec)
+		return 0;	/* sent before the first message */
+	last = tqp_msglog_last(&conn->log, rec, seq, payload);
+	if (WARN_ON_ONCE(!last))	/* no option can say what this is */
+		return -EINVAL;
+	if (last == rec)
+		tqp_bth_of(&bth, rec, READ_ONCE(conn->peer_stock) ? 1 : conn->host_version,
+			   tqp_rtr_flags(conn), seq, payload);
+	else
+		tqp_bth_of_train(&bth, rec, last, tqp_rtr_flags(conn), seq);
+	stamped = tqp_stack_timestamps(th, &bth.tsval, &bth.tsecr);
+	beside = tqp_timestamps_beside(conn, &bth, stamped);
+	memcpy(stack_opts, th + 1, beside);
+	if (conn->icrc && bth.ver == 0)
+		bth.flags |= TCP_BTH_F_ICRC;
+	tqp_count_segment(conn, old > (stamped ? TCPOLEN_TSTAMP_ALIGNED : 0));
+	bytes = tcp_bth_opt_bytes(&bth);
+	th = tqp_resize_options(skb, old, beside + bytes);
+	if (!th)
+		return -ENOMEM;
+	memcpy(th + 1, stack_opts, beside);
+	tcp_bth_build((u8 *)(th + 1) + beside, &bth);
+	/* TCP sets it on every burst, to flush GRO; here it says that there is nothing more to come */
+	if (last->flags & TCP_BTH_F_MORE || !tqp_ends_message(last, seq, payload))
+		th->psh = 0;
+	if (bth.flags & TCP_BTH_F_ICRC)
+		tqp_write_icrc(skb, th, bytes);
+	conn->family->base_af->send_check(sk, skb);
+	return 0;
+}
+
+/* Pure ACKs keep the stack's options; ours follows if there is room. */
+static int tqp_xmit_ack(struct tqp_conn *conn, struct sock *sk, struct sk_buff *skb)
+{
+	struct tcphdr *th = tcp_hdr(skb);
+	u32 old = th->doff * 4 - sizeof(*th), new;
+	u8 stack_opts[TCP_BTH_OPT_MAX_BYTES];
+	struct tcp_bth bth = {
+		.ver = 1,
+		.opcode = TCP_BTH_OP_ACKNOWLEDGE,
+		.ext_bytes = TCP_BTH_EXT4_BYTES,
+	};
+
+	if (conn->state == TQP_CONN_DEAD || !conn->rtr_enabled || th->syn || th->rst)
+		return 0;
+	bth.flags = tqp_rtr_flags(conn);
+	WRITE_ONCE(conn->rtr_owed, false);
+	bth.msn = tqp_credit_limit(conn);
+	bth.ext4 = tcp_bth_aeth_credits(bth.msn) | TCP_BTH_AETH_TRAINS;
+	new = old + tcp_bth_opt_bytes(&bth);
+	if (new > TCP_BTH_OPT_MAX_BYTES)
+		return 0;
+	memcpy(stack_opts, th + 1, old);
+	th = tqp_resize_options(skb, old, new);
+	if (!th)
+		return -ENOMEM;
+	memcpy(th + 1, stack_opts, old);
+	tcp_bth_build((u8 *)(th + 1) + old, &bth);
+	conn->advertised = bth.msn;
+	conn->family->base_af->send_check(sk, skb);
+	return 0;
+}
+
+/* What failed is not acknowledged; the checksum is still to be filled in. */
+static void tqp_hold_ack(const struct tqp_conn *conn, struct tcphdr *th)
+{
+	if (th->ack && after(ntohl(th->ack_seq), conn->ack_limit))
+		th->ack_seq = htonl(conn->ack_limit);
+}
+
+int tqp_queue_xmit(struct sock *sk, struct sk_buff *skb, struct flowi *fl)
+{
+	struct tqp_conn *conn = tqp_conn_of(sk);
+	u32 payload = skb->len - tcp_hdr(skb)->doff * 4;
+	int err;
+
+	if (unlikely(conn->ack_held))
+		tqp_hold_ack(conn, tcp_hdr(skb));
+	err = payload ? tqp_xmit_data(conn, sk, skb, payload) : tqp_xmit_ack(conn, sk, skb);
+	if (err) {
+		/* as if the network had lost it: TCP sends it again */
+		if (conn->qp)
+			tqp_count(conn->dev, TQP_C_tx_header_nomem, 1);
+		kfree_skb(skb);
+		return err;
+	}
+	return conn->family->base_af->queue_xmit(sk, skb, fl);
+}

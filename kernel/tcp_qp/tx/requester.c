@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * READs and atomics of ours, from the request to the end of the response.
+ *
+ * Slot msn % TQP_OFFLOAD_READS_MAX says where the response goes, here and, for the
+ * switch, in the shadow.  The responder answers in order, so the slot that
+ * waits longest is the only one whose response may begin.
+ */
+#include "conn/conn.h"
+
+static struct tqp_read *tqp_read_slot(const struct tqp_conn *conn, u16 msn)
+{
+	return &conn->reads[msn % TQP_OFFLOAD_READS_MAX];
+}
+
+/* The slot of the response being received. */
+static struct tqp_read *tqp_read_cur(const struct tqp_conn *conn)
+{
+	return tqp_read_slot(conn, conn->rx.msg.msn);
+}
+
+static u16 tqp_reads_max(const struct tqp_conn *conn)
+{
+	return READ_ONCE(conn->qp->attr.max_rd_atomic) ?: TQP_READS_DEFAULT;
+}
+
+bool tqp_read_room(struct tqp_conn *conn)
+{
+	if (!conn->reads) {
+		conn->reads = kcalloc(TQP_OFFLOAD_READS_MAX, sizeof(*conn->reads), GFP_KERNEL_ACCOUNT);
+		tqp_shadow_add_reads(conn);
+	}
+	if (conn->reads && conn->reads_out < tqp_reads_max(conn))
+		return true;
+	conn->tx_wait_read = true;
+	if (!conn->reads)
+		tqp_tx_wait_memory(conn);
+	return false;
+}
+
+/* Before the request can be answered the switch must know where to. */
+static void tqp_read_shadow(struct tqp_conn *conn, u16 msn, const struct tqp_read *read)
+{
+	struct tqp_offload_read *slot;
+
+	if (!conn->reads_shadow || read->atomic)
+		return;
+	slot = &conn->reads_shadow->read[msn % TQP_OFFLOAD_READS_MAX];
+	WRITE_ONCE(slot->va, cpu_to_le64(read->va));
+	WRITE_ONCE(slot->key, cpu_to_le32(read->key));
+	WRITE_ONCE(slot->length, cpu_to_le32(read->length));
+	/* the switch reads valid first, and again last */
+	smp_store_release(&slot->valid, cpu_to_le32(TQP_OFFLOAD_READ_VALID | msn));
+}
+
+void tqp_read_begin(struct tqp_conn *conn, struct tqp_tx_msg *msg, u16 msn,
+		    const struct tqp_read *read)
+{
+	struct tqp_read *slot = tqp_read_slot(conn, msn);
+
+	*slot = *read;
+	slot->msg = msg;
+	conn->reads_out++;
+	msg->awaited++;
+	refcount_inc(&msg->ubuf.refcnt);
+	tqp_read_shadow(conn, msn, read);
+}
+
+bool tqp_read_expected(const struct tqp_conn *conn)
+{
+	const struct tqp_rx_msg *msg = &conn->rx.msg;
+	const struct tqp_read *slot;
+
+	if (!conn->reads || !conn->reads_out)
+		return false;
+	slot = tqp_read_cur(conn);
+	if (!slot->msg)
+		return false;
+	if (msg->kind == TCP_BTH_KIND_ATOMIC_RESPONSE)
+		return slot->atomic;
+	return !slot->atomic && msg->length_known && msg->length == slot->length &&
+	       msg->va == slot->va && msg->rkey == slot->key;
+}
+
+enum ib_wc_status tqp_read_copy(struct tqp_conn *conn, struct sk_buff *skb, u32 skb_off, u32 bytes)
+{
+	const struct tqp_read *slot = tqp_read_cur(conn);
+
+	return tqp_place_at(conn, skb, skb_off, slot->key, slot->va + conn->rx.msg.done, bytes,
+			    IB_ACCESS_LOCAL_WRITE);
+}
+
+enum ib_wc_status tqp_atomic_result(struct tqp_conn *conn)
+{
+	u64 value = tcp_bth_get64(conn->rx.operands);
+	const struct tqp_read *slot = tqp_read_cur(conn);
+	enum ib_wc_status status = IB_WC_LOC_PROT_ERR;
+	const u8 *from = (const u8 *)&value;
+	u32 left = sizeof(value), run;
+	struct tqp_mr *mr;
+
+	rcu_read_lock();
+	mr = tqp_mr_lookup(conn->dev, slot->key);
+	if (mr && !tqp_mr_check(mr, conn->qp->pd->pdn, slot->va, left, IB_ACCESS_LOCAL_WRITE)) {
+		for (; left; left -= run, from += run) {
+			void *to = tqp_mr_kaddr(mr, slot->va + sizeof(value) - left, left, &run);
+
+			memcpy(to, from, run);
+		}
+		status = IB_WC_SUCCESS;
+	}
+	rcu_read_unlock();
+	return status;
+}
+
+static void tqp_read_end(struct tqp_conn *conn, u16 msn)
+{
+	struct tqp_read *slot = tqp_read_slot(conn, msn);
+	struct tqp_tx_msg *msg = slot->msg;
+
+	/* the switch must have forgotten it before the application can know */
+	if (conn->reads_shadow)
+		WRITE_ONCE(conn->reads_shadow->read[msn % TQP_OFFLOAD_READS_MAX].valid, 0);
+	slot->msg = NULL;
+	conn->reads_out--;
+	msg->awaited--;
+	tqp_tx_msg_put(msg);
+}
+
+void tqp_read_done(struct tqp_conn *conn)
+{
+	tqp_read_end(conn, conn->rx.msg.msn);
+	if (conn->tx_wait_read) {
+		conn->tx_wait_read = false;
+		tqp_tx_kick(conn);
+	}
+}
+
+void tqp_read_fail(struct tqp_conn *conn, enum ib_wc_status status)
+{
+	conn->error_msg = tqp_read_cur(conn)->msg;
+	conn->error_status = status;
+}
+
+void tqp_read_drop(struct tqp_conn *conn)
+{
+	for (u32 i = 0; conn->reads && i < TQP_OFFLOAD_READS_MAX; i++) {
+		struct tqp_tx_msg *msg = conn->reads[i].msg;
+
+		conn->reads[i].msg = NULL;
+		if (msg)	/* awaited stays: it was not answered */
+			tqp_tx_msg_put(msg);
+	}
+	conn->reads_out = 0;
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What the peer asks of our memory: READs, atomics, and the right to WRITE.
+ *
+ * Requests are checked, and atomics executed, when they are received in order.
+ * Their responses wait in a ring for the transmit side.  A READ's pages go to
+ * TCP as they are.
+ */
+#include "conn/conn.h"
+
+static_assert((TQP_RESPONSES_MAX & (TQP_RESPONSES_MAX - 1)) == 0);
+
+static struct tqp_response *tqp_response_at(const struct tqp_conn *conn, u32 index)
+{
+	return &conn->responses[index % TQP_RESPONSES_MAX];
+}
+
+static int tqp_qp_access(const struct tqp_conn *conn)
+{
+	return READ_ONCE(conn->qp->attr.qp_access_flags);
+}
+
+int tqp_write_check(struct tqp_conn *conn)
+{
+	const struct tqp_rx_msg *msg = &conn->rx.msg;
+	bool ok;
+
+	if (!msg->length_known)
+		return TCP_BTH_NAK_INVALID_REQUEST;
+	if (!(tqp_qp_access(conn) & IB_ACCESS_REMOTE_WRITE))
+		return TCP_BTH_NAK_REMOTE_ACCESS;
+	if (!msg->length)	/* IBTA: no key is looked at */
+		return 0;
+	rcu_read_lock();
+	ok = tqp_key_mr(conn, msg->rkey, msg->va, msg->length, IB_ACCESS_REMOTE_WRITE);
+	rcu_read_unlock();
+	return ok ? 0 : TCP_BTH_NAK_REMOTE_ACCESS;
+}
+
+bool tqp_response_room(struct tqp_conn *conn)
+{
+	if (!conn->responses)
+		conn->responses = kcalloc(TQP_RESPONSES_MAX, sizeof(*conn->responses),
+					  GFP_ATOMIC | __GFP_NOWARN | __GFP_ACCOUNT);
+	if (!conn->responses)
+		return false;	/* the stall timer comes back */
+	WRITE_ONCE(conn->rx_wait_response, true);
+	smp_mb();	/* pairs with tqp_response_done(): it sees us wait, or we see it done */
+	/* the slot's last use was before that */
+	if (smp_load_acquire(&tqp_response_at(conn, conn->response_tail)->busy))
+		return false;
+	WRITE_ONCE(conn->rx_wait_response, false);
+	return true;
+}
+
+/* ---- requests ---- */
+
+/* Take the MR that @response will read; tqp_mr_revoke() finds it there. */
+static bool tqp_response_pin(struct tqp_conn *conn, struct tqp_response *response,
+			     const struct tcp_bth_read_request *request)
+{
+	struct tqp_mr *mr;
+
+	rcu_read_lock();
+	mr = tqp_key_mr(conn, request->rkey, request->va, request->length,
+			IB_ACCESS_REMOTE_READ);
+	if (mr && !refcount_inc_not_zero(&mr->refs))
+		mr = NULL;
+	rcu_read_unlock();
+	response->mr = mr;
+	return mr;
+}
+
+static int tqp_read_request(struct tqp_conn *conn, struct tqp_response *response)
+{
+	struct tcp_bth_read_request request;
+
+	tcp_bth_get_read_request(conn->rx.operands, &request);
+	if (request.length > tqp_message_max(conn))
+		return TCP_BTH_NAK_INVALID_REQUEST;
+	if (!(tqp_qp_access(conn) & IB_ACCESS_REMOTE_READ))
+		return TCP_BTH_NAK_REMOTE_ACCESS;
+	if (request.length && !tqp_response_pin(conn, response, &request))
+		return TCP_BTH_NAK_REMOTE_ACCESS;
+	response->opcode = TCP_BTH_OP_READ_RESPONSE_ONLY;
+	response->source = (struct ib_sge) {
+		.addr = request.va,
+		.length = request.length,
+		.lkey = request.rkey,
+	};
+	response->length = request.length;
+	response->sink_va = request.sink_va;
+	response->sink_key = request.sink_key;
+	return 0;
+}
+
+/* Locked instructions on the page itself: atomic with this CPU and the others. */
+static u64 tqp_atomic_execute(u8 opcode, void *at, const struct tcp_bth_atomic_request *request)
+{
+	if (opcode == TCP_BTH_OP_CMP_SWAP)
+		return cmpxchg64((u64 *)at, request->compare, request->swap_add);
+	return atomic64_fetch_add(request->swap_add, at);
+}
+
+static int tqp_atomic_request(struct tqp_conn *conn, struct tqp_response *response)
+{
+	struct tcp_bth_atomic_request request;
+	struct tqp_mr *mr;
+	u64 before = 0;
+	u32 run;
+
+	tcp_bth_get_atomic_request(conn->rx.operands, &request);
+	if (!IS_ALIGNED(request.va, sizeof(u64)))
+		return TCP_BTH_NAK_INVALID_REQUEST;
+	/* rdma_cm has no word for atomics: there the MR alone permits them */
+	if (!(tqp_qp_access(conn) & (IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_REMOTE_READ)))
+		return TCP_BTH_NAK_REMOTE_ACCESS;
+	rcu_read_lock();
+	mr = tqp_key_mr(conn, request.rkey, request.va, sizeof(u64), IB_ACCESS_REMOTE_ATOMIC);
+	if (mr)
+		before = tqp_atomic_execute(conn->rx.msg.opcode,
+					    tqp_mr_kaddr(mr, request.va, sizeof(u64), &run),
+					    &request);
+	rcu_read_unlock();
+	if (!mr)
+		return TCP_BTH_NAK_REMOTE_ACCESS;
+	tcp_bth_put64(response->value, before);
+	response->opcode = TCP_BTH_OP_ATOMIC_ACKNOWLEDGE;
+	response->length = TCP_BTH_ATOMIC_RESPONSE_BYTES;
+	return 0;
+}
+
+int tqp_request(struct tqp_conn *conn)
+{
+	struct tqp_response *response = tqp_response_at(conn, conn->response_tail);
+	int syndrome;
+
+	response->mr = NULL;
+	response->msn = conn->rx.msg.msn;
+	syndrome = conn->rx.msg.kind == TCP_BTH_KIND_READ_REQUEST ?
+		   tqp_read_request(conn, response) : tqp_atomic_request(conn, response);
+	if (syndrome)
+		return syndrome;
+	tqp_count(conn->dev, response->opcode == TCP_BTH_OP_READ_RESPONSE_ONLY ?
+		  TQP_C_rx_read_requests : TQP_C_rx_atomics, 1);
+	tqp_tx_msg_init(&response->msg, conn);
+	response->msg.is_response = true;
+	response->msg.mrs = &response->mr;
+	response->msg.nr_mrs = response->mr ? 1 : 0;
+	response->busy = true;
+	conn->response_tail++;
+	tqp_tx_kick(conn);
+	return 0;
+}
+
+/* ---- responses ---- */
+
+bool tqp_response_next(struct tqp_conn *conn)
+{
+	struct tqp_tx_cur *cur = &conn->cur;
+	struct tqp_response *response;
+	struct tqp_msg_rec rec;
+
+	if (conn->response_head == conn->response_tail)
+		return false;
+	response = tqp_response_at(conn, conn->response_head++);
+	rec = (struct tqp_msg_rec) {
+		.length = response->length,
+		.msn = response->msn,
+		.opcode = response->opcode,
+		.ext_bytes = tcp_bth_ext_bytes(response->opcode),
+		.va = response->sink_va,
+		.rkey = response->sink_key,
+		.dma_length = response->length,
+	};
+	cur->left = response->length;
+	cur->ends_wqe = false;
+	cur->is_inline = response->opcode == TCP_BTH_OP_ATOMIC_ACKNOWLEDGE;
+	cur->data = response->value;
+	cur->sges = &response->source;
+	cur->nr_sge = 1;
+	tqp_tx_begin(conn, &response->msg, &rec);
+	return true;
+}
+
+/* TCP has let go of the pages, or never had them. */
+void tqp_response_done(struct tqp_tx_msg *msg)
+{
+	struct tqp_response *response = container_of(msg, struct tqp_response, msg);
+	struct tqp_conn *conn = msg->conn;
+
+	if (response->mr)
+		tqp_mr_put(response->mr);
+	/* after the last use of the slot */
+	smp_store_release(&response->busy, false);
+	smp_mb();	/* pairs with tqp_response_room(): it sees us, or we see it wait */
+	if (READ_ONCE(conn->tx_wait_response))
+		tqp_tx_kick(conn);
+	if (READ_ONCE(conn->rx_wait_response) && READ_ONCE(conn->state) != TQP_CONN_DEAD)
+		tqp_queue_delayed(conn, &conn->rx_work, 0);
+}
+
+bool tqp_response_uses(const struct tqp_conn *conn, u32 key)
+{
+	for (u32 i = 0; conn->responses && i < TQP_RESPONSES_MAX; i++)
+		/* pairs with tqp_response_done() */
+		if (smp_load_acquire(&conn->responses[i].busy) &&
+		    conn->responses[i].source.lkey == key)
+			return true;
+	return false;
+}
+
+/* Under the sk lock: is a response from @mr still to be sent, or acknowledged? */
+bool tqp_response_holds(const struct tqp_conn *conn, const struct tqp_mr *mr)
+{
+	for (u32 i = 0; conn->responses && i < TQP_RESPONSES_MAX; i++) {
+		const struct tqp_response *response = tqp_response_at(conn, conn->response_head + i);
+		bool waits = i < conn->response_tail - conn->response_head;
+
+		if (response->busy && response->mr == mr && (waits || response->msg.unacked))
+			return true;
+	}
+	return false;
+}

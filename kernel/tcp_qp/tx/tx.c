@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Send queue to TCP: take WQEs in order, check them, log the message, hand
+ * its pages to tcp_sendmsg_locked() without copying.
+ */
+#include <linux/bvec.h>
+#include "conn/conn.h"
+#include "object/trace.h"
+
+void tqp_tx_kick(struct tqp_conn *conn)
+{
+	if (tqp_conn_tryget(conn) && !queue_work(tqp_wq, &conn->tx_work))
+		tqp_conn_put(conn);
+}
+
+/* Nothing but time will wake us. */
+void tqp_tx_wait_memory(struct tqp_conn *conn)
+{
+	conn->tx_wait_memory = true;
+	tqp_count(conn->dev, TQP_C_tx_memory_waits, 1);
+	tqp_queue_delayed(conn, &conn->probe_work, TQP_MEMORY_WAIT_MS);
+}
+
+bool tqp_tx_follows(const struct tqp_conn *conn, u32 index)
+{
+	const struct tqp_qp *qp = conn->qp;
+	const struct rxe_send_wqe *wqe;
+	u32 opcode;
+
+	if (!tqp_ring_posted(qp->sq, index & qp->sq->mask))
+		return false;
+	wqe = tqp_ring_entry(qp->sq, index);
+	opcode = READ_ONCE(wqe->wr.opcode);
+	return (opcode == IB_WR_SEND || opcode == IB_WR_SEND_WITH_IMM) &&
+	       !(READ_ONCE(wqe->wr.send_flags) & IB_SEND_FENCE) && tqp_tx_has_credit(conn) &&
+	       !tqp_msglog_full(&conn->log);
+}
+
+static bool tqp_tx_more(const struct tqp_conn *conn)
+{
+	return !conn->cur.msg->is_response && tqp_tx_follows(conn, conn->sq_next + 1);
+}
+
+void tqp_tx_begin(struct tqp_conn *conn, struct tqp_tx_msg *msg, const struct tqp_msg_rec *rec)
+{
+	struct tqp_msg_rec *at = tqp_msglog_next(&conn->log);
+	struct tqp_tx_cur *cur = &conn->cur;
+
+	if (WARN_ON_ONCE(!at)) {	/* tqp_tx_next() looked */
+		conn->tx_failed = true;
+		return;
+	}
+	*at = *rec;
+	at->start_seq = tcp_sk(conn->sk)->write_seq;
+	tqp_train_join(conn, at);
+	conn->log_msg[conn->log.tail & conn->log.mask] = msg;
+	if (msg) {
+		refcount_inc(&msg->ubuf.refcnt);
+		msg->unacked++;
+	}
+	tqp_msglog_commit(&conn->log);
+	trace_tqp_tx_message(conn->qpn, at->msn, at->opcode, at->start_seq, at->length);
+	if (!cur->left) {	/* a message of no bytes takes one byte of the stream */
+		cur->is_inline = true;
+		cur->operands[0] = 0;
+		cur->data = cur->operands;
+		cur->left = 1;
+	}
+	cur->sge = 0;
+	cur->sge_off = 0;
+	cur->msg = msg;
+	cur->active = true;
+	if (msg && tqp_tx_more(conn))	/* nothing of it was sent yet */
+		at->flags |= TCP_BTH_F_MORE;
+}
+
+/* ---- pages into TCP ---- */
+
+/* skb frags that point at the application's pages; TCP takes no page references. */
+static int tqp_fill_skb(struct sk_buff *skb, struct iov_iter *from, size_t length)
+{
+	struct skb_shared_info *shinfo = skb_shinfo(skb);
+	int frag = shinfo->nr_frags;
+	struct bvec_iter bi = {
+		.bi_size = min_t(size_t, from->count, length),
+		.bi_bvec_done = from->iov_offset,
+	};
+	unsigned long truesize = 0;
+	u32 copied = 0;
+
+	if (!frag)
+		shinfo->flags |= SKBFL_MANAGED_FRAG_REFS;
+	else if (unlikely(!skb_zcopy_managed(skb)))
+		return -EMSGSIZE;
+	while (bi.bi_size && frag < MAX_SKB_FRAGS) {
+		struct bio_vec v = mp_bvec_iter_bvec(from->bvec, bi);
+
+		copied += v.bv_len;
+		truesize += PAGE_ALIGN(v.bv_len + v.bv_offset);
+		__skb_fill_page_desc_noacc(shinfo, frag++, v.bv_page, v.bv_offset, v.bv_len);
+		bvec_iter_advance_single(from->bvec, &bi, v.bv_len);
+	}
+	shinfo->nr_frags = frag;
+	from->bvec += bi.bi_idx;
+	from->nr_segs -= bi.bi_idx;
+	from->count -= copied;
+	from->iov_offset = bi.bi_bvec_done;
+	skb->data_len += copied;
+	skb->len += copied;
+	skb->truesize += truesize;
+	return bi.bi_size ? -EMSGSIZE : 0;
+}
+
+/* @bvecs[TQP_SEND_BVECS] from the current place on; *@bytes covered, the place unchanged. */
+static int tqp_next_bvecs(struct tqp_conn *conn, struct bio_vec *bvecs, u32 *bytes)
+{
+	const struct tqp_tx_cur *cur = &conn->cur;
+	u32 off = cur->sge_off, done;
+	int n = 0;
+
+	*bytes = 0;
+	for (int i = cur->sge; i < cur->nr_sge && n < TQP_SEND_BVECS; i++, off = 0) {
+		u32 want = min_t(u32, cur->sges[i].length - off, TQP_SEND_PIECE_BYTES - *bytes);
+
+		n += tqp_mr_bvecs(cur->msg->mrs[i], cur->sges[i].addr + off, want,
+				  bvecs + n, TQP_SEND_BVECS - n, &done);
+		*bytes += done;
+		if (done < cur->sges[i].length - off)
+			break;
+	}
+	return n;
+}
+
+static void tqp_cur_advance(struct tqp_tx_cur *cur, u32 bytes)
+{
+	cur->left -= bytes;
+	if (cur->is_inline) {
+		cur->sge_off += bytes;
+		return;
+	}
+	while (bytes) {
+		u32 step = min(bytes, cur->sges[cur->sge].length - cur->sge_off);
+
+		cur->sge_off += step;
+		bytes -= step;
+		if (cur->sge_off == cur->sges[cur->sge].length) {
+			cur->sge++;
+			cur->sge_off = 0;
+		}
+	}
+}
+
+static int tqp_send_piece(struct tqp_conn *conn, bool more)
+{
+	struct bio_vec bvecs[TQP_SEND_BVECS];
+	struct tqp_tx_cur *cur = &conn->cur;
+	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
+	struct kvec kv = { (void *)cur->data + cur->sge_off, cur->left };
+	u32 bytes = cur->left;
+	int n;
+
+	if (cur->is_inline) {
+		iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &kv, 1, bytes);
+	} else {
+		n = tqp_next_bvecs(conn, bvecs, &bytes);
+		if (WARN_ON_ONCE(!n || !bytes))
+			return -EFAULT;
+		iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, bvecs, n, bytes);
+		msg.msg_flags |= MSG_ZEROCOPY;
+		msg.msg_ubuf = &cur->msg->ubuf;
+		msg.sg_from_iter = tqp_fill_skb;
+	}
+	/* never both: TCP would hold back what a message has beyond full segments, as a burst */
+	if (bytes < cur->left || (conn->train.open && more))
+		msg.msg_flags |= MSG_MORE;
+	else if (!conn->train.open)
+		msg.msg_flags |= MSG_EOR;
+	return tcp_sendmsg_locked(conn->sk, &msg, bytes);
+}
+
+void tqp_tx_account(struct tqp_conn *conn, u32 bytes, bool copied)
+{
+	conn->info.tx_bytes += bytes;
+	if (copied)
+		conn->info.tx_copied_bytes += bytes;
+	else
+		conn->info.tx_zerocopy_bytes += bytes;
+	tqp_count(conn->dev, TQP_C_tx_bytes, bytes);
+	tqp_count(conn->dev, copied ? TQP_C_tx_copied_bytes : TQP_C_tx_zerocopy_bytes, bytes);
+}
+
+int tqp_tx_push(struct tqp_conn *conn, bool more)
+{
+	struct tqp_tx_cur *cur = &conn->cur;
+	int rc = tqp_train_push(conn);
+
+	while (!rc && cur->left) {
+		rc = tqp_send_piece(conn, more);
+		if (rc < 0)
+			return rc;
+		/* a nested run can only have failed the conn, never moved the place */
+		tqp_cur_advance(cur, rc);
+		tqp_tx_account(conn, rc, cur->is_inline);
+		conn->tx_turn -= rc;
+		rc = conn->tx_turn > 0 || !cur->left ? 0 : -EBUSY;
+	}
+	return rc;
+}
+
+bool tqp_tx_alone(struct tqp_conn *conn)
+{
+	u32 end = tcp_sk(conn->sk)->write_seq;
+
+	if (!tqp_tx_begun(conn))
+		conn->tx_first_seq = end;
+	if (likely(end == tqp_tx_end_seq(conn)))
+		return true;
+	tqp_conn_fail(conn, TCP_QP_REASON_SOCKET_IN_USE);
+	return false;
+}
+
+static bool tqp_tx_ready(struct tqp_conn *conn)
+{
+	struct sock *sk = conn->sk;
+
+	if (conn->state == TQP_CONN_HANDSHAKE && READ_ONCE(conn->rtr_seen))
+		WRITE_ONCE(conn->state, TQP_CONN_ACTIVE);
+	return conn->state == TQP_CONN_ACTIVE && conn->qp && !conn->tx_failed &&
+	       !sock_flag(sk, SOCK_DEAD) &&
+	       (1 << sk->sk_state) & (TCPF_ESTABLISHED | TCPF_CLOSE_WAIT);
+}
+
+/* Responses first: the peer waits for them, and they are bounded. */
+static bool tqp_tx_next(struct tqp_conn *conn)
+{
+	conn->tx_wait_log = !tqp_log_room(conn);
+	if (conn->tx_wait_log)
+		return false;
+	return tqp_response_next(conn) || tqp_wqe_next(conn);
+}
+
+/* Something to push: what TCP has not taken yet, or the next. */
+static bool tqp_tx_load(struct tqp_conn *conn)
+{
+	return conn->cur.active || tqp_train_waits(conn) || tqp_train_gather(conn) ||
+	       tqp_tx_next(conn);
+}
+
+void tqp_tx_count(struct tqp_conn *conn, u32 messages)
+{
+	conn->info.tx_messages += messages;
+	tqp_count(conn->dev, TQP_C_tx_messages, messages);
+}
+
+static void tqp_tx_sent(struct tqp_conn *conn)
+{
+	struct tqp_tx_cur *cur = &conn->cur;
+
+	cur->active = false;
+	tqp_tx_count(conn, 1);
+	if (cur->msg->is_response)
+		tqp_tx_msg_put(cur->msg);
+	else if (cur->ends_wqe)
+		tqp_wqe_sent(conn);
+}
+
+/*
+ * In turns: TCP takes ACKs in while we feed it, and another process may post
+ * ahead of us for ever.
+ */
+void tqp_tx_run(struct tqp_conn *conn)
+{
+	int rc;
+
+	sock_owned_by_me(conn->sk);
+	tqp_tx_finish_bad(conn);
+	if (!tqp_tx_ready(conn) || conn->tx_running || !tqp_tx_alone(conn))
+		return;
+	conn->tx_running = true;	/* and we keep the lock */
+	conn->tx_wait_space = false;
+	conn->tx_wait_memory = false;
+	conn->tx_turn = TQP_TX_TURN_BYTES;
+	tqp_mss_update(conn);
+	while (tqp_tx_ready(conn) && tqp_tx_load(conn)) {
+		rc = tqp_tx_push(conn, conn->cur.active && tqp_tx_more(conn));
+		if (rc == -EAGAIN) {
+			conn->tx_wait_space = true;
+			if (!tcp_sk(conn->sk)->packets_out)	/* no memory, and no ACK is due */
+				tqp_tx_wait_memory(conn);
+			break;
+		}
+		if (rc == -EBUSY)
+			break;
+		if (rc < 0) {
+			tqp_conn_fail(conn, TCP_QP_REASON_PEER_CLOSED);
+			break;
+		}
+		if (conn->cur.active)
+			tqp_tx_sent(conn);
+		conn->tx_turn -= TQP_TX_WQE_BYTES;
+		if (conn->tx_turn <= 0)
+			break;
+	}
+	conn->tx_running = false;
+	if (conn->tx_turn <= 0 && tqp_tx_ready(conn))
+		tqp_tx_kick(conn);
+}

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * When is a send done?  When TCP has the acknowledgement for its last byte
+ * *and* no skb holds its pages: either alone is not enough, because a copy of
+ * the skb may free the pages early, and a driver may hold them late.
+ *
+ * The ubuf_info's count holds both: one for the sender until all bytes are in
+ * TCP, one for each message until it is acknowledged, one for each response
+ * that is awaited, one for each skb.
+ */
+#include "conn/conn.h"
+
+static void tqp_post_send_wc(struct tqp_conn *conn, const struct tqp_tx_msg *msg,
+			     enum ib_wc_status status)
+{
+	struct ib_uverbs_wc wc = {
+		.wr_id = msg->wr_id,
+		.status = status,
+		.opcode = msg->wc_opcode,
+		.byte_len = msg->bytes,
+		.qp_num = conn->qpn,
+	};
+
+	if (msg->signaled || status)
+		tqp_cq_post(conn->qp->scq, &wc, false);
+}
+
+/* Completions go up in SQ order, whatever order the pages came back in; slots before them. */
+static void tqp_complete_in_order(struct tqp_conn *conn)
+{
+	struct tqp_ring *sq = conn->qp->sq;
+	struct tqp_tx_msg *msg;
+	u32 count = 0;
+
+	lockdep_assert_held(&conn->done_lock);
+	for (;;) {
+		msg = &conn->tx[(sq->index + count) & sq->mask];
+		if (!msg->done)
+			break;
+		msg->done = false;
+		count++;
+		if (!msg->signaled)
+			continue;
+		tqp_ring_consume_all(sq, count);
+		count = 0;
+		tqp_post_send_wc(conn, msg, IB_WC_SUCCESS);
+	}
+	if (count)
+		tqp_ring_consume_all(sq, count);
+}
+
+/*
+ * A refused WQE: everything before it may still complete normally, so the
+ * error completion waits its turn behind them.
+ */
+void tqp_tx_finish_bad(struct tqp_conn *conn)
+{
+	struct ib_uverbs_wc wc = {
+		.wr_id = conn->tx_bad_wr_id,
+		.status = conn->tx_bad_status,
+		.qp_num = conn->qpn,
+	};
+	unsigned long flags;
+	bool fatal = false;
+
+	sock_owned_by_me(conn->sk);
+	if (!conn->tx_failed || !conn->qp)
+		return;
+	spin_lock_irqsave(&conn->done_lock, flags);
+	if (!conn->tx_dead && conn->qp->sq->index == conn->sq_next) {
+		tqp_cq_post(conn->qp->scq, &wc, false);
+		tqp_ring_consume(conn->qp->sq);
+		conn->sq_next = conn->qp->sq->index;
+		conn->tx_dead = true;
+		fatal = true;
+	}
+	spin_unlock_irqrestore(&conn->done_lock, flags);
+	if (fatal)
+		tqp_conn_fail(conn, TCP_QP_REASON_LOCAL_ERROR);
+}
+
+static void tqp_wqe_done(struct tqp_tx_msg *msg)
+{
+	struct tqp_conn *conn = msg->conn;
+	unsigned long flags;
+	bool kick;
+
+	while (msg->nr_mrs)
+		tqp_mr_put(msg->mrs[--msg->nr_mrs]);
+	spin_lock_irqsave(&conn->done_lock, flags);
+	if (msg->loaded && !conn->tx_dead) {
+		msg->done = true;
+		tqp_complete_in_order(conn);
+	}
+	kick = READ_ONCE(conn->tx_failed) && !conn->tx_dead;
+	spin_unlock_irqrestore(&conn->done_lock, flags);
+	if (kick)
+		tqp_tx_kick(conn);
+}
+
+static void tqp_tx_msg_done(struct tqp_tx_msg *msg)
+{
+	struct tqp_conn *conn = msg->conn;
+	bool light = msg->light;
+
+	if (msg->is_response)
+		tqp_response_done(msg);
+	else
+		tqp_wqe_done(msg);
+	if (light)		/* @msg may be another one's by now */
+		return;
+	if (atomic_dec_and_test(&conn->tx_live)) {	/* a full barrier: we see who waits */
+		wake_up_all(&conn->wait);
+		tqp_end_wake(conn);
+	}
+	tqp_conn_put(conn);
+}
+
+void tqp_tx_msg_put(struct tqp_tx_msg *msg)
+{
+	if (refcount_dec_and_test(&msg->ubuf.refcnt))
+		tqp_tx_msg_done(msg);
+}
+
+static void tqp_ubuf_complete(struct sk_buff *skb, struct ubuf_info *ubuf, bool success)
+{
+	tqp_tx_msg_put(container_of(ubuf, struct tqp_tx_msg, ubuf));
+}
+
+static const struct ubuf_info_ops tqp_ubuf_ops = { .complete = tqp_ubuf_complete };
+
+static void tqp_tx_msg_clear(struct tqp_tx_msg *msg, struct tqp_conn *conn)
+{
+	refcount_set(&msg->ubuf.refcnt, 1);
+	msg->conn = conn;
+	msg->nr_mrs = 0;
+	msg->unacked = 0;
+	msg->awaited = 0;
+	msg->is_response = false;
+	msg->light = false;
+	msg->loaded = false;
+}
+
+/* The one reference is the sender's. */
+void tqp_tx_msg_init(struct tqp_tx_msg *msg, struct tqp_conn *conn)
+{
+	tqp_tx_msg_clear(msg, tqp_conn_get(conn));
+	msg->ubuf.ops = &tqp_ubuf_ops;
+	msg->ubuf.flags = SKBFL_ZEROCOPY_FRAG | SKBFL_DONT_ORPHAN;
+	atomic_inc(&conn->tx_live);
+}
+
+/* The one reference is the acknowledgement's, which leaves all else as it is. */
+void tqp_tx_msg_light(struct tqp_tx_msg *msg, struct tqp_conn *conn)
+{
+	if (!msg->light)
+		tqp_tx_msg_clear(msg, conn);
+	msg->unacked = 1;
+	msg->light = true;
+	msg->loaded = true;
+}
+
+/* As tqp_tx_msg_put() for each of a train's messages; how many of @count there are. */
+static u32 tqp_train_acked(struct tqp_conn *conn, u32 index, u32 count)
+{
+	struct tqp_tx_msg *msg;
+	unsigned long flags;
+	bool kick;
+	u32 n = 0;
+
+	spin_lock_irqsave(&conn->done_lock, flags);
+	for (; n < count; n++) {
+		msg = conn->log_msg[(index + n) & conn->log.mask];
+		if (!msg || !msg->light)
+			break;
+		msg->unacked = 0;
+		msg->done = !conn->tx_dead;
+	}
+	if (!conn->tx_dead)
+		tqp_complete_in_order(conn);
+	kick = READ_ONCE(conn->tx_failed) && !conn->tx_dead;
+	spin_unlock_irqrestore(&conn->done_lock, flags);
+	if (kick)
+		tqp_tx_kick(conn);
+	return n;
+}
+
+/* @count of the oldest records left the log; @index is the first one's place. */
+static void tqp_records_acked(struct tqp_conn *conn, u32 index, u32 count)
+{
+	while (count) {
+		struct tqp_tx_msg *msg = conn->log_msg[index & conn->log.mask];
+		u32 n = msg && msg->light ? tqp_train_acked(conn, index, count) : 1;
+
+		if (msg && !msg->light) {
+			msg->unacked--;
+			tqp_tx_msg_put(msg);
+		}
+		index += n;
+		count -= n;
+	}
+}
+
+void tqp_clean_acked(struct sock *sk, u32 acked_seq)
+{
+	struct tqp_conn *conn = tqp_conn_of(sk);
+	u32 head, acked;
+
+	if (!conn)
+		return;
+	head = conn->log.head;
+	acked = tqp_msglog_ack(&conn->log, acked_seq);
+	tqp_records_acked(conn, head, acked);
+	if (!acked)
+		return;
+	if (conn->tx_wait_log)
+		tqp_tx_kick(conn);
+	if (conn->state == TQP_CONN_DEAD && tqp_msglog_empty(&conn->log))
+		tqp_end_wake(conn);
+}
+
+bool tqp_tx_outstanding(const struct tqp_conn *conn)
+{
+	return !tqp_msglog_empty(&conn->log) || conn->cur.active || conn->reads_out ||
+	       (conn->wqe.valid && conn->wqe.loaded) ||
+	       conn->response_head != conn->response_tail;
+}
+
+/* The sender's reference of the WQE at sq_next, if it was loaded. */
+static void tqp_drop_current(struct tqp_conn *conn)
+{
+	struct tqp_tx_cur *cur = &conn->cur;
+
+	if (cur->active && cur->msg && cur->msg->is_response)
+		tqp_tx_msg_put(cur->msg);
+	cur->active = false;
+	if (conn->wqe.valid && conn->wqe.loaded)
+		tqp_tx_msg_put(&conn->tx[conn->sq_next & conn->sq_mask]);
+	conn->wqe.valid = false;
+	while (conn->response_head != conn->response_tail)
+		tqp_tx_msg_put(&conn->responses[conn->response_head++ % TQP_RESPONSES_MAX].msg);
+}
+
+/*
+ * No acknowledgement will come any more: the connection was aborted or the
+ * socket is going.  Nothing that is dropped completes by it: it did not succeed.
+ * What drivers still hold ends by itself; who gives memory back to the
+ * application waits for it.
+ */
+void tqp_tx_drop(struct tqp_conn *conn)
+{
+	u32 head = conn->log.head, left = conn->log.tail - conn->log.head;
+
+	/* callers: socket lock held, or the socket is being destroyed */
+	tqp_tx_die(conn);
+	conn->log.head = conn->log.tail;
+	for (; left; left--, head++)	/* unacked stays: they were not */
+		if (conn->log_msg[head & conn->log.mask])
+			tqp_tx_msg_put(conn->log_msg[head & conn->log.mask]);
+	tqp_read_drop(conn);
+	tqp_drop_current(conn);
+}
+
+void tqp_tx_release_timeout(struct tqp_conn *conn)
+{
+	tqp_count(conn->dev, TQP_C_tx_release_timeouts, 1);
+	dev_warn_ratelimited(&conn->dev->ib.dev, "a driver still holds pages of QP 0x%x\n",
+			     conn->qpn);
+}
+
+static enum ib_wc_status tqp_settled_status(const struct tqp_conn *conn,
+					    const struct tqp_tx_msg *msg)
+{
+	if (msg == conn->error_msg)
+		return conn->error_status;
+	return !msg->unacked && !msg->awaited ? IB_WC_SUCCESS : IB_WC_WR_FLUSH_ERR;
+}
+
+/*
+ * What was handed to TCP, in SQ order: the peer has it, or it was the one that
+ * failed, or nobody knows.
+ */
+void tqp_tx_settle(struct tqp_conn *conn)
+{
+	struct tqp_ring *sq = conn->qp->sq;
+
+	while (sq->index != conn->sq_next) {
+		struct tqp_tx_msg *msg = &conn->tx[sq->index];
+
+		tqp_post_send_wc(conn, msg, tqp_settled_status(conn, msg));
+		tqp_ring_consume(sq);
+	}
+	/* partly sent */
+	if (conn->error_msg == &conn->tx[sq->index] && tqp_ring_posted(sq, sq->index)) {
+		tqp_post_send_wc(conn, conn->error_msg, conn->error_status);
+		tqp_ring_consume(sq);
+	}
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * A message on the wire: from its record in the log to the option of one
+ * segment, and from a received option to what the receive loop must know.
+ *
+ * Pure, like msglog.h: the kernel, the unit tests and the simulator compile
+ * the same source.
+ */
+#ifndef TQP_MSGWIRE_H
+#define TQP_MSGWIRE_H
+
+#include <tcp_qp/tcp_bth.h>
+#include "wire/msglog.h"
+
+/*
+ * What a data skb says of itself.  Equal for all segments of a message that
+ * may merge: TCP compares it byte by byte.
+ */
+struct tqp_skb_map {
+	__u32 start_seq;
+	__u32 length;		/* valid if TQP_MAP_LENGTH_KNOWN */
+	__u64 va;
+	__u32 rkey;		/* with va: valid if TQP_MAP_RETH */
+	__u32 ext4;		/* of 4 bytes of extension, or the immediate of a WRITE; bytes of a train */
+	__u16 mptcp_flags;	/* zero: where struct mptcp_ext has its flags, none is set */
+	__u16 magic;
+	__u16 msn;
+	__u8 opcode;		/* ONLY variant if TQP_MAP_OPCODE_KNOWN, else the MIDDLE of its kind */
+	__u8 flags;		/* TQP_MAP_* */
+};
+TCP_QP_STATIC_ASSERT(sizeof(struct tqp_skb_map) == 32, "tqp_skb_map");
+
+enum {
+	TQP_MAP_MAGIC = 0x7170,
+	TQP_MAP_LENGTH_KNOWN = 1 << 0,
+	TQP_MAP_EXT4 = 1 << 1,
+	TQP_MAP_OPCODE_KNOWN = 1 << 2,
+	TQP_MAP_RETH = 1 << 3,
+	TQP_MAP_SOLICITED = 1 << 4,
+};
+
+/*
+ * The option for @payload bytes at @seq of @rec's message, in layout @version
+ * where that can say it.  Without timestamps; @flags: TCP_BTH_F_RTR and such.
+ */
+void tqp_bth_of(struct tcp_bth *bth, const struct tqp_msg_rec *rec, __u8 version, __u8 flags,
+		__u32 seq, __u32 payload);
+
+/*
+ * The same for @payload bytes of a train, from @seq in @first's message to some
+ * of @last's: tqp_msglog_last().
+ */
+void tqp_bth_of_train(struct tcp_bth *bth, const struct tqp_msg_rec *first,
+		      const struct tqp_msg_rec *last, __u8 flags, __u32 seq);
+
+/* @bth came with @payload (not zero) bytes of data. */
+void tqp_map_fill(struct tqp_skb_map *map, const struct tcp_bth *bth, __u32 payload);
+
+/* A train that is being received, and its current message. */
+struct tqp_rx_train {
+	struct tqp_skb_map all;
+	struct tqp_skb_map one;
+};
+
+static inline bool tqp_in_train(const struct tqp_rx_train *train, __u32 seq)
+{
+	return seq - train->all.start_seq < train->all.ext4;
+}
+
+/*
+ * What @map, of the skb that owns stream byte @seq, says of the message of that
+ * byte.  TCP may have collapsed the skb and lost the mapping (NULL): a train's
+ * messages begin without one then.  Valid until the next call.
+ */
+const struct tqp_skb_map *tqp_map_at(struct tqp_rx_train *train, const struct tqp_skb_map *map,
+				     __u32 seq);
+
+#endif
