@@ -4,6 +4,7 @@
  * its pages to tcp_sendmsg_locked() without copying.
  */
 #include <linux/bvec.h>
+#include <linux/delay.h>
 #include "conn.h"
 #include "trace.h"
 
@@ -13,15 +14,24 @@ void tqp_tx_kick(struct tqp_conn *conn)
 		tqp_conn_put(conn);
 }
 
+/*
+ * A turn that leaves work comes back at once, and would have the lock again
+ * before a thread that sleeps for it wakes up: its system call would not end.
+ */
 void tqp_tx_work(struct work_struct *work)
 {
 	struct tqp_conn *conn = container_of(work, struct tqp_conn, tx_work);
+	bool awaited;
 
 	lock_sock(conn->sk);
 	tqp_tx_run(conn);
 	if (conn->rx_yielded)
 		tqp_rx_run(conn);
+	awaited = (conn->tx_turn <= 0 || conn->rx_yielded) &&
+		  waitqueue_active(&conn->sk->sk_lock.wq);
 	release_sock(conn->sk);
+	if (awaited)
+		msleep(TQP_YIELD_MS);
 	tqp_conn_put(conn);
 }
 
