@@ -3,12 +3,14 @@
 
 import json
 import time
+from dataclasses import replace
 
 from pairs import PROGRAMS, Pair
 from traffic import free_port
-from vmtest import Guests, Job, Needs
+from vmtest import Failed, Guests, Job, Needs
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/process_attack", "selftests/vm/programs/cm_exchange"), setup="full", cpus=2)
+BESIDE = replace(NEEDS, cpus=3)  # a processor each for a process and two that feed it: one of them runs, whatever the host does
 OPEN = "chmod 666 /dev/infiniband/*; sysctl -qw kernel.unprivileged_userns_clone=1 2>/dev/null || true"
 NOBODY = "setpriv --reuid 65534 --regid 65534 --clear-groups --"
 PARKED_S = 200  # a qdisc holds what is sent for so long
@@ -16,6 +18,10 @@ ENDS_S = 8.0  # and a process without patience is gone in this time, whatever it
 SUM_S = 30  # TQP_DRIVER_MS
 REMOVED_S = 6.0
 STARVED = 300  # more than a work queue runs at a time
+KILLED_S = 2.0  # a process whose system calls take no turn longer than that
+TURN_MS = 200.0  # of a doorbell: its own turn, and one that it waits for
+LOCKUP_S = 3  # "soft lockup" is said after twice as much
+RINGS_TAKEN = 4 << 14  # work requests; a ring has 2^14
 LATE_MS = 40.0  # another thread, while a queue of 64 MiB is resized
 
 
@@ -74,6 +80,43 @@ def test_addresses_of_others_are_not_told(t: Guests) -> None:
 
 
 # ---- budgets ----
+
+
+def _others_exchange(t: Guests, when: str) -> None:
+    began = seconds(t)
+    Pair(t, "qp_end", "--how wait", "--how close --after 200", "--engine software").done()
+    took = seconds(t) - began
+    t.check(took < SUM_S - ENDS_S, f"another process took {took:.1f} s {when}")
+
+
+def _fed(t: Guests, job: Job) -> dict:
+    """What the process says of its doorbells, once the kernel has taken much more than was there at first."""
+    until = seconds(t) + 20
+    while seconds(t) < until:
+        said = [json.loads(line) for line in job.output().splitlines()[:-1] if line.startswith("{")]
+        if said and said[-1]["taken"] > RINGS_TAKEN and said[-1]["rung"] > 1:
+            return said[-1]
+        time.sleep(0.1)
+    raise Failed(f"no doorbell returns, or the ring is not fed: {job.output()}")
+
+
+def test_producer_index_kept_ahead(t: Guests) -> None:
+    """However far others feed its send queue: its doorbells return, it dies, and its neighbours get on."""
+    t.run(0, f"{OPEN}; cat /proc/sys/kernel/watchdog_thresh >/tmp/thresh; echo {round(LOCKUP_S * t.cluster.slowness)} >/proc/sys/kernel/watchdog_thresh")
+    job = t.start(0, attack("ahead", "--count 2"), 120)
+    try:
+        t.wait_output(job, "feeding", 20)
+        said = _fed(t, job)
+        t.check(said["longest_ms"] < TURN_MS * t.cluster.slowness, f"a doorbell kept the kernel busy: {said}")
+        _others_exchange(t, "while it rings")
+        dies(t, 0, job, "with a ring that is always full", KILLED_S)
+        t.check(t.run(0, "pgrep -x process_attack || true").strip() != "", "who feeds the ring has gone, too")
+        _others_exchange(t, "while its heirs feed the ring")
+    finally:
+        t.run(0, "pkill -9 process_attack; cat /tmp/thresh >/proc/sys/kernel/watchdog_thresh")
+
+
+test_producer_index_kept_ahead.needs = BESIDE
 
 
 def test_resize_of_a_full_queue(t: Guests) -> None:
@@ -146,10 +189,7 @@ def test_ends_of_one_delay_nobody_else(t: Guests) -> None:
     """The connections of one process are all about to end, and a driver keeps what they sent."""
     job = _parked(t, f"--count {STARVED} --then close", "waiting")
     try:
-        began = seconds(t)
-        Pair(t, "qp_end", "--how wait", "--how close --after 200", "--engine software").done()
-        took = seconds(t) - began
-        t.check(took < SUM_S - ENDS_S, f"another process took {took:.1f} s")
+        _others_exchange(t, "meanwhile")
         dies(t, 0, job, f"{STARVED} queue pairs and regions", ENDS_S + 10)
     finally:
         _let_go(t)

@@ -42,6 +42,7 @@ enum {
 	TQP_TX_TURN_BYTES = 16 << 20,		/* into TCP: more than its send buffer takes */
 	TQP_TX_WQE_BYTES = 8 << 10,		/* a WQE or a response counts for so many, beside its own */
 	TQP_RX_TURN_BYTES = 8 << 20,		/* out of TCP */
+	TQP_YIELD_MS = 1,			/* after a turn of tx_work, if others want the lock */
 	TQP_RX_MESSAGE_BYTES = 512,		/* a message or an skb counts for so many, beside its own */
 	TQP_TRAIN_BYTES = 4096,			/* of small messages, gathered */
 	TQP_TRAIN_MESSAGE_BYTES = 256,		/* longer ones go to TCP one by one */

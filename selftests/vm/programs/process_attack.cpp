@@ -3,9 +3,9 @@
 // name.  Its queue pairs meet each other in this process, over loopback.
 //
 //   process_attack --what foreign-socket   a socket of a network namespace of its own
-//   process_attack --what ahead           another process keeps the producer index ahead of the
-//   kernel process_attack --what park [--until F]  sends that somebody's qdisc holds; ends by
-//   --then:
+//   process_attack --what ahead [--count N]  N other processes keep the producer index of its
+//                                    send queue ahead of the kernel; it rings until it is killed
+//   process_attack --what park [--until F]  sends that somebody's qdisc holds; ends by --then:
 //                                    killed, destroy (frees all itself), close (its sockets, then
 //                                    killed)
 //   process_attack --what resize           a completion queue of the largest size, full
@@ -28,6 +28,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -49,8 +50,8 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr uint32_t kParkedBytes = 4 << 10;
-constexpr uint32_t kRingSends = (1 << 14) - 1;  // the other process may be late by as many
-constexpr int kAheadMs = 1500;
+constexpr uint32_t kRingSends = (1 << 14) - 1;  // the other processes may be late by as many
+constexpr int kAheadMs = 500;
 constexpr int kLookMs = 20;
 constexpr int kCqesMax = 1 << 20;
 constexpr int kResizes = 5;
@@ -168,11 +169,48 @@ void fill_with_nothing(const SendMemory& memory, uint32_t key) {
     }
 }
 
-[[noreturn]] void keep_ahead(const SendMemory& memory) {
+// Returns never; *@taken is how many work requests the kernel was seen to take.
+[[noreturn]] void keep_ahead(const SendMemory& memory, std::atomic<uint64_t>& taken) {
     const std::atomic_ref consumer(memory.header().consumer_index);
     const std::atomic_ref producer(memory.header().producer_index);
-    for (;;)
-        producer.store((consumer.load() - 1) & (memory.slots() - 1));
+    for (uint32_t before = consumer.load();;) {
+        const uint32_t now = consumer.load();
+        producer.store((now - 1) & (memory.slots() - 1));
+        taken += (now - before) & (memory.slots() - 1);
+        before = now;
+    }
+}
+
+// Several: one of them runs, whoever the host stops.  They hold the queue pair, too.
+void start_feeders(const SendMemory& memory, uint32_t count, std::atomic<uint64_t>* taken) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (::fork() != 0)
+            continue;
+        ::close(STDOUT_FILENO);
+        ::close(STDERR_FILENO);
+        keep_ahead(memory, taken[i]);
+    }
+}
+
+[[noreturn]] void ring_for_ever(tcpqp::QueuePair& qp, std::span<std::atomic<uint64_t>> taken) {
+    uint64_t rung = 0;
+    double longest_ms = 0;
+    for (auto shown = Clock::now();;) {
+        const auto then = Clock::now();
+        if (const int error = qp.ring_doorbell())
+            tcpqp::throw_errno("ring the doorbell", error);
+        longest_ms = std::max(longest_ms, 1000 * seconds_since(then));
+        rung++;
+        if (Clock::now() - shown < milliseconds(kAheadMs))
+            continue;
+        shown = Clock::now();
+        uint64_t most = 0;  // each has seen a part
+        for (const auto& one : taken)
+            most = std::max(most, one.load());
+        std::printf("{\"rung\": %ju, \"longest_ms\": %.1f, \"taken\": %ju}\n", uintmax_t{rung},
+                    longest_ms, uintmax_t{most});
+        std::fflush(stdout);
+    }
 }
 
 void ahead(const Options& o) {
@@ -184,18 +222,15 @@ void ahead(const Options& o) {
         tcpqp::throw_errno("allocate a window");
     const SendMemory memory(*context, joined.near);
     fill_with_nothing(memory, window->rkey);
-    const pid_t child = ::fork();
-    if (child == 0)
-        keep_ahead(memory);
-    std::printf("%d\n", child);  // it must outlive us
+    void* shared = ::mmap(nullptr, o.count * sizeof(std::atomic<uint64_t>), PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED)
+        tcpqp::throw_errno("share memory");
+    auto* taken = static_cast<std::atomic<uint64_t>*>(shared);
+    start_feeders(memory, o.count, taken);
+    std::puts("feeding");
     std::fflush(stdout);
-    uint64_t rung = 0;
-    for (const auto end = Clock::now() + milliseconds(kAheadMs); Clock::now() < end; rung++)
-        if (const int error = joined.near.ring_doorbell())
-            tcpqp::throw_errno("ring the doorbell", error);
-    std::printf("rang %llu times\n", static_cast<unsigned long long>(rung));
-    std::fflush(stdout);
-    wait_for_the_end();
+    ring_for_ever(joined.near, {taken, o.count});
 }
 
 // ---- park ----
