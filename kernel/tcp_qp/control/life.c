@@ -1,17 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
 /* A conn's birth and end: its works, and what it has of others. */
+#include <linux/delay.h>
 #include "conn/conn.h"
 
-/* What is left of a turn, whoever's it was. */
+/*
+ * What is left of a turn, whoever's it was.  A turn that leaves work comes back
+ * at once, and would have the lock again before a thread that sleeps for it
+ * wakes up: its system call would not end.
+ */
 static void tqp_conn_turn_work(struct work_struct *work)
 {
 	struct tqp_conn *conn = container_of(work, struct tqp_conn, tx_work);
+	bool awaited;
 
 	lock_sock(conn->sk);
 	tqp_tx_run(conn);
 	if (conn->rx_yielded)
 		tqp_rx_run(conn);
+	awaited = (conn->tx_turn <= 0 || conn->rx_yielded) &&
+		  waitqueue_active(&conn->sk->sk_lock.wq);
 	release_sock(conn->sk);
+	if (awaited)
+		msleep(TQP_YIELD_MS);
 	tqp_conn_put(conn);
 }
 

@@ -4,14 +4,8 @@
  * its pages to tcp_sendmsg_locked() without copying.
  */
 #include <linux/bvec.h>
-<<<<<<< HEAD:kernel/tcp_qp/tx/tx.c
 #include "conn/conn.h"
 #include "object/trace.h"
-=======
-#include <linux/delay.h>
-#include "conn.h"
-#include "trace.h"
->>>>>>> dfd320c96e09b44c0865a7c04148c0adc1d96b5f:kernel/tcp_qp/tx.c
 
 void tqp_tx_kick(struct tqp_conn *conn)
 {
@@ -19,30 +13,6 @@ void tqp_tx_kick(struct tqp_conn *conn)
 		tqp_conn_put(conn);
 }
 
-<<<<<<< HEAD:kernel/tcp_qp/tx/tx.c
-=======
-/*
- * A turn that leaves work comes back at once, and would have the lock again
- * before a thread that sleeps for it wakes up: its system call would not end.
- */
-void tqp_tx_work(struct work_struct *work)
-{
-	struct tqp_conn *conn = container_of(work, struct tqp_conn, tx_work);
-	bool awaited;
-
-	lock_sock(conn->sk);
-	tqp_tx_run(conn);
-	if (conn->rx_yielded)
-		tqp_rx_run(conn);
-	awaited = (conn->tx_turn <= 0 || conn->rx_yielded) &&
-		  waitqueue_active(&conn->sk->sk_lock.wq);
-	release_sock(conn->sk);
-	if (awaited)
-		msleep(TQP_YIELD_MS);
-	tqp_conn_put(conn);
-}
-
->>>>>>> dfd320c96e09b44c0865a7c04148c0adc1d96b5f:kernel/tcp_qp/tx.c
 /* Nothing but time will wake us. */
 void tqp_tx_wait_memory(struct tqp_conn *conn)
 {
