@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /* A conn's birth and end: its works, and what it has of others. */
-#include "conn/conn.h"
+#include "control/control.h"
+#include "handshake/handshake.h"
+#include "rx/rx.h"
+#include "socket/socket.h"
+#include "tx/tx.h"
 
 /* What is left of a turn, whoever's it was. */
 static void tqp_conn_turn_work(struct work_struct *work)
