@@ -126,6 +126,11 @@ int tqp_ep_tell_request(struct tqp_ep *ep);
 void tqp_ep_tell_connected(struct tqp_ep *ep, int status);
 void tqp_ep_tell_closed(struct tqp_ep *ep);
 
+/* ---- cm_life.c: for the device ---- */
+void tqp_ep_abort(struct tqp_ep *ep);			/* it ends, soon; any context */
+void tqp_cm_abort_device(struct tqp_device *dev);	/* all of a device's */
+void tqp_cm_exit(void);					/* returns when none is left */
+
 /* ---- cm_life.c: an ep's birth and end ---- */
 /* In the table, locked, with one reference that is the caller's beside the table's. */
 struct tqp_ep *tqp_ep_create(struct tqp_device *dev, enum tqp_ep_state state);

@@ -2,6 +2,7 @@
 /* The steps of a connection: see the states in cm.h. */
 #include <net/tcp.h>
 #include "cm/cm.h"
+#include "control/control.h"
 
 /* ---- hellos ---- */
 

@@ -391,7 +391,19 @@ static inline struct tqp_conn *tqp_conn_rcu(const struct sock *sk)
 	return (__force struct tqp_conn *)rcu_dereference_raw(inet_csk(sk)->icsk_ulp_data);
 }
 
-extern struct tcp_ulp_ops tqp_ulp_ops;
+/* What the hook left, or NULL. */
+static inline const struct tqp_skb_map *tqp_skb_map(struct sk_buff *skb)
+{
+	const struct tqp_skb_map *map = skb_ext_find(skb, SKB_EXT_MPTCP);
+
+	return map && map->magic == TQP_MAP_MAGIC && !map->mptcp_flags ? map : NULL;
+}
+
+/* Bytes of the longest message that can be sent. */
+static inline u32 tqp_message_max(const struct tqp_conn *conn)
+{
+	return conn->icrc ? (u32)TCP_BTH_V0_MESSAGE_MAX_BYTES : (u32)TQP_MESSAGE_MAX_BYTES;
+}
 
 /* ---- conn.c ---- */
 /* Its memory, with what needs nobody else; tqp_conn_create() has the rest. */
@@ -412,27 +424,6 @@ void tqp_conn_notify(struct tqp_conn *conn);
 /* Room for one more message?  READs and responses make the log grow; process context, sk lock. */
 bool tqp_log_room(struct tqp_conn *conn);
 
-/* ---- life.c ---- */
-/* For @sk, with a reference of the caller's and one to @owner, if there is any; process context. */
-struct tqp_conn *tqp_conn_create(struct tqp_qp *qp, struct tqp_conn_owner *owner, struct sock *sk);
-
-/* ---- attach.c, detach.c ---- */
-/* The QP's conn with a reference of the caller's own, or NULL; process context. */
-struct tqp_conn *tqp_qp_conn_get(struct tqp_qp *qp);
-/* Nothing on the socket's side touches the QP any more. */
-void tqp_conn_ended(struct tqp_conn *conn);
-/* ---- offload/qp.c ---- */
-/* Remove the switch's context; sleeps, idempotent. */
-void tqp_conn_offload_stop(struct tqp_conn *conn);
-int tqp_conn_offload_start(struct tqp_conn *conn);
-
-/* ---- shadow.c ---- */
-int tqp_shadow_alloc(struct tqp_conn *conn);
-/* The switch has forgotten the QP; sleeps. */
-void tqp_shadow_free(struct tqp_conn *conn);
-/* Room to say which READs wait; process context, sk lock.  Without it responses are copied. */
-void tqp_shadow_add_reads(struct tqp_conn *conn);
-
 /* ---- fail.c ---- */
 /* Stop the conn for @reason; sk lock.  Completions are flushed from fail_work. */
 void tqp_conn_fail(struct tqp_conn *conn, enum tcp_qp_reason reason);
@@ -451,202 +442,5 @@ static inline void tqp_end_wake(struct tqp_conn *conn)
 
 /* No completion of a send from now on. */
 void tqp_tx_die(struct tqp_conn *conn);
-
-/* ---- control/end.c ---- */
-void tqp_conn_fail_work(struct work_struct *work);
-void tqp_conn_late_work(struct work_struct *work);
-
-/* ---- ulp.c ---- */
-/* -EBUSY may have a reason in the conn. */
-int tqp_ulp_attach(struct socket *sock, struct tqp_conn *conn);
-/* The application's side is plain TCP's again; sk lock. */
-void tqp_ulp_restore(struct tqp_conn *conn);
-/* All of the socket is, since no QP byte was sent or received; sk lock. */
-void tqp_ulp_undo(struct tqp_conn *conn);
-int tqp_ulp_init(void);
-void tqp_ulp_exit(void);
-
-/* ---- family.c ---- */
-/* For @sk's own operations as they are now, or NULL; process context, sk lock. */
-const struct tqp_family *tqp_family_get(struct sock *sk);
-void tqp_family_exit(void);
-
-/* ---- wire.c ---- */
-int tqp_queue_xmit(struct sock *sk, struct sk_buff *skb, struct flowi *fl);
-
-/* Bytes of the longest message that can be sent. */
-static inline u32 tqp_message_max(const struct tqp_conn *conn)
-{
-	return conn->icrc ? (u32)TCP_BTH_V0_MESSAGE_MAX_BYTES : (u32)TQP_MESSAGE_MAX_BYTES;
-}
-
-/* ---- hook.c ---- */
-int tqp_hook_init(void);
-void tqp_hook_exit(void);
-/* One conn more or less in @net: packets are looked at while there is any.  Both sleep. */
-int tqp_hook_get(struct net *net);
-void tqp_hook_put(struct net *net);
-static inline const struct tqp_skb_map *tqp_skb_map(struct sk_buff *skb)
-{
-	const struct tqp_skb_map *map = skb_ext_find(skb, SKB_EXT_MPTCP);
-
-	return map && map->magic == TQP_MAP_MAGIC && !map->mptcp_flags ? map : NULL;
-}
-
-/* ---- handshake.c ---- */
-void tqp_rtr_start(struct tqp_conn *conn);	/* sk lock */
-void tqp_rtr_work(struct work_struct *work);
-/* A segment of the peer's carried an option: any context, RCU. */
-void tqp_peer_flags(struct tqp_conn *conn, u8 flags);
-void tqp_peer_credits(struct tqp_conn *conn, u32 aeth);
-/* An ACKNOWLEDGE came as a message: whose TCP does that is a stock end.  Any context, RCU. */
-void tqp_peer_is_stock(struct tqp_conn *conn);
-/*
- * How many of the @bytes from @seq on, which came without an option, may be its
- * hello: all that it says before our rtr, and it may have come before the hook.
- */
-u32 tqp_stock_hello(struct sock *sk, u32 seq, u32 bytes);
-/* The same, in its turn; sk lock */
-void tqp_peer_acknowledge(struct tqp_conn *conn, u32 aeth);
-u16 tqp_credit_limit(const struct tqp_conn *conn);	/* sk lock */
-void tqp_credit_update(struct tqp_conn *conn);	/* tell the peer if it gained much; sk lock */
-void tqp_probe_work(struct work_struct *work);
-
-/* ---- tx.c ---- */
-void tqp_tx_run(struct tqp_conn *conn);		/* process context, sk lock */
-void tqp_tx_kick(struct tqp_conn *conn);	/* any context: run it soon */
-void tqp_tx_wait_memory(struct tqp_conn *conn);	/* run it later */
-/*
- * False: the conn failed, for somebody else wrote to the stream since our first
- * message.  That can be a send() alone which was waiting for the lock when
- * attach had it; before our first message its bytes are plain TCP.
- */
-bool tqp_tx_alone(struct tqp_conn *conn);
-/* 0 when the current message is all in TCP, else -EAGAIN, -EBUSY (turn over) or TCP's error. */
-int tqp_tx_push(struct tqp_conn *conn, bool more);
-/*
- * The current message starts here: a record, its number left to the caller.
- * There is room in the log.
- */
-void tqp_tx_begin(struct tqp_conn *conn, struct tqp_tx_msg *msg, const struct tqp_msg_rec *rec);
-
-/* Will the WQE at @index go to TCP at once?  It holds its last partial segment back then. */
-bool tqp_tx_follows(const struct tqp_conn *conn, u32 index);
-void tqp_tx_account(struct tqp_conn *conn, u32 bytes, bool copied);
-/* So many messages were handed over. */
-void tqp_tx_count(struct tqp_conn *conn, u32 messages);
-
-/* ---- mss.c ---- */
-void tqp_mss_update(struct tqp_conn *conn);	/* sk lock */
-
-/* ---- train.c; sk lock ---- */
-/* Say where @rec's message stands in a train: behind the last one, or in front, or alone. */
-void tqp_train_join(struct tqp_conn *conn, struct tqp_msg_rec *rec);
-/* Take what of the send queue may go along; false: nothing. */
-bool tqp_train_gather(struct tqp_conn *conn);
-/* 0 when TCP has all of it, else as tqp_tx_push(). */
-int tqp_train_push(struct tqp_conn *conn);
-static inline bool tqp_train_waits(const struct tqp_conn *conn)
-{
-	return conn->train.at != conn->train.end;
-}
-
-/* ---- wqe.c: the send queue's next message ---- */
-/* Make it the current one; false: nothing to send, or it must wait. */
-bool tqp_wqe_next(struct tqp_conn *conn);
-/* The current message was the WQE's last. */
-void tqp_wqe_sent(struct tqp_conn *conn);
-bool tqp_tx_has_credit(const struct tqp_conn *conn);
-
-/* ---- txdone.c ---- */
-void tqp_tx_msg_init(struct tqp_tx_msg *msg, struct tqp_conn *conn);
-void tqp_tx_msg_light(struct tqp_tx_msg *msg, struct tqp_conn *conn);	/* one message, TCP copies it */
-void tqp_tx_msg_put(struct tqp_tx_msg *msg);
-void tqp_clean_acked(struct sock *sk, u32 acked_seq);
-bool tqp_tx_outstanding(const struct tqp_conn *conn);	/* sk lock */
-void tqp_tx_finish_bad(struct tqp_conn *conn);		/* sk lock */
-void tqp_tx_drop(struct tqp_conn *conn);		/* sk lock */
-/* After tqp_tx_drop(): have drivers let go, too? */
-static inline bool tqp_tx_released(struct tqp_conn *conn)
-{
-	return !atomic_read(&conn->tx_live);
-}
-
-/* They have not, in all the time there was. */
-void tqp_tx_release_timeout(struct tqp_conn *conn);
-/* After both: completions of what was in flight; sk lock */
-void tqp_tx_settle(struct tqp_conn *conn);
-
-/* ---- requester.c: READs and atomics of ours ---- */
-/* May one more be asked for, and is there room for it? */
-bool tqp_read_room(struct tqp_conn *conn);
-/* Enter it under @rec's number; before the request is sent. */
-void tqp_read_begin(struct tqp_conn *conn, struct tqp_tx_msg *msg, u16 msn,
-		    const struct tqp_read *read);
-/* Is the response that begins one we wait for? */
-bool tqp_read_expected(const struct tqp_conn *conn);
-enum ib_wc_status tqp_read_copy(struct tqp_conn *conn, struct sk_buff *skb, u32 skb_off, u32 bytes);
-enum ib_wc_status tqp_atomic_result(struct tqp_conn *conn);
-void tqp_read_done(struct tqp_conn *conn);
-void tqp_read_drop(struct tqp_conn *conn);		/* no response will come any more */
-/* The READ that waits under @msn failed here. */
-void tqp_read_fail(struct tqp_conn *conn, enum ib_wc_status status);
-
-/* ---- responder.c: READs, atomics and WRITEs of the peer's ---- */
-bool tqp_response_room(struct tqp_conn *conn);
-/* 0, or the syndrome to refuse the current request with. */
-int tqp_request(struct tqp_conn *conn);
-/* 0, or the syndrome to refuse the current WRITE with. */
-int tqp_write_check(struct tqp_conn *conn);
-/* Make a response the current message, if one is due. */
-bool tqp_response_next(struct tqp_conn *conn);
-void tqp_response_done(struct tqp_tx_msg *msg);		/* any context */
-/* Is a response still to be sent or acknowledged whose request named @key? */
-bool tqp_response_uses(const struct tqp_conn *conn, u32 key);
-bool tqp_response_holds(const struct tqp_conn *conn, const struct tqp_mr *mr);
-
-/* ---- rx.c ---- */
-void tqp_rx_run(struct tqp_conn *conn);		/* sk lock, any context */
-void tqp_rx_work(struct work_struct *work);
-
-/* ---- rx_wqe.c; sk lock ---- */
-/* The current message's receive; false if none is posted. */
-bool tqp_rx_take_wqe(struct tqp_conn *conn);
-/* It is used up, by a SEND or by a WRITE with immediate. */
-void tqp_rx_complete(struct tqp_conn *conn, enum ib_wc_status status);
-/*
- * Whole messages of the train that @skb at @off, which is stream byte @seq, goes
- * on with: bytes taken.  Whatever is in the way of one is the general path's.
- */
-u32 tqp_rx_train(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 seq);
-/* A receive taken from an SRQ for a message that will not end. */
-void tqp_rx_flush(struct tqp_conn *conn);
-
-/* ---- place.c ---- */
-/*
- * Copy @bytes at @skb_off of @skb to offset @at of the current receive.
- * 0, or an enum ib_wc_status to fail the receive with.
- */
-enum ib_wc_status tqp_place_copy(struct tqp_conn *conn, struct sk_buff *skb, u32 skb_off, u32 at,
-				 u32 bytes);
-/* The same to [addr, addr + bytes) of @key, if it allows @access. */
-enum ib_wc_status tqp_place_at(struct tqp_conn *conn, struct sk_buff *skb, u32 skb_off, u32 key,
-			       u64 addr, u32 bytes, int access);
-
-/* ---- mw.c ---- */
-struct tqp_binding;
-/*
- * RCU read side: the region that @key, also a window's, opens for [va, va +
- * bytes) with this access, or NULL.
- */
-struct tqp_mr *tqp_key_mr(const struct tqp_conn *conn, u32 key, u64 va, u64 bytes, int access);
-/* *@old is what was bound before: if there was anything, tqp_mw_retire() it. */
-enum ib_wc_status tqp_mw_bind(struct tqp_conn *conn, const struct tqp_mw_bind *bind,
-			      struct tqp_binding **old);
-/* @put drops a reference to @msg, which took @old's place, when nobody can be copying by @old's key. */
-void tqp_mw_retire(struct tqp_binding *old, struct tqp_tx_msg *msg,
-		   void (*put)(struct tqp_tx_msg *msg));
-/* LOCAL_INV here or a SEND_WITH_INV of the peer's; sk lock.  False: no window of this QP's. */
-bool tqp_mw_invalidate(struct tqp_conn *conn, u32 key);
 
 #endif

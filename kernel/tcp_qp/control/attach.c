@@ -2,8 +2,13 @@
 /* A QP meets a socket. */
 #include <linux/module.h>
 #include <linux/net.h>
-#include "conn/conn.h"
+#include "control/control.h"
+#include "handshake/handshake.h"
 #include "object/trace.h"
+#include "offload/offload.h"
+#include "rx/rx.h"
+#include "socket/socket.h"
+#include "tx/tx.h"
 
 static bool offload = true;
 module_param(offload, bool, 0644);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /* A QP parts from its socket. */
-#include "conn/conn.h"
+#include "control/control.h"
+#include "offload/offload.h"
+#include "socket/socket.h"
+#include "tx/tx.h"
 
 static void tqp_conn_cancel(struct tqp_conn *conn)
 {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /* How a conn ends: what the peer is told, and what becomes of work in flight. */
-#include "conn/conn.h"
+#include "control/control.h"
+#include "offload/offload.h"
+#include "rx/rx.h"
+#include "tx/tx.h"
 
 /* ---- ours ---- */
 

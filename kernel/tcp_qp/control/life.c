@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /* A conn's birth and end: its works, and what it has of others. */
 #include <linux/delay.h>
-#include "conn/conn.h"
+#include "control/control.h"
+#include "handshake/handshake.h"
+#include "rx/rx.h"
+#include "socket/socket.h"
+#include "tx/tx.h"
 
 /*
  * What is left of a turn, whoever's it was.  A turn that leaves work comes back
@@ -17,8 +21,9 @@ static void tqp_conn_turn_work(struct work_struct *work)
 	tqp_tx_run(conn);
 	if (conn->rx_yielded)
 		tqp_rx_run(conn);
+	/* before it is released: whoever sleeps by now slept while we had it */
 	awaited = (conn->tx_turn <= 0 || conn->rx_yielded) &&
-		  waitqueue_active(&conn->sk->sk_lock.wq);
+		  wq_has_sleeper(&conn->sk->sk_lock.wq);
 	release_sock(conn->sk);
 	if (awaited)
 		msleep(TQP_YIELD_MS);

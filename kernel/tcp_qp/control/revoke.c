@@ -7,7 +7,9 @@
  * a driver still holds of those is only waited for.
  */
 #include <linux/sched/signal.h>
-#include "conn/conn.h"
+#include "control/control.h"
+#include "memory/memory.h"
+#include "tx/tx.h"
 
 enum {
 	TQP_REVOKE_LOOKS = 256,		/* at QPs, of whomever, under one hold of the table's lock */

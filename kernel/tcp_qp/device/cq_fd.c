@@ -14,7 +14,7 @@
 #include <linux/module.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
-#include "object/tqp.h"
+#include "device/device.h"
 
 enum {
 	TQP_CQ_FD_FLAGS = TCP_QP_CQ_DOORBELL | TCP_QP_CQ_WAIT | TCP_QP_CQ_TIMEOUT |

@@ -4,7 +4,9 @@
 #include <linux/module.h>
 #include <net/addrconf.h>
 #include "cm/cm.h"
-#include "object/tqp.h"
+#include "control/control.h"
+#include "device/device.h"
+#include "memory/memory.h"
 
 static char *node_type = "rnic";
 module_param(node_type, charp, 0444);

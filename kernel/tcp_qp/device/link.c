@@ -11,8 +11,10 @@
  */
 #include <linux/netdevice.h>
 #include <rdma/rdma_netlink.h>
-#include "conn/conn.h"
-#include "object/tqp.h"
+#include "cm/cm.h"
+#include "device/device.h"
+#include "memory/memory.h"
+#include "offload/offload.h"
 
 /* The list, and what of a device is said to be under it in tqp.h.  Inside rtnl. */
 DEFINE_MUTEX(tqp_devices_mutex);

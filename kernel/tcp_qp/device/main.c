@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Module: init ladder, exit its mirror. */
 #include <linux/module.h>
-#include "object/tqp.h"
+#include "cm/cm.h"
+#include "control/control.h"
+#include "device/device.h"
+#include "offload/offload.h"
 
 static int __init tqp_init(void)
 {

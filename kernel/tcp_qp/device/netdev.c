@@ -3,7 +3,7 @@
 #include <linux/etherdevice.h>
 #include <linux/inetdevice.h>
 #include <linux/netdevice.h>
-#include "object/tqp.h"
+#include "device/device.h"
 
 static void tqp_netdev_handle(struct tqp_device *dev, unsigned long what)
 {

@@ -6,7 +6,9 @@
  * and kept for query, they steer nothing: TCP has the path.  Masks are not
  * insisted on, since rdma_cm's iWARP users set fewer than IBTA wants.
  */
-#include "object/tqp.h"
+#include "cm/cm.h"
+#include "control/control.h"
+#include "device/device.h"
 
 /* By state from, the states that may be asked for.  RESET and ERR may always be. */
 static const u8 tqp_qp_next[IB_QPS_ERR + 1] = {

@@ -3,7 +3,9 @@
 #include <linux/cred.h>
 #include <linux/slab.h>
 #include "cm/cm.h"
-#include "conn/conn.h"
+#include "control/control.h"
+#include "device/device.h"
+#include "memory/memory.h"
 
 /* msn arithmetic and the switch's rq_mask. */
 static_assert(TQP_WR_MAX < 1 << 15);

@@ -4,7 +4,7 @@
 #include <linux/inetdevice.h>
 #include <net/addrconf.h>
 #include <rdma/ib_mad.h>
-#include "object/tqp.h"
+#include "device/device.h"
 
 enum {
 	TQP_PORT = 1,

@@ -6,7 +6,8 @@
 #include <rdma/restrack.h>
 #include <net/netlink.h>
 #include <uapi/rdma/rdma_netlink.h>
-#include "object/tqp.h"
+#include "control/control.h"
+#include "device/device.h"
 
 struct tqp_detail {
 	const char *name;

@@ -6,7 +6,8 @@
 #define UVERBS_MODULE_NAME tcp_qp
 #include <rdma/uverbs_named_ioctl.h>
 #include <rdma/uverbs_std_types.h>
-#include "object/tqp.h"
+#include "control/control.h"
+#include "device/device.h"
 
 enum {
 	TQP_ATTACH_FLAGS = TCP_QP_ATTACH_F_WIRE_V0 | TCP_QP_ATTACH_F_WIRE_V1 |

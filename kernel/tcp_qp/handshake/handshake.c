@@ -6,7 +6,8 @@
  * Both ride on pure ACKs, which TCP does not repeat: rtr is repeated by a
  * timer until acknowledged, credits are hints with a probe behind them.
  */
-#include "conn/conn.h"
+#include "handshake/handshake.h"
+#include "tx/tx.h"
 
 /* user/libtcpqp/src/stock/frame.hpp */
 enum {

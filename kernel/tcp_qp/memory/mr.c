@@ -10,7 +10,7 @@
 #include <linux/random.h>
 #include <linux/rhashtable.h>
 #include <linux/slab.h>
-#include "conn/conn.h"
+#include "memory/memory.h"
 
 MODULE_IMPORT_NS(DMA_BUF);
 

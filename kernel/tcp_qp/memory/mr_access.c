@@ -2,7 +2,7 @@
 /* Use of a memory region by the data path: checks, kernel addresses, page fragments. */
 #include <linux/bvec.h>
 #include <linux/mm.h>
-#include "object/tqp.h"
+#include "memory/memory.h"
 
 /* Kernel addresses of pages are taken from the direct map. */
 static_assert(!IS_ENABLED(CONFIG_HIGHMEM));

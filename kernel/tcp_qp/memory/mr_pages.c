@@ -11,7 +11,7 @@
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 #include <rdma/iter.h>
-#include "object/tqp.h"
+#include "memory/memory.h"
 
 enum {
 	TQP_MR_SHIFT_MAX = 21,	/* 2 MiB; above it a table has few entries anyway */

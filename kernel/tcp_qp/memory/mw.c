@@ -10,7 +10,7 @@
  */
 #include <linux/random.h>
 #include <linux/slab.h>
-#include "conn/conn.h"
+#include "memory/memory.h"
 
 #define TQP_MW_ACCESS (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC)
 

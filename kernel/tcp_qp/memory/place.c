@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The software engine's one copy: from the skb into the posted receive buffer. */
-#include "conn/conn.h"
+#include "memory/memory.h"
 
 /*
  * RCU keeps the MR's pages pinned: tqp_mr_withdraw() takes the key out of the

@@ -273,98 +273,9 @@ bool tqp_end_wait(const struct tqp_device *dev, struct tqp_ucontext *uctx, wait_
 /* Until all who found an object under RCU are through with it, if that is promised; sleeps. */
 void tqp_end_readers(const struct tqp_device *dev);
 
-/* ---- link.c: devices come and go ---- */
-extern struct mutex tqp_devices_mutex;		/* inside rtnl */
-extern struct list_head tqp_devices;
-void tqp_device_doom(struct tqp_device *dev);	/* it goes, soon */
-void tqp_link_reap(struct work_struct *work);
-void tqp_link_dealloc(struct ib_device *ib);
-/* Remove all devices that use @odev, or all there are if NULL; returns when they are gone. */
-void tqp_link_remove(struct tqp_offload_device *odev);
-int tqp_link_init(void);
-void tqp_link_exit(void);
-
-/* ---- netdev.c: events of the netdevs below ---- */
-int tqp_netdev_init(void);
-void tqp_netdev_exit(void);
-
-/* ---- device.c ---- */
-int tqp_device_check_params(void);
-struct tqp_device *tqp_device_alloc(struct net_device *netdev);
-void tqp_device_event(struct tqp_device *dev, enum ib_event_type event);
-
-
-/* ---- offload.c ---- */
-struct tqp_offload_device *tqp_offload_find(const struct net_device *netdev);
-/* @gone ends what uses a NIC that goes, before it returns. */
-int tqp_offload_init(void (*gone)(struct tqp_offload_device *odev));
-void tqp_offload_exit(void);
-
-/* ---- shadow.c ---- */
-int tqp_shadow_init(struct tqp_device *dev);	/* once dev->offload is known */
-void tqp_shadow_exit(struct tqp_device *dev);
-
-/* ---- uapi.c, stats.c ---- */
-extern const struct uapi_definition tqp_uapi[];
+/* ---- stats.c ---- */
 struct rdma_hw_stats *tqp_stats_alloc(struct ib_device *ib, u32 port);
 int tqp_stats_get(struct ib_device *ib, struct rdma_hw_stats *stats, u32 port, int index);
-
-/* ---- restrack.c: `rdma resource show -dd` ---- */
-int tqp_fill_res_qp(struct sk_buff *skb, struct ib_qp *ibqp);
-int tqp_fill_res_mr(struct sk_buff *skb, struct ib_mr *ibmr);
-int tqp_fill_res_cq(struct sk_buff *skb, struct ib_cq *ibcq);
-
-/* ---- query.c ---- */
-int tqp_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct ib_udata *udata);
-int tqp_query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attr);
-int tqp_query_gid(struct ib_device *ib, u32 port, int index, union ib_gid *gid);
-int tqp_query_pkey(struct ib_device *ib, u32 port, u16 index, u16 *pkey);
-int tqp_port_immutable(struct ib_device *ib, u32 port, struct ib_port_immutable *immutable);
-enum rdma_link_layer tqp_link_layer(struct ib_device *ib, u32 port);
-struct net_device *tqp_get_netdev(struct ib_device *ib, u32 port);
-
-/* ---- mr.c: registration and lifetime ---- */
-struct ib_mr *tqp_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 bytes, u64 iova, int access,
-			      struct ib_udata *udata);
-struct ib_mr *tqp_reg_dmabuf_mr(struct ib_pd *ibpd, u64 offset, u64 bytes, u64 iova, int fd,
-				int access, struct uverbs_attr_bundle *attrs);
-/* No new use of it from here on, nor one under RCU; sleeps. */
-void tqp_mr_withdraw(struct tqp_mr *mr);
-/* Its key is free, and it is gone with its last user. */
-void tqp_mr_forget(struct tqp_mr *mr);
-
-/* ---- revoke.c ---- */
-int tqp_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
-
-/* ---- mr_pages.c: what the CPU reaches, and what the switch reaches ---- */
-int tqp_mr_pages_umem(struct tqp_mr *mr);
-int tqp_mr_pages_vmap(struct tqp_mr *mr, u64 offset);
-int tqp_mr_offload(struct tqp_mr *mr, int fd, u64 offset);
-/* Synchronous: the switch touches the memory no more. */
-void tqp_mr_unload(struct tqp_mr *mr);
-
-/* ---- mr_access.c ---- */
-/* RCU read side; NULL if there is no such key. */
-int tqp_mr_table_init(struct tqp_device *dev);
-void tqp_mr_table_destroy(struct tqp_device *dev);
-struct tqp_mr *tqp_mr_lookup(struct tqp_device *dev, u32 key);
-/* The same with a reference that outlives the RCU section. */
-struct tqp_mr *tqp_mr_get(struct tqp_device *dev, u32 key);
-void tqp_mr_put(struct tqp_mr *mr);		/* any context */
-/* 0, or -EACCES (PD or access), -EFAULT (bounds).  No sum can wrap. */
-int tqp_mr_check(const struct tqp_mr *mr, u32 pdn, u64 addr, u64 bytes, int access);
-/* Kernel address of checked @addr; *@run is set to the bytes contiguous from there, at most @bytes. */
-void *tqp_mr_kaddr(const struct tqp_mr *mr, u64 addr, u32 bytes, u32 *run);
-/*
- * Page fragments of checked [addr, addr + bytes), physically contiguous pages
- * joined.  Returns how many of @max were used; *@done is set to bytes covered.
- */
-int tqp_mr_bvecs(const struct tqp_mr *mr, u64 addr, u32 bytes, struct bio_vec *bv, int max, u32 *done);
-
-/* ---- mw.c: memory windows ---- */
-int tqp_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata);
-int tqp_dealloc_mw(struct ib_mw *ibmw);
-void tqp_mw_drop_qp(struct tqp_device *dev, u32 qpn);
 
 /* ---- cq.c ---- */
 int tqp_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *init,
@@ -394,10 +305,6 @@ static inline void tqp_cq_fd_wake(struct tqp_cq_fd *fd)
 		wake_up_poll(&fd->wait, EPOLLIN | EPOLLRDNORM);
 }
 
-/* ---- cq_fd.c: completion descriptors ---- */
-/* A file to wait on @cq with; process context. */
-struct file *tqp_cq_fd_open(struct tqp_cq *cq);
-
 /* ---- srq.c ---- */
 int tqp_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init, struct ib_udata *udata);
 int tqp_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata);
@@ -415,15 +322,7 @@ bool tqp_srq_take(struct tqp_srq *srq, tqp_srq_copy_t copy, void *to);
 u32 tqp_qpn_of(const struct tqp_device *dev, u32 index);
 u32 tqp_qpn_index(const struct tqp_device *dev, u32 qpn);	/* 0: no QP has this number */
 
-/* ---- qp.c, qp_modify.c ---- */
-int tqp_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_udata *udata);
-int tqp_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata);
-int tqp_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
-		 struct ib_qp_init_attr *init);
-int tqp_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
-int tqp_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr, const struct ib_send_wr **bad);
-/* Look at what was posted; process context, sleeps. */
-int tqp_qp_doorbell(struct tqp_qp *qp);
+/* ---- qp.c ---- */
 struct tqp_qp *tqp_qp_get(struct tqp_qp *qp);
 /* With a reference, or NULL; any context. */
 struct tqp_qp *tqp_qp_lookup(struct tqp_device *dev, u32 qpn);
@@ -442,35 +341,5 @@ void tqp_qp_raise(struct tqp_qp *qp, enum ib_event_type type);
 u32 tqp_wc_opcode(u32 wr_opcode);
 /* Complete every posted WQE of both rings with IB_WC_WR_FLUSH_ERR.  Ring owner's context. */
 void tqp_qp_flush(struct tqp_qp *qp);
-/*
- * The same under qp->mutex from the verbs' side, whoever owns the rings; ends a
- * conn that still lives, which then flushes when nothing is in flight any more.
- */
-void tqp_qp_flush_locked(struct tqp_qp *qp);
-
-/* ---- connection manager: cm*.c ---- */
-void tqp_ep_abort(struct tqp_ep *ep);			/* it ends, soon; any context */
-void tqp_cm_abort_device(struct tqp_device *dev);	/* all of a device's */
-void tqp_cm_exit(void);					/* returns when none is left */
-
-/* ---- conn: ulp.c and friends ---- */
-/*
- * Join with @sock, which is @owner's or, if that is NULL, an application's.  Sleeps; under
- * qp->mutex.  @resp is filled on success and where a reason is known.
- */
-int tqp_qp_attach(struct tqp_qp *qp, struct tqp_conn_owner *owner, struct socket *sock,
-		  const struct tcp_qp_attach_req *req, struct tcp_qp_attach_resp *resp);
-/* Sends were posted (or receives: same doorbell).  Process context, sleeps. */
-void tqp_conn_doorbell(struct tqp_qp *qp);
-/*
- * Part QP and socket; sleeps; under qp->mutex.  When it returns nothing on
- * the socket's side touches the QP, its rings, CQs or receive buffers.
- */
-void tqp_conn_detach(struct tqp_qp *qp);
-/* A conn that was told to end has; sleeps; under qp->mutex. */
-void tqp_conn_wait_end(struct tqp_qp *qp);
-void tqp_conn_info(struct tqp_qp *qp, struct tcp_qp_info *info);
-int tqp_conn_init(void);			/* module ladder: ULP, hooks */
-void tqp_conn_exit(void);
 
 #endif

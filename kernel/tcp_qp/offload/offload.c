@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* NIC drivers that place queue pair payload: see tqp_offload.h. */
 #include <linux/module.h>
-#include "object/tqp.h"
+#include "offload/offload.h"
 
 struct tqp_offload_entry {
 	struct list_head node;

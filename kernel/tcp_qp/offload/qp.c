@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* A QP in the switch. */
-#include "conn/conn.h"
+#include "offload/offload.h"
 
 /* The connection as the switch sees it arrive. */
 static void tqp_flow_of(const struct sock *sk, struct tqp_offload_flow *flow)

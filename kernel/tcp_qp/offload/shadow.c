@@ -4,7 +4,7 @@
  * of pages that many QPs share; the switch is told of one QP's bytes alone.
  */
 #include <linux/dmapool.h>
-#include "conn/conn.h"
+#include "offload/offload.h"
 
 enum {
 	TQP_SHADOW_ALIGN = 64,	/* no two QPs in one cache line */

@@ -7,8 +7,11 @@
  * one it belongs to.  skb->decrypted means that the switch has already put the
  * bytes where they go.
  */
-#include "conn/conn.h"
+#include "handshake/handshake.h"
+#include "memory/memory.h"
 #include "object/trace.h"
+#include "rx/rx.h"
+#include "tx/tx.h"
 
 /* ---- faults ---- */
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Receive WQEs: taken for the message that is being received, and completed. */
-#include "conn/conn.h"
+#include "memory/memory.h"
 #include "object/trace.h"
+#include "rx/rx.h"
 
 /* A train's messages: their CQEs wait for each other, and lie on the stack meanwhile. */
 #define TQP_RX_TOLD_AT_ONCE 32

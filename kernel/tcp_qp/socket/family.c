@@ -10,7 +10,10 @@
 #include <linux/net.h>
 #include <net/inet_common.h>
 #include <net/transp_v6.h>
-#include "conn/conn.h"
+#include "handshake/handshake.h"
+#include "offload/offload.h"
+#include "rx/rx.h"
+#include "socket/socket.h"
 
 enum {
 	TQP_FAMILIES_MAX = 8,

@@ -17,7 +17,8 @@
 #include <net/ipv6.h>
 #include <net/netns/generic.h>
 #include <tcp_qp/tcp_bth_option.h>
-#include "conn/conn.h"
+#include "handshake/handshake.h"
+#include "socket/socket.h"
 
 enum {
 	TQP_HOOK_LINGER_MS = 1000,	/* each registration may patch the kernel's text */

@@ -13,7 +13,9 @@
  */
 #include <linux/module.h>
 #include <linux/net.h>
-#include "conn/conn.h"
+#include "rx/rx.h"
+#include "socket/socket.h"
+#include "tx/tx.h"
 
 /* An attach whose TCP_ULP setsockopt is on its way into our init, in the same task. */
 struct tqp_pending {

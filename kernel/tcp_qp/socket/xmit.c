@@ -7,7 +7,8 @@
  * Retransmissions, probes and loss recovery come through here too.
  */
 #include <tcp_qp/tcp_bth_option.h>
-#include "conn/conn.h"
+#include "handshake/handshake.h"
+#include "socket/socket.h"
 
 /* The stack's timestamp option, if it wrote one. */
 static bool tqp_stack_timestamps(const struct tcphdr *th, u32 *tsval, u32 *tsecr)

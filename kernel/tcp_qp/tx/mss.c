@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* MSS: room for the option, and payload cut at 128-byte lines. */
-#include "conn/conn.h"
+#include "tx/tx.h"
 
 void tqp_mss_update(struct tqp_conn *conn)
 {

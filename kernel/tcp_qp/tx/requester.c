@@ -6,7 +6,9 @@
  * switch, in the shadow.  The responder answers in order, so the slot that
  * waits longest is the only one whose response may begin.
  */
-#include "conn/conn.h"
+#include "memory/memory.h"
+#include "offload/offload.h"
+#include "tx/tx.h"
 
 static struct tqp_read *tqp_read_slot(const struct tqp_conn *conn, u16 msn)
 {

@@ -6,7 +6,8 @@
  * Their responses wait in a ring for the transmit side.  A READ's pages go to
  * TCP as they are.
  */
-#include "conn/conn.h"
+#include "memory/memory.h"
+#include "tx/tx.h"
 
 static_assert((TQP_RESPONSES_MAX & (TQP_RESPONSES_MAX - 1)) == 0);
 

@@ -7,7 +7,8 @@
  * ends.  One alone that is inline may begin or go on a train, too.  All are
  * copied: for so few bytes anything else costs more.
  */
-#include "conn/conn.h"
+#include "memory/memory.h"
+#include "tx/tx.h"
 
 /* No segment holds bytes of TCP's so far and of what comes next. */
 static void tqp_train_seal(struct tqp_conn *conn)

@@ -4,8 +4,9 @@
  * its pages to tcp_sendmsg_locked() without copying.
  */
 #include <linux/bvec.h>
-#include "conn/conn.h"
+#include "memory/memory.h"
 #include "object/trace.h"
+#include "tx/tx.h"
 
 void tqp_tx_kick(struct tqp_conn *conn)
 {

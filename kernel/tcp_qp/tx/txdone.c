@@ -8,7 +8,8 @@
  * TCP, one for each message until it is acknowledged, one for each response
  * that is awaited, one for each skb.
  */
-#include "conn/conn.h"
+#include "memory/memory.h"
+#include "tx/tx.h"
 
 static void tqp_post_send_wc(struct tqp_conn *conn, const struct tqp_tx_msg *msg,
 			     enum ib_wc_status status)

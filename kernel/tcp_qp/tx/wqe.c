@@ -4,7 +4,8 @@
  * A READ becomes a request for each of its SGEs, so that each response has one
  * target.
  */
-#include "conn/conn.h"
+#include "memory/memory.h"
+#include "tx/tx.h"
 
 static const struct tqp_op tqp_ops[] = {
 	[IB_WR_RDMA_WRITE] = {

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* How a conn begins and ends. */
+#ifndef TQP_CONTROL_H
+#define TQP_CONTROL_H
+
+#include "conn/conn.h"
+
+/* ---- revoke.c ---- */
+int tqp_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
+
+/* ---- attach.c, detach.c and life.c ---- */
+/*
+ * Join with @sock, which is @owner's or, if that is NULL, an application's.  Sleeps; under
+ * qp->mutex.  @resp is filled on success and where a reason is known.
+ */
+int tqp_qp_attach(struct tqp_qp *qp, struct tqp_conn_owner *owner, struct socket *sock,
+		  const struct tcp_qp_attach_req *req, struct tcp_qp_attach_resp *resp);
+/* Sends were posted (or receives: same doorbell).  Process context, sleeps. */
+void tqp_conn_doorbell(struct tqp_qp *qp);
+/*
+ * Part QP and socket; sleeps; under qp->mutex.  When it returns nothing on
+ * the socket's side touches the QP, its rings, CQs or receive buffers.
+ */
+void tqp_conn_detach(struct tqp_qp *qp);
+/* A conn that was told to end has; sleeps; under qp->mutex. */
+void tqp_conn_wait_end(struct tqp_qp *qp);
+void tqp_conn_info(struct tqp_qp *qp, struct tcp_qp_info *info);
+int tqp_conn_init(void);			/* module ladder: ULP, hooks */
+void tqp_conn_exit(void);
+
+/* ---- life.c ---- */
+/* For @sk, with a reference of the caller's and one to @owner, if there is any; process context. */
+struct tqp_conn *tqp_conn_create(struct tqp_qp *qp, struct tqp_conn_owner *owner, struct sock *sk);
+
+/* ---- attach.c, detach.c ---- */
+/* The QP's conn with a reference of the caller's own, or NULL; process context. */
+struct tqp_conn *tqp_qp_conn_get(struct tqp_qp *qp);
+/* Nothing on the socket's side touches the QP any more. */
+void tqp_conn_ended(struct tqp_conn *conn);
+/* ---- end.c ---- */
+void tqp_conn_fail_work(struct work_struct *work);
+void tqp_conn_late_work(struct work_struct *work);
+
+#endif

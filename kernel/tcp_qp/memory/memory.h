@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Regions and windows: their lives, and who may touch what. */
+#ifndef TQP_MEMORY_H
+#define TQP_MEMORY_H
+
+#include "conn/conn.h"
+
+/* ---- mr.c: registration and lifetime ---- */
+struct ib_mr *tqp_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 bytes, u64 iova, int access,
+			      struct ib_udata *udata);
+struct ib_mr *tqp_reg_dmabuf_mr(struct ib_pd *ibpd, u64 offset, u64 bytes, u64 iova, int fd,
+				int access, struct uverbs_attr_bundle *attrs);
+/* No new use of it from here on, nor one under RCU; sleeps. */
+void tqp_mr_withdraw(struct tqp_mr *mr);
+/* Its key is free, and it is gone with its last user. */
+void tqp_mr_forget(struct tqp_mr *mr);
+
+/* ---- mr_pages.c: what the CPU reaches, and what the switch reaches ---- */
+int tqp_mr_pages_umem(struct tqp_mr *mr);
+int tqp_mr_pages_vmap(struct tqp_mr *mr, u64 offset);
+int tqp_mr_offload(struct tqp_mr *mr, int fd, u64 offset);
+/* Synchronous: the switch touches the memory no more. */
+void tqp_mr_unload(struct tqp_mr *mr);
+
+/* ---- mr_access.c ---- */
+/* RCU read side; NULL if there is no such key. */
+int tqp_mr_table_init(struct tqp_device *dev);
+void tqp_mr_table_destroy(struct tqp_device *dev);
+struct tqp_mr *tqp_mr_lookup(struct tqp_device *dev, u32 key);
+/* The same with a reference that outlives the RCU section. */
+struct tqp_mr *tqp_mr_get(struct tqp_device *dev, u32 key);
+void tqp_mr_put(struct tqp_mr *mr);		/* any context */
+/* 0, or -EACCES (PD or access), -EFAULT (bounds).  No sum can wrap. */
+int tqp_mr_check(const struct tqp_mr *mr, u32 pdn, u64 addr, u64 bytes, int access);
+/* Kernel address of checked @addr; *@run is set to the bytes contiguous from there, at most @bytes. */
+void *tqp_mr_kaddr(const struct tqp_mr *mr, u64 addr, u32 bytes, u32 *run);
+/*
+ * Page fragments of checked [addr, addr + bytes), physically contiguous pages
+ * joined.  Returns how many of @max were used; *@done is set to bytes covered.
+ */
+int tqp_mr_bvecs(const struct tqp_mr *mr, u64 addr, u32 bytes, struct bio_vec *bv, int max, u32 *done);
+
+/* ---- mw.c: memory windows ---- */
+int tqp_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata);
+int tqp_dealloc_mw(struct ib_mw *ibmw);
+void tqp_mw_drop_qp(struct tqp_device *dev, u32 qpn);
+
+/* ---- place.c ---- */
+/*
+ * Copy @bytes at @skb_off of @skb to offset @at of the current receive.
+ * 0, or an enum ib_wc_status to fail the receive with.
+ */
+enum ib_wc_status tqp_place_copy(struct tqp_conn *conn, struct sk_buff *skb, u32 skb_off, u32 at,
+				 u32 bytes);
+/* The same to [addr, addr + bytes) of @key, if it allows @access. */
+enum ib_wc_status tqp_place_at(struct tqp_conn *conn, struct sk_buff *skb, u32 skb_off, u32 key,
+			       u64 addr, u32 bytes, int access);
+
+/* ---- mw.c ---- */
+struct tqp_binding;
+/*
+ * RCU read side: the region that @key, also a window's, opens for [va, va +
+ * bytes) with this access, or NULL.
+ */
+struct tqp_mr *tqp_key_mr(const struct tqp_conn *conn, u32 key, u64 va, u64 bytes, int access);
+/* *@old is what was bound before: if there was anything, tqp_mw_retire() it. */
+enum ib_wc_status tqp_mw_bind(struct tqp_conn *conn, const struct tqp_mw_bind *bind,
+			      struct tqp_binding **old);
+/* @put drops a reference to @msg, which took @old's place, when nobody can be copying by @old's key. */
+void tqp_mw_retire(struct tqp_binding *old, struct tqp_tx_msg *msg,
+		   void (*put)(struct tqp_tx_msg *msg));
+/* LOCAL_INV here or a SEND_WITH_INV of the peer's; sk lock.  False: no window of this QP's. */
+bool tqp_mw_invalidate(struct tqp_conn *conn, u32 key);
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What a NIC does, and what it is told. */
+#ifndef TQP_OFFLOAD_ROOM_H
+#define TQP_OFFLOAD_ROOM_H
+
+#include "conn/conn.h"
+
+/* ---- offload.c ---- */
+struct tqp_offload_device *tqp_offload_find(const struct net_device *netdev);
+/* @gone ends what uses a NIC that goes, before it returns. */
+int tqp_offload_init(void (*gone)(struct tqp_offload_device *odev));
+void tqp_offload_exit(void);
+
+/* ---- shadow.c ---- */
+int tqp_shadow_init(struct tqp_device *dev);	/* once dev->offload is known */
+void tqp_shadow_exit(struct tqp_device *dev);
+
+/* ---- qp.c ---- */
+/* Remove the switch's context; sleeps, idempotent. */
+void tqp_conn_offload_stop(struct tqp_conn *conn);
+int tqp_conn_offload_start(struct tqp_conn *conn);
+
+/* ---- shadow.c ---- */
+int tqp_shadow_alloc(struct tqp_conn *conn);
+/* The switch has forgotten the QP; sleeps. */
+void tqp_shadow_free(struct tqp_conn *conn);
+/* Room to say which READs wait; process context, sk lock.  Without it responses are copied. */
+void tqp_shadow_add_reads(struct tqp_conn *conn);
+
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* From TCP to receives and memory. */
+#ifndef TQP_RX_H
+#define TQP_RX_H
+
+#include "conn/conn.h"
+
+/* ---- rx.c ---- */
+void tqp_rx_run(struct tqp_conn *conn);		/* sk lock, any context */
+void tqp_rx_work(struct work_struct *work);
+
+/* ---- rx_wqe.c; sk lock ---- */
+/* The current message's receive; false if none is posted. */
+bool tqp_rx_take_wqe(struct tqp_conn *conn);
+/* It is used up, by a SEND or by a WRITE with immediate. */
+void tqp_rx_complete(struct tqp_conn *conn, enum ib_wc_status status);
+/*
+ * Whole messages of the train that @skb at @off, which is stream byte @seq, goes
+ * on with: bytes taken.  Whatever is in the way of one is the general path's.
+ */
+u32 tqp_rx_train(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 seq);
+/* A receive taken from an SRQ for a message that will not end. */
+void tqp_rx_flush(struct tqp_conn *conn);
+
+#endif

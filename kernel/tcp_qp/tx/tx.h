@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The send queue and the peer's requests, to TCP. */
+#ifndef TQP_TX_H
+#define TQP_TX_H
+
+#include "conn/conn.h"
+
+/* ---- tx.c ---- */
+void tqp_tx_run(struct tqp_conn *conn);		/* process context, sk lock */
+void tqp_tx_kick(struct tqp_conn *conn);	/* any context: run it soon */
+void tqp_tx_wait_memory(struct tqp_conn *conn);	/* run it later */
+/*
+ * False: the conn failed, for somebody else wrote to the stream since our first
+ * message.  That can be a send() alone which was waiting for the lock when
+ * attach had it; before our first message its bytes are plain TCP.
+ */
+bool tqp_tx_alone(struct tqp_conn *conn);
+/* 0 when the current message is all in TCP, else -EAGAIN, -EBUSY (turn over) or TCP's error. */
+int tqp_tx_push(struct tqp_conn *conn, bool more);
+/*
+ * The current message starts here: a record, its number left to the caller.
+ * There is room in the log.
+ */
+void tqp_tx_begin(struct tqp_conn *conn, struct tqp_tx_msg *msg, const struct tqp_msg_rec *rec);
+
+/* Will the WQE at @index go to TCP at once?  It holds its last partial segment back then. */
+bool tqp_tx_follows(const struct tqp_conn *conn, u32 index);
+void tqp_tx_account(struct tqp_conn *conn, u32 bytes, bool copied);
+/* So many messages were handed over. */
+void tqp_tx_count(struct tqp_conn *conn, u32 messages);
+
+/* ---- mss.c ---- */
+void tqp_mss_update(struct tqp_conn *conn);	/* sk lock */
+
+/* ---- train.c; sk lock ---- */
+/* Say where @rec's message stands in a train: behind the last one, or in front, or alone. */
+void tqp_train_join(struct tqp_conn *conn, struct tqp_msg_rec *rec);
+/* Take what of the send queue may go along; false: nothing. */
+bool tqp_train_gather(struct tqp_conn *conn);
+/* 0 when TCP has all of it, else as tqp_tx_push(). */
+int tqp_train_push(struct tqp_conn *conn);
+static inline bool tqp_train_waits(const struct tqp_conn *conn)
+{
+	return conn->train.at != conn->train.end;
+}
+
+/* ---- wqe.c: the send queue's next message ---- */
+/* Make it the current one; false: nothing to send, or it must wait. */
+bool tqp_wqe_next(struct tqp_conn *conn);
+/* The current message was the WQE's last. */
+void tqp_wqe_sent(struct tqp_conn *conn);
+bool tqp_tx_has_credit(const struct tqp_conn *conn);
+
+/* ---- txdone.c ---- */
+void tqp_tx_msg_init(struct tqp_tx_msg *msg, struct tqp_conn *conn);
+void tqp_tx_msg_light(struct tqp_tx_msg *msg, struct tqp_conn *conn);	/* one message, TCP copies it */
+void tqp_tx_msg_put(struct tqp_tx_msg *msg);
+void tqp_clean_acked(struct sock *sk, u32 acked_seq);
+bool tqp_tx_outstanding(const struct tqp_conn *conn);	/* sk lock */
+void tqp_tx_finish_bad(struct tqp_conn *conn);		/* sk lock */
+void tqp_tx_drop(struct tqp_conn *conn);		/* sk lock */
+/* After tqp_tx_drop(): have drivers let go, too? */
+static inline bool tqp_tx_released(struct tqp_conn *conn)
+{
+	return !atomic_read(&conn->tx_live);
+}
+
+/* They have not, in all the time there was. */
+void tqp_tx_release_timeout(struct tqp_conn *conn);
+/* After both: completions of what was in flight; sk lock */
+void tqp_tx_settle(struct tqp_conn *conn);
+
+/* ---- requester.c: READs and atomics of ours ---- */
+/* May one more be asked for, and is there room for it? */
+bool tqp_read_room(struct tqp_conn *conn);
+/* Enter it under @rec's number; before the request is sent. */
+void tqp_read_begin(struct tqp_conn *conn, struct tqp_tx_msg *msg, u16 msn,
+		    const struct tqp_read *read);
+/* Is the response that begins one we wait for? */
+bool tqp_read_expected(const struct tqp_conn *conn);
+enum ib_wc_status tqp_read_copy(struct tqp_conn *conn, struct sk_buff *skb, u32 skb_off, u32 bytes);
+enum ib_wc_status tqp_atomic_result(struct tqp_conn *conn);
+void tqp_read_done(struct tqp_conn *conn);
+void tqp_read_drop(struct tqp_conn *conn);		/* no response will come any more */
+/* The READ that waits under @msn failed here. */
+void tqp_read_fail(struct tqp_conn *conn, enum ib_wc_status status);
+
+/* ---- responder.c: READs, atomics and WRITEs of the peer's ---- */
+bool tqp_response_room(struct tqp_conn *conn);
+/* 0, or the syndrome to refuse the current request with. */
+int tqp_request(struct tqp_conn *conn);
+/* 0, or the syndrome to refuse the current WRITE with. */
+int tqp_write_check(struct tqp_conn *conn);
+/* Make a response the current message, if one is due. */
+bool tqp_response_next(struct tqp_conn *conn);
+void tqp_response_done(struct tqp_tx_msg *msg);		/* any context */
+/* Is a response still to be sent or acknowledged whose request named @key? */
+bool tqp_response_uses(const struct tqp_conn *conn, u32 key);
+bool tqp_response_holds(const struct tqp_conn *conn, const struct tqp_mr *mr);
+
+#endif
