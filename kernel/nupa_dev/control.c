@@ -4,9 +4,11 @@
 #include <linux/iopoll.h>
 #include "nupa.h"
 
+/* Its own word, in registers that nobody wrote over: these heal with a reset or a beat. */
 bool nupa_switch_gone(const struct nupa_dev *nupa)
 {
-	return nupa_get_acquire(&nupa->regs->status) & NUPA_STATUS_GONE;
+	return nupa_get_acquire(&nupa->regs->status) & NUPA_STATUS_GONE &&
+	       nupa_get(&nupa->regs->magic) == NUPA_MAGIC;
 }
 
 static int nupa_control_set(struct nupa_dev *nupa, u32 control)
@@ -62,7 +64,7 @@ void nupa_link_update(struct nupa_dev *nupa)
 
 	if (nupa_failed(nupa))
 		return;
-	if (status & NUPA_STATUS_GONE) {
+	if (nupa_switch_gone(nupa)) {
 		nupa_fail(nupa, "the switch has ended");
 		return;
 	}

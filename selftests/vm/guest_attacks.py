@@ -84,7 +84,7 @@ def test_killed_switch_is_noticed(t: Guests) -> None:
     for node in (0, 1):
         t.run(node, f"until {CARRIER_LOST}; do sleep 0.1; done", 30)
     carrier_s = time.monotonic() - began
-    unplug._all_end(t, pair, "switch killed")
+    unplug._all_end(t, pair, "switch killed", gone=(0, 1))
     ended_s = time.monotonic() - began
     for node in (0, 1):
         with t.monitor(node) as monitor:

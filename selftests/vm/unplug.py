@@ -28,11 +28,11 @@ def _busy(t: Guests) -> Pair:
     return pair
 
 
-def _all_end(t: Guests, pair: Pair, what: str) -> None:
-    """Both programs were told: by errors for all they had posted, or that the device is gone (EIO)."""
+def _all_end(t: Guests, pair: Pair, what: str, gone: tuple[int, ...] = (0,)) -> None:
+    """Both programs were told: by errors for all they had posted or, on these nodes, that the device is gone (EIO)."""
     for node, report in enumerate(pair.done()):
         if report["device_gone"]:
-            t.equal(node, 0, f"{what}: node whose device is gone")
+            t.check(node in gone, f"{what}: the device of node{node} is gone")
             continue
         t.equal(report["unfinished"], 0, f"{what}, node{node}: work requests without completion")
         t.check(sum(report["errors"].values()) > 0, f"{what}, node{node}: no error: {report}")
@@ -118,7 +118,7 @@ def test_switch_dies(t: Guests) -> None:
         raise Skip("memory given up to a switch that may only hang: DMA debugging takes it for a leak")
     pair = _busy(t)
     t.cluster.stop_switch()
-    _all_end(t, pair, "switch killed")
+    _all_end(t, pair, "switch killed", gone=(0, 1))
     for node in (0, 1):
         with t.monitor(node) as monitor:
             device = next(d["qdev_id"] for b in monitor.command("query-pci") for d in _devices(b) if d["qdev_id"].startswith("nupa"))
