@@ -28,14 +28,19 @@ static void nupa_beat_seen(struct nupa_dev *nupa, u32 beat)
 		nupa_link_update(nupa);
 }
 
-/* What the switch never does to a port that was not reset, but its own host may. */
+/*
+ * What the switch never does to a port that was not reset, but its own host may.
+ * The switch heals what is its own, and does not know what is ours.
+ */
 static void nupa_beat_check(struct nupa_dev *nupa)
 {
 	u32 status = nupa_get_acquire(&nupa->regs->status);
 
-	if (test_bit(NUPA_S_ENABLED, &nupa->state) &&
-	    (nupa_get(&nupa->regs->magic) != NUPA_MAGIC || !(status & NUPA_STATUS_READY)))
-		nupa_fail(nupa, "the switch does not know this driver any more");
+	if (!test_bit(NUPA_S_ENABLED, &nupa->state))
+		return;
+	if (nupa_get(&nupa->regs->magic) != NUPA_MAGIC || !(status & NUPA_STATUS_READY) ||
+	    nupa_get(&nupa->regs->control) != NUPA_CONTROL_ENABLE)
+		nupa_fail(nupa, "the registers were written over, or the switch forgot this driver");
 }
 
 static void nupa_beat(struct work_struct *work)
