@@ -229,7 +229,6 @@ int nupa_stats_alloc(struct nupa_dev *nupa);
 void nupa_stats_free(struct nupa_dev *nupa);
 void nupa_stats64(struct net_device *dev, struct rtnl_link_stats64 *out);
 /* @op is NUPA_ADMIN_STATS, or QP_STATS with @id = qpn */
-int nupa_stats_read(struct nupa_dev *nupa, enum nupa_admin_op op, u32 id, u64 *out, u32 count);
 int nupa_stats_count(struct net_device *dev, int set);
 void nupa_stats_strings(struct net_device *dev, u32 set, u8 *data);
 void nupa_stats_get(struct net_device *dev, struct ethtool_stats *stats, u64 *data);

@@ -43,28 +43,26 @@ void nupa_stats_free(struct nupa_dev *nupa)
 	dma_free_coherent(nupa_device(nupa), NUPA_STATS_BYTES, nupa->stats, nupa->stats_dma);
 }
 
-int nupa_stats_read(struct nupa_dev *nupa, enum nupa_admin_op op, u32 id, u64 *out, u32 count)
+/* The port's own, as the switch counts them; zeros if the port has failed. */
+static void nupa_stats_read(struct nupa_dev *nupa, u64 out[NUPA_STAT_COUNT])
 {
 	struct nupa_admin_cmd cmd = {
-		.op = cpu_to_le16(op),
-		.id = cpu_to_le32(id),
+		.op = cpu_to_le16(NUPA_ADMIN_STATS),
 		.stats.addr = cpu_to_le64(nupa->stats_dma),
-		.stats.count = cpu_to_le32(count),
+		.stats.count = cpu_to_le32(NUPA_STAT_COUNT),
 	};
 	struct nupa_admin_comp comp;
 	u64 written;
-	int err, i;
+	int i;
 
-	memset(out, 0, count * sizeof(*out));
+	memset(out, 0, NUPA_STAT_COUNT * sizeof(*out));
 	mutex_lock(&nupa->stats_lock);
-	err = nupa_admin_submit(nupa, &cmd, &comp);
-	if (!err) {
-		written = min_t(u64, count, le64_to_cpu(comp.value));
+	if (!nupa_admin_submit(nupa, &cmd, &comp)) {
+		written = min_t(u64, NUPA_STAT_COUNT, le64_to_cpu(comp.value));
 		for (i = 0; i < written; i++)
 			out[i] = le64_to_cpu(READ_ONCE(nupa->stats[i]));
 	}
 	mutex_unlock(&nupa->stats_lock);
-	return err;
 }
 
 static void nupa_tx_fetch(const struct nupa_queue *q, u64 out[NUPA_TXS_COUNT])
@@ -167,6 +165,5 @@ void nupa_stats_get(struct net_device *dev, struct ethtool_stats *stats, u64 *da
 		per_queue[3] = rx[NUPA_RXS_bytes];
 	}
 	misc[NUPA_MISC_recoveries] = READ_ONCE(nupa->recoveries);
-	/* a failed port shows zeros */
-	nupa_stats_read(nupa, NUPA_ADMIN_STATS, 0, per_queue, NUPA_STAT_COUNT);
+	nupa_stats_read(nupa, per_queue);
 }

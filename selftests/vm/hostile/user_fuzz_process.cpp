@@ -33,8 +33,9 @@ void be_child() {
     alarm(kChildLifeS);
 }
 
-// Its copies of all descriptors work on the same objects.
-int op_fork(Player& p) {
+// Runs @life in a child with a dice of its own; it does not return.  A child has none.
+template <class Life>
+int in_child(Player& p, Life&& life) {
     if (p.child)
         return kNothing;
     const uint64_t seed = p.dice.next();
@@ -43,10 +44,17 @@ int op_fork(Player& p) {
         return result(child);
     be_child();
     Player self{p.world, Dice(seed), p.track, true};
-    const Menu& menu = menu_of(p.world.o);
-    for (uint32_t i = 0, n = self.dice.below(kChildCallsMax); i < n; i++)
-        self.play(menu.choose(self.dice));
+    life(self);
     _exit(0);
+}
+
+// Its copies of all descriptors work on the same objects.
+int op_fork(Player& p) {
+    return in_child(p, [](Player& self) {
+        const Menu& menu = menu_of(self.world.o);
+        for (uint32_t i = 0, n = self.dice.below(kChildCallsMax); i < n; i++)
+            self.play(menu.choose(self.dice));
+    });
 }
 
 int op_exec(Player& p) {
@@ -148,32 +156,25 @@ int op_open_mail(Player& p) {
 // A namespace of one's own, where packets wait as long as one likes; what the device says of it,
 // and how long the process then takes to die.
 int op_namespace(Player& p) {
-    if (p.child)
-        return kNothing;
-    const uint64_t seed = p.dice.next();
-    const pid_t child = fork();
-    if (child)
-        return result(child);
-    be_child();
-    Player self{p.world, Dice(seed), p.track, true};
-    if (unshare((getuid() ? CLONE_NEWUSER : 0) | CLONE_NEWNET))
-        _exit(1);
-    (void)netlink::link_up(1, true);
-    if (self.dice.one_in(2))
-        (void)netlink::delay(1, self.dice.one_in(2) ? kParkedUs : 1000);
-    // write() on a context wants the credentials that opened it
-    for (size_t i = 0; i < self.world.contexts.size(); i++)
-        (void)open_context(self);
-    const Menu& menu = menu_of(p.world.o);
-    for (uint32_t i = 0, n = self.dice.below(kChildCallsMax); i < n; i++) {
-        if (self.dice.one_in(8))
-            if (const auto pair = connected_pair(self.dice.one_in(2) ? "127.0.0.1" : "::1")) {
-                keep_socket(self, pair->first);
-                keep_socket(self, pair->second);
-            }
-        self.play(menu.choose(self.dice));
-    }
-    _exit(0);
+    return in_child(p, [](Player& self) {
+        if (unshare((getuid() ? CLONE_NEWUSER : 0) | CLONE_NEWNET))
+            _exit(1);
+        (void)netlink::link_up(1, true);
+        if (self.dice.one_in(2))
+            (void)netlink::delay(1, self.dice.one_in(2) ? kParkedUs : 1000);
+        // write() on a context wants the credentials that opened it
+        for (size_t i = 0; i < self.world.contexts.size(); i++)
+            (void)open_context(self);
+        const Menu& menu = menu_of(self.world.o);
+        for (uint32_t i = 0, n = self.dice.below(kChildCallsMax); i < n; i++) {
+            if (self.dice.one_in(8))
+                if (const auto pair = connected_pair(self.dice.one_in(2) ? "127.0.0.1" : "::1")) {
+                    keep_socket(self, pair->first);
+                    keep_socket(self, pair->second);
+                }
+            self.play(menu.choose(self.dice));
+        }
+    });
 }
 
 int op_duel(Player& p) { return p.child ? kNothing : begin_duel(p); }
