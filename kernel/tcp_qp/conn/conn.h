@@ -103,17 +103,6 @@ struct tqp_tx_msg {
 	bool done;			/* under conn->done_lock */
 };
 
-/* What a WQE asks for; tqp_op_of() */
-struct tqp_op {
-	bool known;
-	bool untagged;			/* takes a receive of the peer's */
-	bool request;			/* the peer responds */
-	bool local;			/* no message: memory windows */
-	bool invalidates;		/* its ex is a key, not an immediate */
-	u8 bth_opcode;
-	u8 wc_opcode;
-};
-
 /* What BIND_MW asks for. */
 struct tqp_mw_bind {
 	u32 old_key;			/* the window's, */

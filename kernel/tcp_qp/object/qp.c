@@ -78,27 +78,6 @@ void tqp_qp_connected(struct tqp_qp *qp)
 	spin_unlock_irqrestore(&qp->lock, flags);
 }
 
-u32 tqp_wc_opcode(u32 wr_opcode)
-{
-	switch (wr_opcode) {
-	case IB_WR_RDMA_WRITE:
-	case IB_WR_RDMA_WRITE_WITH_IMM:
-		return IB_WC_RDMA_WRITE;
-	case IB_WR_RDMA_READ:
-		return IB_WC_RDMA_READ;
-	case IB_WR_ATOMIC_CMP_AND_SWP:
-		return IB_WC_COMP_SWAP;
-	case IB_WR_ATOMIC_FETCH_AND_ADD:
-		return IB_WC_FETCH_ADD;
-	case IB_WR_LOCAL_INV:
-		return IB_WC_LOCAL_INV;
-	case IB_WR_BIND_MW:
-		return IB_WC_BIND_MW;
-	default:
-		return IB_WC_SEND;
-	}
-}
-
 static void tqp_qp_post_flushed(struct tqp_qp *qp, struct tqp_cq *cq, u64 wr_id, u32 opcode)
 {
 	struct ib_uverbs_wc wc = {

@@ -218,6 +218,17 @@ struct tqp_qp {
 	struct completion released;
 };
 
+/* What a WQE asks for */
+struct tqp_op {
+	bool known;
+	bool untagged;			/* takes a receive of the peer's */
+	bool request;			/* the peer responds */
+	bool local;			/* no message: memory windows */
+	bool invalidates;		/* its ex is a key, not an immediate */
+	u8 bth_opcode;
+	u8 wc_opcode;
+};
+
 #define TQP_TO(type, member)                                                     \
 	static inline struct type *to_##type(struct ib_##member *ib)             \
 	{                                                                        \
@@ -318,6 +329,11 @@ u32 tqp_srq_posted(const struct tqp_srq *srq);
 typedef void (*tqp_srq_copy_t)(const struct rxe_recv_wqe *wqe, u32 max_sge, void *to);
 bool tqp_srq_take(struct tqp_srq *srq, tqp_srq_copy_t copy, void *to);
 
+/* ---- op.c ---- */
+const struct tqp_op *tqp_op_of(u32 wr_opcode);	/* NULL: there is no such opcode */
+/* enum ib_wc_opcode of a send's enum ib_wr_opcode; of what is none, a SEND's. */
+u32 tqp_wc_opcode(u32 wr_opcode);
+
 /* ---- qpn.c ---- */
 u32 tqp_qpn_of(const struct tqp_device *dev, u32 index);
 u32 tqp_qpn_index(const struct tqp_device *dev, u32 qpn);	/* 0: no QP has this number */
@@ -337,8 +353,6 @@ void tqp_qp_connected(struct tqp_qp *qp);
 bool tqp_qp_error(struct tqp_qp *qp, int event);
 /* An event of the QP's, to whoever listens; any context. */
 void tqp_qp_raise(struct tqp_qp *qp, enum ib_event_type type);
-/* enum ib_wc_opcode of a send's enum ib_wr_opcode. */
-u32 tqp_wc_opcode(u32 wr_opcode);
 /* Complete every posted WQE of both rings with IB_WC_WR_FLUSH_ERR.  Ring owner's context. */
 void tqp_qp_flush(struct tqp_qp *qp);
 
