@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 DETAIL_LINES_MAX = 60
+REASON_CHARACTERS_MAX = 200
 
 
 @dataclass
@@ -49,7 +50,7 @@ class Report:
         print(f"1..{len(self.outcomes)}")
         for outcome in self.outcomes:
             if outcome.verdict == "failed":
-                print(f"# failed: {outcome.name}")
+                print(f"# failed: {outcome.name}: {_reason(outcome.detail)}")
         print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()), flush=True)
         return 1 if counts["failed"] or not counts["passed"] else 0
 
@@ -70,3 +71,9 @@ class Report:
                 lines = ["...", *lines[-DETAIL_LINES_MAX:]]
             print("".join(f"#   {line}\n" for line in lines), end="", flush=True)
         sys.stdout.flush()
+
+
+def _reason(detail: str) -> str:
+    """What was said last, which is mostly why: whoever sees only the end of a log sees that."""
+    lines = [line.strip() for line in detail.splitlines() if line.strip()]
+    return lines[-1][:REASON_CHARACTERS_MAX] if lines else "no reason given"

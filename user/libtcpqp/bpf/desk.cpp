@@ -81,8 +81,15 @@ bool Desk::has_clients() {
                     std::make_move_iterator(came_.end()));
     came_.clear();
     count_ = clients_.size();
-    over_ = clients_.empty();
+    if (clients_.empty())
+        end();
     return !over_;
+}
+
+// With the lock.  Who comes next may come much later, and only then the rest goes.
+void Desk::end() noexcept {
+    over_ = true;
+    bell_.reset();
 }
 
 // The first client with something to say, or whose time is up; -1: neither.
@@ -120,7 +127,7 @@ void Desk::run() noexcept {
         clients_.clear();
         const std::lock_guard guard(lock_);
         came_.clear();
-        over_ = true;
+        end();
     }
 }
 

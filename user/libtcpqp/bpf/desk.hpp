@@ -40,12 +40,13 @@ private:
     };
 
     [[nodiscard]] bool has_clients();
+    void end() noexcept;
     [[nodiscard]] int wait();
     void serve(int client) noexcept;
 
     Admission& admission_;
     const uid_t uid_;
-    const Fd bell_;  // an eventfd: somebody came
+    Fd bell_;  // an eventfd: somebody came; none when it is over
     std::mutex lock_;
     std::deque<Client> came_;
     size_t count_ = 0;  // with those before the desk
