@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A thousand queue pairs at once between two guests of ordinary size."""
 
-from fabric import NEEDS  # noqa: F401  (the same guests)
+from dataclasses import replace
+
+from fabric import NEEDS  # the same guests
 from pairs import Pair, fabric
-from vmtest import Guests
+from vmtest import Guests, long
 
 COUNT = 1000
+REPEATED = 70  # by each way to copy
 MESSAGES, BYTES = 10, 2000
 KB_PER_QP_MAX = 256  # rings, log, socket, receive queue: 250 MB for a thousand
 
@@ -38,3 +41,27 @@ def test_accepted_in_another_order(t: Guests) -> None:
     """Handshakes overtake each other: the n-th accept() is not the n-th connect()."""
     with fabric(t, delay=0.3, delay_min_us=1000, delay_max_us=20000):
         Pair(t, "qp_many", common="--engine offload --count 100 --messages 2", limit_s=120).done()
+
+
+def _repeated(t: Guests) -> None:
+    for _ in range(REPEATED):
+        test_offload(t)
+
+
+@long
+def test_repeated_sse2(t: Guests) -> None:
+    _repeated(t)
+
+
+@long
+def test_repeated_avx2(t: Guests) -> None:
+    _repeated(t)
+
+
+@long
+def test_repeated_avx512(t: Guests) -> None:
+    _repeated(t)
+
+
+for _test in (test_repeated_sse2, test_repeated_avx2, test_repeated_avx512):
+    _test.needs = replace(NEEDS, copy=_test.__name__.removeprefix("test_repeated_"))
