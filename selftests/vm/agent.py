@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The guests' first process, tools/vm/guest/agent, and where they have the checkout."""
 
-from vmtest import REPO, Guests, Needs
+from harness.guests import REPO, Guests, Needs
 
 NEEDS = Needs(switch=False, nodes=1, setup="none")
 WEEKS_S = 60 * 24 * 3600  # more milliseconds than poll() takes

@@ -3,8 +3,8 @@
 
 import json
 
-from pairs import Pair, succeeded
-from vmtest import Guests, Needs, on_debug_kernel
+from harness.pairs import Pair, succeeded
+from harness.guests import Guests, Needs, on_debug_kernel
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/hostile/attach_attacks",), cpus=2, setup="full")
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Guests come up the way every other test relies on."""
 
-from fabric import NEEDS  # noqa: F401  (the same guests)
-from vmtest import Guests
+from vm.fabric import NEEDS  # noqa: F401  (the same guests)
+from harness.guests import Guests
 
 
 def test_fair_memory_copies(t: Guests) -> None:

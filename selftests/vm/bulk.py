@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """1 GiB through loss, reordering and duplicates with each pair of engines and, beside them, plain TCP: the same bytes, and how fast."""
 
-from pairs import fabric
-from traffic import ncqp
-from vmtest import Guests, Needs, long
+from harness.pairs import fabric
+from harness.traffic import ncqp
+from harness.guests import Guests, Needs, long
 
 # source and copy lie in memory
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("tools/ncqp/ncqp",), setup="full", mem_mb=2560)

@@ -4,9 +4,9 @@
 import shutil
 import subprocess
 
-from fabric import NEEDS  # noqa: F401  (the same guests)
-from traffic import ncqp
-from vmtest import REPO, Failed, Guests, Skip
+from vm.fabric import NEEDS  # noqa: F401  (the same guests)
+from harness.traffic import ncqp
+from harness.guests import REPO, Failed, Guests, Skip
 
 FIELDS = ("tcp.len", "tcp_bth.version", "tcp_bth.opcode", "tcp_bth.offset", "tcp_bth.msn", "tcp_bth.flags.rtr")
 TOTAL_BYTES = 1 << 20

@@ -3,13 +3,13 @@
 
 import json
 
-from traffic import free_port
-from vmtest import Failed, Guests, Needs, long
+from harness.traffic import free_port
+from harness.guests import Failed, Guests, Needs, long
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/cm_exchange",), setup="full")
 
 PROGRAM = "$BUILD/cmake/selftests/vm/programs/cm_exchange"
-STRAYS = "$REPO/selftests/vm/programs/strays"
+STRAYS = "$REPO/selftests/vm/programs/strays.py"
 LIMIT_S = 60
 ADDRESSES = {"ipv4": "10.77.0.1", "ipv6": "fd77::1"}
 

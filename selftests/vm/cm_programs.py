@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Programs no one here wrote connect by rdma_cm: rdma-core's examples, perftest, qperf, libfabric."""
 
-from traffic import free_port
-from vmtest import Failed, Guests, Needs
+from harness.traffic import free_port
+from harness.guests import Failed, Guests, Needs
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), setup="full")
 

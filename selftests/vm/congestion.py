@@ -5,10 +5,10 @@ import contextlib
 import itertools
 from collections.abc import Iterator
 
-from fabric import NEEDS  # noqa: F401  (the same guests)
-from pairs import fabric
-from traffic import ncqp
-from vmtest import Failed, Guests, long, on_debug_kernel
+from vm.fabric import NEEDS  # noqa: F401  (the same guests)
+from harness.pairs import fabric
+from harness.traffic import ncqp
+from harness.guests import Failed, Guests, long, on_debug_kernel
 
 CONTROLS = ("cubic", "bbr", "dctcp")
 FAMILIES = ("", "-6")

@@ -3,9 +3,9 @@
 
 from dataclasses import replace
 
-from exchange import NEEDS as EXCHANGE, offload_pair, under_faults
-from pairs import Pair
-from vmtest import Guests
+from vm.exchange import NEEDS as EXCHANGE, offload_pair, under_faults
+from harness.pairs import Pair
+from harness.guests import Guests
 
 PROGRAMS = ("qp_exchange", "qp_rdma", "qp_litmus", "qp_many")
 NEEDS = replace(EXCHANGE, programs=tuple(f"selftests/vm/programs/{name}" for name in PROGRAMS))

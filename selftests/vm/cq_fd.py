@@ -3,8 +3,8 @@
 
 import json
 
-from pairs import PROGRAMS
-from vmtest import Guests, Needs
+from harness.pairs import PROGRAMS
+from harness.guests import Guests, Needs
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/cq_fd", "selftests/vm/programs/cq_fd_far"), setup="full")
 SETUP = "sh $REPO/tools/vm/guest/setup full"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """ncqp moves bytes with every engine, any engine to any other, and says no in an orderly way."""
 
-from fabric import NEEDS  # noqa: F401  (the same guests)
-from traffic import free_port, ncqp
-from vmtest import NCQP, Guests
+from vm.fabric import NEEDS  # noqa: F401  (the same guests)
+from harness.traffic import free_port, ncqp
+from harness.guests import NCQP, Guests
 
 CHECKED = "-v 251 -n"
 QP_ENGINES = ("software", "offload")

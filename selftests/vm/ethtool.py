@@ -3,9 +3,9 @@
 
 import json
 
-from fabric import NEEDS  # noqa: F401  (the same guests)
-from traffic import copy_file, iperf
-from vmtest import Guests
+from vm.fabric import NEEDS  # noqa: F401  (the same guests)
+from harness.traffic import copy_file, iperf
+from harness.guests import Guests
 
 
 def test_identity(t: Guests) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Every byte of every message, checked, between all pairs of engines; with and without faults in the fabric."""
 
-from pairs import fabric, outputs
-from vmtest import Guests, Needs
+from harness.pairs import fabric, outputs
+from harness.guests import Guests, Needs
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_exchange",), setup="full")
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """nupa0 is an ordinary network interface: ping, iperf3, jumbo frames, both families, link events."""
 
-from traffic import copy_file, iperf
-from vmtest import Guests, Needs, Skip
+from harness.traffic import copy_file, iperf
+from harness.guests import Guests, Needs, Skip
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("tools/ncqp/ncqp",), setup="full")
 

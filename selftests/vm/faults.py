@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The fabric misbehaves; every byte still arrives once, in order and unchanged (ncqp checks the pattern)."""
 
-from fabric import NEEDS  # noqa: F401  (the same guests)
-from traffic import copy_file, ncqp
-from vmtest import Failed, Guests
+from vm.fabric import NEEDS  # noqa: F401  (the same guests)
+from harness.traffic import copy_file, ncqp
+from harness.guests import Failed, Guests
 
 SEED = 20240607
 BOTH = ("n0", "n1")

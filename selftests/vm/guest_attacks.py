@@ -6,11 +6,11 @@ import re
 import signal
 import time
 
-import unplug
-from pairs import Pair
-from traffic import ncqp
+from vm import unplug
+from harness.pairs import Pair
+from harness.traffic import ncqp
 from nupavm.paths import slowness
-from vmtest import Guests, Skip, on_debug_kernel
+from harness.guests import Guests, Skip, on_debug_kernel
 
 NEEDS = unplug.NEEDS
 SETUP = unplug.SETUP

@@ -3,8 +3,8 @@
 
 import json
 
-from attach_attacks import PROGRAM
-from vmtest import Guests, Job, Needs
+from vm.attach_attacks import PROGRAM
+from harness.guests import Guests, Job, Needs
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/hostile/attach_attacks",), nodes=1, setup="full")
 
@@ -49,7 +49,7 @@ def test_hooks_only_while_there_is_a_queue_pair(t: Guests) -> None:
 
 def test_mptcp_beside_queue_pairs(t: Guests) -> None:
     """A segment with tcp_bth is to an MPTCP connection what it is without us."""
-    forge = "/usr/bin/python3 $REPO/selftests/vm/hostile/mptcp_forge.py"
+    forge = "cd $REPO/selftests && /usr/bin/python3 -m vm.hostile.mptcp_forge"
     t.run(0, "sysctl -qw net.mptcp.enabled=1")
     until_hooks(t, 0)
     without = json.loads(t.run(0, forge))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A memory region of 1 GiB, used all over."""
 
-from rdma import model, mostly_placed
-from vmtest import Guests, Needs, long
+from vm.rdma import model, mostly_placed
+from harness.guests import Guests, Needs, long
 
 # a region each, and the active side's model of the other's
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_rdma",), setup="full", mem_mb=2560)

@@ -4,8 +4,8 @@
 import json
 import re
 
-from traffic import free_port
-from vmtest import Failed, Guests, Needs, long
+from harness.traffic import free_port
+from harness.guests import Failed, Guests, Needs, long
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/lib_exchange", "user/libtcpqp/examples/tcpqp_echo", "user/libtcpqp/examples/tcpqp_hello", "user/libtcpqp/examples/tcpqp_pipe",
                        "tools/tcpqp_perf/tcpqp_perf"),

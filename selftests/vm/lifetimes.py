@@ -3,8 +3,8 @@
 
 import re
 
-from pairs import Pair, fabric
-from vmtest import Guests, Needs
+from harness.pairs import Pair, fabric
+from harness.guests import Guests, Needs
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_end",), setup="full")
 ENGINES = ("software", "offload")

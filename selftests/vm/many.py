@@ -3,9 +3,9 @@
 
 from dataclasses import replace
 
-from fabric import NEEDS  # the same guests
-from pairs import Pair, fabric
-from vmtest import Guests, long
+from vm.fabric import NEEDS  # the same guests
+from harness.pairs import Pair, fabric
+from harness.guests import Guests, long
 
 COUNT = 1000
 REPEATED = 70  # by each way to copy

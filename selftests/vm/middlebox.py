@@ -3,8 +3,8 @@
 
 import re
 
-from exchange import LIMIT_S, NEEDS, PORT, PROGRAM  # noqa: F401  (the same guests)
-from vmtest import Guests
+from vm.exchange import LIMIT_S, NEEDS, PORT, PROGRAM  # noqa: F401  (the same guests)
+from harness.guests import Guests
 
 ROUNDS = 3
 RATE = 0.01

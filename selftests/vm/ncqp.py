@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """ncqp's own promises over queue pairs: no processor touches a file's bytes, both exit statuses are the truth."""
 
-from fabric import NEEDS  # noqa: F401  (the same guests)
-from traffic import free_port, ncqp
-from vmtest import NCQP, Guests, Result
+from vm.fabric import NEEDS  # noqa: F401  (the same guests)
+from harness.traffic import free_port, ncqp
+from harness.guests import NCQP, Guests, Result
 
 ENGINES = ("software", "offload")
 SIZE = 24 * (1 << 20) + 123

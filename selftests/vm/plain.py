@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The device works just as well straight on the PCI root bus."""
 
-from traffic import iperf
-from vmtest import Guests, Needs
+from harness.traffic import iperf
+from harness.guests import Guests, Needs
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), topology="plain", setup="full")
 

@@ -3,9 +3,9 @@
 
 import re
 
-from pairs import fabric, succeeded
-from traffic import free_port
-from vmtest import Guests, Needs, long
+from harness.pairs import fabric, succeeded
+from harness.traffic import free_port
+from harness.guests import Guests, Needs, long
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("user/libtcpqp/run/tcpqp-run",), setup="full")
 

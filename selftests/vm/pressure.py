@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Memory runs out below our code: what is set up fails in an orderly way, what runs goes on, no byte is wrong, nothing leaks."""
 
-from exchange import PORT, PROGRAM, exchange
-from inject import KINDS, failing
-from pairs import Pair, fabric
-from traffic import free_port
-from vmtest import NCQP, Guests, Needs
+from vm.exchange import PORT, PROGRAM, exchange
+from harness.inject import KINDS, failing
+from harness.pairs import Pair, fabric
+from harness.traffic import free_port
+from harness.guests import NCQP, Guests, Needs
 
 NEEDS = Needs(
     modules=("tcp_qp", "nupa_dev"), setup="full", debug=True,

@@ -5,9 +5,9 @@ import json
 import time
 from dataclasses import replace
 
-from pairs import PROGRAMS, Pair
-from traffic import free_port
-from vmtest import Failed, Guests, Job, Needs
+from harness.pairs import PROGRAMS, Pair
+from harness.traffic import free_port
+from harness.guests import Failed, Guests, Job, Needs
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/process_attack", "selftests/vm/programs/cm_exchange"), setup="full", cpus=2)
 BESIDE = replace(NEEDS, cpus=3)  # a processor each for a process and two that feed it: one of them runs, whatever the host does

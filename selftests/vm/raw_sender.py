@@ -7,8 +7,8 @@ import subprocess
 import time
 from collections.abc import Callable
 
-from segments import Interface, Segment, captured
-from vmtest import Failed, Guests, Needs
+from harness.segments import Interface, Segment, captured
+from harness.guests import Failed, Guests, Needs
 
 TAP = "tqpraw0"
 NEEDS = Needs(

@@ -5,9 +5,9 @@ import random
 import time
 from dataclasses import dataclass
 
-from exchange import FAULTS, exchange
-from pairs import fabric, outputs
-from vmtest import Guests, Job, Needs, long, on_debug_kernel
+from vm.exchange import FAULTS, exchange
+from harness.pairs import fabric, outputs
+from harness.guests import Guests, Job, Needs, long, on_debug_kernel
 
 PROGRAMS = tuple(f"selftests/vm/programs/{name}" for name in ("qp_rdma", "qp_refused", "qp_litmus", "qp_window"))
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=PROGRAMS, setup="full")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Modules and RDMA devices come and go, also while they are busy."""
 
-from traffic import free_port, iperf, ncqp
-from vmtest import NCQP, Guests, Needs
+from harness.traffic import free_port, iperf, ncqp
+from harness.guests import NCQP, Guests, Needs
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("tools/ncqp/ncqp",), setup="full")
 SETUP = "sh $REPO/tools/vm/guest/setup full"

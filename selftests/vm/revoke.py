@@ -6,8 +6,8 @@ import signal
 import threading
 from collections.abc import Iterator
 
-from pairs import Pair, fabric
-from vmtest import Guests, Needs
+from harness.pairs import Pair, fabric
+from harness.guests import Guests, Needs
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_revoke",), setup="full")
 ROUNDS = 8

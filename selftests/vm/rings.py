@@ -3,7 +3,7 @@
 
 import json
 
-from vmtest import Failed, Guests, Needs
+from harness.guests import Failed, Guests, Needs
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/hostile/ring_fuzz",), setup="full")
 

@@ -11,8 +11,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from traffic import free_port
-from vmtest import REPO, Failed, Guests, Needs, Skip
+from harness.traffic import free_port
+from harness.guests import REPO, Failed, Guests, Needs, Skip
 
 TAP = "nupavt0"
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/lib_exchange", "selftests/vm/programs/qp_asks", "user/libtcpqp/bpf/tcpqp-bpf", "user/libtcpqp/examples/tcpqp_echo"), nodes=1,

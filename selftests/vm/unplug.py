@@ -9,9 +9,9 @@ import os
 import time
 from pathlib import Path
 
-from pairs import Pair
-from traffic import ncqp
-from vmtest import Failed, Guests, Needs, Skip, on_debug_kernel
+from harness.pairs import Pair
+from harness.traffic import ncqp
+from harness.guests import Failed, Guests, Needs, Skip, on_debug_kernel
 
 # A boot of its own: these guests end up with other devices than they began with.
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_end", "tools/ncqp/ncqp"), setup="full", topology="slot")

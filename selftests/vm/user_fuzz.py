@@ -11,8 +11,8 @@ import os
 import random
 from dataclasses import dataclass, field
 
-from traffic import free_port
-from vmtest import Failed, Guests, Job, Needs
+from harness.traffic import free_port
+from harness.guests import Failed, Guests, Job, Needs
 
 PROGRAMS = "selftests/vm/hostile"
 NEEDS = Needs(

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """TCP's window closes on a slow reader; the path's MTU changes under a transfer; urgent data is refused with its reason."""
 
-from exchange import exchange
-from fabric import NEEDS  # noqa: F401  (the same guests)
-from pairs import fabric
-from traffic import free_port
-from vmtest import NCQP, Guests
+from vm.exchange import exchange
+from vm.fabric import NEEDS  # noqa: F401  (the same guests)
+from harness.pairs import fabric
+from harness.traffic import free_port
+from harness.guests import NCQP, Guests
 
 ENGINES = ("software", "offload")
 SMALL_RMEM, LARGE_RMEM = 1 << 20, 64 << 20  # the latter is what guest/setup asks for

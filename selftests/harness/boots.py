@@ -8,9 +8,9 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import rest
-from report import Report
-from vmtest import Cluster, Failed, Guests, Needs, REPO, Skip, on_debug_kernel
+from harness import leak_check
+from harness.report import Report
+from harness.guests import Cluster, Failed, Guests, Needs, REPO, Skip, on_debug_kernel
 
 from nupavm import CommandFailed, KernelComplaint, NodeDead, SetupError, TimeLimit
 from nupavm.dmesg import around_first, splats
@@ -41,7 +41,6 @@ def run(report: Report, wanted: Callable[[str], bool], long: bool = False) -> No
 
 
 def _tests(report: Report) -> Iterator[Test]:
-    sys.path.insert(0, str(REPO / "selftests/vm"))
     for path in sorted((REPO / "selftests/vm").glob("*.py")):
         spec = importlib.util.spec_from_file_location(f"vm_{path.stem}", path)
         module = importlib.util.module_from_spec(spec)
@@ -106,7 +105,7 @@ def _one_test(report: Report, cluster: Cluster, name: str, function: Callable[[G
 
 def _left_over(cluster: Cluster) -> str:
     try:
-        return rest.trouble(Guests(cluster)) or (_leaks(cluster) if on_debug_kernel() else "")
+        return leak_check.trouble(Guests(cluster)) or (_leaks(cluster) if on_debug_kernel() else "")
     except (*MACHINE_TROUBLE, Failed, OSError) as trouble:
         return str(trouble)
 

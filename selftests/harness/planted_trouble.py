@@ -5,9 +5,9 @@ import signal
 import time
 from collections.abc import Callable
 
-import rest
-from report import Report
-from vmtest import Cluster, Node
+from harness import leak_check
+from harness.report import Report
+from harness.guests import Cluster, Node
 
 from nupavm import KernelComplaint, NodeDead, TimeLimit
 from nupavm.dmesg import emulator_fault, splats
@@ -74,8 +74,8 @@ def emulator_faults() -> str:
 
 
 def left_overs() -> str:
-    missed = [line for line in LEFT if not rest.complaints("node0", line)]
-    return "\n".join([*(f"missed: {line}" for line in missed), *rest.complaints("node0", AT_REST)])
+    missed = [line for line in LEFT if not leak_check.complaints("node0", line)]
+    return "\n".join([*(f"missed: {line}" for line in missed), *leak_check.complaints("node0", AT_REST)])
 
 
 def warning_is_a_failure() -> str:

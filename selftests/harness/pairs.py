@@ -5,8 +5,8 @@ import contextlib
 import json
 from collections.abc import Iterator
 
-from traffic import free_port
-from vmtest import Failed, Guests, Job, Result
+from harness.traffic import free_port
+from harness.guests import Failed, Guests, Job, Result
 
 PROGRAMS = "$BUILD/cmake/selftests/vm/programs"
 PORTS = ("n0", "n1")

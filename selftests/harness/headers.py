@@ -4,7 +4,7 @@
 import subprocess
 from pathlib import Path
 
-from report import Report
+from harness.report import Report
 
 FLAGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", "-I", "include"]
 LANGUAGES = {"c11": ["gcc", "-std=c11", "-x", "c"], "c++20": ["g++", "-std=c++20", "-x", "c++"]}

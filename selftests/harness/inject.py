@@ -4,7 +4,7 @@
 import contextlib
 from collections.abc import Iterator
 
-from vmtest import Failed, Guests
+from harness.guests import Failed, Guests
 
 KINDS = ("failslab", "fail_page_alloc")
 DEBUGFS = "/sys/kernel/debug"

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from report import Report
-from vmtest import REPO
+from harness.report import Report
+from harness.guests import REPO
 
 ODD = "tcp qp ü,1:x"
 PLACES = ("/run", "/dev/shm", "/mnt")  # where a guest mounts something of its own, or where it is not what it was; /tmp is in every case
@@ -250,7 +250,7 @@ def _sources() -> list[str]:
     """What a clone has, and what is not committed yet; a checkout without git has all but what was built."""
     listing = subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-coz", "--exclude-standard"], cwd=REPO, stdout=subprocess.PIPE, check=False)
     names = listing.stdout.decode().split("\0") if listing.returncode == 0 else [str(p.relative_to(REPO)) for p in REPO.rglob("*") if p.is_file()]
-    return sorted(name for name in set(names) if name and not name.startswith(("build/", ".git/")) and (REPO / name).is_file())
+    return sorted(name for name in set(names) if name and not name.startswith(("build/", ".git/")) and ((REPO / name).is_file() or (REPO / name).is_symlink()))
 
 
 def _run(argv: list, cwd: Path | None = None) -> str:

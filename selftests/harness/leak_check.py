@@ -4,7 +4,7 @@
 import re
 import time
 
-from vmtest import Guests
+from harness.guests import Guests
 
 # An orphaned socket of a killed program keeps its QP's module until TCP gives up on the peer.
 REST_S = 30.0

@@ -4,7 +4,7 @@
 import itertools
 import json
 
-from vmtest import NCQP, Failed, Guests
+from harness.guests import NCQP, Failed, Guests
 
 _ports = itertools.count(20000)
 FLOOR_BPS = 5e6  # far below what the slowest machine does; catches a stall

@@ -3,18 +3,16 @@
 """The arithmetic between nupa_bench's output and bench.json's bars."""
 
 import json
-import sys
 import tempfile
 import unittest
 from dataclasses import replace
 from pathlib import Path
 
-REPO = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(REPO / "bench"), str(REPO / "tools/vm")]
+from nupabench import bars, cases, engine, report
+from nupabench.cases import MIB, Case
+from nupabench.figures import Book, figures
 
-from nupabench import bars, cases, engine, report  # noqa: E402
-from nupabench.cases import MIB, Case  # noqa: E402
-from nupabench.figures import Book, figures  # noqa: E402
+REPO = Path(__file__).resolve().parents[1]
 
 
 def end(messages: int, busy: int, **more) -> dict:

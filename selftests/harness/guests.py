@@ -9,16 +9,13 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(REPO / "tools/vm"))
-
-from nupavm import Cluster, Job, Monitor, Node, Result  # noqa: E402
-from nupavm.paths import module_dir, switch_binary  # noqa: E402
+from nupavm import Cluster, Job, Monitor, Node, Result
+from nupavm.paths import module_dir, switch_binary
 
 
 NCQP = os.environ.get("NUPA_NCQP", "$BUILD/cmake/tools/ncqp/ncqp")

@@ -8,7 +8,7 @@ import tempfile
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
-from report import Report
+from harness.report import Report
 
 TEST_LIMIT_S = 120
 JOBS = 2

@@ -5,7 +5,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from report import Report
+from harness.report import Report
 
 # From the bottom to the top: a room uses those before it.
 ROOMS = ("wire", "object", "conn", "memory", "offload", "tx", "handshake", "rx", "socket", "control", "cm", "device")
