@@ -1,125 +1,113 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Runs the VM tests: boots guests once for all files with equal needs, and looks at the kernel logs after each test."""
+"""The guests of a run: booted once for all tests of equal needs, and looked at after each test.
 
-import importlib.util
-import sys
+No pytest scope says how long guests live.  It ends with the tests that need them, after a failure (nobody knows what state they are
+in then), and after some time.  So a fixture of the whole session has them, and is told what comes next.
+"""
+
 import time
-import traceback
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections import Counter
 
 from harness import leak_check
-from harness.report import Report
-from harness.guests import Cluster, Failed, Guests, Needs, REPO, Skip, on_debug_kernel
+from harness.guests import Failed, Guests
+from harness.needs import Needs, on_debug_kernel
 
-from nupavm import CommandFailed, KernelComplaint, NodeDead, SetupError, TimeLimit
+from nupavm import Cluster, CommandFailed, KernelComplaint, NodeDead, SetupError, TimeLimit
 from nupavm.dmesg import around_first, splats
 
 BOOT_LIFE_S = 3600.0  # no set of guests lives longer
 BOOT_STALE_S = 600.0  # after this much the next test gets fresh ones
+BOOTS_FAILED_MAX = 2  # of guests with the same needs; then their tests fail without another try
 LEAKS_S = 60
 LEAKS = "k=/sys/kernel/debug/kmemleak; echo scan >$k; [ -s $k ] || exit 0; sleep 6; echo scan >$k; head -c 6000 $k; echo clear >$k"
 MACHINE_TROUBLE = (NodeDead, TimeLimit, SetupError, CommandFailed)
 
-Test = tuple[str, Callable[[Guests], None], Needs]
+
+class LeftBehind(Exception):
+    """A test ended, and something of it was left, or a kernel complained."""
 
 
-def run(report: Report, wanted: Callable[[str], bool], long: bool = False) -> None:
-    """The tests that `wanted` names: those marked long, or all others."""
-    groups: dict[tuple, list[Test]] = {}
-    for name, function, needs in _tests(report):
-        if not wanted(name) or getattr(function, "long", False) != long:
-            continue
-        reason = needs.missing()
-        if reason:
-            report.skipped(name, reason)
-        else:
-            groups.setdefault(needs.boot(), []).append((name, function, needs))
-    for tests in groups.values():
-        while tests:
-            tests = _one_boot(report, tests)
+class Boots:
+    """One set of guests at a time."""
 
+    def __init__(self) -> None:
+        self._cluster: Cluster | None = None
+        self._key: tuple = ()
+        self._stale = 0.0
+        self._failed: Counter[tuple] = Counter()
+        self.results = None  # of the newest guests: where their logs are
 
-def _tests(report: Report) -> Iterator[Test]:
-    for path in sorted((REPO / "selftests/vm").glob("*.py")):
-        spec = importlib.util.spec_from_file_location(f"vm_{path.stem}", path)
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = module
+    def cluster(self, needs: Needs, tests: int) -> Cluster:
+        """Guests that are running, or booted now for so many tests."""
+        if self._cluster and self._key != needs.boot():
+            self._power_off()
+        if not self._cluster:
+            self._boot(needs, tests)
+        return self._cluster
+
+    def after_test(self, problem: BaseException | None, following: tuple | None) -> None:
+        """Looks at the guests, and ends them unless they are fit for what needs `following`.  Raises LeftBehind."""
+        if not self._cluster:
+            return
+        left = "" if isinstance(problem, MACHINE_TROUBLE) else self._left_behind()
+        fit = not problem and not left and following == self._key and time.monotonic() < self._stale
+        late = "" if fit else self._power_off()
+        if left or (late and not problem):
+            raise LeftBehind(left or f"kernel log at power-off\n{late}")
+
+    def destroy(self) -> None:
+        """At once, as when the run is interrupted."""
+        cluster, self._cluster = self._cluster, None
+        if cluster:
+            cluster.destroy()
+
+    def _boot(self, needs: Needs, tests: int) -> None:
+        key = needs.boot()
+        if self._failed[key] >= BOOTS_FAILED_MAX:
+            raise SetupError("guests with these needs did not boot before: see the first tests that wanted them")
+        print(f"# booting {needs.nodes} guests for {tests} tests", flush=True)
+        cluster = Cluster(
+            needs.nodes, mem_mb=needs.mem_mb, cpus=needs.cpus, with_switch=needs.switch, topology=needs.place(), setup=needs.setup,
+            append=needs.append, switch_args=list(needs.switch_args), switch_env={"NUPA_COPY": needs.copy} if needs.copy else {},
+            time_limit_s=BOOT_LIFE_S, name="check", quiet=True,
+        )  # fmt: skip
+        self.results = cluster.results
         try:
-            spec.loader.exec_module(module)
-        except Exception:  # a broken test file is a failed test, not the end of the run
-            report.failed(f"vm/{path.stem}", traceback.format_exc())
-            continue
-        for name, function in vars(module).items():
-            if name.startswith("test_") and function.__module__ == spec.name:
-                yield f"vm/{path.stem}/{name.removeprefix('test_')}", function, getattr(function, "needs", module.NEEDS)
+            cluster.boot()
+        except BaseException as problem:
+            cluster.destroy()
+            self._failed[key] += isinstance(problem, Exception)
+            raise
+        self._failed[key] = 0
+        self._cluster, self._key, self._stale = cluster, key, time.monotonic() + BOOT_STALE_S * cluster.slowness
 
+    def _power_off(self) -> str:
+        """What the kernels complained of that was not seen right after a test: a late consequence, which must not be lost."""
+        cluster, self._cluster = self._cluster, None
+        try:
+            cluster.__exit__(None, None, None)
+        except (KernelComplaint, *MACHINE_TROUBLE, OSError) as problem:
+            return str(problem)
+        return ""
 
-def _one_boot(report: Report, tests: list[Test]) -> list[Test]:
-    """Runs tests until the list ends or the guests are no longer fit; returns those not run."""
-    needs = tests[0][2]
-    report.note(f"booting {needs.nodes} guests for {len(tests)} tests")
-    cluster = Cluster(
-        needs.nodes, mem_mb=needs.mem_mb, cpus=needs.cpus, with_switch=needs.switch, topology=needs.place(), setup=needs.setup,
-        append=needs.append, switch_args=list(needs.switch_args), switch_env={"NUPA_COPY": needs.copy} if needs.copy else {}, time_limit_s=BOOT_LIFE_S, name="check", quiet=True,
-    )  # fmt: skip
-    last, stale = tests[0][0], time.monotonic() + BOOT_STALE_S * cluster.slowness
-    try:
-        with cluster:
-            while tests and time.monotonic() < stale:
-                last, function, _ = tests.pop(0)
-                if not _one_test(report, cluster, last, function):
-                    break
-    except KernelComplaint as problem:
-        # Not seen right after a test: a late consequence, which must not be lost.
-        if not report.outcomes or report.outcomes[-1].verdict != "failed":
-            report.failed(f"{last}: kernel log at power-off", str(problem))
-    except MACHINE_TROUBLE as problem:
-        report.failed(f"{last}: guests", f"{problem}\nresults: {cluster.results}")
-    return tests
+    def _left_behind(self) -> str:
+        return "\n".join(filter(None, (self._leaks(), self._kernel_trouble())))
 
+    def _leaks(self) -> str:
+        try:
+            return leak_check.trouble(Guests(self._cluster)) or (self._memory_leaks() if on_debug_kernel() else "")
+        except (*MACHINE_TROUBLE, Failed, OSError) as trouble:
+            return str(trouble)
 
-def _one_test(report: Report, cluster: Cluster, name: str, function: Callable[[Guests], None]) -> bool:
-    """False if the guests should not be used any more: after a failure nobody knows what state they are in."""
-    began, alive, problem = time.monotonic(), True, ""
-    try:
-        function(Guests(cluster))
-    except Skip as reason:
-        report.skipped(name, str(reason))
-        return True
-    except Failed as failure:
-        problem = str(failure)
-    except MACHINE_TROUBLE as trouble:
-        problem, alive = str(trouble), False
-    except Exception:
-        problem = traceback.format_exc()
-    if alive:
-        problem = "\n".join(filter(None, (problem, _left_over(cluster), _kernel_trouble(cluster))))
-    took = time.monotonic() - began
-    if problem:
-        report.failed(name, f"{problem}\nresults: {cluster.results}", took)
-    else:
-        report.passed(name, took)
-    return not problem
+    def _memory_leaks(self) -> str:
+        """What kmemleak suspects twice: once alone is often a pointer on its way."""
+        shown = self._cluster.run_all(LEAKS, LEAKS_S)
+        return "\n".join(f"{node.name}: {result.stdout}" for node, result in zip(self._cluster.node, shown) if result.stdout.strip())
 
-
-def _left_over(cluster: Cluster) -> str:
-    try:
-        return leak_check.trouble(Guests(cluster)) or (_leaks(cluster) if on_debug_kernel() else "")
-    except (*MACHINE_TROUBLE, Failed, OSError) as trouble:
-        return str(trouble)
-
-
-def _leaks(cluster: Cluster) -> str:
-    """What kmemleak suspects twice: once alone is often a pointer on its way."""
-    shown = cluster.run_all(LEAKS, LEAKS_S)
-    return "\n".join(f"{node.name}: {result.stdout}" for node, result in zip(cluster.node, shown) if result.stdout.strip())
-
-
-def _kernel_trouble(cluster: Cluster) -> str:
-    """A splat on any guest's console so far; what the kernel says at lower levels is looked at when the guests end."""
-    for node in cluster.node:
-        log = node.console()
-        if splats(log):
-            return f"{node.name}: the kernel complained:\n{around_first(log)}"
-    return ""
+    def _kernel_trouble(self) -> str:
+        """A splat on any guest's console so far; what the kernel says at lower levels is looked at when the guests end."""
+        for node in self._cluster.node:
+            log = node.console()
+            if splats(log):
+                return f"{node.name}: the kernel complained:\n{around_first(log)}"
+        return ""

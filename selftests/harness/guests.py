@@ -1,100 +1,24 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a VM test file is made of.
-
-A file selftests/vm/NAME.py has a module-level `NEEDS = Needs(...)` and functions `test_*(t)`, run in the order they stand.
-Files with equal needs share one boot.  `t` is a Guests: checks are raised as Failed, a reason not to run as Skip.
-"""
+"""The guests of one test: `t` in a test function."""
 
 import json
 import os
 import socket
-import subprocess
 import time
-from dataclasses import dataclass
-from pathlib import Path
 
-REPO = Path(__file__).resolve().parents[2]
 from nupavm import Cluster, Job, Monitor, Node, Result
-from nupavm.paths import module_dir, switch_binary
-
 
 NCQP = os.environ.get("NUPA_NCQP", "$BUILD/cmake/tools/ncqp/ncqp")
 CONTROL_REPLY_S = 10
 POLL_S = 0.05
 
 
-def on_debug_kernel() -> bool:
-    return "NUPA_DEBUG_KERNEL" in os.environ
-
-
 class Failed(Exception):
     """A check did not hold."""
 
 
-class Skip(Exception):
-    """The test can't run here; the text says why."""
-
-
-def long(test):
-    """Marks a test that costs more time than `make check` has: `make soak` runs it."""
-    test.long = True
-    return test
-
-
-def _copy_refused(way: str) -> str:
-    """Why the switch can't copy this way on this processor, or nothing."""
-    asked = subprocess.run([switch_binary(), "--help"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, "NUPA_COPY": way})
-    return asked.stderr.strip() if asked.returncode else ""
-
-
-@dataclass(frozen=True)
-class Needs:
-    """What the guests must have; frozen so that equal needs share a boot."""
-
-    modules: tuple[str, ...] = ()  # of ours, without .ko
-    programs: tuple[str, ...] = ()  # paths below build/cmake
-    nodes: int = 2
-    mem_mb: int = 1024
-    cpus: int = 1
-    switch: bool = True
-    topology: str = "cxl"
-    setup: str = "auto"
-    append: str = ""
-    switch_args: tuple[str, ...] = ()  # further arguments of the switch: ports, rates
-    copy: str = ""  # how the switch copies (NUPA_COPY); empty: the best way there is
-    tap: str = ""  # an interface that the switch makes on this host
-    debug: bool = False  # fault injection and the like
-
-    def missing(self) -> str:
-        """Why the test can't run here, or nothing."""
-        kernel = module_dir()
-        if self.debug and not on_debug_kernel():
-            return "needs the debug kernel: make check-debug"
-        if self.tap and os.geteuid() != 0:
-            return "needs root: the switch makes a TAP interface here"
-        if self.tap and not os.access("/dev/net/tun", os.W_OK):
-            return "no TAP can be made here: /dev/net/tun"
-        if self.copy and (refused := _copy_refused(self.copy)):
-            return refused
-        for name in self.modules:
-            if not (kernel / name / f"{name}.ko").is_file():
-                return f"{name}.ko is not built"
-        for name in self.programs:
-            if not (REPO / "build/cmake" / name).is_file():
-                return f"{name} is not built"
-        return ""
-
-    def place(self) -> str:
-        """The topology, but on the debug kernel no CXL bridge: there its ACPI methods run into the interpreter's 30 s limit."""
-        return "plain" if on_debug_kernel() and self.topology == "cxl" else self.topology
-
-    def boot(self) -> tuple:
-        """What decides whether two tests may share guests."""
-        return (self.nodes, self.mem_mb, self.cpus, self.switch, self.place(), self.setup, self.append, self.switch_args, self.copy)
-
-
 class Guests:
-    """The guests of one test: short names for what most tests do."""
+    """Short names for what most tests do with their guests; a check that does not hold raises Failed."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster

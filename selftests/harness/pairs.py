@@ -5,8 +5,10 @@ import contextlib
 import json
 from collections.abc import Iterator
 
+from harness.guests import Failed, Guests
 from harness.traffic import free_port
-from harness.guests import Failed, Guests, Job, Result
+
+from nupavm import Job, Result
 
 PROGRAMS = "$BUILD/cmake/selftests/vm/programs"
 PORTS = ("n0", "n1")

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from harness.report import Report
-from harness.guests import REPO
+
+from nupavm.paths import REPO
 
 ODD = "tcp qp ü,1:x"
 PLACES = ("/run", "/dev/shm", "/mnt")  # where a guest mounts something of its own, or where it is not what it was; /tmp is in every case
@@ -30,7 +31,7 @@ INSTALLED = (
 )  # fmt: skip
 LIMIT_S = 540
 NOBODY = 65534
-IN_GUESTS = "test -f $REPO/Makefile && cd \"$HOST_REPO\" && test -f Makefile && $BUILD/cmake/tools/ncqp/ncqp --help >/dev/null && ping -c 1 $PEER >/dev/null"
+IN_GUESTS = 'test -f $REPO/Makefile && cd "$HOST_REPO" && test -f Makefile && $BUILD/cmake/tools/ncqp/ncqp --help >/dev/null && ping -c 1 $PEER >/dev/null'
 OTHER_FILE_SYSTEM = 'mount -t tmpfs other "$1" && shift && exec "$@"'
 READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && shift && exec "$@"'
 

@@ -7,9 +7,7 @@ from collections.abc import Callable
 
 from harness import leak_check
 from harness.report import Report
-from harness.guests import Cluster, Node
-
-from nupavm import KernelComplaint, NodeDead, TimeLimit
+from nupavm import Cluster, KernelComplaint, Node, NodeDead, TimeLimit
 from nupavm.dmesg import emulator_fault, splats
 
 TROUBLE = (

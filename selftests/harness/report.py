@@ -9,6 +9,7 @@ from pathlib import Path
 
 DETAIL_LINES_MAX = 60
 REASON_CHARACTERS_MAX = 200
+RESULTS = "results: "  # a line that says where more is
 
 
 @dataclass
@@ -75,5 +76,5 @@ class Report:
 
 def _reason(detail: str) -> str:
     """What was said last, which is mostly why: whoever sees only the end of a log sees that."""
-    lines = [line.strip() for line in detail.splitlines() if line.strip()]
+    lines = [line.strip() for line in detail.splitlines() if line.strip() and not line.startswith(RESULTS)]
     return lines[-1][:REASON_CHARACTERS_MAX] if lines else "no reason given"

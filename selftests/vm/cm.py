@@ -3,10 +3,14 @@
 
 import json
 
+import pytest
+
+from harness.guests import Failed, Guests
+from harness.needs import Needs
 from harness.traffic import free_port
-from harness.guests import Failed, Guests, Needs, long
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/cm_exchange",), setup="full")
+pytestmark = pytest.mark.needs(NEEDS)
 
 PROGRAM = "$BUILD/cmake/selftests/vm/programs/cm_exchange"
 STRAYS = "$REPO/selftests/vm/programs/strays.py"
@@ -95,7 +99,7 @@ def test_listener_that_knows_no_rdma(t: Guests) -> None:
         job.wait()
 
 
-@long
+@pytest.mark.long
 def test_listener_that_never_answers(t: Guests) -> None:
     port = free_port()
     job = t.start(0, f"sleep 55 | busybox nc -l -p {port}", 60)

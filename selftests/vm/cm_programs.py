@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Programs no one here wrote connect by rdma_cm: rdma-core's examples, perftest, qperf, libfabric."""
 
+import pytest
+
+from harness.guests import Failed, Guests
+from harness.needs import Needs
 from harness.traffic import free_port
-from harness.guests import Failed, Guests, Needs
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), setup="full")
+pytestmark = pytest.mark.needs(NEEDS)
 
 LIMIT_S = 60
 SERVER = {"4": "10.77.0.1", "6": "fd77::1"}

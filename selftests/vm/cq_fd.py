@@ -3,10 +3,14 @@
 
 import json
 
+import pytest
+
+from harness.guests import Guests
+from harness.needs import Needs
 from harness.pairs import PROGRAMS
-from harness.guests import Guests, Needs
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/cq_fd", "selftests/vm/programs/cq_fd_far"), setup="full")
+pytestmark = pytest.mark.needs(NEEDS)
 SETUP = "sh $REPO/tools/vm/guest/setup full"
 CASES = 14
 

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """ncqp moves bytes with every engine, any engine to any other, and says no in an orderly way."""
 
-from vm.fabric import NEEDS  # noqa: F401  (the same guests)
-from harness.traffic import free_port, ncqp
-from harness.guests import NCQP, Guests
+import pytest
 
+from harness.guests import NCQP, Guests
+from harness.traffic import free_port, ncqp
+from vm.fabric import NEEDS  # the same guests
+
+pytestmark = pytest.mark.needs(NEEDS)
 CHECKED = "-v 251 -n"
 QP_ENGINES = ("software", "offload")
 

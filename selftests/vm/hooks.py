@@ -3,10 +3,16 @@
 
 import json
 
+import pytest
+
+from harness.guests import Guests
+from harness.needs import Needs
 from vm.attach_attacks import PROGRAM
-from harness.guests import Guests, Job, Needs
+
+from nupavm import Job
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/hostile/attach_attacks",), nodes=1, setup="full")
+pytestmark = pytest.mark.needs(NEEDS)
 
 
 def hooks(t: Guests, where: str = "") -> list[str]:

@@ -3,11 +3,15 @@
 
 import re
 
+import pytest
+
+from harness.guests import Guests
+from harness.needs import Needs
 from harness.pairs import fabric, succeeded
 from harness.traffic import free_port
-from harness.guests import Guests, Needs, long
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("user/libtcpqp/run/tcpqp-run",), setup="full")
+pytestmark = pytest.mark.needs(NEEDS)
 
 RUN = "$BUILD/cmake/user/libtcpqp/run/tcpqp-run --stats"
 SEMANTICS = "$REPO/selftests/preload/semantics"
@@ -44,12 +48,12 @@ def test_some_semantics(t: Guests) -> None:
     semantics(t, "offload", "bulk_both_ways names_and_options epoll_edge fork shutdown_halves nonblocking_connect reset_by_the_peer reset_by_us")
 
 
-@long
+@pytest.mark.long
 def test_semantics_on_offload(t: Guests) -> None:
     semantics(t, "offload")
 
 
-@long
+@pytest.mark.long
 def test_semantics_on_software(t: Guests) -> None:
     semantics(t, "software")
 
@@ -117,7 +121,7 @@ def test_ends_that_cross(t: Guests) -> None:
         both(t, f"{RUN} --engine stock {ENDS_FIRST}", f"{RUN} --engine stock {CLOSES}")
 
 
-@long
+@pytest.mark.long
 def test_both_ends_choose_offload(t: Guests) -> None:
     for node, result in enumerate(both(t, f"{RUN} {SERVER}", f"{RUN} {CLIENT}")):
         t.equal(said(result.stderr)["offload"]["connections"], 3, f"node{node}: {result.stderr}")

@@ -5,11 +5,17 @@ import json
 import time
 from dataclasses import replace
 
+import pytest
+
+from harness.guests import Failed, Guests
+from harness.needs import Needs
 from harness.pairs import PROGRAMS, Pair
 from harness.traffic import free_port
-from harness.guests import Failed, Guests, Job, Needs
+
+from nupavm import Job
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/process_attack", "selftests/vm/programs/cm_exchange"), setup="full", cpus=2)
+pytestmark = pytest.mark.needs(NEEDS)
 BESIDE = replace(NEEDS, cpus=3)  # a processor each for a process and two that feed it: one of them runs, whatever the host does
 OPEN = "chmod 666 /dev/infiniband/*; sysctl -qw kernel.unprivileged_userns_clone=1 2>/dev/null || true"
 NOBODY = "setpriv --reuid 65534 --regid 65534 --clear-groups --"
@@ -100,6 +106,7 @@ def _fed(t: Guests, job: Job) -> dict:
     raise Failed(f"no doorbell returns, or the ring is not fed: {job.output()}")
 
 
+@pytest.mark.needs(BESIDE)
 def test_producer_index_kept_ahead(t: Guests) -> None:
     """However far others feed its send queue: its doorbells return, it dies, and its neighbours get on."""
     t.run(0, f"{OPEN}; cat /proc/sys/kernel/watchdog_thresh >/tmp/thresh; echo {round(LOCKUP_S * t.cluster.slowness)} >/proc/sys/kernel/watchdog_thresh")
@@ -114,9 +121,6 @@ def test_producer_index_kept_ahead(t: Guests) -> None:
         _others_exchange(t, "while its heirs feed the ring")
     finally:
         t.run(0, "pkill -9 process_attack; cat /tmp/thresh >/proc/sys/kernel/watchdog_thresh")
-
-
-test_producer_index_kept_ahead.needs = BESIDE
 
 
 def test_resize_of_a_full_queue(t: Guests) -> None:
@@ -200,5 +204,3 @@ def test_dies_with_many_regions(t: Guests) -> None:
     job = t.start(0, attack("regions", "--count 1500"), 120)
     t.wait_output(job, "waiting", 60)
     dies(t, 0, job, "1500 regions and windows")
-
-

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Modules and RDMA devices come and go, also while they are busy."""
 
+import pytest
+
+from harness.guests import NCQP, Guests
+from harness.needs import Needs
 from harness.traffic import free_port, iperf, ncqp
-from harness.guests import NCQP, Guests, Needs
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("tools/ncqp/ncqp",), setup="full")
+pytestmark = pytest.mark.needs(NEEDS)
 SETUP = "sh $REPO/tools/vm/guest/setup full"
 
 

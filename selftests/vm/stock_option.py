@@ -11,12 +11,18 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from harness.guests import Failed, Guests
+from harness.needs import Needs
 from harness.traffic import free_port
-from harness.guests import REPO, Failed, Guests, Needs, Skip
+
+from nupavm.paths import REPO
 
 TAP = "nupavt0"
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/lib_exchange", "selftests/vm/programs/qp_asks", "user/libtcpqp/bpf/tcpqp-bpf", "user/libtcpqp/examples/tcpqp_echo"), nodes=1,
               setup="full", switch_args=("--tap", f"name=up0,ifname={TAP}"), tap=TAP)  # fmt: skip
+pytestmark = pytest.mark.needs(NEEDS)
 
 BUILD = REPO / "build/cmake"
 EXCHANGE = "selftests/vm/programs/lib_exchange"
@@ -34,7 +40,7 @@ def cgroup2() -> Path:
     for line in Path("/proc/mounts").read_text().splitlines():
         if line.split()[2] == "cgroup2":
             return Path(line.split()[1])
-    raise Skip("no cgroup v2 is mounted")
+    pytest.skip("no cgroup v2 is mounted")
 
 
 class Host:
@@ -58,9 +64,9 @@ def parted(t: Guests) -> None:
 @contextlib.contextmanager
 def host(t: Guests) -> Iterator[Host]:
     if os.geteuid() != 0:
-        raise Skip("needs root")
+        pytest.skip("needs root")
     if tuple(int(n) for n in os.uname().release.split(".")[:2]) < (6, 12):
-        raise Skip("needs Linux 6.12 here")
+        pytest.skip("needs Linux 6.12 here")
     name = f"nupavt{os.getpid()}"
     with contextlib.ExitStack() as cleanup:
         cgroup = cgroup2() / name

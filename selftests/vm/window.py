@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """TCP's window closes on a slow reader; the path's MTU changes under a transfer; urgent data is refused with its reason."""
 
-from vm.exchange import exchange
-from vm.fabric import NEEDS  # noqa: F401  (the same guests)
+import pytest
+
+from harness.guests import NCQP, Guests
 from harness.pairs import fabric
 from harness.traffic import free_port
-from harness.guests import NCQP, Guests
+from vm.exchange import exchange
+from vm.fabric import NEEDS  # the same guests
 
+pytestmark = pytest.mark.needs(NEEDS)
 ENGINES = ("software", "offload")
 SMALL_RMEM, LARGE_RMEM = 1 << 20, 64 << 20  # the latter is what guest/setup asks for
 LANE = {"rate_mbps": 150, "queue_bytes": 600_000}  # so that a change falls into the transfer
