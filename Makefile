@@ -104,7 +104,7 @@ soak: all ## traffic with faults for hours (SOAK_MINUTES, default 60)
 	@$(DEPS) vm check
 	@selftests/soak --minutes $(SOAK_MINUTES)
 
-lint: checkout ## checkpatch, sparse, clang-format, clang-tidy, shellcheck, headers alone
+lint: checkout ## checkpatch, sparse, clang-format, clang-tidy, shellcheck, flake8, headers alone
 	@$(DEPS) build kernel lint
 	@selftests/lint
 

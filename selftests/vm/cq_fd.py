@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Completion descriptors: readable while there is something to take, one call to post and wait, and what is left of one when its queue, owner or device goes."""
+"""Completion descriptors: readable while there is something to take, one call to post and wait.
+
+And what is left of one when its queue, owner or device goes.
+"""
 
 import json
 

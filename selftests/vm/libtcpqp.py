@@ -10,9 +10,10 @@ from harness.guests import Failed, Guests
 from harness.needs import Needs
 from harness.traffic import free_port
 
-NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/lib_exchange", "user/libtcpqp/examples/tcpqp_echo", "user/libtcpqp/examples/tcpqp_hello", "user/libtcpqp/examples/tcpqp_pipe",
-                       "tools/tcpqp_perf/tcpqp_perf"),
-              setup="full")  # fmt: skip
+EXAMPLES = tuple(f"user/libtcpqp/examples/tcpqp_{name}" for name in ("echo", "hello", "pipe"))
+NEEDS = Needs(
+    modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/lib_exchange", *EXAMPLES, "tools/tcpqp_perf/tcpqp_perf"), setup="full",
+)  # fmt: skip
 pytestmark = pytest.mark.needs(NEEDS)
 
 EXCHANGE = "$BUILD/cmake/selftests/vm/programs/lib_exchange"

@@ -15,7 +15,10 @@ pytestmark = pytest.mark.needs(NEEDS)
 
 RUN = "$BUILD/cmake/user/libtcpqp/run/tcpqp-run --stats"
 SEMANTICS = "$REPO/selftests/preload/semantics"
-LINE = re.compile(r"tcpqp-run: (?P<engine>\w+): (?P<connections>\d+) connections, (?P<sent>\d+) bytes sent, (?P<received>\d+) received, (?P<placed>\d+) placed, (?P<copied>\d+) copied")
+LINE = re.compile(
+    r"tcpqp-run: (?P<engine>\w+): (?P<connections>\d+) connections, (?P<sent>\d+) bytes sent, (?P<received>\d+) received, "
+    r"(?P<placed>\d+) placed, (?P<copied>\d+) copied"
+)
 PLAIN = re.compile(r"tcpqp-run: plain, (\w+): (\d+) connections")
 BYTES = 4_000_000
 

@@ -81,7 +81,8 @@ def test_packet_too_big(t: Guests) -> None:
     for engine, family in (("offload", ""), ("software", "-6")):
         liar = t.start(0, f"python3 $REPO/selftests/vm/programs/too_big.py 1280 {family or '-4'}", 60)
         flush = f"ip {family} route flush cache"
-        _during(t, engine, family, f"until ip {family} route get {t.nodes[0].ip6 if family else t.nodes[0].ip4} | grep -q 'mtu 1280'; do sleep 0.1; done", flush)
+        address = t.nodes[0].ip6 if family else t.nodes[0].ip4
+        _during(t, engine, family, f"until ip {family} route get {address} | grep -q 'mtu 1280'; do sleep 0.1; done", flush)
         liar.kill()
         liar.wait()
 

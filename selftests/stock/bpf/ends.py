@@ -156,7 +156,8 @@ class Ends:
         for end, job in enumerate(jobs):
             assert job.returncode == 0, f"{framings}, end {end}: {job.returncode}: {job.stdout}{job.stderr}"
             said = json.loads(job.stdout)
-            assert (said["sent"], said["received"], said["framing"]) == (messages, messages, framing), f"{framings}, end {end}: {said}, {jobs[1].stdout}{jobs[1].stderr}"
+            got = said["sent"], said["received"], said["framing"]
+            assert got == (messages, messages, framing), f"{framings}, end {end}: {said}, {jobs[1].stdout}{jobs[1].stderr}"
         return [json.loads(job.stdout) for job in jobs]
 
     def fails(self, framings: tuple[str, str], reasons: tuple[str, ...], **options) -> None:
@@ -181,7 +182,10 @@ class Ends:
 
 @contextlib.contextmanager
 def ends(build: Path, confined: bool = False, counted: bool = True) -> Iterator[Ends]:
-    """@confined: the helpers give up being root, and keep the capabilities that they say they need.  @counted: they say what each of not too many connections had, for counters()."""
+    """@confined: the helpers give up being root, and keep the capabilities that they say they need.
+
+    @counted: they say what each of not too many connections had, for counters().
+    """
     with contextlib.ExitStack() as cleanup:
         scratch = Path(cleanup.enter_context(tempfile.TemporaryDirectory()))
         scratch.chmod(0o755)

@@ -26,7 +26,8 @@ SOCKETS_MAX, SLOTS_MAX = 24, 48
 SHORT_S = 3
 SO_RCVBUFFORCE, SO_ATTACH_FILTER = 33, 26
 KIND, EXID = 253, b"\x51\x50"
-REFUSALS = {errno.ENOTCONN, errno.EPROTOTYPE, errno.ENOTSOCK, errno.EPROTO, errno.EEXIST, errno.EOPNOTSUPP, errno.EXDEV, errno.EDQUOT, errno.ENOSPC, errno.ENETUNREACH}
+REFUSALS = {errno.ENOTCONN, errno.EPROTOTYPE, errno.ENOTSOCK, errno.EPROTO, errno.EEXIST, errno.EOPNOTSUPP,
+            errno.EXDEV, errno.EDQUOT, errno.ENOSPC, errno.ENETUNREACH}  # fmt: skip
 GONE = (ConnectionError, TimeoutError, BlockingIOError)
 
 
