@@ -84,10 +84,10 @@ check-debug: tests debug-kernel ## the VM tests on the debug kernel; build/resul
 	@selftests/run --debug-kernel $(if $(CHECK),--only "$(CHECK)")
 
 sanitize: tests ## libtcpqp's tests under ASAN + UBSAN, TSAN and valgrind
-	@JOBS=$(JOBS) selftests/stock/sanitize
+	@JOBS=$(JOBS) selftests/stock/sanitize.sh
 
 bars: tests ## libtcpqp's stock engine beside plain TCP, on loopback and veth: each bar, met or not
-	@selftests/stock/bpf/bars $(CMAKE_DIR)
+	@selftests/stock/bpf/bars.py $(CMAKE_DIR)
 
 compat: all ## other people's RDMA programs on both engines, and soft RoCE beside them; build/results/compat.json
 	@$(DEPS) vm check compat

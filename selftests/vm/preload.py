@@ -14,7 +14,7 @@ NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("user/libtcpqp/run/tcpqp
 pytestmark = pytest.mark.needs(NEEDS)
 
 RUN = "$BUILD/cmake/user/libtcpqp/run/tcpqp-run --stats"
-SEMANTICS = "$REPO/selftests/preload/semantics"
+SEMANTICS = "$REPO/selftests/preload/semantics.py"
 LINE = re.compile(
     r"tcpqp-run: (?P<engine>\w+): (?P<connections>\d+) connections, (?P<sent>\d+) bytes sent, (?P<received>\d+) received, "
     r"(?P<placed>\d+) placed, (?P<copied>\d+) copied"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""strays ADDRESS PORT SILENT NOISY: connections to a listening port that are no rdma_cm client's.
+"""strays.py ADDRESS PORT SILENT NOISY: connections to a listening port that are no rdma_cm client's.
 
 SILENT ones say nothing, NOISY ones, made first, send what is no request: random bytes, a request cut short, one with a wrong byte.
 Prints "ready" when all are made, holds the silent ones until its input ends.

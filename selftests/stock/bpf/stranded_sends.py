@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Option framing: sends that will never leave come back, whoever of both goes: without credit, or read by the network (SEND_ZC).
 
-farewell BUILD: ends on a veth pair, as in `option`; peers by hand are bare_peer's.
+stranded_sends.py BUILD: ends on a veth pair, as in `option.py`; peers by hand are bare_peer.py's.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from jobs import Job, pair, until
 
 SKIPPED = 77
 PATIENCE = "selftests/stock/bpf/patience"
-BARE_PEER = Path(__file__).parent / "bare_peer"
+BARE_PEER = Path(__file__).parent / "bare_peer.py"
 MESSAGE_BYTES, CREDIT, HELLO_BYTES, CONTROL_BYTES = 64, 2048, 24, 1
 LONG_BYTES = 1 << 20  # more than any window of the peer's, which has room for a page
 

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A peer without libtcpqp: tcpqp-bpf admits it, and it says in tcp_bth what it is told to.
 
-bare_peer HELPER PORT [--connect ADDR] [--room BYTES]: commands on standard input, each answered by a line of JSON:
+bare_peer.py HELPER PORT [--connect ADDR] [--room BYTES]: commands on standard input, each answered by a line of JSON:
   rtr            sends a message with rtr and rtr_ack, as a module's end may
   rtr-ack        the same by a pure ACK, as it does at first: nothing to read
   hello LIMIT    sends a stock end's hello, with credit
   finish         will send no more (FIN)
   credit LIMIT   sends an ACKNOWLEDGE: the peer may send messages below LIMIT
-  await WHAT     asks for news (TCPQP_BPF_AWAITS_*)
+  await WHAT     asks for a wakeup (TCPQP_BPF_AWAITS_*)
   state          {"records", "readable", "awaits", "flags", "limit", "unread"}
   read BYTES     reads so many, with a larger buffer from now on, and answers with their SHA-256
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""tcpqp-run as a program, without the module: runs TCPQP_RUN.  Exit statuses, who lives how long, and what it is told."""
+"""tcpqp-run as a program, without the module: runs.py TCPQP_RUN.  Exit statuses, who lives how long, and what it is told."""
 
 import os
 import re

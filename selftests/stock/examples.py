@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The examples, both ends on loopback, as a newcomer would run them: examples DIRECTORY NAME."""
+"""The examples, both ends on loopback, as a newcomer would run them: examples.py DIRECTORY NAME."""
 
 import os
 import re

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a program may expect of a TCP socket, with tcpqp-run or without: semantics [--listen PORT | --connect HOST PORT] [TEST...].
+"""What a program may expect of a TCP socket, with tcpqp-run or without: semantics.py [--listen PORT | --connect HOST PORT] [TEST...].
 
 Alone it plays both ends.  Prints one line for each test; exit 0 only if all passed.
 """

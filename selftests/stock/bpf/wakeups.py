@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Who waits in option framing sleeps, and goes on: for credit, for room to describe a message, for a module's first word.
 
-news BUILD: ends on a veth pair, as in `option`; peers by hand are bare_peer's.
+wakeups.py BUILD: ends on a veth pair, as in `option.py`; peers by hand are bare_peer.py's.
 """
 
 import argparse
@@ -21,7 +21,7 @@ SKIPPED = 77
 IDLE_S = 2
 HANDFUL = 6  # wake-ups in that time; a look each millisecond would be 2000
 PATIENCE = "selftests/stock/bpf/patience"
-BARE_PEER = Path(__file__).parent / "bare_peer"
+BARE_PEER = Path(__file__).parent / "bare_peer.py"
 MESSAGE_BYTES = 64  # patience's
 HELLO_BYTES = 24
 CREDIT, ENTRIES = 2048, 4096  # messages that a stock end lets come, and that it can describe
@@ -151,7 +151,7 @@ def nobody_wakes(cases: list) -> None:
 
 
 def acknowledged(ours: Job, peer: Job) -> bool:
-    """By the peer's message, which brings news, and not by a pure ACK before it."""
+    """By the peer's message, which brings a wakeup, and not by a pure ACK before it."""
     before = ours.ask("state")
     ours.ask(f"await {AWAITS_ACK}")
     ours.ask("rtr")
@@ -160,7 +160,7 @@ def acknowledged(ours: Job, peer: Job) -> bool:
     return ours.ask("state")["records"] > before["records"]
 
 
-def news_once(t: Ends) -> None:
+def one_wakeup(t: Ends) -> None:
     """One record for what was awaited, none else."""
     peer, ours = pair(t, "", (BARE_PEER, t.socket(0), "PORT"), (BARE_PEER, t.socket(1), "PORT"))
     for job in peer, ours:
@@ -184,7 +184,7 @@ def news_once(t: Ends) -> None:
     ours.ask(f"await {AWAITS_ACK}")
     peer.ask("rtr")
     state("acknowledges nothing", unread=6, records=2, awaits=AWAITS_ACK)
-    until("an ACK's news", lambda: acknowledged(ours, peer))
+    until("an ACK's wakeup", lambda: acknowledged(ours, peer))
     for job in ours, peer:
         job.end()
 
@@ -222,7 +222,7 @@ def main() -> int:
         print(f"skipped: {reason}")
         return SKIPPED
     with ends(args.build) as t:
-        news_once(t)
+        one_wakeup(t)
         credit_that_nobody_reads(t)
         cases = [
             Credit(t, "waiter"),

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# consumer SOURCE BUILD: installs libtcpqp, builds the README's example by pkg-config and by CMake, and runs it.
+# consumer.sh SOURCE BUILD: installs libtcpqp, builds the README's example by pkg-config and by CMake, and runs it.
 set -eu
 source=$1 build=$2
 scratch=$(mktemp -d)

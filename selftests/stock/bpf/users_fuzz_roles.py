@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Who takes part in fuzz: fuzz_roles.py ROLE ...; each prints "ready", and ends with 0 when its input ends, or at once with what it saw amiss."""
+"""Who takes part in users_fuzz: users_fuzz_roles.py ROLE ...; each prints "ready", and ends with 0 when its input ends, or at once with what it saw amiss."""
 
 import array
 import contextlib

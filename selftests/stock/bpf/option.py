@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Option framing between two stock ends on a veth pair: forced, not forced, with 5 % loss each way, without privilege, without the helper.
 
-option BUILD [--runs N --messages N]: with --runs only the exchange under loss, so many times (make soak: 20 of 10,000 messages).
+option.py BUILD [--runs N --messages N]: with --runs only the exchange under loss, so many times (make soak: 20 of 10,000 messages).
 """
 
 import argparse

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What one user of tcpqp-bpf can do to another: nothing.
 
-users BUILD [TEST...]: ends on a veth pair, as in `option`; its users are user.py's.
+users.py BUILD [TEST...]: ends on a veth pair, as in `option.py`; its users are user.py's.
 """
 
 import argparse
