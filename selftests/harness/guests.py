@@ -5,12 +5,15 @@ import json
 import os
 import socket
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 from nupavm import Cluster, Job, Monitor, Node, Result
 
 NCQP = os.environ.get("NUPA_NCQP", "$BUILD/cmake/tools/ncqp/ncqp")
 CONTROL_REPLY_S = 10
 POLL_S = 0.05
+T = TypeVar("T")
 
 
 class Failed(Exception):
@@ -57,13 +60,21 @@ class Guests:
         if not self.nodes[node].wait_listening(port, limit_s):
             raise Failed(f"node{node}: nothing listens on port {port}")
 
+    def wait_until(self, condition: Callable[[], T], what: str, limit_s: float = 20) -> T:
+        """Returns what the condition gives as soon as it is true."""
+        until = time.monotonic() + limit_s * self.cluster.slowness
+        while not (found := condition()):
+            if time.monotonic() > until:
+                raise Failed(f"in {limit_s:.0f} s: {what}")
+            time.sleep(POLL_S)
+        return found
+
     def wait_output(self, job: Job, word: str, limit_s: float = 20) -> None:
         """Returns when the job has printed the word."""
-        until = time.monotonic() + limit_s * self.cluster.slowness
-        while word not in job.output():
-            if job.done or time.monotonic() > until:
-                raise Failed(f"{job.node.name}: {job.command!r} did not say {word!r}")
-            time.sleep(POLL_S)
+        silent = f"{job.node.name}: {job.command!r} did not say {word!r}"
+        self.wait_until(lambda: word in job.output() or job.done, silent, limit_s)
+        if word not in job.output():
+            raise Failed(silent)
 
     def stat(self, node: int, name: str, netdev: str = "nupa0") -> int:
         """One counter of `ethtool -S`."""

@@ -20,12 +20,7 @@ def hooks(t: Guests, where: str = "") -> list[str]:
 
 
 def until_hooks(t: Guests, count: int, where: str = "") -> None:
-    for _ in range(20):
-        found = hooks(t, where)
-        if len(found) == count:
-            return
-        t.run(0, "sleep 0.3")
-    t.equal(len(found), count, f"netfilter hooks of tcp_qp {where}: {found}")
+    t.wait_until(lambda: len(hooks(t, where)) == count, f"not {count} netfilter hooks of tcp_qp {where}")
 
 
 def hold(t: Guests) -> Job:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.guests import Failed, Guests
+from harness.guests import Guests
 from harness.needs import Needs
 from harness.pairs import PROGRAMS, Pair
 from harness.traffic import free_port
@@ -61,13 +61,13 @@ def test_listen_in_another_namespace(t: Guests) -> None:
     """A wildcard listens where its maker lives, not where the device is; and no less elsewhere for that."""
     t.run(0, OPEN)
     port = free_port()
-    job = t.start(0, f"exec {NOBODY} unshare -Urn {PROGRAMS}/cm_exchange --listen {port}")
-    t.run(0, "until pgrep -x cm_exchange; do sleep 0.1; done; until grep -q . /proc/$(pgrep -x cm_exchange)/wchan; do sleep 0.1; done; sleep 1")
+    job = t.start(0, f"exec {NOBODY} unshare -Urn {PROGRAMS}/cm_exchange --listen {port} 2>&1")
+    t.wait_output(job, "listening")
     listens = t.run(0, f"ss -Hltn 'sport = :{port}'")
     alive = t.run(0, "pgrep -x cm_exchange || true")
     t.run(0, "pkill -9 -x cm_exchange || true")
     result = job.wait()
-    t.check(bool(alive.strip()), f"the listener failed: {result.stderr}")
+    t.check(bool(alive.strip()), f"the listener failed: {result.stdout}")
     t.equal(listens.strip(), "", "sockets that listen in the device's namespace")
 
 
@@ -97,13 +97,12 @@ def _others_exchange(t: Guests, when: str) -> None:
 
 def _fed(t: Guests, job: Job) -> dict:
     """What the process says of its doorbells, once the kernel has taken much more than was there at first."""
-    until = seconds(t) + 20
-    while seconds(t) < until:
+
+    def fed() -> dict | None:
         said = [json.loads(line) for line in job.output().splitlines()[:-1] if line.startswith("{")]
-        if said and said[-1]["taken"] > RINGS_TAKEN and said[-1]["rung"] > 1:
-            return said[-1]
-        time.sleep(0.1)
-    raise Failed(f"no doorbell returns, or the ring is not fed: {job.output()}")
+        return said[-1] if said and said[-1]["taken"] > RINGS_TAKEN and said[-1]["rung"] > 1 else None
+
+    return t.wait_until(fed, "no doorbell returns, or the ring is not fed")
 
 
 @pytest.mark.needs(BESIDE)
@@ -158,7 +157,7 @@ def test_dies_while_it_destroys(t: Guests) -> None:
     """An explicit call waits, and a kill ends that."""
     job = _parked(t, "--count 4 --then destroy", "parked")
     try:
-        time.sleep(1)
+        t.run(0, "until grep -q ib_dereg_mr /proc/$(pgrep -o -x process_attack)/stack; do sleep 0.1; done")
         dies(t, 0, job, "in the middle of dereg_mr")
     finally:
         _let_go(t)

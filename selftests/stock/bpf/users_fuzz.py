@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """tcpqp-bpf with several users who do what they like, and a bystander whose every byte must be right.
 
-users_fuzz.py BUILD [--seconds N --seed N]: users of the same helper connect, ask (with sockets in every state, others' sockets, and what is no socket), write into
-their memory, connect(AF_UNSPEC), begin again, end, linger, and are killed.  Each user's choices follow from the seed.  What must hold: segments have the
-immediates of their own user only; new memory is empty; memory of quiet connections does not change; transfers in option framing are right; in the end every
-slot, descriptor and thread of the helper is free again.
+users_fuzz.py BUILD [--seconds N --seed N]: users of the same helper connect, ask (with sockets in every state, others' sockets, and what is no socket),
+write into their memory, connect(AF_UNSPEC), begin again, end, linger, and are killed.  Each user's choices follow from the seed.
+
+What must hold: segments have the immediates of their own user only; new memory is empty; memory of quiet connections does not change; transfers in option
+framing are right; in the end every slot, descriptor and thread of the helper is free again.
 """
 
 import argparse
