@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What must be true of guests when a test is over: nothing of it is left."""
+"""The leak check: when a test is over, nothing of it is left in its guests and their switch."""
 
 import re
 import time
@@ -7,7 +7,7 @@ import time
 from harness.guests import Guests
 
 # An orphaned socket of a killed program keeps its QP's module until TCP gives up on the peer.
-REST_S = 30.0
+LEFT_S = 30.0
 POLL_S = 0.2
 # One job, and but one program started in it: this runs after every test.
 LOOK = """
@@ -27,7 +27,7 @@ COUNT = re.compile(r"(pd|cq|qp|mr|ctx|srq|cm_id) (\d+)")
 
 def trouble(t: Guests) -> str:
     """What is left after a bounded wait; empty if nothing."""
-    deadline = time.monotonic() + REST_S * t.cluster.slowness
+    deadline = time.monotonic() + LEFT_S * t.cluster.slowness
     while True:
         found = look(t)
         if not found or time.monotonic() > deadline:

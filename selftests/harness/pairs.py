@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 from harness.guests import Failed, Guests
-from harness.traffic import free_port
+from harness.traffic import free_port, wait_moving
 
 from nupavm import Job, Result
 
@@ -54,9 +54,7 @@ class Pair:
 
     def wait_moving(self, node: int = 1, limit_s: float = 30) -> None:
         """Returns when a megabyte has been acknowledged on the node's connection."""
-        end = "sport" if node == 0 else "dport"
-        probe = f"ss -Hti state established '{end} = :{self.port}' | grep -Eq 'bytes_acked:[0-9]{{7}}'"
-        self.t.run(node, f"until {probe}; do sleep 0.2; done", limit_s)
+        wait_moving(self.t, node, self.port, limit_s=limit_s)
 
     def done(self) -> list[dict]:
         """What both printed; both must succeed."""

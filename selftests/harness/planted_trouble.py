@@ -42,7 +42,7 @@ FLAGS_RIGHT = "[    1.0] RSP: 0018:ffffc90000003ea0 EFLAGS: 00010286\n[    1.1] 
 
 HANG_S = 1.0  # then the host gives up
 
-AT_REST = "0: tcpqp0: qp 0 cq 0 pd 0 mr 0 cm_id 0 ctx 0 srq 0\nmodule tcp_qp 0\nmodule nupa_dev 0\nbytes 10 4 6"
+NOTHING_LEFT = "0: tcpqp0: qp 0 cq 0 pd 0 mr 0 cm_id 0 ctx 0 srq 0\nmodule tcp_qp 0\nmodule nupa_dev 0\nbytes 10 4 6"
 LEFT = (
     "0: tcpqp0: qp 0 cq 1 pd 0 mr 0 cm_id 0 ctx 0 srq 0",
     "module tcp_qp 1",
@@ -73,7 +73,7 @@ def emulator_faults() -> str:
 
 def left_overs() -> str:
     missed = [line for line in LEFT if not leak_check.complaints("node0", line)]
-    return "\n".join([*(f"missed: {line}" for line in missed), *leak_check.complaints("node0", AT_REST)])
+    return "\n".join([*(f"missed: {line}" for line in missed), *leak_check.complaints("node0", NOTHING_LEFT)])
 
 
 def warning_is_a_failure() -> str:

@@ -15,6 +15,12 @@ def free_port() -> int:
     return next(_ports)
 
 
+def wait_moving(t: Guests, node: int, port: int, what: str = "acked", limit_s: float = 30) -> None:
+    """Returns when a megabyte has been acked or received on the node's connection that has this port at either end."""
+    moved = f"ss -Hti state established '( sport = :{port} or dport = :{port} )' | grep -Eq 'bytes_{what}:[0-9]{{7}}'"
+    t.run(node, f"until {moved}; do sleep 0.1; done", limit_s)
+
+
 def iperf(t: Guests, options: str = "", server: int = 0, seconds: int = 1) -> dict:
     """iperf3 from the other node to this one; its report.  Fails when hardly anything passed."""
     port = free_port()

@@ -4,7 +4,7 @@
 import pytest
 
 from harness.guests import NCQP, Guests
-from harness.traffic import free_port, ncqp
+from harness.traffic import free_port, ncqp, wait_moving
 from vm.fabric import NEEDS  # the same guests
 
 pytestmark = pytest.mark.needs(NEEDS)
@@ -105,7 +105,8 @@ def test_sender_is_killed(t: Guests) -> None:
         server = t.start(0, f"{NCQP} -q --engine {engine} -l -p {port} --timeout 10 -v 251 -n 8G >/dev/null", 60)
         t.wait_listening(0, port)
         client = t.start(1, f"exec {NCQP} -q --engine {engine} -s $PEER -p {port} -v 251 -n 8G", 60)
-        t.run(1, f"until ss -Hti state established 'dport = :{port}' | grep -Eq 'bytes_acked:[0-9]{{7}}'; do sleep 0.2; done; pkill -9 -x ncqp", 30)
+        wait_moving(t, 1, port)
+        t.run(1, "pkill -9 -x ncqp")
         t.check(client.wait().status != 0, "a killed sender has no success")
         result = server.wait()
         t.check(0 < result.status < 124, f"{engine}: the receiver ended with {result.status}: {result.stderr}")
@@ -119,7 +120,8 @@ def test_receiver_is_killed(t: Guests) -> None:
     server = t.start(0, f"exec {NCQP} -q --engine offload -l -p {port} -v 251 -n 8G >/dev/null", 60)
     t.wait_listening(0, port)
     client = t.start(1, f"{NCQP} -q --engine offload -s $PEER -p {port} --timeout 10 -v 251 -n 8G", 60)
-    t.run(0, f"until ss -Hti state established 'sport = :{port}' | grep -Eq 'bytes_received:[0-9]{{7}}'; do sleep 0.2; done; pkill -9 -x ncqp", 30)
+    wait_moving(t, 0, port, "received")
+    t.run(0, "pkill -9 -x ncqp")
     t.check(server.wait().status != 0, "a killed receiver has no success")
     result = client.wait()
     t.check(0 < result.status < 124, f"the sender ended with {result.status}: {result.stderr}")

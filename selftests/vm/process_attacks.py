@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a process without privilege (uid 65534) tries against the kernel, its neighbours and its own end."""
 
+import contextlib
 import json
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -131,71 +133,59 @@ def test_resize_of_a_full_queue(t: Guests) -> None:
 # ---- ends ----
 
 
-def _parked(t: Guests, options: str, last: str) -> Job:
-    """Sends wait in a qdisc that does not let go."""
+@contextlib.contextmanager
+def parked(t: Guests, options: str, last: str) -> Iterator[Job]:
+    """A process whose sends wait in a qdisc that does not let go inside the block."""
     t.run(0, f"{OPEN}; modprobe sch_netem; rm -f /tmp/parked")
     job = t.start(0, attack("park", f"--until /tmp/parked {options}"), 290)
     t.wait_output(job, "ready", 60)
-    t.run(0, f"tc qdisc add dev lo root netem delay {PARKED_S}s limit 100000; touch /tmp/parked")
-    t.wait_output(job, last, 60)
-    return job
-
-
-def _let_go(t: Guests) -> None:
-    t.run(0, "tc qdisc del dev lo root; pkill -9 process_attack || true")
+    t.run(0, f"tc qdisc add dev lo root netem delay {PARKED_S}s limit 100000")
+    try:
+        t.run(0, "touch /tmp/parked")
+        t.wait_output(job, last, 60)
+        yield job
+    finally:
+        t.run(0, "tc qdisc del dev lo root; pkill -9 process_attack || true")
 
 
 def test_dies_with_parked_sends(t: Guests) -> None:
-    job = _parked(t, "--count 4", "waiting")
-    try:
+    with parked(t, "--count 4", "waiting") as job:
         dies(t, 0, job, "4 queue pairs and regions")
-    finally:
-        _let_go(t)
 
 
 def test_dies_while_it_destroys(t: Guests) -> None:
     """An explicit call waits, and a kill ends that."""
-    job = _parked(t, "--count 4 --then destroy", "parked")
-    try:
+    with parked(t, "--count 4 --then destroy", "parked") as job:
         t.run(0, "until grep -q ib_dereg_mr /proc/$(pgrep -o -x process_attack)/stack; do sleep 0.1; done")
         dies(t, 0, job, "in the middle of dereg_mr")
-    finally:
-        _let_go(t)
 
 
 def test_waits_are_bounded_in_sum(t: Guests) -> None:
-    job = _parked(t, "--count 4 --then destroy", "parked")
-    try:
+    with parked(t, "--count 4 --then destroy", "parked") as job:
         began = seconds(t)
         result = job.wait()
         took = seconds(t) - began
         t.check(result.ok, f"{result.stdout}{result.stderr}")
         t.check(took < SUM_S + ENDS_S, f"4 regions and queue pairs took {took:.1f} s to destroy")
-    finally:
-        _let_go(t)
 
 
 def test_link_deleted_with_parked_sends(t: Guests) -> None:
-    job = _parked(t, "--count 4", "waiting")
     try:
-        began = seconds(t)
-        t.run(0, "rdma link delete tcpqp0", 200)
-        took = seconds(t) - began
-        t.check(took < REMOVED_S, f"rdma link delete took {took:.1f} s")
-        dies(t, 0, job, "without a device")
+        with parked(t, "--count 4", "waiting") as job:
+            began = seconds(t)
+            t.run(0, "rdma link delete tcpqp0", 200)
+            took = seconds(t) - began
+            t.check(took < REMOVED_S, f"rdma link delete took {took:.1f} s")
+            dies(t, 0, job, "without a device")
     finally:
-        _let_go(t)
         t.run(0, "rdma link add tcpqp0 type tcp_qp netdev nupa0; sh $REPO/tools/vm/guest/mkdev")
 
 
 def test_ends_of_one_delay_nobody_else(t: Guests) -> None:
     """The connections of one process are all about to end, and a driver keeps what they sent."""
-    job = _parked(t, f"--count {STARVED} --then close", "waiting")
-    try:
+    with parked(t, f"--count {STARVED} --then close", "waiting") as job:
         _others_exchange(t, "meanwhile")
         dies(t, 0, job, f"{STARVED} queue pairs and regions", ENDS_S + 10)
-    finally:
-        _let_go(t)
 
 
 def test_dies_with_many_regions(t: Guests) -> None:

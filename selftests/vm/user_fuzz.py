@@ -28,7 +28,7 @@ pytestmark = pytest.mark.needs(NEEDS)
 SECONDS = 45.0  # of each test
 SEEDS = {"software": (1, 2), "offload": (3, 4)}
 DEATH_S = 60  # that a killed process may take
-STALL_S = 20  # that the witnesses may rest
+STALL_S = 20  # that the witnesses may stand still
 SLACK_S = 60
 STOP = "/tmp/user_fuzz.stop"
 # Orphaned sockets, which hold the module, are given up soon; programs that crash need no line in the kernel's log; a kernel that complains

@@ -12,10 +12,9 @@ import sys
 import time
 from pathlib import Path
 
-from ends import ADDRESSES, ADDRESSES_6, LIMIT_S, LINK_LOCAL, Ends, ends, missing, wakes, wakes_asleep
+from ends import ADDRESSES, ADDRESSES_6, LIMIT_S, LINK_LOCAL, Ends, ends, skip_where_impossible, wakes, wakes_asleep
 
 IDLE_S = 1.1  # longer than any timer it could have
-SKIPPED = 77
 ABI_REQUEST = (4).to_bytes(4, sys.byteorder) + bytes(4)  # struct tcpqp_bpf_request
 STREAM, OPTION = 1, 2
 
@@ -103,10 +102,7 @@ def main() -> int:
     p.add_argument("--runs", type=int, default=0)
     p.add_argument("--messages", type=int, default=10000)
     args = p.parse_args()
-    reason = missing()
-    if reason:
-        print(f"skipped: {reason}")
-        return SKIPPED
+    skip_where_impossible()
     with ends(args.build) as t:
         if args.runs:
             t.lose()

@@ -5,14 +5,12 @@
 stranded_sends.py BUILD: ends on a veth pair, as in `option.py`; peers by hand are bare_peer.py's.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
-from ends import Ends, ends, missing
+from ends import Ends, main
 from jobs import Job, pair, until
 
-SKIPPED = 77
 PATIENCE = "selftests/stock/bpf/patience"
 BARE_PEER = Path(__file__).parent / "bare_peer.py"
 MESSAGE_BYTES, CREDIT, HELLO_BYTES, CONTROL_BYTES = 64, 2048, 24, 1
@@ -63,21 +61,4 @@ def canceled_while_the_network_reads(t: Ends) -> None:
     peer.end()
 
 
-def main() -> int:
-    p = argparse.ArgumentParser(description=__doc__)
-    p.add_argument("build", type=Path)
-    args = p.parse_args()
-    reason = missing()
-    if reason:
-        print(f"skipped: {reason}")
-        return SKIPPED
-    with ends(args.build) as t:
-        canceled_without_credit(t)
-        canceled_while_the_network_reads(t)
-        peer_says_no_more(t)
-        counters = t.counters()
-        assert counters["bare"] == counters["invalid"] == counters["lost"] == 0, counters
-    return 0
-
-
-sys.exit(main())
+sys.exit(main(__doc__, canceled_without_credit, canceled_while_the_network_reads, peer_says_no_more))

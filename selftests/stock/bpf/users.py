@@ -17,11 +17,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ends import ADDRESSES, EXCHANGE, LIMIT_S, Ends, ends, missing
+from ends import ADDRESSES, EXCHANGE, LIMIT_S, Ends, ends, skip_where_impossible
 from jobs import Job, until
 from user import SND_NXT, STOP, TX_WRITTEN
 
-SKIPPED = 77
 USER = Path(__file__).parent / "user.py"
 ATTACKER, VICTIM = 61001, 61002
 IMMEDIATE = 0x5EC2E711
@@ -257,10 +256,7 @@ def main() -> int:
     p.add_argument("build", type=Path)
     p.add_argument("tests", nargs="*")
     args = p.parse_args()
-    reason = missing()
-    if reason:
-        print(f"skipped: {reason}")
-        return SKIPPED
+    skip_where_impossible()
     with ends(args.build, counted=False) as t:
         for name, test in list(globals().items()):
             if name.startswith("test_") and (not args.tests or name[5:] in args.tests):

@@ -17,10 +17,9 @@ import sys
 import time
 from pathlib import Path
 
-from ends import ADDRESSES, Ends, ends, missing
+from ends import ADDRESSES, Ends, ends, skip_where_impossible
 from jobs import Job, until
 
-SKIPPED = 77
 ROLES = Path(__file__).parent / "users_fuzz_roles.py"
 USERS = 5
 FOREIGN = USERS  # a user whose sockets are of another namespace
@@ -125,10 +124,7 @@ def main() -> int:
     p.add_argument("--seconds", type=float, default=60)
     p.add_argument("--seed", type=int, default=int(time.time()))
     args = p.parse_args()
-    reason = missing()
-    if reason:
-        print(f"skipped: {reason}")
-        return SKIPPED
+    skip_where_impossible()
     print(f"seed {args.seed}", flush=True)
     with ends(args.build, counted=False) as t:
         t.scratch.chmod(0o777)

@@ -5,7 +5,6 @@
 wakeups.py BUILD: ends on a veth pair, as in `option.py`; peers by hand are bare_peer.py's.
 """
 
-import argparse
 import hashlib
 import json
 import re
@@ -14,10 +13,9 @@ import sys
 import time
 from pathlib import Path
 
-from ends import LIMIT_S, Ends, ends, missing, wakes, wakes_asleep
+from ends import LIMIT_S, Ends, main, wakes, wakes_asleep
 from jobs import Job, pair, until
 
-SKIPPED = 77
 IDLE_S = 2
 HANDFUL = 6  # wake-ups in that time; a look each millisecond would be 2000
 PATIENCE = "selftests/stock/bpf/patience"
@@ -213,37 +211,23 @@ def sender_leaves_at_once(t: Ends) -> None:
         holder.end()
 
 
-def main() -> int:
-    p = argparse.ArgumentParser(description=__doc__)
-    p.add_argument("build", type=Path)
-    args = p.parse_args()
-    reason = missing()
-    if reason:
-        print(f"skipped: {reason}")
-        return SKIPPED
-    with ends(args.build) as t:
-        one_wakeup(t)
-        credit_that_nobody_reads(t)
-        cases = [
-            Credit(t, "waiter"),
-            Credit(t, "left-alone", "--late"),
-            Room(t, "waiter"),
-            Room(t, "left-alone"),
-            FirstWord(t, "waiter"),
-            FirstWord(t, "waiter", "--nowait"),
-            FirstWord(t, "left-alone", "--nowait"),
-        ]
-        for case in cases:
-            case.waits()
-        nobody_wakes(cases)
-        for case in cases:
-            case.let()
-        for case in cases:
-            case.goes_on()
-        sender_leaves_at_once(t)
-        counters = t.counters()
-        assert counters["bare"] == counters["invalid"] == counters["lost"] == 0, counters
-    return 0
+def waits_of_all_kinds(t: Ends) -> None:
+    cases = [
+        Credit(t, "waiter"),
+        Credit(t, "left-alone", "--late"),
+        Room(t, "waiter"),
+        Room(t, "left-alone"),
+        FirstWord(t, "waiter"),
+        FirstWord(t, "waiter", "--nowait"),
+        FirstWord(t, "left-alone", "--nowait"),
+    ]
+    for case in cases:
+        case.waits()
+    nobody_wakes(cases)
+    for case in cases:
+        case.let()
+    for case in cases:
+        case.goes_on()
 
 
-sys.exit(main())
+sys.exit(main(__doc__, one_wakeup, credit_that_nobody_reads, waits_of_all_kinds, sender_leaves_at_once))
