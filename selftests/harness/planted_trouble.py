@@ -2,8 +2,11 @@
 """The harness itself: a test tool that can't see trouble would pass everything."""
 
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from harness import leak_check
 from harness.report import Report
@@ -40,6 +43,7 @@ QUIET = (
 FLAGS_LOST = "[    1.0] RSP: 0018:ffffc90000003ea0 EFLAGS: 0740a483"
 FLAGS_RIGHT = "[    1.0] RSP: 0018:ffffc90000003ea0 EFLAGS: 00010286\n[    1.1] RSP: 002b:00007ffd EFLAGS: 00250a97"
 
+SELFTESTS = Path(__file__).resolve().parents[1]
 HANG_S = 1.0  # then the host gives up
 
 NOTHING_LEFT = "0: tcpqp0: qp 0 cq 0 pd 0 mr 0 cm_id 0 ctx 0 srq 0\nmodule tcp_qp 0\nmodule nupa_dev 0\nbytes 10 4 6"
@@ -51,7 +55,7 @@ LEFT = (
 
 
 def run(report: Report, wanted: Callable[[str], bool]) -> None:
-    for test in (splat_lines, emulator_faults, left_overs, warning_is_a_failure, panic_is_a_failure, silence_is_a_failure):
+    for test in (splat_lines, emulator_faults, left_overs, outcomes_of_tests, warning_is_a_failure, panic_is_a_failure, silence_is_a_failure):
         name = f"harness/{test.__name__}"
         if wanted(name):
             problem = test()
@@ -74,6 +78,12 @@ def emulator_faults() -> str:
 def left_overs() -> str:
     missed = [line for line in LEFT if not leak_check.complaints("node0", line)]
     return "\n".join([*(f"missed: {line}" for line in missed), *leak_check.complaints("node0", NOTHING_LEFT)])
+
+
+def outcomes_of_tests() -> str:
+    """In a process of its own: pytest is not made to run twice in one."""
+    argv = [sys.executable, "-m", "harness.planted_outcomes"]
+    return subprocess.run(argv, cwd=SELFTESTS, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
 
 
 def warning_is_a_failure() -> str:
