@@ -4,6 +4,7 @@
 import os
 import subprocess
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
@@ -32,7 +33,7 @@ def _copy_refused(way: str) -> str:
 class Needs:
     """What the guests must have; frozen so that equal needs share a boot."""
 
-    modules: tuple[str, ...] = ()  # of ours, without .ko
+    modules: tuple[str, ...] = ()  # of ours: folders of build/kernel, named as what is in them
     programs: tuple[str, ...] = ()  # paths below build/cmake
     nodes: int = 2
     mem_mb: int = 1024
@@ -55,7 +56,7 @@ class Needs:
         if self.copy and (refused := _copy_refused(self.copy)):
             return refused
         for name in self.modules:
-            if not (kernel / name / f"{name}.ko").is_file():
+            if not (kernel / name / f"{Path(name).name}.ko").is_file():
                 return f"{name}.ko is not built"
         for name in self.programs:
             if not (REPO / "build/cmake" / name).is_file():
