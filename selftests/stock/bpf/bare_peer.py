@@ -112,7 +112,7 @@ class Bare:
     def finish(self) -> None:
         self.connection.shutdown(socket.SHUT_WR)
 
-    def wait_for_news(self, what: str) -> None:
+    def wait_for_wakeup(self, what: str) -> None:
         self.put(AWAITS, int(what))
 
     def state(self) -> dict:
@@ -163,7 +163,7 @@ def main() -> None:
         "hello": bare.hello,
         "finish": bare.finish,
         "credit": bare.credit,
-        "await": bare.wait_for_news,
+        "await": bare.wait_for_wakeup,
         "state": bare.state,
         "read": bare.read,
     }

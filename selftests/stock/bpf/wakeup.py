@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Who waits in option framing sleeps, and goes on: for credit, for room to describe a message, for a module's first word.
 
-wakeups.py BUILD: ends on a veth pair, as in `option.py`; peers by hand are bare_peer.py's.
+wakeup.py BUILD: ends on a veth pair, as in `option.py`; peers by hand are bare_peer.py's.
 """
 
 import hashlib
@@ -18,9 +18,9 @@ from jobs import Job, pair, until
 
 IDLE_S = 2
 HANDFUL = 6  # wake-ups in that time; a look each millisecond would be 2000
-PATIENCE = "selftests/stock/bpf/patience"
+WAITING_END = "selftests/stock/bpf/waiting_end"
 BARE_PEER = Path(__file__).parent / "bare_peer.py"
-MESSAGE_BYTES = 64  # patience's
+MESSAGE_BYTES = 64  # waiting_end's
 HELLO_BYTES = 24
 CREDIT, ENTRIES = 2048, 4096  # messages that a stock end lets come, and that it can describe
 BUFFER_BYTES = 32 << 20  # so that TCP's are not what is waited for
@@ -44,7 +44,7 @@ def mix(x: int) -> int:
 
 
 def digest(messages: int) -> str:
-    """Of what patience sends after its hello and its first ACKNOWLEDGE, which has one byte."""
+    """Of what waiting_end sends after its hello and its first ACKNOWLEDGE, which has one byte."""
     stream = b"".join(mix(m + i).to_bytes(8, sys.byteorder) for m in range(messages) for i in range(0, MESSAGE_BYTES, 8))
     return hashlib.sha256(stream).hexdigest()
 
@@ -57,7 +57,7 @@ class Credit:
     def __init__(self, t: Ends, role: str, *options: str) -> None:
         self.t, self.role = t, role
         same = ("--port", "PORT", "--messages", self.messages, "--buffers", BUFFER_BYTES)
-        self.holder, self.sender = pair(t, "option", (t.build / PATIENCE, "holder", *same), (t.build / PATIENCE, role, *same, *options))
+        self.holder, self.sender = pair(t, "option", (t.build / WAITING_END, "holder", *same), (t.build / WAITING_END, role, *same, *options))
         self.port = t.port
 
     def waits(self) -> None:
@@ -86,7 +86,7 @@ class Room:
 
     def __init__(self, t: Ends, role: str) -> None:
         self.t, self.role = t, role
-        sender = (t.build / PATIENCE, role, "--port", "PORT", "--messages", self.messages, "--buffers", BUFFER_BYTES)
+        sender = (t.build / WAITING_END, role, "--port", "PORT", "--messages", self.messages, "--buffers", BUFFER_BYTES)
         self.peer, self.sender = pair(t, "auto", (BARE_PEER, t.socket(0), "PORT", "--room", 4096), sender)
         self.port = t.port
 
@@ -118,7 +118,7 @@ class FirstWord:
 
     def __init__(self, t: Ends, role: str, *options: str) -> None:
         self.role = role
-        sender = (t.build / PATIENCE, role, "--port", "PORT", "--messages", self.messages, *options)
+        sender = (t.build / WAITING_END, role, "--port", "PORT", "--messages", self.messages, *options)
         self.peer, self.sender = pair(t, "auto", (BARE_PEER, t.socket(0), "PORT"), sender)
 
     def waits(self) -> None:
@@ -158,7 +158,7 @@ def acknowledged(ours: Job, peer: Job) -> bool:
     return ours.ask("state")["records"] > before["records"]
 
 
-def one_wakeup(t: Ends) -> None:
+def wakeup_once(t: Ends) -> None:
     """One record for what was awaited, none else."""
     peer, ours = pair(t, "", (BARE_PEER, t.socket(0), "PORT"), (BARE_PEER, t.socket(1), "PORT"))
     for job in peer, ours:
@@ -190,7 +190,7 @@ def one_wakeup(t: Ends) -> None:
 def credit_that_nobody_reads(t: Ends) -> None:
     """More messages of credit than came in one look at the socket, once: their boundaries were lost."""
     same = ("--port", "PORT", "--messages", 20 * CREDIT, "--buffers", BUFFER_BYTES)
-    holder, sender = pair(t, "option", (t.build / PATIENCE, "holder", *same), (t.build / PATIENCE, "deaf", *same))
+    holder, sender = pair(t, "option", (t.build / WAITING_END, "holder", *same), (t.build / WAITING_END, "deaf", *same))
     holder.tell("go")
     for job in sender, holder:
         job.expect("done")
@@ -203,7 +203,7 @@ def sender_leaves_at_once(t: Ends) -> None:
     same = ("--port", "PORT", "--messages", CREDIT + 500, "--buffers", BUFFER_BYTES)
     t.lose()
     for _ in range(5):
-        holder, sender = pair(t, "option", (t.build / PATIENCE, "holder", *same), (t.build / PATIENCE, "deaf", *same, "--leave"))
+        holder, sender = pair(t, "option", (t.build / WAITING_END, "holder", *same), (t.build / WAITING_END, "deaf", *same, "--leave"))
         holder.tell("go")
         sender.expect("done")
         sender.end()
@@ -230,4 +230,4 @@ def waits_of_all_kinds(t: Ends) -> None:
         case.goes_on()
 
 
-sys.exit(main(__doc__, one_wakeup, credit_that_nobody_reads, waits_of_all_kinds, sender_leaves_at_once))
+sys.exit(main(__doc__, wakeup_once, credit_that_nobody_reads, waits_of_all_kinds, sender_leaves_at_once))

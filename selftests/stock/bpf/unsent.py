@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Option framing: sends that will never leave come back, whoever of both goes: without credit, or read by the network (SEND_ZC).
 
-stranded_sends.py BUILD: ends on a veth pair, as in `option.py`; peers by hand are bare_peer.py's.
+unsent.py BUILD: ends on a veth pair, as in `option.py`; peers by hand are bare_peer.py's.
 """
 
 import sys
@@ -11,7 +11,7 @@ from pathlib import Path
 from ends import Ends, main
 from jobs import Job, pair, until
 
-PATIENCE = "selftests/stock/bpf/patience"
+WAITING_END = "selftests/stock/bpf/waiting_end"
 BARE_PEER = Path(__file__).parent / "bare_peer.py"
 MESSAGE_BYTES, CREDIT, HELLO_BYTES, CONTROL_BYTES = 64, 2048, 24, 1
 LONG_BYTES = 1 << 20  # more than any window of the peer's, which has room for a page
@@ -19,7 +19,7 @@ LONG_BYTES = 1 << 20  # more than any window of the peer's, which has room for a
 
 def starved(t: Ends, role: str) -> tuple[Job, Job]:
     """A sender that has used up its credit, asked for more, and was heard; and its peer, a stock end by its words."""
-    sender = (t.build / PATIENCE, role, "--port", "PORT", "--messages", CREDIT + 500)
+    sender = (t.build / WAITING_END, role, "--port", "PORT", "--messages", CREDIT + 500)
     peer, sender = pair(t, "option", (BARE_PEER, t.socket(0), "PORT"), sender)
     peer.expect('"admitted"')
     peer.ask(f"hello {CREDIT}")
@@ -48,7 +48,7 @@ def canceled_without_credit(t: Ends) -> None:
 
 def canceled_while_the_network_reads(t: Ends) -> None:
     """The peer's window is full of the first message: TCP has references to the rest."""
-    sender = (t.build / PATIENCE, "quitter", "--port", "PORT", "--messages", 4, "--bytes", LONG_BYTES, "--zerocopy", LONG_BYTES)
+    sender = (t.build / WAITING_END, "quitter", "--port", "PORT", "--messages", 4, "--bytes", LONG_BYTES, "--zerocopy", LONG_BYTES)
     peer, sender = pair(t, "auto", (BARE_PEER, t.socket(0), "PORT", "--room", 4096), sender)
     peer.expect('"admitted"')
     until("its hello is there", lambda: peer.ask("state")["unread"] == HELLO_BYTES)  # who is not admitted yet sees no rtr
