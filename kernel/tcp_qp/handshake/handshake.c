@@ -72,8 +72,12 @@ void tqp_rtr_work(struct work_struct *work)
 /* Bring the handshake work forward: there is something to answer. */
 static void tqp_rtr_answer(struct tqp_conn *conn)
 {
-	if (tqp_conn_tryget(conn) && mod_delayed_work(tqp_wq, &conn->rtr_work, 0))
-		tqp_conn_put(conn);	/* it was queued, with its reference */
+	u32 left;
+
+	if (!tqp_conn_tryget(conn))
+		return;
+	for (left = tqp_work_now(&conn->rtr_work); left; left--)
+		tqp_conn_put(conn);
 }
 
 void tqp_peer_flags(struct tqp_conn *conn, u8 flags)

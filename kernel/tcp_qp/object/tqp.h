@@ -269,6 +269,11 @@ extern struct workqueue_struct *tqp_wq;
 /* The same for what ends: however many of these sleep, what moves data has its workers. */
 extern struct workqueue_struct *tqp_end_wq;
 int tqp_work_init(void);
+/*
+ * @work, which holds a reference while it is queued, runs as soon as it can; any context.
+ * The caller has taken one for it: returns how many are left over, which he puts.
+ */
+u32 tqp_work_now(struct delayed_work *work);
 void tqp_work_exit(void);
 
 /* ---- ends.c ---- */
