@@ -12,6 +12,7 @@
 #include "tx/tx.h"
 
 enum {
+	TQP_REVOKE_FIRST_MS = 20,	/* for messages that are as good as over */
 	TQP_REVOKE_LOOKS = 256,		/* at QPs, of whomever, under one hold of the table's lock */
 };
 
@@ -27,8 +28,8 @@ static bool tqp_wqe_holds(const struct tqp_tx_msg *msg, const struct tqp_mr *mr)
 
 static bool tqp_conn_holds(const struct tqp_conn *conn, const struct tqp_mr *mr)
 {
-	for (u32 i = 0; i <= conn->sq_mask; i++)
-		if (tqp_wqe_holds(&conn->tx[i], mr))
+	for (u32 i = 0; i <= conn->tx.sq_mask; i++)
+		if (tqp_wqe_holds(&conn->tx.msgs[i], mr))
 			return true;
 	return tqp_response_holds(conn, mr);
 }

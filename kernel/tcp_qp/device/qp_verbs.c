@@ -183,7 +183,7 @@ static void tqp_qp_flush_conn(struct tqp_qp *qp)
 	lock_sock(sk);
 	if (conn->state != TQP_CONN_DEAD)
 		tqp_conn_fail(conn, TCP_QP_REASON_NONE);
-	else if (conn->ended)
+	else if (conn->end.over)
 		tqp_qp_flush(qp);
 	release_sock(sk);
 }

@@ -12,7 +12,7 @@
 
 static struct tqp_read *tqp_read_slot(const struct tqp_conn *conn, u16 msn)
 {
-	return &conn->reads[msn % TQP_OFFLOAD_READS_MAX];
+	return &conn->requester.reads[msn % TQP_OFFLOAD_READS_MAX];
 }
 
 /* The slot of the response being received. */
@@ -28,14 +28,14 @@ static u16 tqp_reads_max(const struct tqp_conn *conn)
 
 bool tqp_read_room(struct tqp_conn *conn)
 {
-	if (!conn->reads) {
-		conn->reads = kcalloc(TQP_OFFLOAD_READS_MAX, sizeof(*conn->reads), GFP_KERNEL_ACCOUNT);
+	if (!conn->requester.reads) {
+		conn->requester.reads = kcalloc(TQP_OFFLOAD_READS_MAX, sizeof(*conn->requester.reads), GFP_KERNEL_ACCOUNT);
 		tqp_shadow_add_reads(conn);
 	}
-	if (conn->reads && conn->reads_out < tqp_reads_max(conn))
+	if (conn->requester.reads && conn->requester.out < tqp_reads_max(conn))
 		return true;
-	conn->tx_wait_read = true;
-	if (!conn->reads)
+	conn->tx.tx_wait_read = true;
+	if (!conn->requester.reads)
 		tqp_tx_wait_memory(conn);
 	return false;
 }
@@ -45,9 +45,9 @@ static void tqp_read_shadow(struct tqp_conn *conn, u16 msn, const struct tqp_rea
 {
 	struct tqp_offload_read *slot;
 
-	if (!conn->reads_shadow || read->atomic)
+	if (!conn->offload.reads || read->atomic)
 		return;
-	slot = &conn->reads_shadow->read[msn % TQP_OFFLOAD_READS_MAX];
+	slot = &conn->offload.reads->read[msn % TQP_OFFLOAD_READS_MAX];
 	WRITE_ONCE(slot->va, cpu_to_le64(read->va));
 	WRITE_ONCE(slot->key, cpu_to_le32(read->key));
 	WRITE_ONCE(slot->length, cpu_to_le32(read->length));
@@ -62,7 +62,7 @@ void tqp_read_begin(struct tqp_conn *conn, struct tqp_tx_msg *msg, u16 msn,
 
 	*slot = *read;
 	slot->msg = msg;
-	conn->reads_out++;
+	conn->requester.out++;
 	msg->awaited++;
 	refcount_inc(&msg->ubuf.refcnt);
 	tqp_read_shadow(conn, msn, read);
@@ -73,7 +73,7 @@ bool tqp_read_expected(const struct tqp_conn *conn)
 	const struct tqp_rx_msg *msg = &conn->rx.msg;
 	const struct tqp_read *slot;
 
-	if (!conn->reads || !conn->reads_out)
+	if (!conn->requester.reads || !conn->requester.out)
 		return false;
 	slot = tqp_read_cur(conn);
 	if (!slot->msg)
@@ -121,10 +121,10 @@ static void tqp_read_end(struct tqp_conn *conn, u16 msn)
 	struct tqp_tx_msg *msg = slot->msg;
 
 	/* the switch must have forgotten it before the application can know */
-	if (conn->reads_shadow)
-		WRITE_ONCE(conn->reads_shadow->read[msn % TQP_OFFLOAD_READS_MAX].valid, 0);
+	if (conn->offload.reads)
+		WRITE_ONCE(conn->offload.reads->read[msn % TQP_OFFLOAD_READS_MAX].valid, 0);
 	slot->msg = NULL;
-	conn->reads_out--;
+	conn->requester.out--;
 	msg->awaited--;
 	tqp_tx_msg_put(msg);
 }
@@ -132,26 +132,26 @@ static void tqp_read_end(struct tqp_conn *conn, u16 msn)
 void tqp_read_done(struct tqp_conn *conn)
 {
 	tqp_read_end(conn, conn->rx.msg.msn);
-	if (conn->tx_wait_read) {
-		conn->tx_wait_read = false;
+	if (conn->tx.tx_wait_read) {
+		conn->tx.tx_wait_read = false;
 		tqp_tx_kick(conn);
 	}
 }
 
 void tqp_read_fail(struct tqp_conn *conn, enum ib_wc_status status)
 {
-	conn->error_msg = tqp_read_cur(conn)->msg;
-	conn->error_status = status;
+	conn->end.failed_msg = tqp_read_cur(conn)->msg;
+	conn->end.failed_status = status;
 }
 
 void tqp_read_drop(struct tqp_conn *conn)
 {
-	for (u32 i = 0; conn->reads && i < TQP_OFFLOAD_READS_MAX; i++) {
-		struct tqp_tx_msg *msg = conn->reads[i].msg;
+	for (u32 i = 0; conn->requester.reads && i < TQP_OFFLOAD_READS_MAX; i++) {
+		struct tqp_tx_msg *msg = conn->requester.reads[i].msg;
 
-		conn->reads[i].msg = NULL;
+		conn->requester.reads[i].msg = NULL;
 		if (msg)	/* awaited stays: it was not answered */
 			tqp_tx_msg_put(msg);
 	}
-	conn->reads_out = 0;
+	conn->requester.out = 0;
 }

@@ -21,12 +21,12 @@ static void tqp_train_seal(struct tqp_conn *conn)
 
 static bool tqp_train_may(const struct tqp_conn *conn)
 {
-	return conn->host_version == 1 && !conn->icrc && READ_ONCE(conn->peer_trains);
+	return conn->host_version == 1 && !conn->icrc && READ_ONCE(conn->handshake.peer_trains);
 }
 
 static void tqp_train_begin(struct tqp_conn *conn, bool open, u8 flags, u32 length)
 {
-	struct tqp_tx_train *train = &conn->train;
+	struct tqp_tx_train *train = &conn->tx.train;
 
 	if (train->open || !conn->info.tx_messages)	/* plain bytes before the first */
 		tqp_train_seal(conn);
@@ -38,8 +38,8 @@ static void tqp_train_begin(struct tqp_conn *conn, bool open, u8 flags, u32 leng
 
 void tqp_train_join(struct tqp_conn *conn, struct tqp_msg_rec *rec)
 {
-	struct tqp_tx_train *train = &conn->train;
-	bool fits = conn->cur.is_inline && rec->opcode == TCP_BTH_OP_SEND_ONLY && rec->length &&
+	struct tqp_tx_train *train = &conn->tx.train;
+	bool fits = conn->tx.cur.is_inline && rec->opcode == TCP_BTH_OP_SEND_ONLY && rec->length &&
 		    tqp_train_may(conn);
 
 	if (!fits || !train->open || train->length != rec->length || train->flags != rec->flags ||
@@ -53,13 +53,13 @@ void tqp_train_join(struct tqp_conn *conn, struct tqp_msg_rec *rec)
 /* How many of the send queue's next WQEs could go now? */
 static u32 tqp_train_posted(struct tqp_conn *conn)
 {
-	s16 credit = READ_ONCE(conn->peer_limit) - conn->tx_msn;
+	s16 credit = READ_ONCE(conn->credit.peer_limit) - conn->tx.msn;
 
-	if (conn->wqe.valid || credit <= 0 || conn->response_head != conn->response_tail ||
+	if (conn->tx.wqe.valid || credit <= 0 || conn->responder.head != conn->responder.tail ||
 	    !tqp_train_may(conn))
 		return 0;
-	return min3(tqp_ring_posted(conn->qp->sq, conn->sq_next), (u32)credit,
-		    tqp_msglog_room(&conn->log));
+	return min3(tqp_ring_posted(conn->qp->sq, conn->tx.sq_next), (u32)credit,
+		    tqp_msglog_room(&conn->tx.log));
 }
 
 /* What a WQE that may be of a train says of itself, but its bytes; copied once. */
@@ -132,7 +132,7 @@ out:
 static bool tqp_train_copy(struct tqp_conn *conn, const struct rxe_send_wqe *from,
 			   const struct tqp_train_wqe *wqe)
 {
-	struct tqp_tx_train *train = &conn->train;
+	struct tqp_tx_train *train = &conn->tx.train;
 	u32 length = wqe->length;
 	u8 *to;
 
@@ -151,30 +151,30 @@ static bool tqp_train_copy(struct tqp_conn *conn, const struct rxe_send_wqe *fro
 /* There is room: tqp_train_posted() looked. */
 static void tqp_train_log(struct tqp_conn *conn, struct tqp_tx_msg *msg)
 {
-	struct tqp_tx_train *train = &conn->train;
-	u32 at = conn->log.tail & conn->log.mask;
+	struct tqp_tx_train *train = &conn->tx.train;
+	u32 at = conn->tx.log.tail & conn->tx.log.mask;
 
-	conn->log.rec[at] = (struct tqp_msg_rec) {
+	conn->tx.log.rec[at] = (struct tqp_msg_rec) {
 		.start_seq = tcp_sk(conn->sk)->write_seq + train->end,
 		.length = train->length,
-		.msn = conn->tx_msn++,
+		.msn = conn->tx.msn++,
 		.opcode = TCP_BTH_OP_SEND_ONLY,
 		.flags = train->flags | TCP_BTH_F_MORE,
 		.train_place = train->messages++,
 	};
-	conn->log_msg[at] = msg;
-	tqp_msglog_commit(&conn->log);
+	conn->tx.log_msg[at] = msg;
+	tqp_msglog_commit(&conn->tx.log);
 	train->end += train->length;
 }
 
 static bool tqp_train_take(struct tqp_conn *conn)
 {
-	u32 index = conn->sq_next;
+	u32 index = conn->tx.sq_next;
 	const struct rxe_send_wqe *from = tqp_ring_entry(conn->qp->sq, index);
-	struct tqp_tx_msg *msg = &conn->tx[index];
+	struct tqp_tx_msg *msg = &conn->tx.msgs[index];
 	struct tqp_train_wqe wqe;
 
-	if (!tqp_train_look(conn, from, &wqe) || !tqp_train_fits(&conn->train, &wqe) ||
+	if (!tqp_train_look(conn, from, &wqe) || !tqp_train_fits(&conn->tx.train, &wqe) ||
 	    !tqp_train_copy(conn, from, &wqe))
 		return false;
 	tqp_tx_msg_light(msg, conn);
@@ -183,7 +183,7 @@ static bool tqp_train_take(struct tqp_conn *conn)
 	msg->bytes = wqe.length;
 	msg->wc_opcode = IB_WC_SEND;
 	tqp_train_log(conn, msg);
-	conn->sq_next = (index + 1) & conn->qp->sq->mask;
+	conn->tx.sq_next = (index + 1) & conn->qp->sq->mask;
 	return true;
 }
 
@@ -193,9 +193,9 @@ static bool tqp_train_found(struct tqp_conn *conn)
 	const struct tqp_ring *sq = conn->qp->sq;
 	struct tqp_train_wqe first, second;
 
-	if (!tqp_train_look(conn, tqp_ring_entry(sq, conn->sq_next), &first) ||
-	    tqp_train_fits(&conn->train, &first) ||
-	    !tqp_train_look(conn, tqp_ring_entry(sq, conn->sq_next + 1), &second) ||
+	if (!tqp_train_look(conn, tqp_ring_entry(sq, conn->tx.sq_next), &first) ||
+	    tqp_train_fits(&conn->tx.train, &first) ||
+	    !tqp_train_look(conn, tqp_ring_entry(sq, conn->tx.sq_next + 1), &second) ||
 	    first.length != second.length ||
 	    first.flags != second.flags)
 		return false;
@@ -221,8 +221,8 @@ bool tqp_train_gather(struct tqp_conn *conn)
 		n = tqp_train_fill(conn, posted);
 	if (!n)
 		return false;
-	if (!tqp_tx_follows(conn, conn->sq_next))
-		tqp_msglog_newest(&conn->log)->flags &= ~TCP_BTH_F_MORE;
+	if (!tqp_tx_follows(conn, conn->tx.sq_next))
+		tqp_msglog_newest(&conn->tx.log)->flags &= ~TCP_BTH_F_MORE;
 	tqp_tx_count(conn, n);
 	tqp_count(conn->dev, TQP_C_tx_train_messages, n);
 	return true;
@@ -231,13 +231,13 @@ bool tqp_train_gather(struct tqp_conn *conn)
 int tqp_train_push(struct tqp_conn *conn)
 {
 	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
-	struct tqp_tx_train *train = &conn->train;
+	struct tqp_tx_train *train = &conn->tx.train;
 	struct kvec kv;
 	int rc;
 
 	if (!tqp_train_waits(conn))
 		return 0;
-	if (tqp_msglog_newest(&conn->log)->flags & TCP_BTH_F_MORE)
+	if (tqp_msglog_newest(&conn->tx.log)->flags & TCP_BTH_F_MORE)
 		msg.msg_flags |= MSG_MORE;
 	while (train->at < train->end) {
 		kv.iov_base = train->bytes + train->at;

@@ -10,16 +10,16 @@
 
 void tqp_tx_kick(struct tqp_conn *conn)
 {
-	if (tqp_conn_tryget(conn) && !queue_work(tqp_wq, &conn->tx_work))
+	if (tqp_conn_tryget(conn) && !queue_work(tqp_wq, &conn->tx.work))
 		tqp_conn_put(conn);
 }
 
 /* Nothing but time will wake us. */
 void tqp_tx_wait_memory(struct tqp_conn *conn)
 {
-	conn->tx_wait_memory = true;
+	conn->tx.tx_wait_memory = true;
 	tqp_count(conn->dev, TQP_C_tx_memory_waits, 1);
-	tqp_queue_delayed(conn, &conn->probe_work, TQP_MEMORY_WAIT_MS);
+	tqp_queue_delayed(conn, &conn->credit.probe_work, TQP_MEMORY_WAIT_MS);
 }
 
 bool tqp_tx_follows(const struct tqp_conn *conn, u32 index)
@@ -34,32 +34,32 @@ bool tqp_tx_follows(const struct tqp_conn *conn, u32 index)
 	opcode = READ_ONCE(wqe->wr.opcode);
 	return (opcode == IB_WR_SEND || opcode == IB_WR_SEND_WITH_IMM) &&
 	       !(READ_ONCE(wqe->wr.send_flags) & IB_SEND_FENCE) && tqp_tx_has_credit(conn) &&
-	       !tqp_msglog_full(&conn->log);
+	       !tqp_msglog_full(&conn->tx.log);
 }
 
 static bool tqp_tx_more(const struct tqp_conn *conn)
 {
-	return !conn->cur.msg->is_response && tqp_tx_follows(conn, conn->sq_next + 1);
+	return !conn->tx.cur.msg->is_response && tqp_tx_follows(conn, conn->tx.sq_next + 1);
 }
 
 void tqp_tx_begin(struct tqp_conn *conn, struct tqp_tx_msg *msg, const struct tqp_msg_rec *rec)
 {
-	struct tqp_msg_rec *at = tqp_msglog_next(&conn->log);
-	struct tqp_tx_cur *cur = &conn->cur;
+	struct tqp_msg_rec *at = tqp_msglog_next(&conn->tx.log);
+	struct tqp_tx_cur *cur = &conn->tx.cur;
 
 	if (WARN_ON_ONCE(!at)) {	/* tqp_tx_next() looked */
-		conn->tx_failed = true;
+		conn->tx.failed = true;
 		return;
 	}
 	*at = *rec;
 	at->start_seq = tcp_sk(conn->sk)->write_seq;
 	tqp_train_join(conn, at);
-	conn->log_msg[conn->log.tail & conn->log.mask] = msg;
+	conn->tx.log_msg[conn->tx.log.tail & conn->tx.log.mask] = msg;
 	if (msg) {
 		refcount_inc(&msg->ubuf.refcnt);
 		msg->unacked++;
 	}
-	tqp_msglog_commit(&conn->log);
+	tqp_msglog_commit(&conn->tx.log);
 	trace_tqp_tx_message(conn->qpn, at->msn, at->opcode, at->start_seq, at->length);
 	if (!cur->left) {	/* a message of no bytes takes one byte of the stream */
 		cur->is_inline = true;
@@ -115,7 +115,7 @@ static int tqp_fill_skb(struct sk_buff *skb, struct iov_iter *from, size_t lengt
 /* @bvecs[TQP_SEND_BVECS] from the current place on; *@bytes covered, the place unchanged. */
 static int tqp_next_bvecs(struct tqp_conn *conn, struct bio_vec *bvecs, u32 *bytes)
 {
-	const struct tqp_tx_cur *cur = &conn->cur;
+	const struct tqp_tx_cur *cur = &conn->tx.cur;
 	u32 off = cur->sge_off, done;
 	int n = 0;
 
@@ -154,7 +154,7 @@ static void tqp_cur_advance(struct tqp_tx_cur *cur, u32 bytes)
 static int tqp_send_piece(struct tqp_conn *conn, bool more)
 {
 	struct bio_vec bvecs[TQP_SEND_BVECS];
-	struct tqp_tx_cur *cur = &conn->cur;
+	struct tqp_tx_cur *cur = &conn->tx.cur;
 	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
 	struct kvec kv = { (void *)cur->data + cur->sge_off, cur->left };
 	u32 bytes = cur->left;
@@ -172,9 +172,9 @@ static int tqp_send_piece(struct tqp_conn *conn, bool more)
 		msg.sg_from_iter = tqp_fill_skb;
 	}
 	/* never both: TCP would hold back what a message has beyond full segments, as a burst */
-	if (bytes < cur->left || (conn->train.open && more))
+	if (bytes < cur->left || (conn->tx.train.open && more))
 		msg.msg_flags |= MSG_MORE;
-	else if (!conn->train.open)
+	else if (!conn->tx.train.open)
 		msg.msg_flags |= MSG_EOR;
 	return tcp_sendmsg_locked(conn->sk, &msg, bytes);
 }
@@ -192,7 +192,7 @@ void tqp_tx_account(struct tqp_conn *conn, u32 bytes, bool copied)
 
 int tqp_tx_push(struct tqp_conn *conn, bool more)
 {
-	struct tqp_tx_cur *cur = &conn->cur;
+	struct tqp_tx_cur *cur = &conn->tx.cur;
 	int rc = tqp_train_push(conn);
 
 	while (!rc && cur->left) {
@@ -202,8 +202,8 @@ int tqp_tx_push(struct tqp_conn *conn, bool more)
 		/* a nested run can only have failed the conn, never moved the place */
 		tqp_cur_advance(cur, rc);
 		tqp_tx_account(conn, rc, cur->is_inline);
-		conn->tx_turn -= rc;
-		rc = conn->tx_turn > 0 || !cur->left ? 0 : -EBUSY;
+		conn->tx.turn -= rc;
+		rc = conn->tx.turn > 0 || !cur->left ? 0 : -EBUSY;
 	}
 	return rc;
 }
@@ -213,7 +213,7 @@ bool tqp_tx_alone(struct tqp_conn *conn)
 	u32 end = tcp_sk(conn->sk)->write_seq;
 
 	if (!tqp_tx_begun(conn))
-		conn->tx_first_seq = end;
+		conn->tx.first_seq = end;
 	if (likely(end == tqp_tx_end_seq(conn)))
 		return true;
 	tqp_conn_fail(conn, TCP_QP_REASON_SOCKET_IN_USE);
@@ -224,9 +224,9 @@ static bool tqp_tx_ready(struct tqp_conn *conn)
 {
 	struct sock *sk = conn->sk;
 
-	if (conn->state == TQP_CONN_HANDSHAKE && READ_ONCE(conn->rtr_seen))
+	if (conn->state == TQP_CONN_HANDSHAKE && READ_ONCE(conn->handshake.rtr_seen))
 		WRITE_ONCE(conn->state, TQP_CONN_ACTIVE);
-	return conn->state == TQP_CONN_ACTIVE && conn->qp && !conn->tx_failed &&
+	return conn->state == TQP_CONN_ACTIVE && conn->qp && !conn->tx.failed &&
 	       !sock_flag(sk, SOCK_DEAD) &&
 	       (1 << sk->sk_state) & (TCPF_ESTABLISHED | TCPF_CLOSE_WAIT);
 }
@@ -234,8 +234,8 @@ static bool tqp_tx_ready(struct tqp_conn *conn)
 /* Responses first: the peer waits for them, and they are bounded. */
 static bool tqp_tx_next(struct tqp_conn *conn)
 {
-	conn->tx_wait_log = !tqp_log_room(conn);
-	if (conn->tx_wait_log)
+	conn->tx.tx_wait_log = !tqp_log_room(conn);
+	if (conn->tx.tx_wait_log)
 		return false;
 	return tqp_response_next(conn) || tqp_wqe_next(conn);
 }
@@ -243,7 +243,7 @@ static bool tqp_tx_next(struct tqp_conn *conn)
 /* Something to push: what TCP has not taken yet, or the next. */
 static bool tqp_tx_load(struct tqp_conn *conn)
 {
-	return conn->cur.active || tqp_train_waits(conn) || tqp_train_gather(conn) ||
+	return conn->tx.cur.active || tqp_train_waits(conn) || tqp_train_gather(conn) ||
 	       tqp_tx_next(conn);
 }
 
@@ -255,7 +255,7 @@ void tqp_tx_count(struct tqp_conn *conn, u32 messages)
 
 static void tqp_tx_sent(struct tqp_conn *conn)
 {
-	struct tqp_tx_cur *cur = &conn->cur;
+	struct tqp_tx_cur *cur = &conn->tx.cur;
 
 	cur->active = false;
 	tqp_tx_count(conn, 1);
@@ -275,17 +275,17 @@ void tqp_tx_run(struct tqp_conn *conn)
 
 	sock_owned_by_me(conn->sk);
 	tqp_tx_finish_bad(conn);
-	if (!tqp_tx_ready(conn) || conn->tx_running || !tqp_tx_alone(conn))
+	if (!tqp_tx_ready(conn) || conn->tx.running || !tqp_tx_alone(conn))
 		return;
-	conn->tx_running = true;	/* and we keep the lock */
-	conn->tx_wait_space = false;
-	conn->tx_wait_memory = false;
-	conn->tx_turn = TQP_TX_TURN_BYTES;
+	conn->tx.running = true;	/* and we keep the lock */
+	conn->tx.tx_wait_space = false;
+	conn->tx.tx_wait_memory = false;
+	conn->tx.turn = TQP_TX_TURN_BYTES;
 	tqp_mss_update(conn);
 	while (tqp_tx_ready(conn) && tqp_tx_load(conn)) {
-		rc = tqp_tx_push(conn, conn->cur.active && tqp_tx_more(conn));
+		rc = tqp_tx_push(conn, conn->tx.cur.active && tqp_tx_more(conn));
 		if (rc == -EAGAIN) {
-			conn->tx_wait_space = true;
+			conn->tx.tx_wait_space = true;
 			if (!tcp_sk(conn->sk)->packets_out)	/* no memory, and no ACK is due */
 				tqp_tx_wait_memory(conn);
 			break;
@@ -296,13 +296,13 @@ void tqp_tx_run(struct tqp_conn *conn)
 			tqp_conn_fail(conn, TCP_QP_REASON_PEER_CLOSED);
 			break;
 		}
-		if (conn->cur.active)
+		if (conn->tx.cur.active)
 			tqp_tx_sent(conn);
-		conn->tx_turn -= TQP_TX_WQE_BYTES;
-		if (conn->tx_turn <= 0)
+		conn->tx.turn -= TQP_TX_WQE_BYTES;
+		if (conn->tx.turn <= 0)
 			break;
 	}
-	conn->tx_running = false;
-	if (conn->tx_turn <= 0 && tqp_tx_ready(conn))
+	conn->tx.running = false;
+	if (conn->tx.turn <= 0 && tqp_tx_ready(conn))
 		tqp_tx_kick(conn);
 }

@@ -41,7 +41,7 @@ bool tqp_train_gather(struct tqp_conn *conn);
 int tqp_train_push(struct tqp_conn *conn);
 static inline bool tqp_train_waits(const struct tqp_conn *conn)
 {
-	return conn->train.at != conn->train.end;
+	return conn->tx.train.at != conn->tx.train.end;
 }
 
 /* ---- wqe.c: the send queue's next message ---- */
@@ -62,7 +62,7 @@ void tqp_tx_drop(struct tqp_conn *conn);		/* sk lock */
 /* After tqp_tx_drop(): have drivers let go, too? */
 static inline bool tqp_tx_released(struct tqp_conn *conn)
 {
-	return !atomic_read(&conn->tx_live);
+	return !atomic_read(&conn->tx.live);
 }
 
 /* They have not, in all the time there was. */

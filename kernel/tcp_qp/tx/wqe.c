@@ -54,7 +54,7 @@ static void tqp_wqe_copy(const struct rxe_send_wqe *from, struct tqp_wqe *wqe)
 static enum ib_wc_status tqp_wqe_sges(struct tqp_conn *conn, const struct rxe_send_wqe *from,
 				      u32 *total)
 {
-	struct tqp_wqe *wqe = &conn->wqe;
+	struct tqp_wqe *wqe = &conn->tx.wqe;
 	u64 bytes = 0;
 
 	if (wqe->num_sge > conn->qp->cap.max_send_sge || wqe->num_sge > TQP_SGE_MAX)
@@ -79,45 +79,45 @@ static enum ib_wc_status tqp_wqe_sges(struct tqp_conn *conn, const struct rxe_se
 
 bool tqp_tx_has_credit(const struct tqp_conn *conn)
 {
-	return (s16)(READ_ONCE(conn->peer_limit) - conn->tx_msn) > 0;
+	return (s16)(READ_ONCE(conn->credit.peer_limit) - conn->tx.msn) > 0;
 }
 
 static bool tqp_tx_credit(struct tqp_conn *conn)
 {
 	if (tqp_tx_has_credit(conn)) {
-		conn->probe_delay_ms = TQP_PROBE_FIRST_MS;
+		conn->credit.probe_delay_ms = TQP_PROBE_FIRST_MS;
 		return true;
 	}
 	/* nothing tells us of receives posted after the handshake until we have sent something */
-	if (conn->probe_allowed || !conn->info.tx_messages) {
-		conn->probe_allowed = false;
+	if (conn->credit.probe_allowed || !conn->info.tx_messages) {
+		conn->credit.probe_allowed = false;
 		return true;
 	}
 	/* ask to be kicked first, then look again: the limit is written without the lock */
-	WRITE_ONCE(conn->tx_wait_credit, true);
+	WRITE_ONCE(conn->tx.tx_wait_credit, true);
 	smp_mb();	/* pairs with the order of tqp_peer_credits() */
 	if (tqp_tx_has_credit(conn))
 		return true;
 	conn->info.tx_credit_waits++;
 	tqp_count(conn->dev, TQP_C_tx_credit_waits, 1);
-	tqp_queue_delayed(conn, &conn->probe_work, conn->probe_delay_ms);
+	tqp_queue_delayed(conn, &conn->credit.probe_work, conn->credit.probe_delay_ms);
 	return false;
 }
 
 static bool tqp_wqe_may_go(struct tqp_conn *conn)
 {
-	const struct tqp_wqe *wqe = &conn->wqe;
+	const struct tqp_wqe *wqe = &conn->tx.wqe;
 
-	if (wqe->flags & IB_SEND_FENCE && !wqe->part && conn->reads_out) {
-		conn->tx_wait_read = true;
+	if (wqe->flags & IB_SEND_FENCE && !wqe->part && conn->requester.out) {
+		conn->tx.tx_wait_read = true;
 		return false;
 	}
 	if (wqe->op->local && wqe->op->invalidates) {
-		WRITE_ONCE(conn->tx_wait_response, true);
+		WRITE_ONCE(conn->tx.tx_wait_response, true);
 		smp_mb();	/* pairs with tqp_response_done(): it sees us wait, or we see it done */
 		if (tqp_response_uses(conn, wqe->ex))
 			return false;
-		WRITE_ONCE(conn->tx_wait_response, false);
+		WRITE_ONCE(conn->tx.tx_wait_response, false);
 	}
 	if (wqe->op->request)
 		return tqp_read_room(conn);
@@ -128,7 +128,7 @@ static bool tqp_wqe_may_go(struct tqp_conn *conn)
 
 static struct tqp_tx_msg *tqp_wqe_msg(struct tqp_conn *conn)
 {
-	return &conn->tx[conn->sq_next & conn->qp->sq->mask];
+	return &conn->tx.msgs[conn->tx.sq_next & conn->qp->sq->mask];
 }
 
 static struct tqp_msg_rec tqp_wqe_record(const struct tqp_wqe *wqe, u32 length)
@@ -152,8 +152,8 @@ static struct tqp_msg_rec tqp_wqe_record(const struct tqp_wqe *wqe, u32 length)
 /* Pin the keys of what will be sent. */
 static enum ib_wc_status tqp_pin_sges(struct tqp_conn *conn, struct tqp_tx_msg *msg)
 {
-	for (u32 i = 0; i < conn->wqe.nr_sge; i++) {
-		const struct ib_sge *sge = &conn->wqe.sges[i];
+	for (u32 i = 0; i < conn->tx.wqe.nr_sge; i++) {
+		const struct ib_sge *sge = &conn->tx.wqe.sges[i];
 		struct tqp_mr *mr = tqp_mr_get(conn->dev, sge->lkey);
 
 		if (!mr)
@@ -167,43 +167,43 @@ static enum ib_wc_status tqp_pin_sges(struct tqp_conn *conn, struct tqp_tx_msg *
 
 static enum ib_wc_status tqp_load_inline(struct tqp_conn *conn, const struct rxe_send_wqe *from)
 {
-	struct tqp_wqe *wqe = &conn->wqe;
+	struct tqp_wqe *wqe = &conn->tx.wqe;
 
 	if (wqe->inline_bytes > conn->qp->cap.max_inline_data ||
 	    wqe->inline_bytes > TQP_INLINE_MAX_BYTES)
 		return IB_WC_LOC_LEN_ERR;
 	memcpy(wqe->data, from->dma.inline_data, wqe->inline_bytes);
-	conn->cur.is_inline = true;
-	conn->cur.data = wqe->data;
-	conn->cur.left = wqe->inline_bytes;
+	conn->tx.cur.is_inline = true;
+	conn->tx.cur.data = wqe->data;
+	conn->tx.cur.left = wqe->inline_bytes;
 	return IB_WC_SUCCESS;
 }
 
 static enum ib_wc_status tqp_load_payload(struct tqp_conn *conn, const struct rxe_send_wqe *from)
 {
 	struct tqp_tx_msg *msg = tqp_wqe_msg(conn);
-	struct tqp_tx_cur *cur = &conn->cur;
+	struct tqp_tx_cur *cur = &conn->tx.cur;
 	enum ib_wc_status status;
 
-	if (conn->wqe.flags & IB_SEND_INLINE)
+	if (conn->tx.wqe.flags & IB_SEND_INLINE)
 		return tqp_load_inline(conn, from);
 	status = tqp_wqe_sges(conn, from, &cur->left);
 	if (status)
 		return status;
 	cur->is_inline = false;
-	cur->sges = conn->wqe.sges;
-	cur->nr_sge = conn->wqe.nr_sge;
+	cur->sges = conn->tx.wqe.sges;
+	cur->nr_sge = conn->tx.wqe.nr_sge;
 	return tqp_pin_sges(conn, msg);
 }
 
 static void tqp_begin_payload(struct tqp_conn *conn)
 {
-	struct tqp_msg_rec rec = tqp_wqe_record(&conn->wqe, conn->cur.left);
+	struct tqp_msg_rec rec = tqp_wqe_record(&conn->tx.wqe, conn->tx.cur.left);
 	struct tqp_tx_msg *msg = tqp_wqe_msg(conn);
 
-	rec.msn = conn->wqe.op->untagged ? conn->tx_msn++ : conn->tx_write_msn++;
+	rec.msn = conn->tx.wqe.op->untagged ? conn->tx.msn++ : conn->tx.write_msn++;
 	msg->bytes = rec.length;
-	conn->cur.ends_wqe = true;
+	conn->tx.cur.ends_wqe = true;
 	tqp_tx_begin(conn, msg, &rec);
 }
 
@@ -213,8 +213,8 @@ static enum ib_wc_status tqp_check_sinks(struct tqp_conn *conn)
 	enum ib_wc_status status = IB_WC_SUCCESS;
 
 	rcu_read_lock();
-	for (u32 i = 0; i < conn->wqe.nr_sge && !status; i++) {
-		const struct ib_sge *sge = &conn->wqe.sges[i];
+	for (u32 i = 0; i < conn->tx.wqe.nr_sge && !status; i++) {
+		const struct ib_sge *sge = &conn->tx.wqe.sges[i];
 		struct tqp_mr *mr = tqp_mr_lookup(conn->dev, sge->lkey);
 
 		if (!mr || tqp_mr_check(mr, conn->qp->pd->pdn, sge->addr, sge->length,
@@ -227,7 +227,7 @@ static enum ib_wc_status tqp_check_sinks(struct tqp_conn *conn)
 
 static enum ib_wc_status tqp_load_request(struct tqp_conn *conn, const struct rxe_send_wqe *from)
 {
-	struct tqp_wqe *wqe = &conn->wqe;
+	struct tqp_wqe *wqe = &conn->tx.wqe;
 	struct tqp_tx_msg *msg = tqp_wqe_msg(conn);
 	enum ib_wc_status status;
 
@@ -262,7 +262,7 @@ static void tqp_atomic_operands(const struct tqp_wqe *wqe, u8 *operands)
 static void tqp_begin_request(struct tqp_conn *conn)
 {
 	static const struct ib_sge nothing;
-	struct tqp_wqe *wqe = &conn->wqe;
+	struct tqp_wqe *wqe = &conn->tx.wqe;
 	const struct ib_sge *sink = wqe->nr_sge ? &wqe->sges[wqe->part] : &nothing;
 	struct tqp_read read = {
 		.va = sink->addr,
@@ -277,7 +277,7 @@ static void tqp_begin_request(struct tqp_conn *conn)
 		.sink_va = sink->addr,
 		.sink_key = sink->lkey,
 	};
-	struct tqp_tx_cur *cur = &conn->cur;
+	struct tqp_tx_cur *cur = &conn->tx.cur;
 	struct tqp_msg_rec rec;
 
 	if (read.atomic) {
@@ -292,14 +292,14 @@ static void tqp_begin_request(struct tqp_conn *conn)
 	cur->ends_wqe = ++wqe->part >= wqe->nr_sge;
 	wqe->remote_addr += sink->length;
 	rec = tqp_wqe_record(wqe, cur->left);
-	rec.msn = conn->tx_request_msn++;
+	rec.msn = conn->tx.request_msn++;
 	tqp_read_begin(conn, tqp_wqe_msg(conn), rec.msn, &read);
 	tqp_tx_begin(conn, tqp_wqe_msg(conn), &rec);
 }
 
 static void tqp_wqe_promise(struct tqp_conn *conn, struct tqp_tx_msg *msg)
 {
-	const struct tqp_wqe *wqe = &conn->wqe;
+	const struct tqp_wqe *wqe = &conn->tx.wqe;
 
 	msg->wr_id = wqe->wr_id;
 	msg->wc_opcode = wqe->op->wc_opcode;
@@ -309,9 +309,9 @@ static void tqp_wqe_promise(struct tqp_conn *conn, struct tqp_tx_msg *msg)
 
 static enum ib_wc_status tqp_wqe_load(struct tqp_conn *conn)
 {
-	const struct rxe_send_wqe *from = tqp_ring_entry(conn->qp->sq, conn->sq_next);
+	const struct rxe_send_wqe *from = tqp_ring_entry(conn->qp->sq, conn->tx.sq_next);
 	struct tqp_tx_msg *msg = tqp_wqe_msg(conn);
-	struct tqp_wqe *wqe = &conn->wqe;
+	struct tqp_wqe *wqe = &conn->tx.wqe;
 	enum ib_wc_status status;
 
 	tqp_tx_msg_init(msg, conn);
@@ -330,9 +330,9 @@ static bool tqp_wqe_refuse(struct tqp_conn *conn, enum ib_wc_status status)
 {
 	tqp_count(conn->dev, status == IB_WC_LOC_PROT_ERR ? TQP_C_tx_protection_errors :
 							     TQP_C_wqe_invalid, 1);
-	conn->tx_bad_status = status;
-	conn->tx_bad_wr_id = conn->wqe.wr_id;
-	conn->tx_failed = true;
+	conn->tx.bad_status = status;
+	conn->tx.bad_wr_id = conn->tx.wqe.wr_id;
+	conn->tx.failed = true;
 	tqp_tx_finish_bad(conn);
 	return false;
 }
@@ -341,20 +341,20 @@ void tqp_wqe_sent(struct tqp_conn *conn)
 {
 	struct tqp_tx_msg *msg = tqp_wqe_msg(conn);
 
-	conn->wqe.valid = false;
-	conn->sq_next = (conn->sq_next + 1) & conn->qp->sq->mask;
+	conn->tx.wqe.valid = false;
+	conn->tx.sq_next = (conn->tx.sq_next + 1) & conn->qp->sq->mask;
 	tqp_tx_msg_put(msg);
 }
 
 /* Done when its turn comes; it completes in the SQ's order, like all others. */
 static bool tqp_wqe_local(struct tqp_conn *conn)
 {
-	const struct tqp_wqe *wqe = &conn->wqe;
+	const struct tqp_wqe *wqe = &conn->tx.wqe;
 	struct tqp_tx_msg *msg = tqp_wqe_msg(conn);
 	struct tqp_binding *old = NULL;
 	enum ib_wc_status status;
 
-	conn->tx_turn -= TQP_TX_WQE_BYTES;
+	conn->tx.turn -= TQP_TX_WQE_BYTES;
 	if (wqe->op->invalidates)
 		status = tqp_mw_invalidate(conn, wqe->ex) ? IB_WC_SUCCESS : IB_WC_MW_BIND_ERR;
 	else
@@ -376,20 +376,20 @@ static bool tqp_wqe_local(struct tqp_conn *conn)
  */
 static bool tqp_peer_takes(const struct tqp_conn *conn, const struct tqp_op *op)
 {
-	return op->local || !READ_ONCE(conn->peer_stock) ||
+	return op->local || !READ_ONCE(conn->handshake.peer_stock) ||
 	       op->bth_opcode == TCP_BTH_OP_SEND_ONLY || op->bth_opcode == TCP_BTH_OP_SEND_ONLY_IMM;
 }
 
 /* The next WQE that is posted and may go now; a local one is done here, until the turn is over. */
 static bool tqp_wqe_take(struct tqp_conn *conn)
 {
-	struct tqp_wqe *wqe = &conn->wqe;
+	struct tqp_wqe *wqe = &conn->tx.wqe;
 
 	do {
 		if (!wqe->valid) {
-			if (!tqp_ring_posted(conn->qp->sq, conn->sq_next))
+			if (!tqp_ring_posted(conn->qp->sq, conn->tx.sq_next))
 				return false;
-			tqp_wqe_copy(tqp_ring_entry(conn->qp->sq, conn->sq_next), wqe);
+			tqp_wqe_copy(tqp_ring_entry(conn->qp->sq, conn->tx.sq_next), wqe);
 		}
 		if (!wqe->op)
 			return tqp_wqe_refuse(conn, IB_WC_LOC_QP_OP_ERR);
@@ -399,18 +399,18 @@ static bool tqp_wqe_take(struct tqp_conn *conn)
 			return false;
 		if (!wqe->op->local)
 			return true;
-	} while (tqp_wqe_local(conn) && conn->tx_turn > 0);
+	} while (tqp_wqe_local(conn) && conn->tx.turn > 0);
 	return false;
 }
 
 bool tqp_wqe_next(struct tqp_conn *conn)
 {
-	struct tqp_wqe *wqe = &conn->wqe;
+	struct tqp_wqe *wqe = &conn->tx.wqe;
 	enum ib_wc_status status;
 
 	if (!tqp_wqe_take(conn))
 		return false;
-	conn->tx_wait_credit = false;
+	conn->tx.tx_wait_credit = false;
 	if (!wqe->loaded) {
 		status = tqp_wqe_load(conn);
 		if (status)
