@@ -100,6 +100,16 @@ struct tqp_tx_train {
 	u8 *bytes;			/* [TQP_TRAIN_BYTES], from the first train on */
 };
 
+/* What the send queue waits for; who brings it kicks. */
+enum {
+	TQP_TX_WAIT_SPACE = 1 << 0,	/* in TCP's send buffer */
+	TQP_TX_WAIT_CREDIT = 1 << 1,
+	TQP_TX_WAIT_MEMORY = 1 << 2,
+	TQP_TX_WAIT_LOG = 1 << 3,	/* a free record */
+	TQP_TX_WAIT_READ = 1 << 4,	/* fence, or too many READs */
+	TQP_TX_WAIT_RESPONSE = 1 << 5,	/* READs through a window that is taken back */
+};
+
 /*
  * Locks: the sk lock, but done_lock guards dead, msgs[].done and the consumer's
  * index of the SQ.  live may be counted down in any context.
@@ -119,12 +129,7 @@ struct tqp_tx {
 	u16 msn;			/* next untagged */
 	u16 write_msn;
 	u16 request_msn;
-	bool tx_wait_space;
-	bool tx_wait_credit;
-	bool tx_wait_memory;
-	bool tx_wait_log;
-	bool tx_wait_read;		/* fence, or too many READs */
-	bool tx_wait_response;		/* READs through a window that is taken back */
+	u32 waits;			/* TQP_TX_WAIT_*; read without the lock */
 	bool running;
 	bool failed;			/* the WQE at sq_next was refused */
 	s32 turn;			/* TQP_TX_TURN_BYTES, what is left of them */
@@ -134,5 +139,23 @@ struct tqp_tx {
 	spinlock_t done_lock;
 	bool dead;			/* no more send CQEs */
 };
+
+/* sk lock */
+static inline void tqp_tx_wait(struct tqp_tx *tx, u32 what)
+{
+	WRITE_ONCE(tx->waits, tx->waits | what);
+}
+
+static inline void tqp_tx_wait_over(struct tqp_tx *tx, u32 what)
+{
+	if (tx->waits & what)
+		WRITE_ONCE(tx->waits, tx->waits & ~what);
+}
+
+/* Any context. */
+static inline bool tqp_tx_waits(const struct tqp_tx *tx, u32 what)
+{
+	return READ_ONCE(tx->waits) & what;
+}
 
 #endif

@@ -106,7 +106,7 @@ void tqp_peer_credits(struct tqp_conn *conn, u32 aeth)
 		return;
 	WRITE_ONCE(conn->credit.peer_limit, limit);
 	WRITE_ONCE(conn->credit.known, true);
-	if (READ_ONCE(conn->tx.tx_wait_credit))
+	if (tqp_tx_waits(&conn->tx, TQP_TX_WAIT_CREDIT))
 		tqp_tx_kick(conn);
 }
 
@@ -194,20 +194,27 @@ void tqp_credit_update(struct tqp_conn *conn)
  * No credit for a while: send one message all the same, TCP's window is the
  * bound.  Or memory was short: try again.
  */
+static void tqp_probe(struct tqp_conn *conn)
+{
+	struct tqp_credit *credit = &conn->credit;
+
+	if (!tqp_tx_waits(&conn->tx, TQP_TX_WAIT_MEMORY)) {
+		credit->probe_allowed = true;
+		credit->probe_delay_ms = min(credit->probe_delay_ms * 2, (u32)TQP_PROBE_LAST_MS);
+		tqp_count(conn->dev, TQP_C_tx_credit_probes, 1);
+	}
+	tqp_tx_run(conn);
+}
+
 void tqp_probe_work(struct work_struct *work)
 {
 	struct tqp_conn *conn = container_of(to_delayed_work(work), struct tqp_conn, credit.probe_work);
 	struct sock *sk = conn->sk;
 
 	lock_sock(sk);
-	if (conn->state == TQP_CONN_ACTIVE && conn->qp && conn->tx.tx_wait_memory) {
-		tqp_tx_run(conn);
-	} else if (conn->state == TQP_CONN_ACTIVE && conn->qp && conn->tx.tx_wait_credit) {
-		conn->credit.probe_allowed = true;
-		conn->credit.probe_delay_ms = min(conn->credit.probe_delay_ms * 2, (u32)TQP_PROBE_LAST_MS);
-		tqp_count(conn->dev, TQP_C_tx_credit_probes, 1);
-		tqp_tx_run(conn);
-	}
+	if (conn->state == TQP_CONN_ACTIVE && conn->qp &&
+	    tqp_tx_waits(&conn->tx, TQP_TX_WAIT_MEMORY | TQP_TX_WAIT_CREDIT))
+		tqp_probe(conn);
 	release_sock(sk);
 	tqp_conn_put(conn);
 }

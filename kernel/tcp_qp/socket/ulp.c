@@ -56,10 +56,10 @@ static void tqp_write_space(struct sock *sk)
 	struct tqp_conn *conn = tqp_conn_of(sk);
 
 	sock_owned_by_me(sk);
-	if (conn->state == TQP_CONN_DEAD && conn->tx.tx_wait_space) {
-		WRITE_ONCE(conn->tx.tx_wait_space, false);
+	if (conn->state == TQP_CONN_DEAD && tqp_tx_waits(&conn->tx, TQP_TX_WAIT_SPACE)) {
+		tqp_tx_wait_over(&conn->tx, TQP_TX_WAIT_SPACE);
 		wake_up_all(&conn->wait);	/* of TERMINATE */
-	} else if (conn->tx.tx_wait_space) {
+	} else if (tqp_tx_waits(&conn->tx, TQP_TX_WAIT_SPACE)) {
 		tqp_tx_kick(conn);
 	}
 	conn->socket.saved.write_space(sk);

@@ -34,7 +34,7 @@ bool tqp_read_room(struct tqp_conn *conn)
 	}
 	if (conn->requester.reads && conn->requester.out < tqp_reads_max(conn))
 		return true;
-	conn->tx.tx_wait_read = true;
+	tqp_tx_wait(&conn->tx, TQP_TX_WAIT_READ);
 	if (!conn->requester.reads)
 		tqp_tx_wait_memory(conn);
 	return false;
@@ -132,8 +132,8 @@ static void tqp_read_end(struct tqp_conn *conn, u16 msn)
 void tqp_read_done(struct tqp_conn *conn)
 {
 	tqp_read_end(conn, conn->rx.msg.msn);
-	if (conn->tx.tx_wait_read) {
-		conn->tx.tx_wait_read = false;
+	if (tqp_tx_waits(&conn->tx, TQP_TX_WAIT_READ)) {
+		tqp_tx_wait_over(&conn->tx, TQP_TX_WAIT_READ);
 		tqp_tx_kick(conn);
 	}
 }

@@ -195,7 +195,7 @@ void tqp_response_done(struct tqp_tx_msg *msg)
 	/* after the last use of the slot */
 	smp_store_release(&response->busy, false);
 	smp_mb();	/* pairs with tqp_response_room(): it sees us, or we see it wait */
-	if (READ_ONCE(conn->tx.tx_wait_response))
+	if (tqp_tx_waits(&conn->tx, TQP_TX_WAIT_RESPONSE))
 		tqp_tx_kick(conn);
 	if (READ_ONCE(conn->responder.rx_waits) && READ_ONCE(conn->state) != TQP_CONN_DEAD)
 		tqp_queue_delayed(conn, &conn->rx.work, 0);

@@ -17,7 +17,7 @@ void tqp_tx_kick(struct tqp_conn *conn)
 /* Nothing but time will wake us. */
 void tqp_tx_wait_memory(struct tqp_conn *conn)
 {
-	conn->tx.tx_wait_memory = true;
+	tqp_tx_wait(&conn->tx, TQP_TX_WAIT_MEMORY);
 	tqp_count(conn->dev, TQP_C_tx_memory_waits, 1);
 	tqp_queue_delayed(conn, &conn->credit.probe_work, TQP_MEMORY_WAIT_MS);
 }
@@ -234,9 +234,11 @@ static bool tqp_tx_ready(struct tqp_conn *conn)
 /* Responses first: the peer waits for them, and they are bounded. */
 static bool tqp_tx_next(struct tqp_conn *conn)
 {
-	conn->tx.tx_wait_log = !tqp_log_room(conn);
-	if (conn->tx.tx_wait_log)
+	if (!tqp_log_room(conn)) {
+		tqp_tx_wait(&conn->tx, TQP_TX_WAIT_LOG);
 		return false;
+	}
+	tqp_tx_wait_over(&conn->tx, TQP_TX_WAIT_LOG);
 	return tqp_response_next(conn) || tqp_wqe_next(conn);
 }
 
@@ -278,14 +280,13 @@ void tqp_tx_run(struct tqp_conn *conn)
 	if (!tqp_tx_ready(conn) || conn->tx.running || !tqp_tx_alone(conn))
 		return;
 	conn->tx.running = true;	/* and we keep the lock */
-	conn->tx.tx_wait_space = false;
-	conn->tx.tx_wait_memory = false;
+	tqp_tx_wait_over(&conn->tx, TQP_TX_WAIT_SPACE | TQP_TX_WAIT_MEMORY);
 	conn->tx.turn = TQP_TX_TURN_BYTES;
 	tqp_mss_update(conn);
 	while (tqp_tx_ready(conn) && tqp_tx_load(conn)) {
 		rc = tqp_tx_push(conn, conn->tx.cur.active && tqp_tx_more(conn));
 		if (rc == -EAGAIN) {
-			conn->tx.tx_wait_space = true;
+			tqp_tx_wait(&conn->tx, TQP_TX_WAIT_SPACE);
 			if (!tcp_sk(conn->sk)->packets_out)	/* no memory, and no ACK is due */
 				tqp_tx_wait_memory(conn);
 			break;

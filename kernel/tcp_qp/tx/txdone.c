@@ -214,7 +214,7 @@ void tqp_clean_acked(struct sock *sk, u32 acked_seq)
 	tqp_records_acked(conn, head, acked);
 	if (!acked)
 		return;
-	if (conn->tx.tx_wait_log)
+	if (tqp_tx_waits(&conn->tx, TQP_TX_WAIT_LOG))
 		tqp_tx_kick(conn);
 	if (conn->state == TQP_CONN_DEAD && tqp_msglog_empty(&conn->tx.log))
 		tqp_end_wake(conn);

@@ -94,7 +94,7 @@ static bool tqp_tx_credit(struct tqp_conn *conn)
 		return true;
 	}
 	/* ask to be kicked first, then look again: the limit is written without the lock */
-	WRITE_ONCE(conn->tx.tx_wait_credit, true);
+	tqp_tx_wait(&conn->tx, TQP_TX_WAIT_CREDIT);
 	smp_mb();	/* pairs with the order of tqp_peer_credits() */
 	if (tqp_tx_has_credit(conn))
 		return true;
@@ -109,15 +109,15 @@ static bool tqp_wqe_may_go(struct tqp_conn *conn)
 	const struct tqp_wqe *wqe = &conn->tx.wqe;
 
 	if (wqe->flags & IB_SEND_FENCE && !wqe->part && conn->requester.out) {
-		conn->tx.tx_wait_read = true;
+		tqp_tx_wait(&conn->tx, TQP_TX_WAIT_READ);
 		return false;
 	}
 	if (wqe->op->local && wqe->op->invalidates) {
-		WRITE_ONCE(conn->tx.tx_wait_response, true);
+		tqp_tx_wait(&conn->tx, TQP_TX_WAIT_RESPONSE);
 		smp_mb();	/* pairs with tqp_response_done(): it sees us wait, or we see it done */
 		if (tqp_response_uses(conn, wqe->ex))
 			return false;
-		WRITE_ONCE(conn->tx.tx_wait_response, false);
+		tqp_tx_wait_over(&conn->tx, TQP_TX_WAIT_RESPONSE);
 	}
 	if (wqe->op->request)
 		return tqp_read_room(conn);
@@ -410,7 +410,7 @@ bool tqp_wqe_next(struct tqp_conn *conn)
 
 	if (!tqp_wqe_take(conn))
 		return false;
-	conn->tx.tx_wait_credit = false;
+	tqp_tx_wait_over(&conn->tx, TQP_TX_WAIT_CREDIT);
 	if (!wqe->loaded) {
 		status = tqp_wqe_load(conn);
 		if (status)
