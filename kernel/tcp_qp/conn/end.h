@@ -39,7 +39,8 @@ struct tqp_end {
 	bool over;			/* DEAD, and the QP flushed or parted from; release/acquire */
 	u32 reason;			/* enum tcp_qp_reason */
 	int sk_err;			/* what TCP gave up for */
-	struct tcp_bth_terminate nak;	/* to tell the peer, if it has a syndrome */
+	struct tcp_bth_terminate nak;	/* to tell the peer, if it has a syndrome, */
+	u8 operands[TCP_BTH_TERMINATE_BYTES];	/* as it is sent */
 	bool ack_held;			/* nothing from ack_limit on is acknowledged any more */
 	u32 ack_limit;
 	struct tqp_tx_msg *failed_msg;	/* the WQE that failed at the peer, */

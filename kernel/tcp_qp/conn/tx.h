@@ -70,21 +70,20 @@ struct tqp_wqe {
 	u32 nr_sge;			/* of sges[], those with bytes */
 	struct ib_sge *sges;		/* [cap.max_send_sge] */
 	u8 *data;			/* [cap.max_inline_data] */
+	u8 operands[TCP_BTH_OPERANDS_MAX_BYTES];	/* of the request that is being sent */
 };
 
-/* The message being handed to TCP: may take several calls. */
+/* The message being handed to TCP, as tqp_tx_begin() made it: may take several calls. */
 struct tqp_tx_cur {
 	bool active;
-	bool is_inline;
 	bool ends_wqe;			/* after it the SQ goes on */
 	u8 nr_sge;
 	u8 sge;				/* next byte: this SGE, */
-	u32 sge_off;			/* at this offset */
+	u32 sge_off;			/* at this offset, or at this one of data */
 	u32 left;
-	struct tqp_tx_msg *msg;
-	const struct ib_sge *sges;	/* of msg->mrs[] */
-	const u8 *data;			/* is_inline */
-	u8 operands[TCP_BTH_OPERANDS_MAX_BYTES];
+	struct tqp_tx_msg *msg;		/* NULL: nobody's */
+	const struct ib_sge *sges;	/* of msg->mrs[], or */
+	const u8 *data;			/* TCP copies these; else NULL */
 };
 
 /*

@@ -16,34 +16,18 @@ static bool tqp_can_send(const struct tqp_conn *conn)
 	       !(sk->sk_shutdown & SEND_SHUTDOWN) && !sk->sk_err && !sock_flag(sk, SOCK_DEAD);
 }
 
-/* TCP has the current message, whosever it is. */
-static void tqp_cur_taken(struct tqp_conn *conn)
-{
-	struct tqp_tx_cur *cur = &conn->tx.cur;
-
-	if (!cur->active)
-		return;
-	cur->active = false;
-	if (cur->ends_wqe)
-		tqp_wqe_sent(conn);
-	else if (cur->msg && cur->msg->is_response)
-		tqp_tx_msg_put(cur->msg);
-}
-
 static void tqp_begin_terminate(struct tqp_conn *conn)
 {
-	struct tqp_tx_cur *cur = &conn->tx.cur;
-	struct tqp_msg_rec rec = {
-		.length = TCP_BTH_TERMINATE_BYTES,
-		.opcode = TCP_BTH_OP_TERMINATE,
+	struct tqp_tx_source source = {
+		.rec = {
+			.length = TCP_BTH_TERMINATE_BYTES,
+			.opcode = TCP_BTH_OP_TERMINATE,
+		},
+		.data = conn->end.operands,
 	};
 
-	tcp_bth_put_terminate(cur->operands, &conn->end.nak);
-	cur->is_inline = true;
-	cur->data = cur->operands;
-	cur->left = TCP_BTH_TERMINATE_BYTES;
-	cur->ends_wqe = false;
-	tqp_tx_begin(conn, NULL, &rec);
+	tcp_bth_put_terminate(conn->end.operands, &conn->end.nak);
+	tqp_tx_begin(conn, &source);
 	conn->end.terminate_begun = true;
 }
 
@@ -64,7 +48,8 @@ static int tqp_send_terminate(struct tqp_conn *conn)
 		conn->tx.running = false;
 		if (rc)
 			return rc == -EBUSY ? -EAGAIN : rc;
-		tqp_cur_taken(conn);
+		if (conn->tx.cur.active)
+			tqp_tx_taken(conn);
 		if (conn->end.terminate_begun)
 			return 0;
 		if (!tqp_log_room(conn))

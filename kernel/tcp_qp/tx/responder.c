@@ -156,31 +156,33 @@ int tqp_request(struct tqp_conn *conn)
 
 /* ---- responses ---- */
 
+static void tqp_response_begin(struct tqp_conn *conn, struct tqp_response *response)
+{
+	bool atomic = response->opcode == TCP_BTH_OP_ATOMIC_ACKNOWLEDGE;
+	struct tqp_tx_source source = {
+		.msg = &response->msg,
+		.rec = {
+			.length = response->length,
+			.msn = response->msn,
+			.opcode = response->opcode,
+			.ext_bytes = tcp_bth_ext_bytes(response->opcode),
+			.va = response->sink_va,
+			.rkey = response->sink_key,
+			.dma_length = response->length,
+		},
+		.sges = &response->source,
+		.nr_sge = 1,
+		.data = atomic ? response->value : NULL,
+	};
+
+	tqp_tx_begin(conn, &source);
+}
+
 bool tqp_response_next(struct tqp_conn *conn)
 {
-	struct tqp_tx_cur *cur = &conn->tx.cur;
-	struct tqp_response *response;
-	struct tqp_msg_rec rec;
-
 	if (conn->responder.head == conn->responder.tail)
 		return false;
-	response = tqp_response_at(conn, conn->responder.head++);
-	rec = (struct tqp_msg_rec) {
-		.length = response->length,
-		.msn = response->msn,
-		.opcode = response->opcode,
-		.ext_bytes = tcp_bth_ext_bytes(response->opcode),
-		.va = response->sink_va,
-		.rkey = response->sink_key,
-		.dma_length = response->length,
-	};
-	cur->left = response->length;
-	cur->ends_wqe = false;
-	cur->is_inline = response->opcode == TCP_BTH_OP_ATOMIC_ACKNOWLEDGE;
-	cur->data = response->value;
-	cur->sges = &response->source;
-	cur->nr_sge = 1;
-	tqp_tx_begin(conn, &response->msg, &rec);
+	tqp_response_begin(conn, tqp_response_at(conn, conn->responder.head++));
 	return true;
 }
 

@@ -36,10 +36,10 @@ static void tqp_train_begin(struct tqp_conn *conn, bool open, u8 flags, u32 leng
 	train->messages = 0;
 }
 
-void tqp_train_join(struct tqp_conn *conn, struct tqp_msg_rec *rec)
+void tqp_train_join(struct tqp_conn *conn, struct tqp_msg_rec *rec, bool copied)
 {
 	struct tqp_tx_train *train = &conn->tx.train;
-	bool fits = conn->tx.cur.is_inline && rec->opcode == TCP_BTH_OP_SEND_ONLY && rec->length &&
+	bool fits = copied && rec->opcode == TCP_BTH_OP_SEND_ONLY && rec->length &&
 		    tqp_train_may(conn);
 
 	if (!fits || !train->open || train->length != rec->length || train->flags != rec->flags ||

@@ -42,37 +42,61 @@ static bool tqp_tx_more(const struct tqp_conn *conn)
 	return !conn->tx.cur.msg->is_response && tqp_tx_follows(conn, conn->tx.sq_next + 1);
 }
 
-void tqp_tx_begin(struct tqp_conn *conn, struct tqp_tx_msg *msg, const struct tqp_msg_rec *rec)
+/* The record of @source's message, where it starts in the stream. */
+static struct tqp_msg_rec *tqp_tx_log(struct tqp_conn *conn, const struct tqp_tx_source *source)
 {
-	struct tqp_msg_rec *at = tqp_msglog_next(&conn->tx.log);
+	struct tqp_msg_rec *rec = tqp_msglog_next(&conn->tx.log);
+
+	if (WARN_ON_ONCE(!rec)) {	/* tqp_tx_next() looked */
+		conn->tx.failed = true;
+		return NULL;
+	}
+	*rec = source->rec;
+	rec->start_seq = tcp_sk(conn->sk)->write_seq;
+	tqp_train_join(conn, rec, source->data);
+	conn->tx.log_msg[conn->tx.log.tail & conn->tx.log.mask] = source->msg;
+	tqp_msglog_commit(&conn->tx.log);
+	trace_tqp_tx_message(conn->qpn, rec->msn, rec->opcode, rec->start_seq, rec->length);
+	return rec;
+}
+
+void tqp_tx_begin(struct tqp_conn *conn, const struct tqp_tx_source *source)
+{
+	static const u8 empty;		/* a message of no bytes takes one byte of the stream */
+	struct tqp_msg_rec *rec = tqp_tx_log(conn, source);
+	struct tqp_tx_msg *msg = source->msg;
+
+	if (!rec)
+		return;
+	conn->tx.cur = (struct tqp_tx_cur) {
+		.active = true,
+		.ends_wqe = source->ends_wqe,
+		.nr_sge = source->nr_sge,
+		.left = tqp_msg_stream_bytes(rec->length),
+		.msg = msg,
+		.sges = source->sges,
+		.data = rec->length ? source->data : &empty,
+	};
+	if (!msg)
+		return;
+	refcount_inc(&msg->ubuf.refcnt);
+	msg->unacked++;
+	if (tqp_tx_more(conn))		/* nothing of it was sent yet */
+		rec->flags |= TCP_BTH_F_MORE;
+}
+
+void tqp_tx_taken(struct tqp_conn *conn)
+{
 	struct tqp_tx_cur *cur = &conn->tx.cur;
 
-	if (WARN_ON_ONCE(!at)) {	/* tqp_tx_next() looked */
-		conn->tx.failed = true;
+	cur->active = false;
+	if (!cur->msg)
 		return;
-	}
-	*at = *rec;
-	at->start_seq = tcp_sk(conn->sk)->write_seq;
-	tqp_train_join(conn, at);
-	conn->tx.log_msg[conn->tx.log.tail & conn->tx.log.mask] = msg;
-	if (msg) {
-		refcount_inc(&msg->ubuf.refcnt);
-		msg->unacked++;
-	}
-	tqp_msglog_commit(&conn->tx.log);
-	trace_tqp_tx_message(conn->qpn, at->msn, at->opcode, at->start_seq, at->length);
-	if (!cur->left) {	/* a message of no bytes takes one byte of the stream */
-		cur->is_inline = true;
-		cur->operands[0] = 0;
-		cur->data = cur->operands;
-		cur->left = 1;
-	}
-	cur->sge = 0;
-	cur->sge_off = 0;
-	cur->msg = msg;
-	cur->active = true;
-	if (msg && tqp_tx_more(conn))	/* nothing of it was sent yet */
-		at->flags |= TCP_BTH_F_MORE;
+	tqp_tx_count(conn, 1);
+	if (cur->msg->is_response)
+		tqp_tx_msg_put(cur->msg);
+	else if (cur->ends_wqe)
+		tqp_wqe_sent(conn);
 }
 
 /* ---- pages into TCP ---- */
@@ -135,7 +159,7 @@ static int tqp_next_bvecs(struct tqp_conn *conn, struct bio_vec *bvecs, u32 *byt
 static void tqp_cur_advance(struct tqp_tx_cur *cur, u32 bytes)
 {
 	cur->left -= bytes;
-	if (cur->is_inline) {
+	if (cur->data) {
 		cur->sge_off += bytes;
 		return;
 	}
@@ -156,11 +180,11 @@ static int tqp_send_piece(struct tqp_conn *conn, bool more)
 	struct bio_vec bvecs[TQP_SEND_BVECS];
 	struct tqp_tx_cur *cur = &conn->tx.cur;
 	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
-	struct kvec kv = { (void *)cur->data + cur->sge_off, cur->left };
+	struct kvec kv = { (void *)cur->data + cur->sge_off, cur->left };	/* if it has data */
 	u32 bytes = cur->left;
 	int n;
 
-	if (cur->is_inline) {
+	if (cur->data) {
 		iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &kv, 1, bytes);
 	} else {
 		n = tqp_next_bvecs(conn, bvecs, &bytes);
@@ -201,7 +225,7 @@ int tqp_tx_push(struct tqp_conn *conn, bool more)
 			return rc;
 		/* a nested run can only have failed the conn, never moved the place */
 		tqp_cur_advance(cur, rc);
-		tqp_tx_account(conn, rc, cur->is_inline);
+		tqp_tx_account(conn, rc, cur->data);
 		conn->tx.turn -= rc;
 		rc = conn->tx.turn > 0 || !cur->left ? 0 : -EBUSY;
 	}
@@ -255,18 +279,6 @@ void tqp_tx_count(struct tqp_conn *conn, u32 messages)
 	tqp_count(conn->dev, TQP_C_tx_messages, messages);
 }
 
-static void tqp_tx_sent(struct tqp_conn *conn)
-{
-	struct tqp_tx_cur *cur = &conn->tx.cur;
-
-	cur->active = false;
-	tqp_tx_count(conn, 1);
-	if (cur->msg->is_response)
-		tqp_tx_msg_put(cur->msg);
-	else if (cur->ends_wqe)
-		tqp_wqe_sent(conn);
-}
-
 /*
  * In turns: TCP takes ACKs in while we feed it, and another process may post
  * ahead of us for ever.
@@ -298,7 +310,7 @@ void tqp_tx_run(struct tqp_conn *conn)
 			break;
 		}
 		if (conn->tx.cur.active)
-			tqp_tx_sent(conn);
+			tqp_tx_taken(conn);
 		conn->tx.turn -= TQP_TX_WQE_BYTES;
 		if (conn->tx.turn <= 0)
 			break;

@@ -17,11 +17,20 @@ void tqp_tx_wait_memory(struct tqp_conn *conn);	/* run it later */
 bool tqp_tx_alone(struct tqp_conn *conn);
 /* 0 when the current message is all in TCP, else -EAGAIN, -EBUSY (turn over) or TCP's error. */
 int tqp_tx_push(struct tqp_conn *conn, bool more);
-/*
- * The current message starts here: a record, its number left to the caller.
- * There is room in the log.
- */
-void tqp_tx_begin(struct tqp_conn *conn, struct tqp_tx_msg *msg, const struct tqp_msg_rec *rec);
+/* What a message is made of; sges[] and data[] stay until TCP has it all. */
+struct tqp_tx_source {
+	struct tqp_tx_msg *msg;		/* NULL: nobody waits for its end */
+	struct tqp_msg_rec rec;		/* all but its place in the stream */
+	const struct ib_sge *sges;	/* of msg->mrs[], or */
+	u8 nr_sge;
+	const u8 *data;			/* TCP copies these; else NULL */
+	bool ends_wqe;			/* after it the SQ goes on */
+};
+
+/* It is the current message from here on.  There is room in the log. */
+void tqp_tx_begin(struct tqp_conn *conn, const struct tqp_tx_source *source);
+/* TCP has all of the current message. */
+void tqp_tx_taken(struct tqp_conn *conn);
 
 /* Will the WQE at @index go to TCP at once?  It holds its last partial segment back then. */
 bool tqp_tx_follows(const struct tqp_conn *conn, u32 index);
@@ -33,8 +42,8 @@ void tqp_tx_count(struct tqp_conn *conn, u32 messages);
 void tqp_mss_update(struct tqp_conn *conn);	/* sk lock */
 
 /* ---- train.c; sk lock ---- */
-/* Say where @rec's message stands in a train: behind the last one, or in front, or alone. */
-void tqp_train_join(struct tqp_conn *conn, struct tqp_msg_rec *rec);
+/* Say where @rec's message, of bytes that TCP copies or not, stands in a train: last, first or alone. */
+void tqp_train_join(struct tqp_conn *conn, struct tqp_msg_rec *rec, bool copied);
 /* Take what of the send queue may go along; false: nothing. */
 bool tqp_train_gather(struct tqp_conn *conn);
 /* 0 when TCP has all of it, else as tqp_tx_push(). */

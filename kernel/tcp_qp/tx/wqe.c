@@ -173,38 +173,38 @@ static enum ib_wc_status tqp_load_inline(struct tqp_conn *conn, const struct rxe
 	    wqe->inline_bytes > TQP_INLINE_MAX_BYTES)
 		return IB_WC_LOC_LEN_ERR;
 	memcpy(wqe->data, from->dma.inline_data, wqe->inline_bytes);
-	conn->tx.cur.is_inline = true;
-	conn->tx.cur.data = wqe->data;
-	conn->tx.cur.left = wqe->inline_bytes;
+	tqp_wqe_msg(conn)->bytes = wqe->inline_bytes;
 	return IB_WC_SUCCESS;
 }
 
 static enum ib_wc_status tqp_load_payload(struct tqp_conn *conn, const struct rxe_send_wqe *from)
 {
 	struct tqp_tx_msg *msg = tqp_wqe_msg(conn);
-	struct tqp_tx_cur *cur = &conn->tx.cur;
 	enum ib_wc_status status;
 
 	if (conn->tx.wqe.flags & IB_SEND_INLINE)
 		return tqp_load_inline(conn, from);
-	status = tqp_wqe_sges(conn, from, &cur->left);
+	status = tqp_wqe_sges(conn, from, &msg->bytes);
 	if (status)
 		return status;
-	cur->is_inline = false;
-	cur->sges = conn->tx.wqe.sges;
-	cur->nr_sge = conn->tx.wqe.nr_sge;
 	return tqp_pin_sges(conn, msg);
 }
 
 static void tqp_begin_payload(struct tqp_conn *conn)
 {
-	struct tqp_msg_rec rec = tqp_wqe_record(&conn->tx.wqe, conn->tx.cur.left);
+	const struct tqp_wqe *wqe = &conn->tx.wqe;
 	struct tqp_tx_msg *msg = tqp_wqe_msg(conn);
+	struct tqp_tx_source source = {
+		.msg = msg,
+		.rec = tqp_wqe_record(wqe, msg->bytes),
+		.sges = wqe->sges,
+		.nr_sge = wqe->nr_sge,
+		.data = wqe->flags & IB_SEND_INLINE ? wqe->data : NULL,
+		.ends_wqe = true,
+	};
 
-	rec.msn = conn->tx.wqe.op->untagged ? conn->tx.msn++ : conn->tx.write_msn++;
-	msg->bytes = rec.length;
-	conn->tx.cur.ends_wqe = true;
-	tqp_tx_begin(conn, msg, &rec);
+	source.rec.msn = wqe->op->untagged ? conn->tx.msn++ : conn->tx.write_msn++;
+	tqp_tx_begin(conn, &source);
 }
 
 /* The sinks are looked up again when the response is here: nothing is pinned. */
@@ -245,7 +245,7 @@ static enum ib_wc_status tqp_load_request(struct tqp_conn *conn, const struct rx
 	return tqp_check_sinks(conn);
 }
 
-static void tqp_atomic_operands(const struct tqp_wqe *wqe, u8 *operands)
+static void tqp_atomic_operands(struct tqp_wqe *wqe)
 {
 	bool swap = wqe->op->bth_opcode == TCP_BTH_OP_CMP_SWAP;
 	struct tcp_bth_atomic_request request = {
@@ -255,7 +255,20 @@ static void tqp_atomic_operands(const struct tqp_wqe *wqe, u8 *operands)
 		.compare = swap ? wqe->compare_add : 0,
 	};
 
-	tcp_bth_put_atomic_request(operands, &request);
+	tcp_bth_put_atomic_request(wqe->operands, &request);
+}
+
+static void tqp_read_operands(struct tqp_wqe *wqe, const struct ib_sge *sink)
+{
+	struct tcp_bth_read_request request = {
+		.va = wqe->remote_addr,
+		.rkey = wqe->rkey,
+		.length = sink->length,
+		.sink_va = sink->addr,
+		.sink_key = sink->lkey,
+	};
+
+	tcp_bth_put_read_request(wqe->operands, &request);
 }
 
 /* One request: all of an atomic, or the next SGE of a READ. */
@@ -270,31 +283,23 @@ static void tqp_begin_request(struct tqp_conn *conn)
 		.length = sink->length,
 		.atomic = tqp_is_atomic(wqe->op),
 	};
-	struct tcp_bth_read_request request = {
-		.va = wqe->remote_addr,
-		.rkey = wqe->rkey,
-		.length = sink->length,
-		.sink_va = sink->addr,
-		.sink_key = sink->lkey,
+	struct tqp_tx_source source = {
+		.msg = tqp_wqe_msg(conn),
+		.rec = tqp_wqe_record(wqe, read.atomic ? TCP_BTH_ATOMIC_REQUEST_BYTES :
+							 TCP_BTH_READ_REQUEST_BYTES),
+		.data = wqe->operands,
+		.ends_wqe = wqe->part + 1 >= wqe->nr_sge,
 	};
-	struct tqp_tx_cur *cur = &conn->tx.cur;
-	struct tqp_msg_rec rec;
 
-	if (read.atomic) {
-		tqp_atomic_operands(wqe, cur->operands);
-		cur->left = TCP_BTH_ATOMIC_REQUEST_BYTES;
-	} else {
-		tcp_bth_put_read_request(cur->operands, &request);
-		cur->left = TCP_BTH_READ_REQUEST_BYTES;
-	}
-	cur->is_inline = true;
-	cur->data = cur->operands;
-	cur->ends_wqe = ++wqe->part >= wqe->nr_sge;
+	if (read.atomic)
+		tqp_atomic_operands(wqe);
+	else
+		tqp_read_operands(wqe, sink);
+	wqe->part++;
 	wqe->remote_addr += sink->length;
-	rec = tqp_wqe_record(wqe, cur->left);
-	rec.msn = conn->tx.request_msn++;
-	tqp_read_begin(conn, tqp_wqe_msg(conn), rec.msn, &read);
-	tqp_tx_begin(conn, tqp_wqe_msg(conn), &rec);
+	source.rec.msn = conn->tx.request_msn++;
+	tqp_read_begin(conn, source.msg, source.rec.msn, &read);
+	tqp_tx_begin(conn, &source);
 }
 
 static void tqp_wqe_promise(struct tqp_conn *conn, struct tqp_tx_msg *msg)
