@@ -54,11 +54,11 @@ struct tqp_mw_bind {
 /* The WQE at sq_next, copied once. */
 struct tqp_wqe {
 	bool valid;
+	bool sized;			/* bytes, nr_sge and sges are */
 	bool loaded;			/* checked, and a READ may have sent some of its requests */
 	const struct tqp_op *op;
 	u32 flags;			/* IB_SEND_* */
-	u32 num_sge;
-	u32 inline_bytes;
+	u32 bytes;			/* of all SGEs, or inline */
 	u32 ex;				/* immediate or key to invalidate, host order */
 	u32 rkey;
 	u64 wr_id;

@@ -55,7 +55,7 @@ static void tqp_read_shadow(struct tqp_conn *conn, u16 msn, const struct tqp_rea
 	smp_store_release(&slot->valid, cpu_to_le32(TQP_OFFLOAD_READ_VALID | msn));
 }
 
-void tqp_read_begin(struct tqp_conn *conn, struct tqp_tx_msg *msg, u16 msn,
+static void tqp_read_begin(struct tqp_conn *conn, struct tqp_tx_msg *msg, u16 msn,
 		    const struct tqp_read *read)
 {
 	struct tqp_read *slot = tqp_read_slot(conn, msn);
@@ -66,6 +66,62 @@ void tqp_read_begin(struct tqp_conn *conn, struct tqp_tx_msg *msg, u16 msn,
 	msg->awaited++;
 	refcount_inc(&msg->ubuf.refcnt);
 	tqp_read_shadow(conn, msn, read);
+}
+
+static void tqp_atomic_operands(struct tqp_wqe *wqe)
+{
+	bool swap = wqe->op->bth_opcode == TCP_BTH_OP_CMP_SWAP;
+	struct tcp_bth_atomic_request request = {
+		.va = wqe->remote_addr,
+		.rkey = wqe->rkey,
+		.swap_add = swap ? wqe->swap : wqe->compare_add,
+		.compare = swap ? wqe->compare_add : 0,
+	};
+
+	tcp_bth_put_atomic_request(wqe->operands, &request);
+}
+
+static void tqp_read_operands(struct tqp_wqe *wqe, const struct ib_sge *sink)
+{
+	struct tcp_bth_read_request request = {
+		.va = wqe->remote_addr,
+		.rkey = wqe->rkey,
+		.length = sink->length,
+		.sink_va = sink->addr,
+		.sink_key = sink->lkey,
+	};
+
+	tcp_bth_put_read_request(wqe->operands, &request);
+}
+
+void tqp_request_begin(struct tqp_conn *conn)
+{
+	static const struct ib_sge nothing;
+	struct tqp_wqe *wqe = &conn->tx.wqe;
+	const struct ib_sge *sink = wqe->nr_sge ? &wqe->sges[wqe->part] : &nothing;
+	struct tqp_read read = {
+		.va = sink->addr,
+		.key = sink->lkey,
+		.length = sink->length,
+		.atomic = tqp_is_atomic(wqe->op),
+	};
+	struct tqp_tx_source source = {
+		.msg = tqp_wqe_msg(conn),
+		.rec = tqp_wqe_record(wqe, read.atomic ? TCP_BTH_ATOMIC_REQUEST_BYTES :
+							 TCP_BTH_READ_REQUEST_BYTES),
+		.data = wqe->operands,
+		.ends_wqe = wqe->part + 1 >= wqe->nr_sge,
+	};
+
+	if (read.atomic)
+		tqp_atomic_operands(wqe);
+	else
+		tqp_read_operands(wqe, sink);
+	wqe->part++;
+	wqe->remote_addr += sink->length;
+	source.rec.msn = conn->tx.request_msn++;
+	tqp_read_begin(conn, source.msg, source.rec.msn, &read);
+	tqp_tx_begin(conn, &source);
 }
 
 bool tqp_read_expected(const struct tqp_conn *conn)

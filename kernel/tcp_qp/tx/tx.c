@@ -22,24 +22,9 @@ void tqp_tx_wait_memory(struct tqp_conn *conn)
 	tqp_queue_delayed(conn, &conn->credit.probe_work, TQP_MEMORY_WAIT_MS);
 }
 
-bool tqp_tx_follows(const struct tqp_conn *conn, u32 index)
-{
-	const struct tqp_qp *qp = conn->qp;
-	const struct rxe_send_wqe *wqe;
-	u32 opcode;
-
-	if (!tqp_ring_posted(qp->sq, index & qp->sq->mask))
-		return false;
-	wqe = tqp_ring_entry(qp->sq, index);
-	opcode = READ_ONCE(wqe->wr.opcode);
-	return (opcode == IB_WR_SEND || opcode == IB_WR_SEND_WITH_IMM) &&
-	       !(READ_ONCE(wqe->wr.send_flags) & IB_SEND_FENCE) && tqp_tx_has_credit(conn) &&
-	       !tqp_msglog_full(&conn->tx.log);
-}
-
 static bool tqp_tx_more(const struct tqp_conn *conn)
 {
-	return !conn->tx.cur.msg->is_response && tqp_tx_follows(conn, conn->tx.sq_next + 1);
+	return !conn->tx.cur.msg->is_response && tqp_wqe_follows(conn, conn->tx.sq_next + 1);
 }
 
 /* The record of @source's message, where it starts in the stream. */
@@ -263,14 +248,13 @@ static bool tqp_tx_next(struct tqp_conn *conn)
 		return false;
 	}
 	tqp_tx_wait_over(&conn->tx, TQP_TX_WAIT_LOG);
-	return tqp_response_next(conn) || tqp_wqe_next(conn);
+	return tqp_response_next(conn) || tqp_batch_next(conn);
 }
 
 /* Something to push: what TCP has not taken yet, or the next. */
 static bool tqp_tx_load(struct tqp_conn *conn)
 {
-	return conn->tx.cur.active || tqp_train_waits(conn) || tqp_train_gather(conn) ||
-	       tqp_tx_next(conn);
+	return conn->tx.cur.active || tqp_train_waits(conn) || tqp_tx_next(conn);
 }
 
 void tqp_tx_count(struct tqp_conn *conn, u32 messages)

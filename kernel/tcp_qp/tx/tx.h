@@ -32,8 +32,6 @@ void tqp_tx_begin(struct tqp_conn *conn, const struct tqp_tx_source *source);
 /* TCP has all of the current message. */
 void tqp_tx_taken(struct tqp_conn *conn);
 
-/* Will the WQE at @index go to TCP at once?  It holds its last partial segment back then. */
-bool tqp_tx_follows(const struct tqp_conn *conn, u32 index);
 void tqp_tx_account(struct tqp_conn *conn, u32 bytes, bool copied);
 /* So many messages were handed over. */
 void tqp_tx_count(struct tqp_conn *conn, u32 messages);
@@ -44,7 +42,7 @@ void tqp_mss_update(struct tqp_conn *conn);	/* sk lock */
 /* ---- train.c; sk lock ---- */
 /* Say where @rec's message, of bytes that TCP copies or not, stands in a train: last, first or alone. */
 void tqp_train_join(struct tqp_conn *conn, struct tqp_msg_rec *rec, bool copied);
-/* Take what of the send queue may go along; false: nothing. */
+/* The current WQE and those behind it that share its segments; false: it goes alone. */
 bool tqp_train_gather(struct tqp_conn *conn);
 /* 0 when TCP has all of it, else as tqp_tx_push(). */
 int tqp_train_push(struct tqp_conn *conn);
@@ -53,12 +51,43 @@ static inline bool tqp_train_waits(const struct tqp_conn *conn)
 	return conn->tx.train.at != conn->tx.train.end;
 }
 
-/* ---- wqe.c: the send queue's next message ---- */
-/* Make it the current one; false: nothing to send, or it must wait. */
-bool tqp_wqe_next(struct tqp_conn *conn);
-/* The current message was the WQE's last. */
-void tqp_wqe_sent(struct tqp_conn *conn);
+/* ---- batch.c; sk lock ---- */
+/* What is next in the send queue becomes a train or the current message; false: nothing, or it must wait. */
+bool tqp_batch_next(struct tqp_conn *conn);
 bool tqp_tx_has_credit(const struct tqp_conn *conn);
+
+/* ---- wqe.c: the current WQE, the one at sq_next; sk lock ---- */
+static inline bool tqp_is_atomic(const struct tqp_op *op)
+{
+	return op->request && op->bth_opcode != TCP_BTH_OP_READ_REQUEST;
+}
+
+/* It is posted: copy all but its payload. */
+void tqp_wqe_copy(struct tqp_conn *conn);
+/* 0, and nr_sge, sges and bytes are known; or what is wrong with them.  May be called again. */
+enum ib_wc_status tqp_wqe_size(struct tqp_conn *conn);
+/* Of an inline one. */
+void tqp_wqe_copy_inline(const struct tqp_conn *conn, u8 *to);
+/* All of it is checked, its memory pinned, and its completion set. */
+enum ib_wc_status tqp_wqe_load(struct tqp_conn *conn);
+/* The record of a message of @length bytes of @wqe's, its number left to the caller. */
+struct tqp_msg_rec tqp_wqe_record(const struct tqp_wqe *wqe, u32 length);
+struct tqp_tx_msg *tqp_wqe_msg(const struct tqp_conn *conn);
+/* What its completion will say. */
+void tqp_wqe_set_completion(const struct tqp_conn *conn, struct tqp_tx_msg *msg);
+/* It has its place in the stream: the next one is the current one. */
+static inline void tqp_wqe_advance(struct tqp_conn *conn)
+{
+	conn->tx.wqe.valid = false;
+	conn->tx.sq_next = (conn->tx.sq_next + 1) & conn->qp->sq->mask;
+}
+
+/* The current message was its last. */
+void tqp_wqe_sent(struct tqp_conn *conn);
+/* Will the WQE at @index go to TCP at once?  The one before it holds its last partial segment back then. */
+bool tqp_wqe_follows(const struct tqp_conn *conn, u32 index);
+/* Is the next one a SEND of as many bytes, and as solicited? */
+bool tqp_wqe_alike(const struct tqp_conn *conn);
 
 /* ---- txdone.c ---- */
 void tqp_tx_msg_init(struct tqp_tx_msg *msg, struct tqp_conn *conn);
@@ -82,9 +111,8 @@ void tqp_tx_settle(struct tqp_conn *conn);
 /* ---- requester.c: READs and atomics of ours ---- */
 /* May one more be asked for, and is there room for it? */
 bool tqp_read_room(struct tqp_conn *conn);
-/* Enter it under @rec's number; before the request is sent. */
-void tqp_read_begin(struct tqp_conn *conn, struct tqp_tx_msg *msg, u16 msn,
-		    const struct tqp_read *read);
+/* The current WQE's next request becomes the current message: all of an atomic, or an SGE of a READ. */
+void tqp_request_begin(struct tqp_conn *conn);
 /* Is the response that begins one we wait for? */
 bool tqp_read_expected(const struct tqp_conn *conn);
 enum ib_wc_status tqp_read_copy(struct tqp_conn *conn, struct sk_buff *skb, u32 skb_off, u32 bytes);
