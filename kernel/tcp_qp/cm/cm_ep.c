@@ -43,7 +43,7 @@ static int tqp_ep_read_hello(struct tqp_ep *ep, enum tqp_hello_kind kind)
 	return 0;
 }
 
-/* ---- meeting the QP ---- */
+/* ---- attach ---- */
 
 /* What is left after the hello would be neither the QP's nor anyone's. */
 static bool tqp_ep_unread(struct tqp_ep *ep)

@@ -145,15 +145,15 @@ void tqp_conn_notify(struct tqp_conn *conn);
 bool tqp_log_room(struct tqp_conn *conn);
 
 /* ---- fail.c ---- */
-/* Stop the conn for @reason; sk lock.  Completions are flushed from fail_work. */
+/* Stop the conn for @reason; sk lock.  end.work flushes what was posted. */
 void tqp_conn_fail(struct tqp_conn *conn, enum tcp_qp_reason reason);
 /* The same for a fault in what is being received: the peer is told, and its message not acknowledged. */
 void tqp_conn_nak(struct tqp_conn *conn, enum tcp_qp_reason reason, enum tcp_bth_syndrome syndrome);
 /* The peer's TERMINATE; sk lock. */
 void tqp_terminated(struct tqp_conn *conn, const u8 *operands);
-/* Queue fail_work with a reference; any context. */
+/* Queue end.work with a reference; any context. */
 void tqp_end_kick(struct tqp_conn *conn);
-/* What fail_work waits for may have come; any context. */
+/* What end.work waits for may have come; any context. */
 static inline void tqp_end_wake(struct tqp_conn *conn)
 {
 	if (READ_ONCE(conn->end.waits))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Why a conn ends.  The rest is done by fail_work.
+ * Why a conn ends.  The rest is end.work's.
  *
  * A fault in what we receive is answered by TERMINATE, the stream's last
  * message.  The faulty message's end is not acknowledged to TCP any more, so

@@ -36,7 +36,7 @@ struct tqp_tx_msg {
 	u8 wc_opcode;
 	bool signaled;
 	bool is_response;		/* not of the SQ */
-	bool light;			/* copied as a whole: no skb, no driver has to do with it */
+	bool copied;			/* copied as a whole: no skb, no driver has to do with it */
 	bool loaded;			/* has its place in the stream */
 	bool done;			/* done_lock */
 };

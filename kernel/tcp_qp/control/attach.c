@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* A QP meets a socket. */
+/* Attach: a QP and a socket are joined. */
 #include <linux/module.h>
 #include <linux/net.h>
 #include "control/control.h"

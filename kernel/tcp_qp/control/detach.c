@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* A QP parts from its socket. */
+/* Detach: a QP parts from its socket. */
 #include "control/control.h"
 #include "offload/offload.h"
 #include "socket/socket.h"
@@ -41,7 +41,7 @@ static bool tqp_conn_released(void *of)
 static void tqp_conn_wait_drivers(struct tqp_conn *conn, struct tqp_qp *qp)
 {
 	if (!tqp_end_wait(qp->dev, qp->uctx, &conn->wait, tqp_conn_released, conn,
-			  TQP_DRIVER_MS) && tqp_end_promised(qp->dev))
+			  TQP_DRIVER_MS) && tqp_end_must_wait(qp->dev))
 		tqp_tx_release_timeout(conn);
 }
 

@@ -179,7 +179,7 @@ static long tqp_end_drivers(struct tqp_conn *conn)
 		tqp_tx_release_timeout(conn);
 	conn->end.step = TQP_END_OVER;
 	tqp_unreachable(conn);
-	tqp_tx_settle(conn);
+	tqp_tx_complete_sent(conn);
 	tqp_rx_flush(conn);
 	tqp_qp_flush(conn->qp);
 	if (conn->qp->srq)

@@ -94,14 +94,14 @@ static void tqp_revoke_from_all(struct tqp_mr *mr)
  */
 static void tqp_mr_revoke(struct tqp_mr *mr)
 {
-	if (!tqp_end_promised(mr->dev))
+	if (!tqp_end_must_wait(mr->dev))
 		return;
 	/* most often the last acknowledgement, or a driver's completion, is on its way */
 	if (tqp_end_wait(mr->dev, mr->uctx, &mr->unused, tqp_mr_unused, mr, TQP_REVOKE_FIRST_MS))
 		return;
 	tqp_revoke_from_all(mr);
 	if (tqp_end_wait(mr->dev, mr->uctx, &mr->unused, tqp_mr_unused, mr, TQP_DRIVER_MS) ||
-	    !tqp_end_promised(mr->dev))
+	    !tqp_end_must_wait(mr->dev))
 		return;
 	tqp_count(mr->dev, TQP_C_tx_release_timeouts, 1);
 	dev_warn_ratelimited(&mr->dev->ib.dev, "a driver still holds pages of key 0x%x\n", mr->key);

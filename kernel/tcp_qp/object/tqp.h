@@ -7,8 +7,8 @@
  *   tqp_conn     the TCP side of a QP: one socket with the tcp_qp ULP
  *
  * A tqp_qp knows rings and completion queues; a tqp_conn knows the socket, the
- * message log and the order of bytes.  They meet at attach and part at
- * tqp_conn_detach().
+ * message log and the order of bytes.  They are joined at attach and parted
+ * by tqp_conn_detach().
  *
  * Locks, outermost first:
  *   qp->mutex        attach, detach, modify, destroy (sleeps)
@@ -91,7 +91,6 @@ enum {
 };
 
 struct tqp_conn;
-struct tqp_conn_owner;
 struct tqp_ep;
 
 struct tqp_device {
@@ -110,7 +109,7 @@ struct tqp_device {
 	atomic_t nr_mws;
 	bool leaving;			/* removal began: an attach must not wait on; its conn->wait is woken */
 	unsigned long leave_by;		/* jiffies; when leaving: ends.c */
-	bool doomed;			/* under tqp_devices_mutex: unregister as soon as registered */
+	bool removed;			/* under tqp_devices_mutex: unregister as soon as registered */
 	bool dead;			/* same lock: the core let go */
 	struct work_struct reap_work;
 	u8 mac[ETH_ALEN];		/* of the netdev, or invented */
@@ -279,14 +278,14 @@ void tqp_work_exit(void);
 /* ---- ends.c ---- */
 void tqp_end_init(void);
 /* Does somebody live on who may use again what he destroys here? */
-bool tqp_end_promised(const struct tqp_device *dev);
+bool tqp_end_must_wait(const struct tqp_device *dev);
 /*
- * Until @over(@of), woken by @wait, or for @ms, or until there is no patience left
+ * Until @over(@of), woken by @wait, or for @ms, or until no time is left
  * for objects of @uctx; process context, sleeps.  Is it over?
  */
 bool tqp_end_wait(const struct tqp_device *dev, struct tqp_ucontext *uctx, wait_queue_head_t *wait,
 		  bool (*over)(void *of), void *of, u32 ms);
-/* Until all who found an object under RCU are through with it, if that is promised; sleeps. */
+/* Until all who found an object under RCU are through with it, if somebody must wait; sleeps. */
 void tqp_end_readers(const struct tqp_device *dev);
 
 /* ---- stats.c ---- */

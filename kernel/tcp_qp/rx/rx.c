@@ -21,7 +21,7 @@ static void tqp_protocol_error(struct tqp_conn *conn)
 	tqp_conn_nak(conn, TCP_QP_REASON_PROTOCOL, TCP_BTH_NAK_INVALID_REQUEST);
 }
 
-/* The receive itself is at fault: the peer hears of it, too. */
+/* The receive itself is at fault; the peer is told, too. */
 static void tqp_rx_fail(struct tqp_conn *conn, enum ib_wc_status status)
 {
 	bool length = status == IB_WC_LOC_LEN_ERR;

@@ -4,8 +4,8 @@
 #include "object/trace.h"
 #include "rx/rx.h"
 
-/* A train's messages: their CQEs wait for each other, and lie on the stack meanwhile. */
-#define TQP_RX_TOLD_AT_ONCE 32
+/* Of a train's messages: their CQEs are on the stack until they are posted together. */
+#define TQP_RX_CQES_AT_ONCE 32
 
 /* The ring is read by libibverbs, whose IBV_WC_WITH_INV is not the kernel's IB_WC_WITH_INVALIDATE. */
 #define TQP_USER_WC_WITH_INV (1 << 3)
@@ -135,7 +135,7 @@ static bool tqp_rx_train_one(struct tqp_conn *conn, struct sk_buff *skb, u32 off
 	       (skb->decrypted || !tqp_place_copy(conn, skb, off, 0, length));
 }
 
-/* Up to @count of the train's messages, told of at once; how many. */
+/* Up to @count of the train's messages, their CQEs posted together; how many. */
 static u32 tqp_rx_train_some(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 seq,
 			     u32 count)
 {
@@ -148,9 +148,9 @@ static u32 tqp_rx_train_some(struct tqp_conn *conn, struct sk_buff *skb, u32 off
 		.src_qp = conn->qpn,
 		.port_num = 1,
 	};
-	u64 wr_ids[TQP_RX_TOLD_AT_ONCE];
+	u64 wr_ids[TQP_RX_CQES_AT_ONCE];
 
-	count = min3(count, tqp_rx_receives(conn), (u32)TQP_RX_TOLD_AT_ONCE);
+	count = min3(count, tqp_rx_receives(conn), (u32)TQP_RX_CQES_AT_ONCE);
 	for (; n < count && tqp_rx_train_one(conn, skb, off + n * length, n); n++) {
 		trace_tqp_rx_message(conn->qpn, conn->rx.next.untagged, TCP_BTH_OP_SEND_ONLY,
 				     seq + n * length, length);

@@ -99,7 +99,7 @@ static bool tqp_ends_message(const struct tqp_msg_rec *rec, u32 seq, u32 payload
 /*
  * A send() that slipped in: tqp_tx_alone().  Its bytes must not leave, with or
  * without an option: this socket's peer would take them for the QP's.  While
- * tx_running TCP may send what it has not told us of yet.
+ * tx.running TCP may send what it has not told us of yet.
  */
 static bool tqp_foreign(const struct tqp_conn *conn, u32 seq, u32 payload)
 {

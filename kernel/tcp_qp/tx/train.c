@@ -142,7 +142,7 @@ static bool tqp_train_add(struct tqp_conn *conn)
 
 	if (!tqp_train_fits(&conn->tx.train, &conn->tx.wqe) || !tqp_train_copy(conn))
 		return false;
-	tqp_tx_msg_light(msg, conn);
+	tqp_tx_msg_init_copied(msg, conn);
 	tqp_wqe_set_completion(conn, msg);
 	tqp_train_log(conn, msg);
 	tqp_wqe_advance(conn);

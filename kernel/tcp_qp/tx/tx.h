@@ -91,7 +91,7 @@ bool tqp_wqe_alike(const struct tqp_conn *conn);
 
 /* ---- txdone.c ---- */
 void tqp_tx_msg_init(struct tqp_tx_msg *msg, struct tqp_conn *conn);
-void tqp_tx_msg_light(struct tqp_tx_msg *msg, struct tqp_conn *conn);	/* one message, TCP copies it */
+void tqp_tx_msg_init_copied(struct tqp_tx_msg *msg, struct tqp_conn *conn);	/* one message, TCP copies it */
 void tqp_tx_msg_put(struct tqp_tx_msg *msg);
 void tqp_clean_acked(struct sock *sk, u32 acked_seq);
 bool tqp_tx_outstanding(const struct tqp_conn *conn);	/* sk lock */
@@ -105,8 +105,8 @@ static inline bool tqp_tx_released(struct tqp_conn *conn)
 
 /* They have not, in all the time there was. */
 void tqp_tx_release_timeout(struct tqp_conn *conn);
-/* After both: completions of what was in flight; sk lock */
-void tqp_tx_settle(struct tqp_conn *conn);
+/* After both: completions of what TCP had; sk lock */
+void tqp_tx_complete_sent(struct tqp_conn *conn);
 
 /* ---- requester.c: READs and atomics of ours ---- */
 /* May one more be asked for, and is there room for it? */

@@ -102,13 +102,13 @@ static void tqp_wqe_done(struct tqp_tx_msg *msg)
 static void tqp_tx_msg_done(struct tqp_tx_msg *msg)
 {
 	struct tqp_conn *conn = msg->conn;
-	bool light = msg->light;
+	bool copied = msg->copied;
 
 	if (msg->is_response)
 		tqp_response_done(msg);
 	else
 		tqp_wqe_done(msg);
-	if (light)		/* @msg may be another one's by now */
+	if (copied)		/* @msg may be another one's by now */
 		return;
 	if (atomic_dec_and_test(&conn->tx.live)) {	/* a full barrier: we see who waits */
 		wake_up_all(&conn->wait);
@@ -138,7 +138,7 @@ static void tqp_tx_msg_clear(struct tqp_tx_msg *msg, struct tqp_conn *conn)
 	msg->unacked = 0;
 	msg->awaited = 0;
 	msg->is_response = false;
-	msg->light = false;
+	msg->copied = false;
 	msg->loaded = false;
 }
 
@@ -152,12 +152,12 @@ void tqp_tx_msg_init(struct tqp_tx_msg *msg, struct tqp_conn *conn)
 }
 
 /* The one reference is the acknowledgement's, which leaves all else as it is. */
-void tqp_tx_msg_light(struct tqp_tx_msg *msg, struct tqp_conn *conn)
+void tqp_tx_msg_init_copied(struct tqp_tx_msg *msg, struct tqp_conn *conn)
 {
-	if (!msg->light)
+	if (!msg->copied)
 		tqp_tx_msg_clear(msg, conn);
 	msg->unacked = 1;
-	msg->light = true;
+	msg->copied = true;
 	msg->loaded = true;
 }
 
@@ -172,7 +172,7 @@ static u32 tqp_train_acked(struct tqp_conn *conn, u32 index, u32 count)
 	spin_lock_irqsave(&conn->tx.done_lock, flags);
 	for (; n < count; n++) {
 		msg = conn->tx.log_msg[(index + n) & conn->tx.log.mask];
-		if (!msg || !msg->light)
+		if (!msg || !msg->copied)
 			break;
 		msg->unacked = 0;
 		msg->done = !conn->tx.dead;
@@ -191,9 +191,9 @@ static void tqp_records_acked(struct tqp_conn *conn, u32 index, u32 count)
 {
 	while (count) {
 		struct tqp_tx_msg *msg = conn->tx.log_msg[index & conn->tx.log.mask];
-		u32 n = msg && msg->light ? tqp_train_acked(conn, index, count) : 1;
+		u32 n = msg && msg->copied ? tqp_train_acked(conn, index, count) : 1;
 
-		if (msg && !msg->light) {
+		if (msg && !msg->copied) {
 			msg->unacked--;
 			tqp_tx_msg_put(msg);
 		}
@@ -269,8 +269,8 @@ void tqp_tx_release_timeout(struct tqp_conn *conn)
 			     conn->qpn);
 }
 
-static enum ib_wc_status tqp_settled_status(const struct tqp_conn *conn,
-					    const struct tqp_tx_msg *msg)
+static enum ib_wc_status tqp_sent_status(const struct tqp_conn *conn,
+					 const struct tqp_tx_msg *msg)
 {
 	if (msg == conn->end.failed_msg)
 		return conn->end.failed_status;
@@ -281,14 +281,14 @@ static enum ib_wc_status tqp_settled_status(const struct tqp_conn *conn,
  * What was handed to TCP, in SQ order: the peer has it, or it was the one that
  * failed, or nobody knows.
  */
-void tqp_tx_settle(struct tqp_conn *conn)
+void tqp_tx_complete_sent(struct tqp_conn *conn)
 {
 	struct tqp_ring *sq = conn->qp->sq;
 
 	while (sq->index != conn->tx.sq_next) {
 		struct tqp_tx_msg *msg = &conn->tx.msgs[sq->index];
 
-		tqp_post_send_wc(conn, msg, tqp_settled_status(conn, msg));
+		tqp_post_send_wc(conn, msg, tqp_sent_status(conn, msg));
 		tqp_ring_consume(sq);
 	}
 	/* partly sent */
