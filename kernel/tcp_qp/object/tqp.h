@@ -30,6 +30,7 @@
 #include <linux/iosys-map.h>
 #include <linux/kref.h>
 #include <linux/mutex.h>
+#include <linux/nospec.h>
 #include <linux/poll.h>
 #include <linux/rhashtable-types.h>
 #include <linux/siphash.h>
@@ -224,6 +225,7 @@ struct tqp_op {
 	bool request;			/* the peer responds */
 	bool local;			/* no message: memory windows */
 	bool invalidates;		/* its ex is a key, not an immediate */
+	bool operands;			/* the WQE says more than what to send */
 	u8 bth_opcode;
 	u8 wc_opcode;
 };
@@ -334,7 +336,23 @@ typedef void (*tqp_srq_copy_t)(const struct rxe_recv_wqe *wqe, u32 max_sge, void
 bool tqp_srq_take(struct tqp_srq *srq, tqp_srq_copy_t copy, void *to);
 
 /* ---- op.c ---- */
-const struct tqp_op *tqp_op_of(u32 wr_opcode);	/* NULL: there is no such opcode */
+enum {
+	TQP_WR_OPCODES = IB_WR_SEND_WITH_INV + 1,
+};
+
+extern const struct tqp_op tqp_ops[TQP_WR_OPCODES];
+
+/* NULL: there is no such opcode */
+static inline const struct tqp_op *tqp_op_of(u32 wr_opcode)
+{
+	const struct tqp_op *op;
+
+	if (wr_opcode >= TQP_WR_OPCODES)
+		return NULL;
+	op = &tqp_ops[array_index_nospec(wr_opcode, TQP_WR_OPCODES)];
+	return op->known ? op : NULL;
+}
+
 /* enum ib_wc_opcode of a send's enum ib_wr_opcode; of what is none, a SEND's. */
 u32 tqp_wc_opcode(u32 wr_opcode);
 

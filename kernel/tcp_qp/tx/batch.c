@@ -5,7 +5,7 @@
  * that each response has one target.  Local operations are done on the way.
  */
 #include "memory/memory.h"
-#include "tx/tx.h"
+#include "tx/wqe.h"
 
 /* ---- may it go now? ---- */
 

@@ -8,7 +8,7 @@
  */
 #include "memory/memory.h"
 #include "offload/offload.h"
-#include "tx/tx.h"
+#include "tx/wqe.h"
 
 static struct tqp_read *tqp_read_slot(const struct tqp_conn *conn, u16 msn)
 {

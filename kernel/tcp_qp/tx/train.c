@@ -8,7 +8,7 @@
  * copied: for so few bytes anything else costs more.
  */
 #include "memory/memory.h"
-#include "tx/tx.h"
+#include "tx/wqe.h"
 
 /* No segment holds bytes of TCP's so far and of what comes next. */
 static void tqp_train_seal(struct tqp_conn *conn)
@@ -67,21 +67,25 @@ static u8 tqp_train_flags(const struct tqp_wqe *wqe)
 }
 
 /* Is the current WQE one that may be of a train?  What is wrong with it is told when it is sent alone. */
-static bool tqp_train_takes(struct tqp_conn *conn)
+static inline bool tqp_train_takes(struct tqp_conn *conn)
 {
 	const struct tqp_wqe *wqe = &conn->tx.wqe;
 
-	return wqe->op && wqe->op->bth_opcode == TCP_BTH_OP_SEND_ONLY && !wqe->op->local &&
-	       !(wqe->flags & IB_SEND_FENCE) && !tqp_wqe_size(conn) && wqe->bytes &&
-	       wqe->bytes <= TQP_TRAIN_MESSAGE_BYTES && wqe->nr_sge <= 1;
+	return wqe->op && !wqe->op->operands && !(wqe->flags & IB_SEND_FENCE) &&
+	       !tqp_wqe_size(conn) && wqe->bytes && wqe->bytes <= TQP_TRAIN_MESSAGE_BYTES &&
+	       wqe->nr_sge <= 1;
 }
 
 static bool tqp_train_fits(const struct tqp_tx_train *train, const struct tqp_wqe *wqe)
 {
-	return train->open && wqe->bytes == train->length &&
-	       tqp_train_flags(wqe) == train->flags &&
-	       train->messages < TCP_BTH_TRAIN_MAX_MESSAGES &&
-	       train->end + wqe->bytes <= TQP_TRAIN_BYTES;
+	return train->open && wqe->bytes == train->length && tqp_train_flags(wqe) == train->flags;
+}
+
+/* How many more may join it? */
+static u32 tqp_train_room(const struct tqp_tx_train *train)
+{
+	return min_t(u32, TCP_BTH_TRAIN_MAX_MESSAGES - train->messages,
+		     (TQP_TRAIN_BYTES - train->end) / train->length);
 }
 
 /* False: no right to these bytes. */
@@ -167,7 +171,7 @@ static bool tqp_train_found(struct tqp_conn *conn, u32 limit)
 {
 	const struct tqp_wqe *wqe = &conn->tx.wqe;
 
-	if (tqp_train_fits(&conn->tx.train, wqe))
+	if (tqp_train_fits(&conn->tx.train, wqe) && tqp_train_room(&conn->tx.train))
 		return true;
 	if (limit < 2 || !tqp_wqe_alike(conn))
 		return false;
@@ -189,7 +193,7 @@ bool tqp_train_gather(struct tqp_conn *conn)
 	if (!limit || !tqp_train_takes(conn) || !tqp_train_found(conn, limit) ||
 	    !tqp_train_has_buffer(&conn->tx.train))
 		return false;
-	n = tqp_train_fill(conn, limit);
+	n = tqp_train_fill(conn, min(limit, tqp_train_room(&conn->tx.train)));
 	if (!n)
 		return false;
 	tqp_tx_wait_over(&conn->tx, TQP_TX_WAIT_CREDIT);

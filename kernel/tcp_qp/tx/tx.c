@@ -6,7 +6,7 @@
 #include <linux/bvec.h>
 #include "memory/memory.h"
 #include "object/trace.h"
-#include "tx/tx.h"
+#include "tx/wqe.h"
 
 void tqp_tx_kick(struct tqp_conn *conn)
 {

@@ -56,39 +56,6 @@ static inline bool tqp_train_waits(const struct tqp_conn *conn)
 bool tqp_batch_next(struct tqp_conn *conn);
 bool tqp_tx_has_credit(const struct tqp_conn *conn);
 
-/* ---- wqe.c: the current WQE, the one at sq_next; sk lock ---- */
-static inline bool tqp_is_atomic(const struct tqp_op *op)
-{
-	return op->request && op->bth_opcode != TCP_BTH_OP_READ_REQUEST;
-}
-
-/* It is posted: copy all but its payload. */
-void tqp_wqe_copy(struct tqp_conn *conn);
-/* 0, and nr_sge, sges and bytes are known; or what is wrong with them.  May be called again. */
-enum ib_wc_status tqp_wqe_size(struct tqp_conn *conn);
-/* Of an inline one. */
-void tqp_wqe_copy_inline(const struct tqp_conn *conn, u8 *to);
-/* All of it is checked, its memory pinned, and its completion set. */
-enum ib_wc_status tqp_wqe_load(struct tqp_conn *conn);
-/* The record of a message of @length bytes of @wqe's, its number left to the caller. */
-struct tqp_msg_rec tqp_wqe_record(const struct tqp_wqe *wqe, u32 length);
-struct tqp_tx_msg *tqp_wqe_msg(const struct tqp_conn *conn);
-/* What its completion will say. */
-void tqp_wqe_set_completion(const struct tqp_conn *conn, struct tqp_tx_msg *msg);
-/* It has its place in the stream: the next one is the current one. */
-static inline void tqp_wqe_advance(struct tqp_conn *conn)
-{
-	conn->tx.wqe.valid = false;
-	conn->tx.sq_next = (conn->tx.sq_next + 1) & conn->qp->sq->mask;
-}
-
-/* The current message was its last. */
-void tqp_wqe_sent(struct tqp_conn *conn);
-/* Will the WQE at @index go to TCP at once?  The one before it holds its last partial segment back then. */
-bool tqp_wqe_follows(const struct tqp_conn *conn, u32 index);
-/* Is the next one a SEND of as many bytes, and as solicited? */
-bool tqp_wqe_alike(const struct tqp_conn *conn);
-
 /* ---- txdone.c ---- */
 void tqp_tx_msg_init(struct tqp_tx_msg *msg, struct tqp_conn *conn);
 void tqp_tx_msg_init_copied(struct tqp_tx_msg *msg, struct tqp_conn *conn);	/* one message, TCP copies it */

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * A work request: copied once from the ring, then checked.  Whatever becomes of
- * it, alone or with others, goes through here.
- */
+/* A work request: what is copied of it beside wqe.h's, and its checks. */
 #include "memory/memory.h"
-#include "tx/tx.h"
+#include "tx/wqe.h"
 
 /* ---- the one copy ---- */
 
@@ -18,21 +15,13 @@ static void tqp_wqe_copy_bind(const struct rxe_send_wqe *from, struct tqp_mw_bin
 	bind->bytes = READ_ONCE(from->wr.wr.mw.length);
 }
 
-/* What it says beside its payload. */
-void tqp_wqe_copy(struct tqp_conn *conn)
+void tqp_wqe_copy_operands(const struct rxe_send_wqe *from, struct tqp_wqe *wqe)
 {
-	const struct rxe_send_wqe *from = tqp_ring_entry(conn->qp->sq, conn->tx.sq_next);
-	struct tqp_wqe *wqe = &conn->tx.wqe;
-	const struct tqp_op *op = tqp_op_of(READ_ONCE(from->wr.opcode));
-
-	wqe->op = op;
-	wqe->wr_id = READ_ONCE(from->wr.wr_id);
-	wqe->flags = READ_ONCE(from->wr.send_flags);
-	wqe->ex = op && op->invalidates ? READ_ONCE(from->wr.ex.invalidate_rkey) :
-					  ntohl(READ_ONCE(from->wr.ex.imm_data));
-	if (op && op->local) {
+	wqe->ex = wqe->op->invalidates ? READ_ONCE(from->wr.ex.invalidate_rkey) :
+					 ntohl(READ_ONCE(from->wr.ex.imm_data));
+	if (wqe->op->local) {
 		tqp_wqe_copy_bind(from, &wqe->bind);
-	} else if (op && tqp_is_atomic(op)) {
+	} else if (tqp_is_atomic(wqe->op)) {
 		wqe->remote_addr = READ_ONCE(from->wr.wr.atomic.remote_addr);
 		wqe->compare_add = READ_ONCE(from->wr.wr.atomic.compare_add);
 		wqe->swap = READ_ONCE(from->wr.wr.atomic.swap);
@@ -41,15 +30,12 @@ void tqp_wqe_copy(struct tqp_conn *conn)
 		wqe->remote_addr = READ_ONCE(from->wr.wr.rdma.remote_addr);
 		wqe->rkey = READ_ONCE(from->wr.wr.rdma.rkey);
 	}
-	wqe->part = 0;
-	wqe->sized = false;
-	wqe->loaded = false;
-	wqe->valid = true;
 }
 
 /* SGEs with bytes; the length is ours to sum, never taken from the WQE. */
-static enum ib_wc_status tqp_wqe_copy_sges(struct tqp_conn *conn, const struct rxe_send_wqe *from)
+enum ib_wc_status tqp_wqe_copy_sges(struct tqp_conn *conn)
 {
+	const struct rxe_send_wqe *from = tqp_wqe_ring(conn);
 	u32 num_sge = READ_ONCE(from->dma.num_sge);
 	struct tqp_wqe *wqe = &conn->tx.wqe;
 	u64 bytes = 0;
@@ -71,40 +57,6 @@ static enum ib_wc_status tqp_wqe_copy_sges(struct tqp_conn *conn, const struct r
 		return IB_WC_LOC_LEN_ERR;
 	wqe->bytes = bytes;
 	return IB_WC_SUCCESS;
-}
-
-static enum ib_wc_status tqp_wqe_size_inline(struct tqp_conn *conn, const struct rxe_send_wqe *from)
-{
-	u32 bytes = READ_ONCE(from->dma.length);
-
-	if (bytes > conn->qp->cap.max_inline_data || bytes > TQP_INLINE_MAX_BYTES)
-		return IB_WC_LOC_LEN_ERR;
-	conn->tx.wqe.bytes = bytes;
-	conn->tx.wqe.nr_sge = 0;
-	return IB_WC_SUCCESS;
-}
-
-enum ib_wc_status tqp_wqe_size(struct tqp_conn *conn)
-{
-	const struct rxe_send_wqe *from = tqp_ring_entry(conn->qp->sq, conn->tx.sq_next);
-	struct tqp_wqe *wqe = &conn->tx.wqe;
-	enum ib_wc_status status;
-
-	if (wqe->sized)
-		return IB_WC_SUCCESS;
-	status = wqe->flags & IB_SEND_INLINE ? tqp_wqe_size_inline(conn, from) :
-					       tqp_wqe_copy_sges(conn, from);
-	wqe->sized = !status;
-	return status;
-}
-
-void tqp_wqe_copy_inline(const struct tqp_conn *conn, u8 *to)
-{
-	const struct rxe_send_wqe *from = tqp_ring_entry(conn->qp->sq, conn->tx.sq_next);
-	u32 bytes = conn->tx.wqe.bytes;
-
-	OPTIMIZER_HIDE_VAR(bytes);	/* memcpy()'s own way, not the compiler's `rep movs` */
-	memcpy(to, from->dma.inline_data, bytes);
 }
 
 /* ---- what those behind it say, until they are copied: hints ---- */
@@ -220,22 +172,6 @@ struct tqp_msg_rec tqp_wqe_record(const struct tqp_wqe *wqe, u32 length)
 		rec.dma_length = rec.opcode == TCP_BTH_OP_WRITE_ONLY_IMM ? wqe->ex : length;
 	}
 	return rec;
-}
-
-struct tqp_tx_msg *tqp_wqe_msg(const struct tqp_conn *conn)
-{
-	return &conn->tx.msgs[conn->tx.sq_next & conn->qp->sq->mask];
-}
-
-void tqp_wqe_set_completion(const struct tqp_conn *conn, struct tqp_tx_msg *msg)
-{
-	const struct tqp_wqe *wqe = &conn->tx.wqe;
-
-	msg->wr_id = wqe->wr_id;
-	msg->bytes = wqe->bytes;
-	msg->wc_opcode = wqe->op->wc_opcode;
-	msg->signaled = conn->qp->sq_sig_all || wqe->flags & IB_SEND_SIGNALED;
-	msg->loaded = true;
 }
 
 enum ib_wc_status tqp_wqe_load(struct tqp_conn *conn)
