@@ -43,7 +43,7 @@ static int tqp_ep_read_hello(struct tqp_ep *ep, enum tqp_hello_kind kind)
 	return 0;
 }
 
-/* ---- meeting the QP ---- */
+/* ---- attach ---- */
 
 /* What is left after the hello would be neither the QP's nor anyone's. */
 static bool tqp_ep_unread(struct tqp_ep *ep)
@@ -241,7 +241,7 @@ static void tqp_ep_established(struct tqp_ep *ep)
 /* The conn has ended and its QP is flushed.  A passive end was accepted, so it is told both. */
 static void tqp_ep_ended(struct tqp_ep *ep)
 {
-	int status = ep->conn->fail_reason == TCP_QP_REASON_NO_PEER_QP ? -ETIMEDOUT : -ECONNRESET;
+	int status = ep->conn->end.reason == TCP_QP_REASON_NO_PEER_QP ? -ETIMEDOUT : -ECONNRESET;
 
 	if (ep->state == TQP_EP_ATTACHED && ep->active) {
 		tqp_ep_tell_connected(ep, status);
@@ -271,9 +271,9 @@ static bool tqp_ep_late(const struct tqp_ep *ep)
 static int tqp_ep_step_attached(struct tqp_ep *ep)
 {
 	struct tqp_conn *conn = ep->conn;
-	bool ended = smp_load_acquire(&conn->ended);	/* pairs with tqp_conn_ended() */
+	bool ended = smp_load_acquire(&conn->end.over);	/* pairs with tqp_conn_ended() */
 
-	if (ep->state == TQP_EP_ATTACHED && READ_ONCE(conn->rtr_seen))
+	if (ep->state == TQP_EP_ATTACHED && READ_ONCE(conn->handshake.rtr_seen))
 		tqp_ep_established(ep);
 	if (ended) {
 		tqp_ep_ended(ep);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* A QP meets a socket. */
+/* Attach: a QP and a socket are joined. */
 #include <linux/module.h>
 #include <linux/net.h>
 #include "control/control.h"
@@ -16,7 +16,7 @@ MODULE_PARM_DESC(offload, "new connections may be offloaded (default Y); those t
 
 void tqp_conn_ended(struct tqp_conn *conn)
 {
-	smp_store_release(&conn->ended, true);	/* the flush is seen by who sees this */
+	smp_store_release(&conn->end.over, true);	/* the flush is seen by who sees this */
 	tqp_conn_notify(conn);
 }
 
@@ -54,7 +54,7 @@ static void tqp_send_single_segments(struct tqp_conn *conn)
 	struct sock *sk = conn->sk;
 
 	lock_sock(sk);
-	conn->saved.gso_disabled = !sk->sk_gso_disabled;
+	conn->socket.saved.gso_disabled = !sk->sk_gso_disabled;
 	sk_gso_disable(sk);
 	sk->sk_gso_max_segs = 1;
 	tcp_sk(sk)->gso_segs = 1;
@@ -100,7 +100,7 @@ static int tqp_choose_engine(struct tqp_conn *conn, const struct tcp_qp_attach_r
 
 static bool tqp_wait_over(const struct tqp_conn *conn)
 {
-	return READ_ONCE(conn->rtr_seen) || READ_ONCE(conn->state) == TQP_CONN_DEAD ||
+	return READ_ONCE(conn->handshake.rtr_seen) || READ_ONCE(conn->state) == TQP_CONN_DEAD ||
 	       READ_ONCE(conn->dev->leaving);
 }
 
@@ -120,7 +120,7 @@ static int tqp_wait_peer(struct tqp_conn *conn, const struct tcp_qp_attach_req *
 	if (left < 0)
 		return left;
 	/* whatever the peer did since: it is told by completions */
-	if (READ_ONCE(conn->rtr_seen))
+	if (READ_ONCE(conn->handshake.rtr_seen))
 		return 0;
 	if (READ_ONCE(conn->state) == TQP_CONN_DEAD)
 		return -ECONNRESET;
@@ -190,7 +190,7 @@ static int tqp_conn_attach(struct tqp_qp *qp, struct tqp_conn_owner *owner, stru
 	if (conn->host_version == 0)
 		tqp_send_single_segments(conn);
 	if (req->flags & TCP_QP_ATTACH_F_NOWAIT)
-		conn->rtr_deadline = (jiffies + tqp_attach_timeout(req)) ?: 1;
+		conn->handshake.deadline = (jiffies + tqp_attach_timeout(req)) ?: 1;
 	lock_sock(sk);
 	tqp_rtr_start(conn);
 	tqp_rx_run(conn);	/* a stock end's ACKNOWLEDGE does not wait for ours */
@@ -208,7 +208,7 @@ static int tqp_conn_attach(struct tqp_qp *qp, struct tqp_conn_owner *owner, stru
 detach:
 	tqp_conn_resp(conn, resp);
 	if (err == -ECONNRESET)
-		resp->reason = conn->fail_reason;
+		resp->reason = conn->end.reason;
 	tqp_conn_detach(qp);
 	return err;
 }

@@ -25,7 +25,7 @@ void tqp_conn_detach(struct tqp_qp *qp);
 /* A conn that was told to end has; sleeps; under qp->mutex. */
 void tqp_conn_wait_end(struct tqp_qp *qp);
 void tqp_conn_info(struct tqp_qp *qp, struct tcp_qp_info *info);
-int tqp_conn_init(void);			/* module ladder: ULP, hooks */
+int tqp_conn_init(void);			/* for the module: ULP, hooks */
 void tqp_conn_exit(void);
 
 /* ---- life.c ---- */

@@ -65,8 +65,8 @@ static ssize_t tqp_plain_share(struct tqp_conn *conn, size_t len)
 	bool ended;
 
 	lock_sock(sk);
-	if (conn->installed) {
-		share = min_t(size_t, len, conn->rx_started ? 0 : tqp_plain_bytes(sk));
+	if (conn->socket.installed) {
+		share = min_t(size_t, len, conn->rx.started ? 0 : tqp_plain_bytes(sk));
 		ended = skb_queue_empty(&sk->sk_receive_queue) &&
 			(sk->sk_shutdown & RCV_SHUTDOWN || sk->sk_err);
 		if (!share && !ended)
@@ -83,16 +83,16 @@ static int tqp_plain_recvmsg(struct tqp_conn *conn, struct msghdr *msg, size_t l
 	ssize_t share;
 	int rc;
 
-	if (mutex_lock_interruptible(&conn->plain_mutex))
+	if (mutex_lock_interruptible(&conn->socket.plain_mutex))
 		return -EINTR;
 	share = tqp_plain_share(conn, len);
 	rc = share;
 	if (share >= 0)
-		rc = conn->family->base_prot->recvmsg(conn->sk, msg, share, flags | MSG_DONTWAIT,
+		rc = conn->socket.family->base_prot->recvmsg(conn->sk, msg, share, flags | MSG_DONTWAIT,
 						      addr_len);
-	mutex_unlock(&conn->plain_mutex);
+	mutex_unlock(&conn->socket.plain_mutex);
 	lock_sock(conn->sk);
-	if (conn->installed)
+	if (conn->socket.installed)
 		tqp_rx_run(conn);	/* a message may have waited behind what was taken */
 	release_sock(conn->sk);
 	return rc;
@@ -163,7 +163,7 @@ static void tqp_close(struct sock *sk, long timeout)
 
 	lock_sock(sk);
 	conn = tqp_conn_get(tqp_conn_of(sk));
-	base = conn->family->base_prot;
+	base = conn->socket.family->base_prot;
 	tqp_conn_fail(conn, TCP_QP_REASON_PEER_CLOSED);
 	tqp_ulp_restore(conn);
 	release_sock(sk);
