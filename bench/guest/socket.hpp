@@ -9,7 +9,7 @@
 
 #include "buffer.hpp"
 #include "transport.hpp"
-#include "verbs/fd.hpp"
+#include "base/fd.hpp"
 
 namespace nupa::bench {
 

@@ -9,7 +9,7 @@
 
 #include "control.hpp"
 #include "spec.hpp"
-#include "verbs/fd.hpp"
+#include "base/fd.hpp"
 
 namespace nupa::bench {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "tcpqp.hpp"
-#include "verbs/fd.hpp"
+#include "base/fd.hpp"
 
 namespace stock_test {
 

@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "pair.hpp"
-#include "stock/frame.hpp"
-#include "stock/gather.hpp"
+#include "userspace/frames/frame.hpp"
+#include "userspace/frames/gather.hpp"
 
 namespace stock_test {
 namespace {

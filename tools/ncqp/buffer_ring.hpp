@@ -11,7 +11,7 @@
 
 #include "limits.hpp"
 #include "verbs/context.hpp"
-#include "verbs/fd.hpp"
+#include "base/fd.hpp"
 #include "verbs/mr.hpp"
 
 namespace ncqp {

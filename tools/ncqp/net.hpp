@@ -10,7 +10,7 @@
 #include "options.hpp"
 #include "report.hpp"
 #include "status.hpp"
-#include "verbs/fd.hpp"
+#include "base/fd.hpp"
 
 namespace ncqp {
 

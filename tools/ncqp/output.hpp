@@ -9,7 +9,7 @@
 
 #include "pattern.hpp"
 #include "status.hpp"
-#include "verbs/fd.hpp"
+#include "base/fd.hpp"
 
 namespace ncqp {
 

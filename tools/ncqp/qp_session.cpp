@@ -11,7 +11,7 @@
 
 #include "stop.hpp"
 #include "verbs/device.hpp"
-#include "verbs/route.hpp"
+#include "base/route.hpp"
 
 namespace ncqp {
 namespace {

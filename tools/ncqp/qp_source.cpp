@@ -10,7 +10,7 @@
 #include "buffer_ring.hpp"
 #include "mr_windows.hpp"
 #include "stop.hpp"
-#include "verbs/fd.hpp"
+#include "base/fd.hpp"
 
 namespace ncqp {
 namespace {

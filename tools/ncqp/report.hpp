@@ -9,7 +9,7 @@
 
 #include "cpu.hpp"
 #include "options.hpp"
-#include "verbs/fd.hpp"
+#include "base/fd.hpp"
 
 namespace ncqp {
 

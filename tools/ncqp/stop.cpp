@@ -12,7 +12,7 @@
 #include <ctime>
 
 #include "options.hpp"
-#include "verbs/fd.hpp"
+#include "base/fd.hpp"
 
 namespace ncqp {
 namespace {

@@ -16,7 +16,7 @@
 
 #include "user_fuzz_dice.hpp"
 #include "user_fuzz_log.hpp"
-#include "verbs/fd.hpp"
+#include "base/fd.hpp"
 
 namespace nupa::fuzz {
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "verbs/context.hpp"
-#include "verbs/fd.hpp"
+#include "base/fd.hpp"
 #include "verbs/mr.hpp"
 
 namespace nupa::programs {

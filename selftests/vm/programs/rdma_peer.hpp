@@ -13,7 +13,7 @@
 #include "verbs/attach.hpp"
 #include "verbs/context.hpp"
 #include "verbs/cq.hpp"
-#include "verbs/fd.hpp"
+#include "base/fd.hpp"
 #include "verbs/mr.hpp"
 #include "verbs/qp.hpp"
 

@@ -2,7 +2,7 @@
 // File descriptors are libtcpqp's.
 #pragma once
 
-#include "verbs/fd.hpp"
+#include "base/fd.hpp"
 
 namespace nupa::daemon {
 
