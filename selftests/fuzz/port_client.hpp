@@ -6,8 +6,8 @@
 
 #include <string>
 
-#include "daemon/vm_port.hpp"
 #include "input.hpp"
+#include "ports/vm/vm_port.hpp"
 
 namespace fuzz {
 

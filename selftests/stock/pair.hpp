@@ -12,8 +12,8 @@
 #include <memory>
 #include <vector>
 
-#include "tcpqp.hpp"
 #include "base/fd.hpp"
+#include "tcpqp.hpp"
 
 namespace stock_test {
 

@@ -9,9 +9,9 @@
 #include <cstdint>
 #include <span>
 
+#include "base/fd.hpp"
 #include "limits.hpp"
 #include "verbs/context.hpp"
-#include "base/fd.hpp"
 #include "verbs/mr.hpp"
 
 namespace ncqp {

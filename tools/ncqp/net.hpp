@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <string>
 
+#include "base/fd.hpp"
 #include "options.hpp"
 #include "report.hpp"
 #include "status.hpp"
-#include "base/fd.hpp"
 
 namespace ncqp {
 

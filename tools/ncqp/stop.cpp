@@ -11,8 +11,8 @@
 #include <cstring>
 #include <ctime>
 
-#include "options.hpp"
 #include "base/fd.hpp"
+#include "options.hpp"
 
 namespace ncqp {
 namespace {

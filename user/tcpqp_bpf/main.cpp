@@ -13,8 +13,8 @@
 #include <string>
 #include <thread>
 
-#include "identity.hpp"
 #include "base/unix_message.hpp"
+#include "identity.hpp"
 #include "limits.hpp"
 #include "server.hpp"
 

@@ -7,8 +7,8 @@
 
 #include <cstdint>
 
-#include "verbs/context.hpp"
 #include "base/fd.hpp"
+#include "verbs/context.hpp"
 
 namespace tcpqp {
 

@@ -6,8 +6,8 @@
 #include <span>
 #include <string_view>
 
-#include "verbs/attach.hpp"
 #include "base/fd.hpp"
+#include "verbs/attach.hpp"
 
 namespace tcpqp {
 namespace {

@@ -7,8 +7,8 @@
 #include <span>
 #include <string>
 
-#include "verbs/context.hpp"
 #include "base/fd.hpp"
+#include "verbs/context.hpp"
 #include "verbs/mr.hpp"
 
 namespace nupa::programs {

@@ -5,8 +5,8 @@
 #include <csignal>
 #include <string_view>
 
-#include "last_words.hpp"
-#include "log.hpp"
+#include "event/log.hpp"
+#include "ports/vm/last_words.hpp"
 #include "switch.hpp"
 
 namespace {

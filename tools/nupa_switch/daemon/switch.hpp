@@ -5,12 +5,12 @@
 #include <memory>
 #include <vector>
 
-#include "control_commands.hpp"
-#include "control_server.hpp"
-#include "event.hpp"
-#include "fabric.hpp"
-#include "tap_port.hpp"
-#include "vm_port.hpp"
+#include "control/control_commands.hpp"
+#include "control/control_server.hpp"
+#include "event/event.hpp"
+#include "fabric/fabric.hpp"
+#include "ports/tap/tap_port.hpp"
+#include "ports/vm/vm_port.hpp"
 
 namespace nupa::daemon {
 

@@ -14,8 +14,8 @@
 #include <cstring>
 #include <utility>
 
-#include "preload/epolls.hpp"
 #include "base/unix_message.hpp"
+#include "preload/epolls.hpp"
 #include "preload/real.hpp"
 
 namespace tcpqp::preload {

@@ -4,8 +4,8 @@
 
 #include <sys/socket.h>
 
-#include "protocol/protocol.hpp"
 #include "base/fd.hpp"
+#include "protocol/protocol.hpp"
 
 namespace tcpqp::preload {
 

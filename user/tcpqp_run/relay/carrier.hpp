@@ -7,9 +7,9 @@
 #include <cstddef>
 #include <memory>
 
+#include "base/fd.hpp"
 #include "relay/stats.hpp"
 #include "tcpqp.h"
-#include "base/fd.hpp"
 
 namespace tcpqp::run {
 

@@ -8,9 +8,9 @@
 #include <fstream>
 #include <string>
 
+#include "base/route.hpp"
 #include "relay/limits.hpp"
 #include "tcpqp.h"
-#include "base/route.hpp"
 
 namespace tcpqp::run {
 namespace {

@@ -16,9 +16,9 @@
 #include <cstddef>
 #include <cstdio>
 
+#include "protocol/protocol.hpp"
 #include "relay/limits.hpp"
 #include "relay/program_end.hpp"
-#include "protocol/protocol.hpp"
 
 namespace tcpqp::run {
 namespace {

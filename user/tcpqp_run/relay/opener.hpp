@@ -5,8 +5,8 @@
 #include <mutex>
 #include <vector>
 
-#include "tcpqp.h"
 #include "base/fd.hpp"
+#include "tcpqp.h"
 
 namespace tcpqp::run {
 

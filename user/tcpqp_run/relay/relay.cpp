@@ -14,8 +14,8 @@
 #include <cstdio>
 #include <utility>
 
-#include "relay/family.hpp"
 #include "base/unix_message.hpp"
+#include "relay/family.hpp"
 #include "relay/limits.hpp"
 
 namespace tcpqp::run {

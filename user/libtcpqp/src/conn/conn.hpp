@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "conn/buffers.hpp"
-#include "provider/deadline.hpp"
 #include "conn/memory.hpp"
+#include "provider/deadline.hpp"
 #include "provider/provider.hpp"
 
 struct tcpqp_conn {

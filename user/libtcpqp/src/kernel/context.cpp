@@ -2,11 +2,11 @@
 #include <cerrno>
 #include <system_error>
 
+#include "base/route.hpp"
 #include "kernel/cq.hpp"
 #include "kernel/mr.hpp"
 #include "kernel/qp.hpp"
 #include "verbs/device.hpp"
-#include "base/route.hpp"
 
 namespace tcpqp {
 namespace module {

@@ -12,9 +12,9 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "base/fd.hpp"
 #include "base/unix_message.hpp"
 #include "tcpqp.h"
-#include "base/fd.hpp"
 
 namespace tcpqp::stock {
 namespace {

@@ -7,9 +7,9 @@
 #include <cerrno>
 #include <system_error>
 
+#include "userspace/base/mr.hpp"
 #include "userspace/queue/cq.hpp"
 #include "userspace/queue/hello.hpp"
-#include "userspace/base/mr.hpp"
 #include "userspace/queue/qp.hpp"
 
 namespace tcpqp {

@@ -15,8 +15,8 @@
 
 #include "provider/provider.hpp"
 #include "userspace/base/lock.hpp"
-#include "userspace/queue/progress_thread.hpp"
 #include "userspace/base/ring.hpp"
+#include "userspace/queue/progress_thread.hpp"
 
 namespace tcpqp::stock {
 

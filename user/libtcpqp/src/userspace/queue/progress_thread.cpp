@@ -10,8 +10,8 @@
 #include <system_error>
 #include <utility>
 
-#include "userspace/queue/cq.hpp"
 #include "userspace/base/limits.hpp"
+#include "userspace/queue/cq.hpp"
 #include "userspace/queue/qp.hpp"
 
 namespace tcpqp::stock {

@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "userspace/base/lock.hpp"
 #include "base/fd.hpp"
+#include "userspace/base/lock.hpp"
 
 struct pollfd;
 

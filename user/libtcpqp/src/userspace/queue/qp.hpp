@@ -6,15 +6,15 @@
 #include <cerrno>
 #include <vector>
 
-#include "userspace/queue/cq.hpp"
-#include "userspace/queue/send_batch.hpp"
-#include "userspace/frames/gather.hpp"
-#include "userspace/queue/hello.hpp"
-#include "userspace/option/option.hpp"
-#include "userspace/base/receive_timeout.hpp"
-#include "userspace/queue/receiver.hpp"
-#include "userspace/queue/work_queue.hpp"
 #include "base/fd.hpp"
+#include "userspace/base/receive_timeout.hpp"
+#include "userspace/frames/gather.hpp"
+#include "userspace/option/option.hpp"
+#include "userspace/queue/cq.hpp"
+#include "userspace/queue/hello.hpp"
+#include "userspace/queue/receiver.hpp"
+#include "userspace/queue/send_batch.hpp"
+#include "userspace/queue/work_queue.hpp"
 
 namespace tcpqp::stock {
 

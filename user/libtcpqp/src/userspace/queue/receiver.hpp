@@ -13,8 +13,8 @@
 #include <span>
 #include <vector>
 
-#include "userspace/frames/frame.hpp"
 #include "userspace/base/limits.hpp"
+#include "userspace/frames/frame.hpp"
 #include "userspace/option/boundaries.hpp"
 
 namespace tcpqp::stock {

@@ -9,9 +9,9 @@
 #include <cstddef>
 #include <vector>
 
-#include "userspace/queue/cq.hpp"
-#include "userspace/frames/frame.hpp"
 #include "userspace/base/limits.hpp"
+#include "userspace/frames/frame.hpp"
+#include "userspace/queue/cq.hpp"
 
 namespace tcpqp::stock {
 
