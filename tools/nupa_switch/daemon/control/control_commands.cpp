@@ -6,12 +6,11 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
 #include <array>
 
 #include "control/fault_settings.hpp"
 #include "control/flow_match_json.hpp"
-#include "ports/vm/vm_port.hpp"
+#include "fabric/mac_address.hpp"
 
 namespace nupa::daemon {
 namespace {
@@ -43,32 +42,21 @@ Json stats_json(const PortStats& stats) {
     return json;
 }
 
-Json qp_json(const VmPort& port, uint32_t qpn, const nupa_flow& flow) {
-    Json json{{"port", port.name()}, {"qpn", qpn}, {"flow", format_flow(flow)}};
-    if (const QpStats* stats = port.engine().qp_stats(qpn))
+Json qp_json(const Port& port, const PortQp& qp) {
+    Json json{{"port", port.name()}, {"qpn", qp.qpn}, {"flow", format_flow(qp.flow)}};
+    if (qp.stats)
         for (size_t i = 0; i < NUPA_QP_STAT_COUNT; i++)
-            json[qp_stat_name(i)] = stats->values[i];
+            json[qp_stat_name(i)] = qp.stats->values[i];
     return json;
 }
 
-Json port_json(const Port& port) {
-    const PortOptions& o = port.options();
-    Json json{{"id", port.id()},
-              {"name", port.name()},
-              {"state", port.state()},
-              {"link", port.link_up()}};
-    json["pcap"] = port.pcap ? Json(port.pcap->path()) : Json(nullptr);
-    if (const auto* vm = dynamic_cast<const VmPort*>(&port)) {
-        json.update({{"kind", "vm"},
-                     {"socket", o.socket},
-                     {"ram", o.ram},
-                     {"mac", format_mac(o.mac.data())},
-                     {"queue_pairs", o.queue_pairs},
-                     {"qps", vm->engine().qps()},
-                     {"mrs", vm->engine().mrs()}});
-    } else {
-        json.update({{"kind", "tap"}, {"ifname", o.ifname}});
-    }
+Json link_json(const Link& link) {
+    const Port& port = link.port();
+    Json json{
+        {"id", port.id()}, {"name", port.name()}, {"state", port.state()}, {"link", link.up()}};
+    json["pcap"] = link.pcap() ? Json(link.pcap()->path()) : Json(nullptr);
+    for (const PortFact& fact : port.facts())
+        std::visit([&](const auto& value) { json[fact.name] = value; }, fact.value);
     return json;
 }
 
@@ -108,26 +96,29 @@ Json ControlCommands::dispatch(const Json& request) {
         fmt::format("unknown cmd '{}': ports, stats, qps, macs, faults, pcap or link", cmd));
 }
 
-Port& ControlCommands::named_port(const Json& request) const {
+Link& ControlCommands::named_link(const Json& request) const {
     const std::string name = request.value("port", "");
-    for (Port* port : fabric_.ports())
-        if (port->name() == name)
-            return *port;
+    for (const auto& link : fabric_.links())
+        if (link->port().name() == name)
+            return *link;
     throw BadRequest(fmt::format("no port '{}': see `nupactl ports`", name));
 }
 
 // {"port": NAME}, or every port without.
-std::vector<Port*> ControlCommands::chosen_ports(const Json& request) const {
-    if (!request.contains("port"))
-        return fabric_.ports();
-    return {&named_port(request)};
+std::vector<const Port*> ControlCommands::chosen_ports(const Json& request) const {
+    if (request.contains("port"))
+        return {&named_link(request).port()};
+    std::vector<const Port*> all;
+    for (const auto& link : fabric_.links())
+        all.push_back(&link->port());
+    return all;
 }
 
 // {"cmd": "ports"} -> {"ports": [{...}]}
 Json ControlCommands::ports() const {
     Json list = Json::array();
-    for (const Port* port : fabric_.ports())
-        list.push_back(port_json(*port));
+    for (const auto& link : fabric_.links())
+        list.push_back(link_json(*link));
     return {{"ports", list}};
 }
 
@@ -135,7 +126,7 @@ Json ControlCommands::ports() const {
 Json ControlCommands::stats(const Json& request) const {
     Json all = Json::object();
     for (const Port* port : chosen_ports(request))
-        all[port->name()] = stats_json(port->stats);
+        all[port->name()] = stats_json(port->stats());
     return {{"stats", all}};
 }
 
@@ -143,9 +134,8 @@ Json ControlCommands::stats(const Json& request) const {
 Json ControlCommands::qps(const Json& request) const {
     Json list = Json::array();
     for (const Port* port : chosen_ports(request))
-        if (const auto* vm = dynamic_cast<const VmPort*>(port))
-            for (const auto& [qpn, flow] : vm->qp_flows())
-                list.push_back(qp_json(*vm, qpn, flow));
+        for (const PortQp& qp : port->qps())
+            list.push_back(qp_json(*port, qp));
     return {{"qps", list}};
 }
 
@@ -156,7 +146,8 @@ Json ControlCommands::macs() const {
         std::array<uint8_t, 6> mac;
         for (size_t i = 0; i < mac.size(); i++)
             mac[i] = static_cast<uint8_t>(key >> (40 - 8 * i));
-        list.push_back({{"mac", format_mac(mac.data())}, {"port", fabric_.ports()[port]->name()}});
+        list.push_back(
+            {{"mac", format_mac(mac.data())}, {"port", fabric_.links()[port]->port().name()}});
     }
     return {{"macs", list}};
 }
@@ -166,75 +157,67 @@ Json ControlCommands::macs() const {
 // With a flow: of that rule alone.  Rules are tried in the order in which they were made; a flow
 // that none matches has the port's own faults.  clear without a flow takes the rules away, too.
 Json ControlCommands::faults(const Json& request) {
-    Port& port = named_port(request);
+    Impairments& impairments = named_link(request).impairments();
     if (request.contains("flow"))
-        change_flow_faults(port, request);
+        change_flow_faults(impairments, request);
     else
-        change_port_faults(port, request);
+        change_port_faults(impairments, request);
     Json flows = Json::array();
-    for (const Port::FlowFaults& rule : port.flow_faults)
+    for (const Impairments::Rule& rule : impairments.rules())
         flows.push_back({{"flow", flow_match_json(rule.match)},
                          {"faults", FaultSettings{rule.faults.config(), {}}.to_json()}});
-    return {{"faults", FaultSettings{port.faults.config(), port.link.config()}.to_json()},
+    return {{"faults", FaultSettings{impairments.faults(), impairments.rate()}.to_json()},
             {"flows", flows}};
 }
 
-void ControlCommands::change_port_faults(Port& port, const Json& request) {
+void ControlCommands::change_port_faults(Impairments& impairments, const Json& request) {
     const bool clear = request.value("clear", false);
     FaultSettings settings =
-        clear ? FaultSettings{} : FaultSettings{port.faults.config(), port.link.config()};
+        clear ? FaultSettings{} : FaultSettings{impairments.faults(), impairments.rate()};
     if (request.contains("set"))
         settings.merge(request["set"]);
     if (clear)
-        port.flow_faults.clear();
-    if (!clear && !request.contains("set"))
-        return;
-    port.faults = Faults(settings.faults);
-    port.link.configure(settings.link);
-    port.options_seen = OptionMemory();
+        impairments.clear_rules();
+    if (clear || request.contains("set"))
+        impairments.configure(settings.faults, settings.link);
 }
 
-void ControlCommands::change_flow_faults(Port& port, const Json& request) {
+void ControlCommands::change_flow_faults(Impairments& impairments, const Json& request) {
     const FlowMatch match = parse_flow_match(request["flow"]);
-    auto& rules = port.flow_faults;
-    auto rule = std::find_if(rules.begin(), rules.end(),
-                             [&](const Port::FlowFaults& r) { return r.match == match; });
+    const Impairments::Rule* rule = impairments.find_rule(match);
     const bool clear = request.value("clear", false);
     FaultSettings settings;
-    if (!clear && rule != rules.end())
+    if (!clear && rule)
         settings.faults = rule->faults.config();
     if (request.contains("set"))
         settings.merge(request["set"]);
     if (!(settings.link == LinkConfig{}))
         throw BadRequest("rate_mbps, queue_bytes and ecn_bytes are the port's, not a flow's");
     if (!request.contains("set")) {
-        if (clear && rule != rules.end())
-            rules.erase(rule);
+        if (clear)
+            impairments.remove_rule(match);
         return;
     }
-    if (rule == rules.end() && rules.size() >= kFlowFaultsMax)
-        throw BadRequest(fmt::format("a port has at most {} flow rules", kFlowFaultsMax));
-    if (rule == rules.end())
-        rule = rules.insert(rules.end(), {match, {}});
-    rule->faults = Faults(settings.faults);
+    if (!impairments.set_rule(match, settings.faults))
+        throw BadRequest(fmt::format("a port has at most {} flow rules", Impairments::kRulesMax));
 }
 
 // {"cmd": "pcap", "port", "file": PATH or null} -> {"pcap": PATH or null}
 Json ControlCommands::pcap(const Json& request) {
-    Port& port = named_port(request);
+    Link& link = named_link(request);
     if (!request.contains("file"))
         throw BadRequest("pcap needs a file, or null to stop");
-    port.pcap.reset();
+    link.capture_to(nullptr);
     if (!request["file"].is_null())
-        port.pcap = std::make_unique<PcapWriter>(request["file"].get<std::string>());
+        link.capture_to(std::make_unique<PcapWriter>(request["file"].get<std::string>()));
     return {{"pcap", request["file"]}};
 }
 
 // {"cmd": "link", "port", "up": bool} -> {"link": bool}
 Json ControlCommands::link(const Json& request) {
-    Port& port = named_port(request);
-    port.set_link(request.at("up").get<bool>());
-    return {{"link", port.link_up()}};
+    Link& link = named_link(request);
+    link.set_up(request.at("up").get<bool>());
+    return {{"link", link.up()}};
 }
 
 }  // namespace nupa::daemon

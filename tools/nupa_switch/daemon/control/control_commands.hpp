@@ -10,8 +10,6 @@
 
 namespace nupa::daemon {
 
-class VmPort;
-
 class ControlCommands {
 public:
     using Json = nlohmann::json;
@@ -27,13 +25,13 @@ private:
     Json qps(const Json& request) const;
     Json macs() const;
     Json faults(const Json& request);
-    void change_port_faults(Port& port, const Json& request);
-    void change_flow_faults(Port& port, const Json& request);
+    void change_port_faults(Impairments& impairments, const Json& request);
+    void change_flow_faults(Impairments& impairments, const Json& request);
     Json pcap(const Json& request);
     Json link(const Json& request);
 
-    Port& named_port(const Json& request) const;
-    std::vector<Port*> chosen_ports(const Json& request) const;
+    Link& named_link(const Json& request) const;
+    std::vector<const Port*> chosen_ports(const Json& request) const;
 
     Fabric& fabric_;
 };

@@ -9,7 +9,14 @@ namespace nupa::daemon {
 
 ControlServer::ControlServer(Epoll& epoll, const std::string& path, Handler handle)
     : epoll_(epoll), listener_(path), handle_(std::move(handle)) {
-    epoll_.add(listener_.fd(), {EventKind::kControlListen});
+    epoll_.add(listener_.fd(), *this, kListen);
+}
+
+void ControlServer::handle(uint32_t what, uint32_t events) {
+    if (what == kListen)
+        accept_clients();
+    else
+        client_ready(what, events);
 }
 
 void ControlServer::accept_clients() {
@@ -17,7 +24,7 @@ void ControlServer::accept_clients() {
         if (clients_.size() >= kControlClientsMax)
             continue;
         uint32_t id = next_id_++;
-        epoll_.add(fd.get(), {EventKind::kControlClient, 0, id});
+        epoll_.add(fd.get(), *this, id);
         clients_[id].fd = std::move(fd);
     }
 }
@@ -66,7 +73,7 @@ bool ControlServer::write_replies(uint32_t id, Client& client) {
         client.out.erase(0, static_cast<size_t>(n));
     }
     if (bool wants = !client.out.empty(); wants != client.writing) {
-        epoll_.modify(client.fd.get(), {EventKind::kControlClient, 0, id},
+        epoll_.modify(client.fd.get(), *this, id,
                       EPOLLIN | (wants ? static_cast<uint32_t>(EPOLLOUT) : 0u));
         client.writing = wants;
     }

@@ -11,10 +11,12 @@ namespace {
 constexpr size_t kCaptureMaxBytes = (64 << 10) + kHeaderMaxBytes;
 
 // What a middlebox or a bad cable does to the segment; false: nothing usable is left of it.
-bool damage(Port& to, const Faults& faults, const FaultDecision& fault, Packet& segment) noexcept {
-    const auto count_if = [&to](bool done, nupa_stat stat) { to.stats.add(stat, done ? 1 : 0); };
+bool damage(Link& to, const Faults& faults, const FaultDecision& fault, Packet& segment) noexcept {
+    const auto count_if = [&to](bool done, nupa_stat stat) {
+        to.port().stats().add(stat, done ? 1 : 0);
+    };
     if (faults.config().copy_ppm)
-        count_if(to.options_seen.pass(segment, fault.copy), NUPA_STAT_fault_copy);
+        count_if(to.impairments().copy_option(segment, fault.copy), NUPA_STAT_fault_copy);
     if (fault.mangle)
         count_if(fault_mangle(segment, fault.mangle_where), NUPA_STAT_fault_mangle);
     if (fault.bleach)
@@ -28,8 +30,8 @@ bool damage(Port& to, const Faults& faults, const FaultDecision& fault, Packet& 
 
 // Does nobody look at the single segments of a burst between sender and receiver?  The copy is then
 // what its way through the switch costs, and not a thousand headers.
-bool untouched(const Port& from, const Port& to, const Packet& burst, TxRewrite rewrite) noexcept {
-    return burst.tso && !rewrite.icrc && !from.pcap && !to.pcap && to.link_up() && !to.impaired();
+bool untouched(const Link& from, const Link& to, const Packet& burst, TxRewrite rewrite) noexcept {
+    return burst.tso && !rewrite.icrc && !from.pcap() && !to.pcap() && to.up() && !to.impaired();
 }
 
 }  // namespace
@@ -37,88 +39,90 @@ bool untouched(const Port& from, const Port& to, const Packet& burst, TxRewrite 
 Fabric::Fabric() : capture_bytes_(kCaptureMaxBytes) {}
 
 void Fabric::attach(Port& port) {
-    ports_.push_back(&port);
-    dirty_.reserve(ports_.size());
+    links_.push_back(std::make_unique<Link>(port));
+    dirty_.reserve(links_.size());
 }
 
 uint16_t Fabric::port_of(const Packet& packet) const noexcept {
-    const Port* to = destination(packet);
-    return to ? to->id() : kNoPort;
+    const Link* to = destination(packet);
+    return to ? to->port().id() : kNoPort;
 }
 
 // Null: everybody but the sender.
-Port* Fabric::destination(const Packet& packet) const noexcept {
+Link* Fabric::destination(const Packet& packet) const noexcept {
     const uint8_t* dst = packet.header.data();
     if (is_multicast(dst))
         return nullptr;
     const int port = macs_.find(dst);
-    return port == MacTable::kUnknown ? nullptr : ports_[static_cast<size_t>(port)];
+    return port == MacTable::kUnknown ? nullptr : links_[static_cast<size_t>(port)].get();
 }
 
 void Fabric::expect(std::span<const Packet> packets) noexcept {
     while (!packets.empty()) {
-        Port* to = destination(packets[0]);
+        Link* to = destination(packets[0]);
         size_t same = 1;
         while (same < packets.size() && destination(packets[same]) == to)
             same++;
         if (to)
-            to->expect(packets.first(same));
+            to->port().expect(packets.first(same));
         packets = packets.subspan(same);
     }
 }
 
 void Fabric::forward(Port& from, const Packet& packet, TxRewrite rewrite) noexcept {
-    if (!from.link_up()) {
-        from.stats.add(NUPA_STAT_tx_drop_unknown);
+    const Link& link = link_of(from);
+    PortStats& stats = from.stats();
+    if (!link.up()) {
+        stats.add(NUPA_STAT_tx_drop_unknown);
         return;
     }
     if (!macs_.learn(packet.header.data() + 6, from.id(), from.kind())) {
-        from.stats.add(NUPA_STAT_tx_drop_source);
+        stats.add(NUPA_STAT_tx_drop_source);
         return;
     }
-    Port* to = destination(packet);
-    if (to == &from || ports_.size() < 2) {
-        from.stats.add(NUPA_STAT_tx_drop_unknown);
+    Link* to = destination(packet);
+    if (to == &link || links_.size() < 2) {
+        stats.add(NUPA_STAT_tx_drop_unknown);
         return;
     }
-    from.stats.add(NUPA_STAT_tx_packets);
+    stats.add(NUPA_STAT_tx_packets);
     if (!to)
-        from.stats.add(NUPA_STAT_tx_flood);
-    const uint32_t span = to && untouched(from, *to, packet, rewrite) ? to->span(packet) : 0;
+        stats.add(NUPA_STAT_tx_flood);
+    const uint32_t span = to && untouched(link, *to, packet, rewrite) ? to->port().span(packet) : 0;
     Cutter cutter = span ? Cutter(packet, span) : Cutter(packet, rewrite);
     for (uint32_t cut = 0; cutter.next(segment_); cut++) {
         if (!to && cut == kFloodSegmentsMax) {
-            from.stats.add(NUPA_STAT_queue_drop, packet.segments() - cut);
+            stats.add(NUPA_STAT_queue_drop, packet.segments() - cut);
             return;
         }
-        from.stats.add(NUPA_STAT_tx_segments, segment_.segments());
-        from.stats.add(NUPA_STAT_tx_bytes, segment_.wire_bytes());
-        if (from.pcap)
-            capture(from, segment_);
-        send(from, to, segment_);
+        stats.add(NUPA_STAT_tx_segments, segment_.segments());
+        stats.add(NUPA_STAT_tx_bytes, segment_.wire_bytes());
+        if (link.pcap())
+            capture(link, segment_);
+        send(link, to, segment_);
     }
 }
 
-void Fabric::send(const Port& from, Port* to, Packet& segment) noexcept {
+void Fabric::send(const Link& from, Link* to, Packet& segment) noexcept {
     if (to)
         egress(*to, segment);
     else
         flood(from, segment);
 }
 
-void Fabric::flood(const Port& from, const Packet& segment) noexcept {
-    for (Port* to : ports_) {
-        if (to == &from || !to->link_up())
+void Fabric::flood(const Link& from, const Packet& segment) noexcept {
+    for (const auto& to : links_) {
+        if (to.get() == &from || !to->up())
             continue;
         if (packet_copy(copy_, segment))
             egress(*to, copy_);
         else
-            to->stats.add(NUPA_STAT_queue_drop);
+            to->port().stats().add(NUPA_STAT_queue_drop);
     }
 }
 
-void Fabric::egress(Port& to, Packet& segment) noexcept {
-    if (!to.link_up())
+void Fabric::egress(Link& to, Packet& segment) noexcept {
+    if (!to.up())
         return;
     if (to.impaired())
         impair(to, segment);
@@ -126,11 +130,11 @@ void Fabric::egress(Port& to, Packet& segment) noexcept {
         hand_over(to, segment);
 }
 
-void Fabric::impair(Port& to, Packet& segment) noexcept {
-    Faults& faults = to.faults_of(segment);
+void Fabric::impair(Link& to, Packet& segment) noexcept {
+    Faults& faults = to.impairments().faults_of(segment);
     const FaultDecision fault = faults.decide();
     if (fault.lose) {
-        to.stats.add(NUPA_STAT_fault_loss);
+        to.port().stats().add(NUPA_STAT_fault_loss);
         return;
     }
     if (!damage(to, faults, fault, segment))
@@ -138,23 +142,23 @@ void Fabric::impair(Port& to, Packet& segment) noexcept {
     const bool twice = fault.duplicate && packet_copy(duplicate_, segment);
     schedule(to, segment, fault);
     if (twice) {
-        to.stats.add(NUPA_STAT_fault_duplicate);
+        to.port().stats().add(NUPA_STAT_fault_duplicate);
         schedule(to, duplicate_, FaultDecision{});
     }
-    held_.passed(to.id());
+    held_.passed(to.port().id());
     while (auto overtaken = held_.take_overtaken())
-        hand_over(*ports_[overtaken->port], overtaken->segment);
+        hand_over(*links_[overtaken->port], overtaken->segment);
 }
 
-void Fabric::schedule(Port& to, Packet& segment, const FaultDecision& fault) noexcept {
+void Fabric::schedule(Link& to, Packet& segment, const FaultDecision& fault) noexcept {
     const uint64_t now = monotonic_ns();
-    const LinkVerdict verdict = to.link.admit(now, segment.bytes());
+    const LinkVerdict verdict = to.impairments().admit(now, segment.bytes());
     if (verdict.drop) {
-        to.stats.add(NUPA_STAT_queue_drop);
+        to.port().stats().add(NUPA_STAT_queue_drop);
         return;
     }
     if (verdict.mark && segment.mark_ce())
-        to.stats.add(NUPA_STAT_ecn_marked);
+        to.port().stats().add(NUPA_STAT_ecn_marked);
     const uint64_t due = verdict.depart_ns + fault.delay_ns;
     if (due <= now && !fault.reorder_packets) {
         hand_over(to, segment);
@@ -163,36 +167,33 @@ void Fabric::schedule(Port& to, Packet& segment, const FaultDecision& fault) noe
     // From here on it waits, and the sender gets its buffers back.
     bool kept = segment.own();
     if (kept && fault.reorder_packets)  // it is itself the first that passes
-        kept = held_.hold_behind(fault.reorder_packets + 1, now, to.id(), std::move(segment));
+        kept =
+            held_.hold_behind(fault.reorder_packets + 1, now, to.port().id(), std::move(segment));
     else if (kept)
-        kept = held_.hold_until(due, to.id(), std::move(segment));
+        kept = held_.hold_until(due, to.port().id(), std::move(segment));
     if (!kept) {
-        to.stats.add(NUPA_STAT_queue_drop);
+        to.port().stats().add(NUPA_STAT_queue_drop);
         return;
     }
     if (fault.reorder_packets)
-        to.stats.add(NUPA_STAT_fault_reorder);
+        to.port().stats().add(NUPA_STAT_fault_reorder);
     if (fault.delay_ns)
-        to.stats.add(NUPA_STAT_fault_delay);
+        to.port().stats().add(NUPA_STAT_fault_delay);
 }
 
-void Fabric::hand_over(Port& to, Packet& segment) noexcept {
-    if (!to.link_up())
+void Fabric::hand_over(Link& to, Packet& segment) noexcept {
+    if (!to.up())
         return;
-    if (to.pcap)
+    if (to.pcap())
         capture(to, segment);
-    if (!to.dirty_) {
-        to.dirty_ = true;
+    if (to.mark_dirty())
         dirty_.push_back(&to);
-    }
-    to.deliver(segment);
+    to.hand_over(segment);
 }
 
 void Fabric::flush() noexcept {
-    for (Port* port : dirty_) {
-        port->dirty_ = false;
-        port->flush();
-    }
+    for (Link* link : dirty_)
+        link->flush();
     dirty_.clear();
 }
 
@@ -200,14 +201,14 @@ bool Fabric::release_due() noexcept {
     const uint64_t now = monotonic_ns();
     unsigned released = 0;
     held_.fired();
-    for (Port* port : ports_)
-        if (port->due_ns() <= now)
-            port->expire(now);
+    for (const auto& link : links_)
+        if (Port& port = link->port(); port.due_ns() <= now)
+            port.expire(now);
     for (; released < kHeldPerTurn; released++) {
         auto held = held_.take_due(now);
         if (!held)
             break;
-        hand_over(*ports_[held->port], held->segment);
+        hand_over(*links_[held->port], held->segment);
     }
     flush();
     return released == kHeldPerTurn;
@@ -218,20 +219,20 @@ void Fabric::unplugged(const Port& port) noexcept {
     held_.drop_port(port.id());
 }
 
-void Fabric::settle(bool idle) noexcept {
-    uint64_t due = UINT64_MAX;
-    for (const Port* port : ports_)
-        due = std::min(due, port->due_ns());
+void Fabric::end_turn(bool idle) noexcept {
+    uint64_t due = Port::kNever;
+    for (const auto& link : links_)
+        due = std::min(due, link->port().due_ns());
     held_.arm(due);
     if (!idle)
         return;
-    for (Port* port : ports_)
-        if (port->pcap)
-            port->pcap->flush();
+    for (const auto& link : links_)
+        if (link->pcap())
+            link->pcap()->flush();
 }
 
 // What is on the wire has true checksums; the segment in flight may still lack them.
-void Fabric::capture(Port& port, const Packet& segment) noexcept {
+void Fabric::capture(const Link& link, const Packet& segment) noexcept {
     if (!packet_copy(captured_, segment))
         return;
     captured_.fill_checksums();
@@ -239,8 +240,8 @@ void Fabric::capture(Port& port, const Packet& segment) noexcept {
     if (bytes > capture_bytes_.size())
         return;
     captured_.write_to(capture_bytes_.data());
-    port.pcap->write(unix_time_ns(),
-                     {reinterpret_cast<const uint8_t*>(capture_bytes_.data()), bytes});
+    link.pcap()->write(unix_time_ns(),
+                       {reinterpret_cast<const uint8_t*>(capture_bytes_.data()), bytes});
 }
 
 }  // namespace nupa::daemon

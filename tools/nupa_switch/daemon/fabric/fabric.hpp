@@ -8,8 +8,8 @@
 
 #include "engine/segment.hpp"
 #include "fabric/hold_queue.hpp"
+#include "fabric/link.hpp"
 #include "fabric/mac_table.hpp"
-#include "fabric/port.hpp"
 
 namespace nupa::daemon {
 
@@ -22,7 +22,11 @@ class Fabric {
 public:
     Fabric();
     void attach(Port& port);  // set-up only; ids are 0, 1, ... in this order
-    [[nodiscard]] const std::vector<Port*>& ports() const noexcept { return ports_; }
+    // By the ports' ids.
+    [[nodiscard]] const std::vector<std::unique_ptr<Link>>& links() const noexcept {
+        return links_;
+    }
+    [[nodiscard]] Link& link_of(const Port& port) const noexcept { return *links_[port.id()]; }
     MacTable& macs() noexcept { return macs_; }
     [[nodiscard]] const MacTable& macs() const noexcept { return macs_; }
     [[nodiscard]] int timer_fd() const noexcept { return held_.timer_fd(); }
@@ -41,20 +45,20 @@ public:
     // The port's host left: nothing of it stays, nothing waits for it.
     void unplugged(const Port& port) noexcept;
     // End of a turn: timers and capture files.
-    void settle(bool idle) noexcept;
+    void end_turn(bool idle) noexcept;
 
 private:
-    Port* destination(const Packet& packet) const noexcept;
-    void send(const Port& from, Port* to, Packet& segment) noexcept;
-    void flood(const Port& from, const Packet& segment) noexcept;
-    void egress(Port& to, Packet& segment) noexcept;
-    void impair(Port& to, Packet& segment) noexcept;
-    void schedule(Port& to, Packet& segment, const FaultDecision& fault) noexcept;
-    void hand_over(Port& to, Packet& segment) noexcept;
-    void capture(Port& port, const Packet& segment) noexcept;
+    Link* destination(const Packet& packet) const noexcept;
+    void send(const Link& from, Link* to, Packet& segment) noexcept;
+    void flood(const Link& from, const Packet& segment) noexcept;
+    void egress(Link& to, Packet& segment) noexcept;
+    void impair(Link& to, Packet& segment) noexcept;
+    void schedule(Link& to, Packet& segment, const FaultDecision& fault) noexcept;
+    void hand_over(Link& to, Packet& segment) noexcept;
+    void capture(const Link& link, const Packet& segment) noexcept;
 
-    std::vector<Port*> ports_;
-    std::vector<Port*> dirty_;
+    std::vector<std::unique_ptr<Link>> links_;
+    std::vector<Link*> dirty_;
     MacTable macs_;
     HoldQueue held_;
     Packet segment_;  // of the burst being cut

@@ -11,21 +11,13 @@
 #include <cstdint>
 #include <unordered_map>
 
+#include "fabric/mac_address.hpp"
+
 namespace nupa::daemon {
 
 inline constexpr size_t kMacsMax = 16384;
 inline constexpr size_t kMacsPerUplinkMax = 1024;  // one port can't crowd out the others
 inline constexpr size_t kMacsPerGuestMax = 64;     // bridges, macvlan, containers
-
-// An address as a number; bit 40 is the multicast bit.
-inline uint64_t mac_key(const uint8_t* mac) noexcept {
-    uint64_t key = 0;
-    for (int i = 0; i < 6; i++)
-        key = key << 8 | mac[i];
-    return key;
-}
-inline constexpr uint64_t kBroadcastKey = 0xffffffffffff;
-inline bool is_multicast(const uint8_t* mac) noexcept { return (mac[0] & 1) != 0; }
 
 class MacTable {
 public:

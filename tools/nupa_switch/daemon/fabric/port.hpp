@@ -1,32 +1,51 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What every port has, whatever is behind it.
+// What the fabric, the event loop and the operator ask of a port, whatever is behind it.
 #pragma once
 
-#include <memory>
+#include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
-#include "engine/faults.hpp"
-#include "engine/flow_match.hpp"
 #include "engine/packet.hpp"
 #include "engine/stats.hpp"
-#include "fabric/link_model.hpp"
 #include "fabric/mac_table.hpp"
-#include "fabric/pcap_writer.hpp"
-#include "options.hpp"
 
 namespace nupa::daemon {
 
-inline constexpr size_t kFlowFaultsMax = 64;  // rules of a port; each is tried for each segment
+inline constexpr unsigned kPortsMax = 256;
+
+// What the operator sees of a port beyond what all ports have.
+struct PortFact {
+    const char* name;
+    std::variant<std::string, uint64_t> value;
+};
+
+// A queue pair that the port places for.
+struct PortQp {
+    uint32_t qpn;
+    nupa_flow flow;
+    const QpStats* stats;  // null: none yet
+};
 
 class Port {
 public:
-    Port(const PortOptions& options, uint16_t id) : options_(options), id_(id) {}
+    static constexpr uint64_t kNever = UINT64_MAX;
+
     Port(const Port&) = delete;
     Port& operator=(const Port&) = delete;
     virtual ~Port() = default;
 
+    [[nodiscard]] uint16_t id() const noexcept { return id_; }
+    [[nodiscard]] const std::string& name() const noexcept { return name_; }
+    [[nodiscard]] MacTable::Kind kind() const noexcept { return kind_; }
+    [[nodiscard]] PortStats& stats() noexcept { return stats_; }
+    [[nodiscard]] const PortStats& stats() const noexcept { return stats_; }
+
+    // The fabric's calls.
+    //
     // Payload bytes of @burst, a multiple of its mss, that the port takes as one run; 0: it wants
     // segments.  Asked before a burst is cut that nothing on its way can touch.
     virtual uint32_t span(const Packet& /*burst*/) noexcept { return 0; }
@@ -40,51 +59,35 @@ public:
     // What waits to be told to the host has waited long enough, if now_ns >= due_ns().
     virtual void expire(uint64_t /*now_ns*/) noexcept {}
     [[nodiscard]] uint64_t due_ns() const noexcept { return due_ns_; }
-    virtual void set_link(bool up) noexcept { link_up_ = up; }
+    // The operator pulled the cable, or put it back.
+    virtual void link_changed(bool /*up*/) noexcept {}
+
+    // The event loop's calls.
+    //
+    // One bounded turn of what its events asked for; true when more waits.
+    virtual bool work() noexcept { return false; }
+    // The switch lives.  False: nobody is there to hear it.
+    virtual bool beat() noexcept { return false; }
+    // The switch ends: the host hears of it, and nothing of its memory is touched any more.
+    virtual void shut_down() noexcept {}
+
+    // The operator's.
     [[nodiscard]] virtual const char* state() const noexcept = 0;
-
-    [[nodiscard]] MacTable::Kind kind() const noexcept {
-        return options_.kind == PortOptions::Kind::kVm ? MacTable::Kind::kGuest
-                                                       : MacTable::Kind::kUplink;
-    }
-    [[nodiscard]] uint16_t id() const noexcept { return id_; }
-    [[nodiscard]] const PortOptions& options() const noexcept { return options_; }
-    [[nodiscard]] const std::string& name() const noexcept { return options_.name; }
-    [[nodiscard]] bool link_up() const noexcept { return link_up_; }
-
-    PortStats stats;
-    // Towards the port: the first rule that matches, or the port's own.
-    struct FlowFaults {
-        FlowMatch match;
-        Faults faults;
-    };
-    Faults& faults_of(const Packet& segment) noexcept {
-        if (flow_faults.empty())
-            return faults;
-        const FlowKey flow = segment.flow();
-        for (FlowFaults& rule : flow_faults)
-            if (rule.match.matches(flow))
-                return rule.faults;
-        return faults;
-    }
-    [[nodiscard]] bool impaired() const noexcept {
-        return link.limited() || faults.config().any() || !flow_faults.empty();
-    }
-    Faults faults;
-    std::vector<FlowFaults> flow_faults;
-    OptionMemory options_seen;
-    LinkModel link;
-    std::unique_ptr<PcapWriter> pcap;
+    [[nodiscard]] virtual std::vector<PortFact> facts() const = 0;
+    [[nodiscard]] virtual std::vector<PortQp> qps() const { return {}; }
 
 protected:
-    PortOptions options_;
-    bool link_up_ = true;
-    uint64_t due_ns_ = UINT64_MAX;  // never
+    Port(std::string name, uint16_t id, MacTable::Kind kind)
+        : name_(std::move(name)), id_(id), kind_(kind) {}
+    // When expire() is wanted.
+    void set_due_ns(uint64_t due_ns) noexcept { due_ns_ = due_ns; }
 
 private:
-    friend class Fabric;
+    std::string name_;
     uint16_t id_;
-    bool dirty_ = false;  // delivered to since the last flush
+    MacTable::Kind kind_;
+    uint64_t due_ns_ = kNever;
+    PortStats stats_;
 };
 
 }  // namespace nupa::daemon

@@ -34,12 +34,14 @@ nupa_tx_ctx context_of(const VnetHeader& head, std::span<const uint8_t> frame) n
 
 }  // namespace
 
-TapPort::TapPort(Epoll& epoll, Fabric& fabric, const PortOptions& options, uint16_t id)
-    : Port(options, id),
-      fabric_(fabric),
-      device_(options.ifname),
+TapPort::TapPort(const PortContext& context, const std::string& name, const std::string& ifname,
+                 uint16_t id)
+    : Port(name, id, MacTable::Kind::kUplink),
+      fabric_(context.fabric),
+      ifname_(ifname),
+      device_(ifname),
       buffers_(kTapFramesPerTurn * TapDevice::kFrameMaxBytes) {
-    epoll.add(device_.fd(), {EventKind::kTap, id});
+    context.epoll.add(device_.fd(), *this);
 }
 
 bool TapPort::read_frame(std::span<uint8_t> buffer) noexcept {
@@ -50,7 +52,7 @@ bool TapPort::read_frame(std::span<uint8_t> buffer) noexcept {
     const std::span<const uint8_t> frame = buffer.first(bytes);
     const Bytes whole = std::as_bytes(frame);
     if (packet_from_tx(packet_, context_of(head, frame), {&whole, 1}) != TxError::kOk) {
-        stats.add(NUPA_STAT_tx_drop_invalid);
+        stats().add(NUPA_STAT_tx_drop_invalid);
         return true;
     }
     packet_.ingress = id();
@@ -60,7 +62,7 @@ bool TapPort::read_frame(std::span<uint8_t> buffer) noexcept {
     return true;
 }
 
-void TapPort::read_frames() noexcept {
+void TapPort::handle(uint32_t /*what*/, uint32_t /*events*/) noexcept {
     for (size_t i = 0; i < kTapFramesPerTurn; i++)
         if (!read_frame(
                 {buffers_.data() + i * TapDevice::kFrameMaxBytes, TapDevice::kFrameMaxBytes}))
@@ -75,13 +77,13 @@ void TapPort::deliver(Packet& segment) noexcept {
     parts[count++] = {segment.header.data(), segment.at.header_bytes};
     for (const Bytes& piece : segment.payload.pieces())
         parts[count++] = {const_cast<std::byte*>(piece.data()), piece.size()};
-    stats.add(NUPA_STAT_rx_segments);
+    stats().add(NUPA_STAT_rx_segments);
     if (!device_.write({parts.data(), count})) {
-        stats.add(NUPA_STAT_rx_drop_no_buffer);
+        stats().add(NUPA_STAT_rx_drop_no_buffer);
         return;
     }
-    stats.add(NUPA_STAT_rx_packets);
-    stats.add(NUPA_STAT_rx_bytes, segment.bytes());
+    stats().add(NUPA_STAT_rx_packets);
+    stats().add(NUPA_STAT_rx_bytes, segment.bytes());
 }
 
 }  // namespace nupa::daemon

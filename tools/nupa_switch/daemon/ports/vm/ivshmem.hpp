@@ -4,32 +4,12 @@
 #pragma once
 
 #include <array>
-#include <string>
 
-#include "event/event.hpp"
 #include "event/fd.hpp"
 #include "ports/vm/mapping.hpp"
 #include "tcp_qp/nupa_hw.h"
 
 namespace nupa::daemon {
-
-// A UNIX stream socket that listens at a path and removes the path when it goes.
-class UnixListener {
-public:
-    // Replaces a stale socket at @path; throws when another process listens there.
-    explicit UnixListener(std::string path);
-    UnixListener(UnixListener&&) = default;
-    UnixListener& operator=(UnixListener&&) = delete;
-    ~UnixListener();
-
-    [[nodiscard]] int fd() const noexcept { return fd_.get(); }
-    [[nodiscard]] const std::string& path() const noexcept { return path_; }
-    Fd accept() noexcept;  // empty when nobody waits
-
-private:
-    std::string path_;
-    Fd fd_;
-};
 
 // One plugged-in host.  Every descriptor is its own: what an earlier client kept
 // open can neither ring nor write the port again.

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <csignal>
 
-#include "options.hpp"
+#include "fabric/port.hpp"
 #include "tcp_qp/nupa_hw.h"
 
 namespace nupa::daemon {

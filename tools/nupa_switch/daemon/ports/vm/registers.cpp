@@ -9,7 +9,7 @@
 
 namespace nupa::daemon {
 
-void Registers::initialise(const PortOptions& options, uint16_t port_id, uint32_t qps_max,
+void Registers::initialise(const VmOptions& options, uint16_t port_id, uint32_t qps_max,
                            uint32_t mrs_max, uint32_t status) noexcept {
     said_ = {};
     said_.magic = NUPA_MAGIC;

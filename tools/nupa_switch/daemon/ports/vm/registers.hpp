@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "options.hpp"
+#include "ports/vm/vm_options.hpp"
 #include "tcp_qp/nupa_hw.h"
 
 namespace nupa::daemon {
@@ -26,8 +26,8 @@ public:
     explicit Registers(std::byte* bar2) noexcept : bar2_(bar2) {}
 
     // Everything the host may read before it enables the port.
-    void initialise(const PortOptions& options, uint16_t port_id, uint32_t qps_max,
-                    uint32_t mrs_max, uint32_t status) noexcept;
+    void initialise(const VmOptions& options, uint16_t port_id, uint32_t qps_max, uint32_t mrs_max,
+                    uint32_t status) noexcept;
     [[nodiscard]] ControlRequest control() const noexcept;
     void acknowledge(uint32_t generation) noexcept;
     void set_status(uint32_t status) noexcept;  // also advances event_seq

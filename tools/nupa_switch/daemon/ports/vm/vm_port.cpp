@@ -11,34 +11,65 @@
 
 namespace nupa::daemon {
 
-VmPort::VmPort(Epoll& epoll, Fabric& fabric, const PortOptions& options, uint16_t id,
+VmPort::VmPort(const PortContext& context, const VmOptions& options, uint16_t id,
                uint64_t hash_seed)
-    : Port(options, id),
-      epoll_(epoll),
-      fabric_(fabric),
+    : Port(options.name, id, MacTable::Kind::kGuest),
+      epoll_(context.epoll),
+      fabric_(context.fabric),
+      heartbeat_(context.heartbeat),
+      options_(options),
       listener_(options.socket),
-      engine_(memory_, stats, hash_seed, options.limits),
+      engine_(memory_, stats(), hash_seed, options.limits),
       steering_(hash_seed) {
     if (mac_key(options_.mac.data()) == 0)
         options_.mac = {
             0x02, 'N', 'U', 'P', static_cast<uint8_t>(id >> 8), static_cast<uint8_t>(id)};
     fabric_.macs().reserve(options_.mac.data(), id);
-    epoll_.add(listener_.fd(), {EventKind::kVmListen, id});
+    epoll_.add(listener_.fd(), *this, kListen);
 }
 
 VmPort::~VmPort() { last_words_of(id(), nullptr, -1); }
 
-void VmPort::beat() noexcept {
-    if (client_)
-        registers_.beat();
+void VmPort::handle(uint32_t what, uint32_t /*events*/) {
+    if (what == kListen) {
+        accept_client();
+        heartbeat_.start();
+    } else if (what == kClient) {
+        client_event();
+    } else {
+        doorbell(what - kDoorbell);
+    }
 }
 
-void VmPort::farewell() noexcept {
+bool VmPort::beat() noexcept {
+    if (client_)
+        registers_.beat();
+    return client_.has_value();
+}
+
+void VmPort::shut_down() noexcept {
     if (!client_)
         return;
     reset();
     registers_.set_status(NUPA_STATUS_GONE);
     interrupt(0);
+}
+
+std::vector<PortFact> VmPort::facts() const {
+    return {{"kind", "vm"},
+            {"socket", options_.socket},
+            {"ram", options_.ram},
+            {"mac", format_mac(options_.mac.data())},
+            {"queue_pairs", uint64_t{options_.queue_pairs}},
+            {"qps", uint64_t{engine_.qps()}},
+            {"mrs", uint64_t{engine_.mrs()}}};
+}
+
+std::vector<PortQp> VmPort::qps() const {
+    std::vector<PortQp> all;
+    for (const auto& [qpn, flow] : qp_flows_)
+        all.push_back({qpn, flow, engine_.qp_stats(qpn)});
+    return all;
 }
 
 const char* VmPort::state() const noexcept {
@@ -67,15 +98,15 @@ void VmPort::accept_client() {
 
 void VmPort::plug(Fd socket) {
     client_.emplace(std::move(socket));
-    stats = {};
+    stats() = {};
     control_gen_ = 0;
     failure_logs_ = 0;
     registers_ = Registers(client_->bar2());
     registers_.initialise(options_, id(), options_.limits.qps_max, options_.limits.mrs_max,
                           status_bits());
-    epoll_.add(client_->socket(), {EventKind::kVmClient, id()}, EPOLLIN | EPOLLRDHUP);
+    epoll_.add(client_->socket(), *this, kClient, EPOLLIN | EPOLLRDHUP);
     for (unsigned v = 0; v < NUPA_VECTORS; v++)  // edge triggered: nobody has to read them
-        epoll_.add(client_->doorbell(v), {EventKind::kVmDoorbell, id(), v}, EPOLLIN | EPOLLET);
+        epoll_.add(client_->doorbell(v), *this, kDoorbell + v, EPOLLIN | EPOLLET);
     client_->handshake();
     last_words_of(id(), &reinterpret_cast<nupa_regs*>(client_->bar2())->status,
                   client_->interrupt_fd(0));
@@ -114,7 +145,7 @@ void VmPort::unplug(const char* why) noexcept {
 // Every queue, MR and QP is gone when this returns.
 void VmPort::reset() noexcept {
     running_ = false;
-    due_ns_ = kNever;
+    set_due_ns(kNever);
     for (auto& tx : tx_)
         tx.reset();
     for (auto& rx : rx_)
@@ -172,7 +203,7 @@ void VmPort::enable() noexcept {
 void VmPort::fail(const char* reason) noexcept {
     if (failure_logs_++ < kFailureLogsMax)
         log_line("nupa_switch: {}: stopped: {}", name(), reason);
-    stats.add(NUPA_STAT_abi_errors);
+    stats().add(NUPA_STAT_abi_errors);
     reset();
     failed_ = true;
     show_status();
@@ -196,7 +227,7 @@ void VmPort::show_status() noexcept {
     interrupt(0);
 }
 
-void VmPort::set_link(bool up) noexcept {
+void VmPort::link_changed(bool up) noexcept {
     if (up == link_up_)
         return;
     link_up_ = up;

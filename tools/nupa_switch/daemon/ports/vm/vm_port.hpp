@@ -12,14 +12,15 @@
 #include <optional>
 
 #include "engine/port_engine.hpp"
-#include "event/event.hpp"
-#include "fabric/fabric.hpp"
+#include "event/unix_listener.hpp"
+#include "ports/port_type.hpp"
 #include "ports/vm/guest_ram.hpp"
 #include "ports/vm/ivshmem.hpp"
 #include "ports/vm/registers.hpp"
 #include "ports/vm/rx_queue.hpp"
 #include "ports/vm/steering.hpp"
 #include "ports/vm/tx_queue.hpp"
+#include "ports/vm/vm_options.hpp"
 
 namespace nupa::daemon {
 
@@ -39,41 +40,38 @@ inline constexpr uint64_t kMrPopulateMaxNs = 1'000'000'000;
 inline constexpr unsigned kFailureLogsMax =
     8;  // of one client; a hostile guest must not fill the log
 
-class VmPort final : public Port {
+class VmPort final : public Port, private EventHandler {
 public:
-    VmPort(Epoll& epoll, Fabric& fabric, const PortOptions& options, uint16_t id,
-           uint64_t hash_seed);
+    VmPort(const PortContext& context, const VmOptions& options, uint16_t id, uint64_t hash_seed);
     ~VmPort() override;
 
     // Events.
     void accept_client();
     void client_event() noexcept;
     void doorbell(unsigned vector) noexcept {
-        stats.add(NUPA_STAT_tx_doorbells, vector != 0);
+        stats().add(NUPA_STAT_tx_doorbells, vector != 0);
         schedule(vector);
     }
     // What the doorbells asked for, within one turn's bounds; true when more waits.
-    bool work() noexcept;
-    [[nodiscard]] bool plugged() const noexcept { return client_.has_value(); }
-    [[nodiscard]] bool busy() const noexcept { return pending_ != 0; }
+    bool work() noexcept override;
+    [[nodiscard]] const VmOptions& options() const noexcept { return options_; }
 
     void expect(std::span<const Packet> packets) noexcept override;
     uint32_t span(const Packet& burst) noexcept override;
     void deliver(Packet& segment) noexcept override;
-    void beat() noexcept;
-    // The switch ends: the host hears of it, and nothing of its memory is touched any more.
-    void farewell() noexcept;
+    bool beat() noexcept override;
+    void shut_down() noexcept override;
     void flush() noexcept override;
     void expire(uint64_t now_ns) noexcept override;
-    void set_link(bool up) noexcept override;
+    void link_changed(bool up) noexcept override;
     [[nodiscard]] const char* state() const noexcept override;
-
-    [[nodiscard]] const PortEngine& engine() const noexcept { return engine_; }
-    [[nodiscard]] const std::map<uint32_t, nupa_flow>& qp_flows() const noexcept {
-        return qp_flows_;
-    }
+    [[nodiscard]] std::vector<PortFact> facts() const override;
+    [[nodiscard]] std::vector<PortQp> qps() const override;
 
 private:
+    // What its descriptors mean; a doorbell has its vector added.
+    enum What : uint32_t { kListen, kClient, kDoorbell };
+
     struct Outcome {
         nupa_admin_status status;
         uint64_t value = 0;
@@ -88,6 +86,8 @@ private:
     };
 
     void schedule(unsigned vector) noexcept { pending_ |= 1u << vector; }
+
+    void handle(uint32_t what, uint32_t events) override;
 
     // Life cycle (vm_port.cpp).
     void plug(Fd socket);
@@ -135,6 +135,8 @@ private:
 
     Epoll& epoll_;
     Fabric& fabric_;
+    Heartbeat& heartbeat_;
+    VmOptions options_;
     UnixListener listener_;
     std::optional<IvshmemClient> client_;
     Registers registers_;
@@ -146,6 +148,7 @@ private:
 
     uint32_t pending_ = 0;      // vectors that rang
     uint32_t control_gen_ = 0;  // the last one obeyed
+    bool link_up_ = true;
     bool running_ = false;
     bool failed_ = false;
     unsigned failure_logs_ = 0;

@@ -106,7 +106,7 @@ std::optional<VmPort::Outcome> VmPort::execute(const nupa_admin_cmd& cmd,
         case NUPA_ADMIN_STEER_DEL:
             return Outcome{steering_.remove(cmd.id)};
         case NUPA_ADMIN_STATS:
-            return write_stats(cmd.stats, stats.values.data(), NUPA_STAT_COUNT);
+            return write_stats(cmd.stats, stats().values.data(), NUPA_STAT_COUNT);
         case NUPA_ADMIN_MR_REG:
             return register_mr(cmd, end_ns);
         case NUPA_ADMIN_MR_DEREG:
@@ -152,7 +152,7 @@ nupa_admin_status VmPort::create_rxq(uint32_t queue, const nupa_cmd_queue& cmd) 
     if (nupa_admin_status status = RxQueue::check(memory_, cmd); status != NUPA_OK)
         return status;
     try {
-        rx_[queue] = std::make_unique<RxQueue>(memory_, registers_.rxq(queue), cmd, stats);
+        rx_[queue] = std::make_unique<RxQueue>(memory_, registers_.rxq(queue), cmd, stats());
     } catch (const std::bad_alloc&) {
         return NUPA_E_NOSPACE;
     }

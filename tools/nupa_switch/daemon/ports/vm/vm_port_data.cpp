@@ -81,7 +81,7 @@ bool VmPort::take(Packet& packet, const TxQueue& tx) noexcept {
     if (packet_from_tx(packet, tx.context(), tx.buffers()) == TxError::kOk &&
         !(packet.tso && uint32_t{packet.at.header_bytes} + packet.mss > kFrameMaxBytes))
         return true;
-    stats.add(NUPA_STAT_tx_drop_invalid);
+    stats().add(NUPA_STAT_tx_drop_invalid);
     return false;
 }
 
@@ -117,20 +117,20 @@ void VmPort::expect(std::span<const Packet> packets) noexcept { engine_.expect_r
 
 void VmPort::deliver(Packet& segment) noexcept {
     if (!running_) {
-        stats.add(NUPA_STAT_rx_drop_no_queue);
+        stats().add(NUPA_STAT_rx_drop_no_queue);
         return;
     }
     if (!accepts(segment)) {
-        stats.add(NUPA_STAT_rx_drop_filter);
+        stats().add(NUPA_STAT_rx_drop_filter);
         return;
     }
     const QueueChoice choice = steering_.choose(segment);
     RxQueue* rx = rx_[choice.queue].get();
     if (!rx) {
-        stats.add(NUPA_STAT_rx_drop_no_queue);
+        stats().add(NUPA_STAT_rx_drop_no_queue);
         return;
     }
-    stats.add(NUPA_STAT_rx_segments, segment.segments());
+    stats().add(NUPA_STAT_rx_segments, segment.segments());
     if (!took(*rx, rx->room_for(segment), segment.segments()))
         return;
     const Decision decision = engine_.receive(segment);
@@ -145,7 +145,7 @@ void VmPort::deliver(Packet& segment) noexcept {
 // What came of @segments; false: they are gone, and @rx may be, too.
 bool VmPort::took(const RxQueue& rx, RxQueue::Result result, uint32_t segments) noexcept {
     if (result == RxQueue::Result::kNoBuffer)
-        stats.add(NUPA_STAT_rx_drop_no_buffer, segments);
+        stats().add(NUPA_STAT_rx_drop_no_buffer, segments);
     if (result == RxQueue::Result::kBroken)
         fail(rx.reason());
     return result == RxQueue::Result::kTaken;
@@ -174,16 +174,16 @@ bool VmPort::tell(unsigned queue, RxQueue::Result result) noexcept {
         return false;
     }
     if (rx_[queue]->publish()) {
-        stats.add(NUPA_STAT_rx_interrupts);
+        stats().add(NUPA_STAT_rx_interrupts);
         interrupt(1 + queue);
     }
-    due_ns_ = std::min(due_ns_, rx_[queue]->due_ns());
+    set_due_ns(std::min(due_ns(), rx_[queue]->due_ns()));
     return true;
 }
 
 void VmPort::flush() noexcept {
     const uint64_t now = rx_mode_.hold_us ? monotonic_ns() : 0;
-    due_ns_ = kNever;
+    set_due_ns(kNever);
     for (unsigned q = 0; q < NUPA_QUEUE_PAIRS_MAX && running_; q++)
         if (rx_[q] && !tell(q, rx_[q]->turn(now)))
             return;
@@ -200,7 +200,7 @@ void VmPort::expire_queue(unsigned queue, uint64_t now_ns) noexcept {
 }
 
 void VmPort::expire(uint64_t now_ns) noexcept {
-    due_ns_ = kNever;
+    set_due_ns(kNever);
     for (unsigned q = 0; q < NUPA_QUEUE_PAIRS_MAX && running_; q++)
         if (rx_[q])
             expire_queue(q, now_ns);
@@ -208,7 +208,7 @@ void VmPort::expire(uint64_t now_ns) noexcept {
 
 // What the host is about to change may be what a run depends on.
 void VmPort::flush_held() noexcept {
-    due_ns_ = kNever;
+    set_due_ns(kNever);
     for (unsigned q = 0; q < NUPA_QUEUE_PAIRS_MAX && running_; q++)
         if (rx_[q] && !tell(q, rx_[q]->flush()))
             return;
