@@ -35,7 +35,7 @@ enum {
 	TCPQP_BPF_MESSAGE_FLAGS = TCP_BTH_F_MORE | TCP_BTH_F_RTR | TCP_BTH_F_RTR_ACK | TCP_BTH_F_SOLICITED,
 	TCPQP_BPF_TAG_VALID = 1 << 16,	/* of tag; bits 0-15 are the msn */
 	TCPQP_BPF_AWAITS_PEER = 1,	/* more in peer_flags or peer_limit */
-	TCPQP_BPF_AWAITS_ACK = 2,	/* a segment with options that acknowledges more; TCP takes it after the news */
+	TCPQP_BPF_AWAITS_ACK = 2,	/* a segment with options that acknowledges more; TCP takes it after the wakeup */
 };
 
 /* One message, as tcp_bth ver 1 says it. */

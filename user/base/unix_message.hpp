@@ -29,7 +29,7 @@ inline bool unix_address(std::string_view path, sockaddr_un& address) noexcept {
 }
 
 // Listens at @path, in place of what an earlier one left there, open to @mode.  Throws.
-inline Fd listen_for_letters(const std::string& path, mode_t mode, int backlog) {
+inline Fd listen_for_unix_messages(const std::string& path, mode_t mode, int backlog) {
     sockaddr_un address{};
     if (!unix_address(path, address))
         throw_errno(path, ENAMETOOLONG);
@@ -42,26 +42,26 @@ inline Fd listen_for_letters(const std::string& path, mode_t mode, int backlog) 
     return fd;
 }
 
-class Letter {
+class UnixMessage {
 public:
     static constexpr size_t kFdsMax = 2;
 
     // @at, of @bytes, is sent, or received into.
-    Letter(void* at, size_t bytes) noexcept : where_{at, bytes} {
-        message.msg_iov = &where_;
-        message.msg_iovlen = 1;
-        message.msg_control = control_.data();
-        message.msg_controllen = control_.size();
+    UnixMessage(void* at, size_t bytes) noexcept : where_{at, bytes} {
+        header.msg_iov = &where_;
+        header.msg_iovlen = 1;
+        header.msg_control = control_.data();
+        header.msg_controllen = control_.size();
     }
-    Letter(const Letter&) = delete;
-    Letter& operator=(const Letter&) = delete;
+    UnixMessage(const UnixMessage&) = delete;
+    UnixMessage& operator=(const UnixMessage&) = delete;
 
     // At most kFdsMax.
     void put(std::span<const int> fds) noexcept {
         if (fds.empty())
             return put_nothing();
-        message.msg_controllen = CMSG_SPACE(fds.size_bytes());
-        cmsghdr* head = CMSG_FIRSTHDR(&message);
+        header.msg_controllen = CMSG_SPACE(fds.size_bytes());
+        cmsghdr* head = CMSG_FIRSTHDR(&header);
         head->cmsg_level = SOL_SOCKET;
         head->cmsg_type = SCM_RIGHTS;
         head->cmsg_len = CMSG_LEN(fds.size_bytes());
@@ -69,15 +69,15 @@ public:
     }
     void put(int fd) noexcept { put({&fd, 1}); }
     void put_nothing() noexcept {
-        message.msg_control = nullptr;
-        message.msg_controllen = 0;
+        header.msg_control = nullptr;
+        header.msg_controllen = 0;
     }
     // Those that were received, if they are as many as are wanted; else none stays open.
     template <size_t kWanted>
     [[nodiscard]] std::array<Fd, kWanted> take() noexcept {
         static_assert(kWanted <= kFdsMax);
         std::array<Fd, kWanted> taken;
-        const cmsghdr* head = CMSG_FIRSTHDR(&message);
+        const cmsghdr* head = CMSG_FIRSTHDR(&header);
         if (head == nullptr || head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
             return taken;
         const size_t count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -90,7 +90,7 @@ public:
     }
     [[nodiscard]] Fd take() noexcept { return std::move(take<1>()[0]); }
 
-    msghdr message{};
+    msghdr header{};
 
 private:
     iovec where_;

@@ -88,7 +88,7 @@ Slots::Place Admission::take(uid_t uid) {
     return slots_.take(uid);
 }
 
-void Admission::settle(Admitted& admitted) {
+void Admission::finish(Admitted& admitted) {
     if (slots_.hold(admitted.place, admitted.slot.map))
         return;
     const Ended ended = over(admitted.place, admitted.slot.map);

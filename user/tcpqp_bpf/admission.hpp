@@ -28,7 +28,7 @@ public:
     // Throws std::system_error.
     [[nodiscard]] Admitted admit(int socket, uid_t uid);
     // The client was told, or could not be.
-    void settle(Admitted& admitted);
+    void finish(Admitted& admitted);
 
     // Ends of connections, until @stop is readable: one thread's.
     void collect(int stop);

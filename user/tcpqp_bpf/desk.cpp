@@ -21,11 +21,11 @@ namespace {
 // The request's socket, or nothing: whatever else it is.
 Fd receive_socket(int client) noexcept {
     tcpqp_bpf_request request{};
-    Letter letter(&request, sizeof(request));
-    const ssize_t n = ::recvmsg(client, &letter.message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    UnixMessage message(&request, sizeof(request));
+    const ssize_t n = ::recvmsg(client, &message.header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (n < 0)
         return {};
-    Fd socket = letter.take();
+    Fd socket = message.take();
     if (n != sizeof(request) || request.abi != TCPQP_BPF_ABI || request.reserved != 0)
         return {};
     return socket;
@@ -33,10 +33,10 @@ Fd receive_socket(int client) noexcept {
 
 void send_reply(int client, int error, std::span<const int> fds) noexcept {
     tcpqp_bpf_reply reply{TCPQP_BPF_ABI, error};
-    Letter letter(&reply, sizeof(reply));
-    letter.put(fds);
+    UnixMessage message(&reply, sizeof(reply));
+    message.put(fds);
     // a client that left needs none
-    ::sendmsg(client, &letter.message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ::sendmsg(client, &message.header, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 // Refusals cost a client nothing, so they must not fill the log.
@@ -137,8 +137,8 @@ void Desk::serve(int client) noexcept {
         return send_reply(client, -EPROTO, {});
     try {
         Admission::Admitted admitted = admission_.admit(socket.get(), uid_);
-        send_reply(client, 0, std::array{admitted.slot.map.get(), admitted.slot.news.get()});
-        admission_.settle(admitted);
+        send_reply(client, 0, std::array{admitted.slot.map.get(), admitted.slot.wakeup.get()});
+        admission_.finish(admitted);
     } catch (const std::system_error& e) {
         complain(uid_, e.what());
         send_reply(client, -e.code().value(), {});

@@ -98,7 +98,7 @@ void raise_descriptors() {
 void serve(const Options& o) {
     const tcpqp::Fd stop = stop_signals();
     // who calls listen() is whom libraries see
-    tcpqp::Fd listener = tcpqp::listen_for_letters(o.socket, o.mode, tcpqp::bpf::kBacklog);
+    tcpqp::Fd listener = tcpqp::listen_for_unix_messages(o.socket, o.mode, tcpqp::bpf::kBacklog);
     if (!o.user.empty())
         tcpqp::bpf::become(o.user);
     tcpqp::bpf::Program program(o.cgroup);

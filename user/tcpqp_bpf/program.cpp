@@ -49,9 +49,9 @@ int make_slot() {
                           1, &opts);
 }
 
-int make_news() {
+int make_wakeup() {
     const auto page = static_cast<uint32_t>(::sysconf(_SC_PAGESIZE));
-    return bpf_map_create(BPF_MAP_TYPE_RINGBUF, "tcpqp_news", 0, 0, page, nullptr);
+    return bpf_map_create(BPF_MAP_TYPE_RINGBUF, "tcpqp_wakeup", 0, 0, page, nullptr);
 }
 
 void enter(int outer, uint32_t index, int map) {
@@ -91,7 +91,7 @@ Program::Program(const std::string& cgroup) {
         fail("load the BPF program (CAP_BPF and CAP_NET_ADMIN are needed)", error);
     nobodys_ = make();
     slots_ = map("slots");
-    news_ = map("news");
+    wakeups_ = map("wakeups");
     owners_ = map("owners");
     sockets_ = map("sockets");
     closed_.reset(ring_buffer__new(map("closed"), note_closed, this, nullptr));
@@ -126,8 +126,8 @@ int Program::map(const char* name) const {
 }
 
 Program::Slot Program::make() {
-    Slot slot{Fd(make_slot()), Fd(make_news())};
-    if (!slot.map || !slot.news)
+    Slot slot{Fd(make_slot()), Fd(make_wakeup())};
+    if (!slot.map || !slot.wakeup)
         fail("make a slot", 0);
     return slot;
 }
@@ -156,7 +156,7 @@ std::vector<uint32_t> Program::living() const {
 Program::Slot Program::admit(int socket, const tcpqp_bpf_admitted& place) const {
     Slot slot = make();
     try {
-        enter(news_, place.slot, slot.news.get());
+        enter(wakeups_, place.slot, slot.wakeup.get());
         enter(slots_, place.slot, slot.map.get());
         if (bpf_map_update_elem(owners_, &place.slot, &place.generation, BPF_ANY) != 0)
             fail("enter the owner", 0);
@@ -191,7 +191,7 @@ void Program::forget(std::span<const tcpqp_bpf_admitted> places) const {
     }
     // each returns when all programs that might have seen the old ones are through
     replace(slots_, numbers, nobodys_.map.get());
-    replace(news_, numbers, nobodys_.news.get());
+    replace(wakeups_, numbers, nobodys_.wakeup.get());
 }
 
 int Program::closed_fd() const noexcept { return ring_buffer__epoll_fd(closed_.get()); }

@@ -30,7 +30,7 @@ public:
     // What the library of an admitted connection gets.
     struct Slot {
         Fd map;
-        Fd news;
+        Fd wakeup;
     };
     // For @socket; throws, and then neither the socket nor the program knows of @place.
     [[nodiscard]] Slot admit(int socket, const tcpqp_bpf_admitted& place) const;
@@ -71,7 +71,7 @@ private:
     std::vector<tcpqp_bpf_admitted> ended_;
     Slot nobodys_;  // in the place of slots that are not in use
     int slots_ = -1;
-    int news_ = -1;
+    int wakeups_ = -1;
     int owners_ = -1;
     int sockets_ = -1;
     int unsack_ = -1;

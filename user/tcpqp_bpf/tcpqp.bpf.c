@@ -38,7 +38,7 @@ enum {
 	NOTHING_READ_BYTES = 1 << 30,
 	SEARCH_STEPS = 13,		/* for TCPQP_BPF_TX_ENTRIES */
 	SEARCHES = 4,			/* of one message, while others are retired */
-	NEWS_BYTES = 4096,		/* one record at a time is in it */
+	WAKEUP_BYTES = 4096,		/* one record at a time is in it */
 	CLOSED_BYTES = 32 * TCPQP_BPF_SLOTS_MAX,	/* a ring's entry: header, and which it was */
 };
 
@@ -57,9 +57,9 @@ struct {
 	__array(values, struct slot_map);
 } slots SEC(".maps");
 
-struct news_ring {
+struct wakeup_ring {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, NEWS_BYTES);
+	__uint(max_entries, WAKEUP_BYTES);
 };
 
 /* What wakes a slot's library, by the same number. */
@@ -67,8 +67,8 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, TCPQP_BPF_SLOTS_MAX);
 	__type(key, __u32);
-	__array(values, struct news_ring);
-} news SEC(".maps");
+	__array(values, struct wakeup_ring);
+} wakeups SEC(".maps");
 
 /* Whose each slot is: the generation of an admission, or 0.  No user's memory. */
 struct {
@@ -245,7 +245,7 @@ static __always_inline void write_option(struct bpf_sock_ops *ops, struct tcpqp_
 static __always_inline void tell(struct tcpqp_bpf_slot *slot, __u32 index)
 {
 	__u32 awaited = __sync_lock_test_and_set(&slot->awaits, 0);
-	void *ring = awaited ? bpf_map_lookup_elem(&news, &index) : NULL;
+	void *ring = awaited ? bpf_map_lookup_elem(&wakeups, &index) : NULL;
 
 	if (ring)
 		bpf_ringbuf_output(ring, &awaited, sizeof(awaited), BPF_RB_FORCE_WAKEUP);

@@ -49,9 +49,9 @@ int CqDescriptor::ring_and_wait(uint32_t qp_number, int timeout_ms) const noexce
     return call(TCP_QP_CQ_DOORBELL | TCP_QP_CQ_WAIT, qp_number, timeout_ms);
 }
 
-int CqDescriptor::nudge() const noexcept { return call(TCP_QP_CQ_NUDGE, 0, -1); }
+int CqDescriptor::signal() const noexcept { return call(TCP_QP_CQ_SIGNAL, 0, -1); }
 
-int CqDescriptor::calm() const noexcept { return call(TCP_QP_CQ_CALM, 0, -1); }
+int CqDescriptor::clear() const noexcept { return call(TCP_QP_CQ_CLEAR, 0, -1); }
 
 bool has_cq_descriptors(const Context& context) noexcept {
     int32_t fd = -1;

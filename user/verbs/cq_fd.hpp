@@ -23,9 +23,9 @@ public:
     [[nodiscard]] int wait(int timeout_ms) const noexcept;
     [[nodiscard]] int ring(uint32_t qp_number) const noexcept;
     [[nodiscard]] int ring_and_wait(uint32_t qp_number, int timeout_ms) const noexcept;
-    // Readable, completions or not, until calm().
-    [[nodiscard]] int nudge() const noexcept;
-    [[nodiscard]] int calm() const noexcept;
+    // Readable, completions or not, until clear().
+    [[nodiscard]] int signal() const noexcept;
+    [[nodiscard]] int clear() const noexcept;
 
 private:
     [[nodiscard]] int call(uint32_t flags, uint32_t qp_number, int timeout_ms) const noexcept;

@@ -104,13 +104,13 @@ bool ask(Request request, int fd, Reply& reply, Fd& got) noexcept {
     if (!relay)
         return false;
     request.magic = run::kMagic;
-    Letter out(&request, sizeof(request));
+    UnixMessage out(&request, sizeof(request));
     fd >= 0 ? out.put(fd) : out.put_nothing();
     ssize_t n = -1;
-    while ((n = real_sendmsg(relay.get(), &out.message, MSG_NOSIGNAL)) < 0 && errno == EINTR) {
+    while ((n = real_sendmsg(relay.get(), &out.header, MSG_NOSIGNAL)) < 0 && errno == EINTR) {
     }
-    Letter in(&reply, sizeof(reply));
-    while (n > 0 && (n = real_recvmsg(relay.get(), &in.message, MSG_CMSG_CLOEXEC)) < 0 &&
+    UnixMessage in(&reply, sizeof(reply));
+    while (n > 0 && (n = real_recvmsg(relay.get(), &in.header, MSG_CMSG_CLOEXEC)) < 0 &&
            errno == EINTR) {
     }
     if (n <= 0)

@@ -36,15 +36,15 @@ public:
         return tcpqp_send_view(conn_, &buffer_) == 0 ? Step::kMoved : Step::kReset;
     }
 
-    // To ask in vain costs a kernel engine four system calls, so only where there is news.
+    // To ask in vain costs a kernel engine four system calls, so only after an event.
     Step down(int program) noexcept override {
-        if (!news_)
+        if (!maybe_more_)
             return Step::kBlocked;
         if (!greeted_ && !take_hello())
             return broken_ ? Step::kReset : Step::kBlocked;
         tcpqp_view view{};
         const ssize_t n = tcpqp_peek(conn_, &view, 0);
-        news_ = n != -EAGAIN;
+        maybe_more_ = n != -EAGAIN;
         if (n == -EAGAIN)  // it may have taken what up() waits for
             return starved_ && is_writable() ? Step::kMoved : Step::kBlocked;
         if (n <= 0)
@@ -64,7 +64,7 @@ public:
     bool ends_in_stream() const noexcept override { return true; }
     bool has_sent_all() noexcept override {
         const int can = tcpqp_ready(conn_);
-        news_ |= (can & TCPQP_READABLE) != 0;
+        maybe_more_ |= (can & TCPQP_READABLE) != 0;
         if ((can & TCPQP_BROKEN) != 0)
             return true;
         // a hello that lay unread would make the close a reset, and TCP forget what it has
@@ -87,10 +87,10 @@ private:
         drained_ = error == EAGAIN;
         return error == EAGAIN || error == EINTR ? Step::kBlocked : Step::kReset;
     }
-    // Takes all news, so that the descriptor is not readable any more.
+    // Takes all events, so that the descriptor is not readable any more.
     bool is_writable() noexcept {
         const int can = tcpqp_ready(conn_);
-        news_ |= (can & (TCPQP_READABLE | TCPQP_BROKEN)) != 0;
+        maybe_more_ |= (can & (TCPQP_READABLE | TCPQP_BROKEN)) != 0;
         return (can & TCPQP_WRITABLE) != 0;
     }
     int take_buffer() noexcept {
@@ -122,7 +122,7 @@ private:
             tcpqp_release(conn_, &view);
         }
         broken_ = !greeted_ && error != -EAGAIN;
-        news_ = error != -EAGAIN;
+        maybe_more_ = error != -EAGAIN;
         return greeted_;
     }
 
@@ -130,9 +130,9 @@ private:
     Stats& stats_;
     tcpqp_view buffer_{};  // the next to be sent, if has_buffer_
     bool has_buffer_ = false;
-    bool starved_ = false;  // no buffer was to be had
-    bool drained_ = false;  // the program had no bytes when it was asked
-    bool news_ = true;      // of the peer's, not looked at yet
+    bool starved_ = false;    // no buffer was to be had
+    bool drained_ = false;    // the program had no bytes when it was asked
+    bool maybe_more_ = true;  // of the peer's, not looked at yet
     bool greeted_ = false;
     bool broken_ = false;
 };

@@ -33,9 +33,9 @@ bool is_tcp(int socket) noexcept {
 
 bool send_reply(int asker, Reply reply, int fd) noexcept {
     reply.magic = kMagic;
-    Letter letter(&reply, sizeof(reply));
-    fd >= 0 ? letter.put(fd) : letter.put_nothing();
-    return ::sendmsg(asker, &letter.message, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(reply);
+    UnixMessage message(&reply, sizeof(reply));
+    fd >= 0 ? message.put(fd) : message.put_nothing();
+    return ::sendmsg(asker, &message.header, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(reply);
 }
 
 // Half of the descriptors are the links'; the rest is for askers and what is on its way.
@@ -52,7 +52,7 @@ Relay::Relay(uint32_t engine, const std::string& path)
     : engine_(engine),
       choice_(engine),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
-      listener_(listen_for_letters(path, kAskerMode, kBacklog)),
+      listener_(listen_for_unix_messages(path, kAskerMode, kBacklog)),
       opener_(engine) {
     if (!epoll_)
         throw_errno("epoll");
@@ -83,11 +83,11 @@ void Relay::run(Program& program, bool print_stats) {
         }
         if (over)
             return;
-        step(patience());
+        step(wait_limit_ms());
     }
 }
 
-int Relay::patience() const noexcept {
+int Relay::wait_limit_ms() const noexcept {
     if (!again_.empty())
         return 0;
     return lingering_.empty() ? -1 : static_cast<int>(kLingerStep.count());
@@ -168,9 +168,9 @@ void Relay::on_asker(uint64_t id) {
 
 void Relay::answer(const Fd& asker) {
     Request request{};
-    Letter letter(&request, sizeof(request));
-    const ssize_t n = ::recvmsg(asker.get(), &letter.message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    Fd tcp = n < 0 ? Fd() : letter.take();
+    UnixMessage message(&request, sizeof(request));
+    const ssize_t n = ::recvmsg(asker.get(), &message.header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    Fd tcp = n < 0 ? Fd() : message.take();
     if (n != sizeof(request) || request.magic != kMagic || request.reserved != 0)
         return;
     if (request.ask == Ask::kLeft) {

@@ -54,7 +54,7 @@ private:
     void carry(uint64_t id, Link& link, std::unique_ptr<Carrier> carrier, uint32_t events);
     void without_queue_pair(uint64_t id, Link& link, const Opened& opened);
     void pump(uint64_t id);
-    [[nodiscard]] int patience() const noexcept;  // milliseconds; -1: until there is news
+    [[nodiscard]] int wait_limit_ms() const noexcept;  // milliseconds; -1: until there is an event
     void refuse(uint64_t id, int error);
     [[nodiscard]] bool is_anything_leaving() noexcept;
 

@@ -58,7 +58,7 @@ void Cq::remove(uint32_t qp_number) noexcept {
         unrung_ = 0;
     std::erase_if(saved_, [qp](const tcpqp_completion& c) { return c.qp == qp; });
     if (!saved_.empty())
-        (void)cq_.descriptor().nudge();
+        (void)cq_.descriptor().signal();
 }
 
 size_t Cq::translate(std::span<const ibv_wc> from, tcpqp_completion* out) noexcept {
@@ -105,7 +105,7 @@ size_t Cq::take_saved(std::span<tcpqp_completion> out) noexcept {
         saved_.pop_front();
     }
     if (saved_.empty())
-        (void)cq_.descriptor().calm();
+        (void)cq_.descriptor().clear();
     return n;
 }
 

@@ -51,7 +51,7 @@ private:
     std::unordered_map<uint32_t, Qp*> qps_;
     uint32_t unrung_ = 0;  // the queue pair whose doorbell waits; 0: none
     std::deque<tcpqp_completion>
-        saved_;                // of others, when a qp was removed; the descriptor is nudged
+        saved_;                // of others, when a qp was removed; the descriptor is signalled
     bool was_empty_ = false;   // the last poll found nothing
     std::atomic<int> end_{0};  // -ENODEV, -EIO: nothing comes any more
 };

@@ -15,15 +15,15 @@ constexpr uint32_t kDirectBytes = 4096;  // after a message this long only a hea
 // Large messages that one read takes behind the first: eight places, which the kernel copies
 // without asking for memory.
 constexpr size_t kReachMessages = 7;
-constexpr size_t kReachFrames = 3;            // ... of frames, if they are as long as it is,
-constexpr uint32_t kReachAfter = 8;           // as this many before it were
-constexpr size_t kFlightBufferBytes = 16384;  // headers and copied payload of one send, at most
-constexpr size_t kFlightBufferMinBytes = 2048;
-constexpr size_t kFlightBuffersBytes = 1 << 20;  // of a queue pair, all together
-constexpr uint32_t kCopyMaxBytes = 1024;         // payload up to this is copied beside its header
-constexpr size_t kFlightSegments = 64;           // iovecs of one send
-constexpr size_t kFlightMessages = 256;
-constexpr uint64_t kFlightBytes = uint64_t{512} * 1024;  // a send takes no further message beyond
+constexpr size_t kReachFrames = 3;           // ... of frames, if they are as long as it is,
+constexpr uint32_t kReachAfter = 8;          // as this many before it were
+constexpr size_t kBatchBufferBytes = 16384;  // headers and copied payload of one send, at most
+constexpr size_t kBatchBufferMinBytes = 2048;
+constexpr size_t kBatchBuffersBytes = 1 << 20;  // of a queue pair, all together
+constexpr uint32_t kCopyMaxBytes = 1024;        // payload up to this is copied beside its header
+constexpr size_t kBatchSegments = 64;           // iovecs of one send
+constexpr size_t kBatchMessages = 256;
+constexpr uint64_t kBatchBytes = uint64_t{512} * 1024;  // a send takes no further message beyond
 
 // A thread in wait() sleeps in recv() for so long before it does in the ring: the
 // longest that another thread's first completion may go unnoticed.
@@ -36,7 +36,7 @@ constexpr uint16_t kCreditMessages = 2048;
 // messages sent meanwhile.
 constexpr int32_t kAnswersUnread = 1000;
 constexpr std::chrono::milliseconds kProbe{200};  // without credit of a module's
-// Without room to describe a message: ACKs that bring no news are looked for, ever more seldom.
+// Without room to describe a message: ACKs that wake nobody are looked for, ever more seldom.
 constexpr std::chrono::milliseconds kRoomPause{200};
 constexpr std::chrono::milliseconds kRoomPauseMax{3200};
 
@@ -50,7 +50,7 @@ constexpr uint32_t kGatherPauseMax = 4096;
 // What it waits for of a message that is longer than those, with no limit: it was promised.
 constexpr size_t kHalfMax = size_t{512} * 1024;
 
-// The pusher's patience with an application that has sent a moment ago.
-constexpr std::chrono::milliseconds kPusherGrace{1};
+// How long the progress thread waits for an application that has sent a moment ago.
+constexpr std::chrono::milliseconds kProgressGrace{1};
 
 }  // namespace tcpqp::stock

@@ -23,7 +23,7 @@ bool Announcer::has_room() noexcept {
 
 // The program told of it while it had the socket's lock, which SIOCINQ takes and
 // SIOCOUTQ does not.
-bool Announcer::has_room_by_news() noexcept {
+bool Announcer::has_room_by_wakeup() noexcept {
     int unread = 0;
     ::ioctl(socket_, SIOCINQ, &unread);
     return has_room();

@@ -16,7 +16,7 @@ public:
     // Room for one more message; asks TCP what was acknowledged if there seems to be none.
     [[nodiscard]] bool has_room() noexcept;
     // ... with every ACK that the program has told of.
-    [[nodiscard]] bool has_room_by_news() noexcept;
+    [[nodiscard]] bool has_room_by_wakeup() noexcept;
     // The next message of the stream; @m.seq is filled in.
     void announce(tcpqp_bpf_message m) noexcept;
     // TCP took @bytes.

@@ -87,12 +87,12 @@ bool Option::may_probe(uint16_t msn) noexcept {
     return msn == 0 || for_credit_.over();
 }
 
-// Some ACKs come without news: a stock end's, those that have SACK.
+// Some ACKs come without a wakeup: a stock end's, those that have SACK.
 bool Option::has_room() noexcept {
     bool room = tx_.has_room();
     if (!room) {
         slot_->await(TCPQP_BPF_AWAITS_ACK);
-        room = tx_.has_room_by_news();
+        room = tx_.has_room_by_wakeup();
     }
     if (room) {
         for_room_.end();

@@ -21,16 +21,16 @@ public:
 
     // ---- before the framing is known ----
     void announce_hello() noexcept;
-    // A module's end said that it can receive.  If not yet, there will be news.
+    // A module's end said that it can receive.  If not yet, there will be a wakeup.
     [[nodiscard]] bool module_is_ready() noexcept;
     // Readable when there are.
-    [[nodiscard]] int news_fd() const noexcept { return slot_->news_fd(); }
+    [[nodiscard]] int wakeup_fd() const noexcept { return slot_->wakeup_fd(); }
     void stop() const noexcept { slot_->stop(); }
 
     // ---- option framing from here on ----
     // @peer_is_stock: its hello of kFrameBytes was read, else there is none.
     void begin(bool peer_is_stock) noexcept;
-    // For one more message, and may the SEND of @msn be one?  If not there will be news,
+    // For one more message, and may the SEND of @msn be one?  If not there will be a wakeup,
     // or it is time for a look at looks_at().
     [[nodiscard]] bool has_room() noexcept;
     [[nodiscard]] bool may_send(uint16_t msn) noexcept;

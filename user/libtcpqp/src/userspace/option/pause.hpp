@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// When to look again although no news came.
+// When to look again although no wakeup came.
 #pragma once
 
 #include <algorithm>

@@ -69,13 +69,13 @@ Fd connect_helper() noexcept {
 // The slot's map and its ring, or nothing.
 std::array<Fd, 2> ask(int helper, int socket) noexcept {
     tcpqp_bpf_request request{TCPQP_BPF_ABI, 0};
-    Letter question(&request, sizeof(request));
+    UnixMessage question(&request, sizeof(request));
     question.put(socket);
     if (repeat([&] { return ::sendmsg(helper, &question.message, MSG_NOSIGNAL); }) !=
         sizeof(request))
         return {};
     tcpqp_bpf_reply reply{};
-    Letter answer(&reply, sizeof(reply));
+    UnixMessage answer(&reply, sizeof(reply));
     if (repeat([&] { return ::recvmsg(helper, &answer.message, MSG_CMSG_CLOEXEC); }) !=
         sizeof(reply))
         return {};
@@ -92,8 +92,8 @@ uint32_t queued(int socket, unsigned long what) noexcept {
 
 }  // namespace
 
-Slot::Slot(int socket, void* at, News news) noexcept
-    : socket_(socket), shared_(static_cast<tcpqp_bpf_slot*>(at)), news_(std::move(news)) {}
+Slot::Slot(int socket, void* at, Wakeup wakeup) noexcept
+    : socket_(socket), shared_(static_cast<tcpqp_bpf_slot*>(at)), wakeup_(std::move(wakeup)) {}
 
 Slot::~Slot() { ::munmap(shared_, sizeof(*shared_)); }
 
@@ -104,14 +104,14 @@ std::unique_ptr<Slot> Slot::open(int socket, uint32_t& reason) {
         return nullptr;
     reason = TCPQP_REASON_BPF_REFUSED;
     auto [map, ring] = ask(helper.get(), socket);
-    std::optional<News> news = News::open(std::move(ring));
-    if (!map || !news)
+    std::optional<Wakeup> wakeup = Wakeup::open(std::move(ring));
+    if (!map || !wakeup)
         return nullptr;
     void* at =
         ::mmap(nullptr, sizeof(tcpqp_bpf_slot), PROT_READ | PROT_WRITE, MAP_SHARED, map.get(), 0);
     if (at == MAP_FAILED)
         return nullptr;
-    std::unique_ptr<Slot> slot(new (std::nothrow) Slot(socket, at, std::move(*news)));
+    std::unique_ptr<Slot> slot(new (std::nothrow) Slot(socket, at, std::move(*wakeup)));
     if (!slot)
         ::munmap(at, sizeof(tcpqp_bpf_slot));
     if (!slot || !slot->start())

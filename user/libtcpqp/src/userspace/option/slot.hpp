@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A connection that tcpqp-bpf admitted, the memory shared with its BPF program, and
-// what wakes us when that has news.
+// what wakes us when there is something new.
 #pragma once
 
 #include <cstdint>
@@ -23,20 +23,20 @@ public:
     // Where the streams stand: the next byte to write, the next to read.
     [[nodiscard]] uint32_t tx_seq() const noexcept { return tx_seq_; }
     [[nodiscard]] uint32_t rx_seq() const noexcept { return rx_seq_; }
-    // news_fd() will be readable once @what, TCPQP_BPF_AWAITS_*, came; look once more first.
-    void await(uint32_t what) noexcept { news_.await(*shared_, what); }
-    [[nodiscard]] int news_fd() const noexcept { return news_.fd(); }
+    // wakeup_fd() will be readable once @what, TCPQP_BPF_AWAITS_*, came; look once more first.
+    void await(uint32_t what) noexcept { wakeup_.await(*shared_, what); }
+    [[nodiscard]] int wakeup_fd() const noexcept { return wakeup_.fd(); }
     // No options any more.
     void stop() const noexcept;
 
 private:
-    Slot(int socket, void* at, News news) noexcept;
+    Slot(int socket, void* at, Wakeup wakeup) noexcept;
     [[nodiscard]] bool start() noexcept;
     [[nodiscard]] bool read_positions() noexcept;
 
     int socket_;
     tcpqp_bpf_slot* shared_;
-    News news_;
+    Wakeup wakeup_;
     uint32_t tx_seq_ = 0;
     uint32_t rx_seq_ = 0;
 };

@@ -25,34 +25,34 @@ void unmap_page(const void* at) noexcept {
 
 }  // namespace
 
-std::optional<News> News::open(Fd ring) noexcept {
+std::optional<Wakeup> Wakeup::open(Fd ring) noexcept {
     void* consumer = map_page(ring.get(), PROT_READ | PROT_WRITE, 0);
     void* producer = map_page(ring.get(), PROT_READ, 1);
     if (consumer != nullptr && producer != nullptr)
-        return News(std::move(ring), consumer, producer);
+        return Wakeup(std::move(ring), consumer, producer);
     unmap_page(consumer);
     unmap_page(producer);
     return std::nullopt;
 }
 
-News::News(Fd ring, void* consumer, void* producer) noexcept
+Wakeup::Wakeup(Fd ring, void* consumer, void* producer) noexcept
     : ring_(std::move(ring)),
       consumer_(static_cast<Position*>(consumer)),
       producer_(static_cast<const Position*>(producer)) {}
 
-News::News(News&& other) noexcept
+Wakeup::Wakeup(Wakeup&& other) noexcept
     : ring_(std::move(other.ring_)),
       consumer_(std::exchange(other.consumer_, nullptr)),
       producer_(std::exchange(other.producer_, nullptr)) {}
 
-News::~News() {
+Wakeup::~Wakeup() {
     unmap_page(consumer_);
     unmap_page(producer_);
 }
 
-// A record that is still being written is passed over too: its news is older than the
+// A record that is still being written is passed over too: what it tells is older than the
 // caller's next look.
-void News::await(tcpqp_bpf_slot& slot, uint32_t what) noexcept {
+void Wakeup::await(tcpqp_bpf_slot& slot, uint32_t what) noexcept {
     consumer_->store(producer_->load(std::memory_order_acquire), std::memory_order_release);
     __atomic_store_n(&slot.awaits, what, __ATOMIC_SEQ_CST);
     std::atomic_thread_fence(std::memory_order_seq_cst);

@@ -12,13 +12,13 @@
 
 namespace tcpqp::stock {
 
-class News {
+class Wakeup {
 public:
     // Nothing: @ring can't be mapped.
-    static std::optional<News> open(Fd ring) noexcept;
-    News(News&& other) noexcept;
-    News& operator=(News&&) = delete;
-    ~News();
+    static std::optional<Wakeup> open(Fd ring) noexcept;
+    Wakeup(Wakeup&& other) noexcept;
+    Wakeup& operator=(Wakeup&&) = delete;
+    ~Wakeup();
 
     // fd() will be readable once @what, TCPQP_BPF_AWAITS_*, came.  The caller looks once
     // more after this, and before it sleeps.
@@ -30,7 +30,7 @@ private:
     using Position = std::atomic<unsigned long>;
     static_assert(Position::is_always_lock_free);
 
-    News(Fd ring, void* consumer, void* producer) noexcept;
+    Wakeup(Fd ring, void* consumer, void* producer) noexcept;
 
     Fd ring_;
     Position* consumer_;

@@ -53,7 +53,7 @@ int prepare(int socket) noexcept {
 }
 
 // The helper is asked unless frames were asked for: only it can make a module's end hear us.
-int ask_helper(int socket, Wish wish, Meeting& m, uint32_t& reason) {
+int ask_helper(int socket, Wish wish, Negotiation& m, uint32_t& reason) {
     uint32_t why = TCPQP_REASON_NONE;
     if (wish != Wish::kStream)
         m.option = Option::open(socket, why);
@@ -65,7 +65,7 @@ int ask_helper(int socket, Wish wish, Meeting& m, uint32_t& reason) {
     return -EOPNOTSUPP;
 }
 
-int meet(int socket, const QpRequest& request, Meeting& m, uint32_t& reason) {
+int meet(int socket, const QpRequest& request, Negotiation& m, uint32_t& reason) {
     Wish wish = Wish::kAny;
     if (!framing_from_environment(wish))
         return -EINVAL;
@@ -89,12 +89,12 @@ Made<tcpqp_qp> Context::create_qp(tcpqp_cq& cq, const QpRequest& request) {
     // our own descriptor: the number must not become another socket's
     Fd socket(::fcntl(request.socket, F_DUPFD_CLOEXEC, 0));
     made.error = socket ? prepare(socket.get()) : -errno;
-    Meeting meeting;
+    Negotiation negotiation;
     if (made.error == 0)
-        made.error = meet(socket.get(), request, meeting, made.reason);
+        made.error = meet(socket.get(), request, negotiation, made.reason);
     if (made.error == 0)
         made.object = std::make_unique<Qp>(static_cast<Cq&>(cq), std::move(socket), request,
-                                           std::move(meeting));
+                                           std::move(negotiation));
     else if (made.error == -EPIPE)
         made.error = -ECONNRESET;
     return made;

@@ -22,7 +22,7 @@ Cq::Cq(tcpqp_context& owner, uint32_t entries, uint32_t flags)
 }
 
 Cq::~Cq() {
-    pusher_.stop();
+    progress_thread_.stop();
     io_uring_queue_exit(&ring_);
 }
 
@@ -30,13 +30,13 @@ int Cq::fd() noexcept {
     const std::lock_guard guard(lock_);
     fd_is_known_ = true;
     quiet_ = false;
-    settle();
+    finish_turn();
     return ring_.ring_fd;
 }
 
 void Cq::enter(size_t count) {
     listed_.reserve(listed_.capacity() + 1);
-    stuck_.reserve(stuck_.capacity() + 1);
+    send_blocked_.reserve(send_blocked_.capacity() + 1);
     Ring<tcpqp_completion> larger(room_ + count);
     for (size_t i = 0; i < ready_.size(); i++)
         larger.push(ready_[i]);
@@ -45,7 +45,7 @@ void Cq::enter(size_t count) {
 }
 
 void Cq::leave(Qp& qp, size_t count) noexcept {
-    set_stuck(qp, false);
+    set_send_blocked(qp, false);
     std::erase(listed_, &qp);
     ready_.drop_if([&qp](const tcpqp_completion& c) { return c.qp == &qp; });
     room_ -= count;
@@ -57,16 +57,16 @@ void Cq::list(Qp& qp) noexcept {
     listed_.push_back(&qp);
 }
 
-void Cq::set_stuck(Qp& qp, bool stuck) noexcept {
-    if (!stuck && !qp.stuck)
+void Cq::set_send_blocked(Qp& qp, bool send_blocked) noexcept {
+    if (!send_blocked && !qp.send_blocked)
         return;
-    const bool before = std::exchange(qp.stuck, stuck);
+    const bool before = std::exchange(qp.send_blocked, send_blocked);
     quiet_ = false;
     if (!before)
-        stuck_.push_back(&qp);
-    else if (!stuck)
-        std::erase(stuck_, &qp);
-    pusher_.kick();  // it may wait for another thing now
+        send_blocked_.push_back(&qp);
+    else if (!send_blocked)
+        std::erase(send_blocked_, &qp);
+    progress_thread_.kick();  // it may wait for another thing now
 }
 
 io_uring_sqe* Cq::sqe(Op& op) noexcept {
@@ -125,7 +125,7 @@ void Cq::submit_and_reap() noexcept {
     reap_again_ = true;
 }
 
-void Cq::nudge() noexcept {
+void Cq::signal() noexcept {
     if (sqe(nobody_) != nullptr)
         submit();
 }
@@ -153,10 +153,10 @@ void Cq::attempt_listed() noexcept {
     listed_.resize(kept);
 }
 
-void Cq::settle_all() noexcept {
+void Cq::finish_turn_slowly() noexcept {
     if (asked_.load(std::memory_order_relaxed)) {
         asked_.store(false, std::memory_order_relaxed);
-        go_on_stuck();
+        go_on_blocked();
     }
     while (std::exchange(reap_again_, false))
         reap();
@@ -167,11 +167,11 @@ void Cq::settle_all() noexcept {
     if (ready_.empty())
         release_held();
     else if (is_watched() && io_uring_cq_ready(&ring_) == 0)
-        nudge();
+        signal();
     is_shared_ |= in_socket_ && !ready_.empty();
     if (is_left_alone())
-        pusher_.watch();
-    quiet_ = ring_is_idle() && !is_watched() && stuck_.empty();
+        progress_thread_.watch();
+    quiet_ = ring_is_idle() && !is_watched() && send_blocked_.empty();
 }
 
 inline size_t Cq::hand_out(std::span<tcpqp_completion> out) noexcept {
@@ -198,7 +198,7 @@ int Cq::poll(std::span<tcpqp_completion> out) noexcept {
         look(out.size());
     const size_t n = hand_out(out);
     polled_empty_ = n == 0;
-    settle();
+    finish_turn();
     return static_cast<int>(n);
 }
 
@@ -239,7 +239,7 @@ int Cq::wait_by_ring(int timeout_ms) noexcept {
         const int error = wait_slice(cut ? look_ms : left_ms);
         if (!cut || error != -ETIMEDOUT)
             return error;
-        go_on_stuck();
+        go_on_blocked();
         if (!ready_.empty())
             return 0;
     }
@@ -298,13 +298,13 @@ int Cq::wait(int timeout_ms) noexcept {
     int error = 0;
     if (ready_.empty() && (ring_is_idle() || io_uring_cq_ready(&ring_) == 0))
         error = wait_for_one(timeout_ms);
-    settle();
+    finish_turn();
     return error;
 }
 
 int Cq::look_in_ms() const noexcept {
     auto first = Pause::kNever;
-    for (const Qp* qp : stuck_)
+    for (const Qp* qp : send_blocked_)
         first = std::min(first, qp->looks_at());
     if (first == Pause::kNever)
         return -1;
@@ -312,15 +312,15 @@ int Cq::look_in_ms() const noexcept {
     return static_cast<int>(std::max<int64_t>(left.count(), 0));
 }
 
-void Cq::go_on_stuck() noexcept {
-    for (size_t i = stuck_.size(); i-- > 0;)
-        if (i < stuck_.size())
-            stuck_[i]->go_on();
+void Cq::go_on_blocked() noexcept {
+    for (size_t i = send_blocked_.size(); i-- > 0;)
+        if (i < send_blocked_.size())
+            send_blocked_[i]->go_on();
 }
 
 void Cq::send_more() noexcept {
-    go_on_stuck();
-    settle();
+    go_on_blocked();
+    finish_turn();
 }
 
 void Cq::wait_one() noexcept {

@@ -21,14 +21,14 @@
 namespace tcpqp::stock {
 
 class Qp;
-class Flight;
+class SendBatch;
 
 // What a CQE belongs to; its address is the SQE's user_data.
 struct Op {
-    enum class Kind : uint8_t { kNobody, kReceive, kPoll, kNews, kFlight };
+    enum class Kind : uint8_t { kNobody, kReceive, kPoll, kWakeup, kBatch };
     Kind kind = Kind::kNobody;
     Qp* qp = nullptr;
-    Flight* flight = nullptr;
+    SendBatch* batch = nullptr;
 };
 
 class Cq final : public tcpqp_cq {
@@ -42,12 +42,12 @@ public:
     [[gnu::hot]] int poll(std::span<tcpqp_completion> out) noexcept override;
     [[gnu::hot]] int wait(int timeout_ms) noexcept override;
 
-    // For queue pairs and the pusher; all with the lock held.
+    // For queue pairs and the progress thread; all with the lock held.
     [[nodiscard]] Lock& lock() noexcept { return lock_; }
     // A queue pair with up to @count completions comes.  May throw std::bad_alloc.
     void enter(size_t count);
     void leave(Qp& qp, size_t count) noexcept;
-    // nullptr: the kernel takes no more.  Submitted by settle(), wait() or submit().
+    // nullptr: the kernel takes no more.  Submitted by finish_turn(), wait() or submit().
     io_uring_sqe* sqe(Op& op) noexcept;
     void submit() noexcept;
     // An SQE that the kernel completes at once; its CQE is handled before the unlock.
@@ -58,7 +58,7 @@ public:
     // @qp needs something of the kernel before anyone waits: its arm().
     [[gnu::hot]] void list(Qp& qp) noexcept;
     // @qp has sends that wait for its socket, or no more.
-    void set_stuck(Qp& qp, bool stuck) noexcept;
+    void set_send_blocked(Qp& qp, bool send_blocked) noexcept;
     void moved() noexcept { moves_++; }
     // Handles CQEs until @done; the lock stays taken.
     template <typename Done>
@@ -67,15 +67,17 @@ public:
             wait_one();
     }
     // Before each unlock.
-    void settle() noexcept {
+    void finish_turn() noexcept {
         if (!quiet_ || in_socket_) [[unlikely]]
-            settle_all();
+            finish_turn_slowly();
     }
 
-    // For the pusher: somebody's bytes wait, and no thread is in wait().
-    [[nodiscard]] bool is_left_alone() const noexcept { return !stuck_.empty() && waiters_ == 0; }
+    // For the progress thread: somebody's bytes wait, and no thread is in wait().
+    [[nodiscard]] bool is_left_alone() const noexcept {
+        return !send_blocked_.empty() && waiters_ == 0;
+    }
     [[nodiscard]] uint64_t moves() const noexcept { return moves_; }
-    [[nodiscard]] std::span<Qp* const> stuck() const noexcept { return stuck_; }
+    [[nodiscard]] std::span<Qp* const> send_blocked() const noexcept { return send_blocked_; }
     // Until one of them must look though nothing woke it, or -1.
     [[nodiscard]] int look_in_ms() const noexcept;
     void send_more() noexcept;
@@ -86,7 +88,7 @@ private:
     [[nodiscard]] bool is_watched() const noexcept { return fd_is_known_ || waiters_ != 0; }
     // The ring has no part in what goes on.
     [[nodiscard]] bool ring_is_idle() const noexcept { return in_ring_ == 0 && !held_; }
-    void settle_all() noexcept;
+    void finish_turn_slowly() noexcept;
     void arm_listed() noexcept;
     void attempt_listed() noexcept;
     void look(size_t wanted) noexcept;
@@ -100,15 +102,15 @@ private:
     bool wait_by_socket(Qp& qp, int timeout_ms) noexcept;
     int wait_by_ring(int timeout_ms) noexcept;
     int wait_slice(int timeout_ms) noexcept;
-    void go_on_stuck() noexcept;
+    void go_on_blocked() noexcept;
     int enter_and_wait(unsigned submissions, unsigned tail, int timeout_ms) noexcept;
     void wait_one() noexcept;
-    void nudge() noexcept;
+    void signal() noexcept;
 
     // What each call looks at lies together, here and in Qp and Receiver: a round trip finds
     // the first-level cache full of the kernel's lines.
     Lock lock_;
-    bool quiet_ = false;      // settle_all() had nothing to do, nor has it since
+    bool quiet_ = false;      // finish_turn_slowly() had nothing to do, nor has it since
     bool in_socket_ = false;  // a thread sleeps in recv(), where nothing but bytes wakes it
     bool held_ = false;       // the first CQE in the ring has been handled
     bool reap_again_ = false;
@@ -121,12 +123,12 @@ private:
     Ring<tcpqp_completion> ready_{0};
     std::vector<Qp*> listed_;
     uint64_t moves_ = 0;  // sends that TCP took bytes of
-    std::vector<Qp*> stuck_;
+    std::vector<Qp*> send_blocked_;
     std::atomic<bool> asked_{false};
     size_t room_ = 0;  // of ready_
     io_uring ring_{};
     Op nobody_;
-    Pusher pusher_{*this};
+    ProgressThread progress_thread_{*this};
 };
 
 }  // namespace tcpqp::stock

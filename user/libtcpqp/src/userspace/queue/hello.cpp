@@ -28,9 +28,9 @@ uint32_t reason_of(const std::byte* at, size_t have) noexcept {
                : TCPQP_REASON_PEER_NOT_STOCK;
 }
 
-// @news: a descriptor too, or -1.
-int wait_readable(int socket, int news, const Deadline& deadline) noexcept {
-    std::array<pollfd, 2> either{{{socket, POLLIN, 0}, {news, POLLIN, 0}}};
+// @wakeup: a descriptor too, or -1.
+int wait_readable(int socket, int wakeup, const Deadline& deadline) noexcept {
+    std::array<pollfd, 2> either{{{socket, POLLIN, 0}, {wakeup, POLLIN, 0}}};
     const int n = ::poll(either.data(), either.size(), deadline.left_ms());
     return n > 0 ? 0 : n < 0 ? -errno : -ETIMEDOUT;
 }
@@ -91,8 +91,8 @@ int receive_hello(int socket, int timeout_ms, Option* option, Greeting& greeting
         reason = reason_of(bytes.data(), have);
         if (reason != TCPQP_REASON_NONE)
             return -EPROTO;
-        const int news = unsure != nullptr ? option->news_fd() : -1;
-        const int error = n != 0 ? 0 : wait_readable(socket, news, deadline);
+        const int wakeup = unsure != nullptr ? option->wakeup_fd() : -1;
+        const int error = n != 0 ? 0 : wait_readable(socket, wakeup, deadline);
         if (error == -ETIMEDOUT)
             reason = TCPQP_REASON_NO_HELLO;
         if (error != 0)

@@ -16,7 +16,7 @@
 
 namespace tcpqp::stock {
 
-void Pusher::stop() noexcept {
+void ProgressThread::stop() noexcept {
     if (!thread_.joinable())
         return;
     {
@@ -28,7 +28,7 @@ void Pusher::stop() noexcept {
     thread_.join();
 }
 
-void Pusher::watch() noexcept {
+void ProgressThread::watch() noexcept {
     if (!thread_.joinable())
         start();
     if (!awake_)
@@ -36,13 +36,13 @@ void Pusher::watch() noexcept {
     awake_ = called_ = true;
 }
 
-void Pusher::kick() noexcept {
+void ProgressThread::kick() noexcept {
     if (polling_)
         ::eventfd_write(event_.get(), 1);
 }
 
 // Without threads to be had the application's own calls must do; the next one tries again.
-void Pusher::start() noexcept {
+void ProgressThread::start() noexcept {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the application's
@@ -58,10 +58,10 @@ void Pusher::start() noexcept {
 
 // Never waits for the lock: that would cost whoever has it a wake-up at each unlock, and it
 // is in a call, so can do what is to be done itself.
-void Pusher::nap(Held& lock) noexcept {
+void ProgressThread::nap(Held& lock) noexcept {
     lock.unlock();
     for (;;) {
-        std::this_thread::sleep_for(kPusherGrace);
+        std::this_thread::sleep_for(kProgressGrace);
         if (lock.try_lock())
             return;
         cq_.ask_to_send_more();
@@ -69,14 +69,14 @@ void Pusher::nap(Held& lock) noexcept {
 }
 
 // An application whose socket is full time and again would wake it each time.
-void Pusher::sleep(Held& lock) noexcept {
+void ProgressThread::sleep(Held& lock) noexcept {
     if (std::exchange(called_, false))
         return nap(lock);
     awake_ = false;
     wake_.wait(lock);
 }
 
-void Pusher::run() noexcept {
+void ProgressThread::run() noexcept {
     pthread_setname_np(pthread_self(), "tcpqp-push");
     Held lock(cq_.lock());
     while (!stop_) {
@@ -95,18 +95,18 @@ void Pusher::run() noexcept {
     }
 }
 
-std::vector<pollfd> Pusher::sockets() const {
+std::vector<pollfd> ProgressThread::sockets() const {
     std::vector<pollfd> list{{event_.get(), POLLIN, 0}};
-    for (const Qp* qp : cq_.stuck()) {
+    for (const Qp* qp : cq_.send_blocked()) {
         if (qp->awaits() != 0)
             list.push_back({qp->socket(), qp->awaits(), 0});
-        if (qp->awaits_news())
-            list.push_back({qp->news_fd(), POLLIN, 0});
+        if (qp->awaits_wakeup())
+            list.push_back({qp->wakeup_fd(), POLLIN, 0});
     }
     return list;
 }
 
-void Pusher::wait_for_sockets(Held& lock) noexcept {
+void ProgressThread::wait_for_sockets(Held& lock) noexcept {
     std::vector<pollfd> list;
     try {
         list = sockets();

@@ -4,7 +4,7 @@
 //
 // It leaves the work to a thread that is in wait(), and to one in another call, which
 // it asks once in a millisecond.  When nothing was sent for as long it sleeps until a
-// socket is ready or news of the BPF program come.
+// socket is ready or the BPF program wakes it.
 #pragma once
 
 #include <condition_variable>
@@ -20,12 +20,12 @@ namespace tcpqp::stock {
 
 class Cq;
 
-class Pusher {
+class ProgressThread {
 public:
-    explicit Pusher(Cq& cq) : cq_(cq) {}
-    ~Pusher() { stop(); }
-    Pusher(const Pusher&) = delete;
-    Pusher& operator=(const Pusher&) = delete;
+    explicit ProgressThread(Cq& cq) : cq_(cq) {}
+    ~ProgressThread() { stop(); }
+    ProgressThread(const ProgressThread&) = delete;
+    ProgressThread& operator=(const ProgressThread&) = delete;
 
     // Its thread has ended when it returns: before the ring goes.  Lock not held.
     void stop() noexcept;

@@ -13,60 +13,60 @@ namespace tcpqp::stock {
 
 namespace {
 
-// With zero copy each flight stays until the network is done with it.
-size_t flights_of(const QpRequest& request) noexcept {
+// With zero copy each batch stays until the network is done with it.
+size_t batches_of(const QpRequest& request) noexcept {
     return request.zerocopy_bytes != 0 ? request.sends : 1;
 }
 
-size_t flight_buffer_bytes(const QpRequest& request) noexcept {
-    return std::clamp(kFlightBuffersBytes / flights_of(request), kFlightBufferMinBytes,
-                      kFlightBufferBytes);
+size_t batch_buffer_bytes(const QpRequest& request) noexcept {
+    return std::clamp(kBatchBuffersBytes / batches_of(request), kBatchBufferMinBytes,
+                      kBatchBufferBytes);
 }
 
 }  // namespace
 
-Qp::Qp(Cq& queue, Fd socket, const QpRequest& request, Meeting meeting)
+Qp::Qp(Cq& queue, Fd socket, const QpRequest& request, Negotiation negotiation)
     : tcpqp_qp(queue),
       cq_(queue),
       socket_(std::move(socket)),
-      option_(std::move(meeting.option)),
+      option_(std::move(negotiation.option)),
       receives_(request.receives),
-      rx_(meeting.greeting.done),
+      rx_(negotiation.greeting.done),
       sends_(request.sends),
       zerocopy_bytes_(request.zerocopy_bytes),
       timeout_(socket_.get()),
       gather_(socket_.get()),
-      ours_(meeting.ours),
+      ours_(negotiation.ours),
       receive_op_{Op::Kind::kReceive, this, nullptr},
       poll_op_{Op::Kind::kPoll, this, nullptr},
-      news_op_{Op::Kind::kNews, this, nullptr} {
+      wakeup_op_{Op::Kind::kWakeup, this, nullptr} {
     info_.engine = TCPQP_ENGINE_STOCK;
-    for (size_t i = 0; i < flights_of(request); i++)
-        flights_.push_back(std::make_unique<Flight>(*this, flight_buffer_bytes(request)));
+    for (size_t i = 0; i < batches_of(request); i++)
+        batches_.push_back(std::make_unique<SendBatch>(*this, batch_buffer_bytes(request)));
     const std::lock_guard guard(cq_.lock());
     cq_.enter(request.sends + request.receives);
     for (const tcpqp_work& work : request.first)
         receives_.push(work);
     rx_.stop_at_hello();
-    if (meeting.greeting.done)
-        greet(meeting.greeting);
+    if (negotiation.greeting.done)
+        greet(negotiation.greeting);
     receive();
     look_for_module();
-    cq_.settle();
+    cq_.finish_turn();
 }
 
 Qp::~Qp() {
     const std::lock_guard guard(cq_.lock());
     state_ = State::kEnded;
     stop_kernel();
-    if (std::any_of(flights_.begin(), flights_.end(),
+    if (std::any_of(batches_.begin(), batches_.end(),
                     [](const auto& f) { return f->notifications != 0; }))
         reset_connection();
     cq_.drain([this] { return kernel_is_done(); });
     read_controls();
     flush();
     cq_.leave(*this, sends_.depth() + receives_.depth());
-    cq_.settle();
+    cq_.finish_turn();
 }
 
 inline void Qp::completed_receive(const tcpqp_completion& c) noexcept {
@@ -106,7 +106,7 @@ int Qp::post_recv(std::span<const tcpqp_work> works) noexcept {
         receives_.push(works[0]);
     else
         n = queue_receives(works);
-    cq_.settle();
+    cq_.finish_turn();
     return n;
 }
 
@@ -126,7 +126,7 @@ int Qp::queue_receives(std::span<const tcpqp_work> works) noexcept {
 int Qp::cancel() noexcept {
     const std::lock_guard guard(cq_.lock());
     end(TCPQP_REASON_CANCELED, true);
-    cq_.settle();
+    cq_.finish_turn();
     return 0;
 }
 
@@ -147,13 +147,13 @@ void Qp::on_cqe(const Op& op, int result, unsigned flags) noexcept {
     } else if (op.kind == Op::Kind::kPoll) {
         polling_ = false;
         go_on();
-    } else if (op.kind == Op::Kind::kNews) {
+    } else if (op.kind == Op::Kind::kWakeup) {
         listening_ = false;
         go_on();
     } else if ((flags & IORING_CQE_F_NOTIF) != 0) {
-        on_notification(*op.flight, result);
+        on_notification(*op.batch, result);
     } else {
-        on_zerocopy(*op.flight, result, flags);
+        on_zerocopy(*op.batch, result, flags);
     }
     flush();
 }
@@ -238,7 +238,7 @@ void Qp::greet(const Greeting& greeting) noexcept {
     if (option_)
         option_->stop();
     if (listening_)
-        cq_.cancel(news_op_);
+        cq_.cancel(wakeup_op_);
     option_.reset();
 }
 
@@ -252,7 +252,7 @@ void Qp::use_option(bool peer_is_stock) noexcept {
 // What the peer sent is its fault: in option framing it is told which message.
 void Qp::refuse(uint32_t reason) noexcept {
     std::array<std::byte, TCP_BTH_TERMINATE_BYTES> operands;
-    const bool at_end = in_use_ == 0 || flight(in_use_ - 1).sent();
+    const bool at_end = in_use_ == 0 || batch(in_use_ - 1).sent();
     bool told = state_ == State::kOpen && in_option() && at_end &&
                 option_->announce_terminate(rx_.begun(), operands.data());
     if (told)
@@ -275,7 +275,7 @@ void Qp::end(uint32_t reason, bool reset) noexcept {
     state_ = State::kEnded;
     reason_ = reason;
     wanted_ = framed_ = false;
-    cq_.set_stuck(*this, false);
+    cq_.set_send_blocked(*this, false);
     stop_kernel();
     if (in_socket_) {
         // the thread in there goes first
@@ -299,15 +299,15 @@ void Qp::stop_kernel() noexcept {
     if (polling_)
         cq_.cancel(poll_op_);
     if (listening_)
-        cq_.cancel(news_op_);
-    for (const auto& f : flights_)
+        cq_.cancel(wakeup_op_);
+    for (const auto& f : batches_)
         if (f->in_kernel)
             cq_.cancel(f->op);
 }
 
 bool Qp::kernel_is_done() const noexcept {
     return !receiving_ && !polling_ && !listening_ &&
-           std::none_of(flights_.begin(), flights_.end(),
+           std::none_of(batches_.begin(), batches_.end(),
                         [](const auto& f) { return f->in_kernel || f->notifications != 0; });
 }
 
@@ -380,14 +380,14 @@ void Qp::end_socket_wait(int result) noexcept {
     flush();
 }
 
-// The hello is left in the socket until somebody takes it, so that the pusher can.
+// The hello is left in the socket until somebody takes it, so that the progress thread can.
 void Qp::arm() noexcept {
     if (wanted_ && rx_.greeted())
         arm_receive();
-    if (!polling_ && awaits() != 0 && (stuck || (wanted_ && !rx_.greeted())))
+    if (!polling_ && awaits() != 0 && (send_blocked || (wanted_ && !rx_.greeted())))
         arm_poll();
-    if (!listening_ && state_ == State::kOpen && awaits_news())
-        arm_news();
+    if (!listening_ && state_ == State::kOpen && awaits_wakeup())
+        arm_wakeup();
 }
 
 void Qp::arm_receive() noexcept {
@@ -409,12 +409,12 @@ void Qp::arm_poll() noexcept {
     polling_ = true;
 }
 
-void Qp::arm_news() noexcept {
-    io_uring_sqe* sqe = cq_.sqe(news_op_);
+void Qp::arm_wakeup() noexcept {
+    io_uring_sqe* sqe = cq_.sqe(wakeup_op_);
     if (sqe == nullptr)
         return end_by_errno(ENOMEM);
-    io_uring_prep_poll_add(sqe, news_fd(), POLLIN);
-    io_uring_sqe_set_data(sqe, &news_op_);
+    io_uring_prep_poll_add(sqe, wakeup_fd(), POLLIN);
+    io_uring_sqe_set_data(sqe, &wakeup_op_);
     listening_ = true;
 }
 

@@ -19,7 +19,7 @@
 namespace tcpqp::stock {
 
 // What two ends know of each other when the queue pair is made.
-struct Meeting {
+struct Negotiation {
     std::unique_ptr<Option> option;               // tcpqp-bpf admitted the connection
     uint32_t without_option = TCPQP_REASON_NONE;  // why not
     Frame ours;
@@ -29,7 +29,7 @@ struct Meeting {
 class Qp final : public tcpqp_qp {
 public:
     // Throws.
-    Qp(Cq& cq, Fd socket, const QpRequest& request, Meeting meeting);
+    Qp(Cq& cq, Fd socket, const QpRequest& request, Negotiation negotiation);
     ~Qp() override;
 
     [[gnu::hot]] int post_send(std::span<const tcpqp_work> works) noexcept override;
@@ -47,12 +47,12 @@ public:
     void arm() noexcept;
     // There may be what it waits for.
     void go_on() noexcept;
-    [[nodiscard]] short awaits() const noexcept;  // POLLOUT; POLLIN: the hello; 0: only news
-    // It waits for what the socket does not tell: news_fd() does.
-    [[nodiscard]] bool awaits_news() const noexcept {
+    [[nodiscard]] short awaits() const noexcept;  // POLLOUT; POLLIN: the hello; 0: only a wakeup
+    // It waits for what the socket does not tell: wakeup_fd() does.
+    [[nodiscard]] bool awaits_wakeup() const noexcept {
         return blocked_ || (option_ && !rx_.greeted());
     }
-    [[nodiscard]] int news_fd() const noexcept { return option_->news_fd(); }
+    [[nodiscard]] int wakeup_fd() const noexcept { return option_->wakeup_fd(); }
     // ... or it is time to go on.
     [[nodiscard]] Pause::Clock::time_point looks_at() const noexcept {
         return blocked_ ? option_->looks_at() : Pause::kNever;
@@ -60,7 +60,7 @@ public:
     [[nodiscard]] int socket() const noexcept { return socket_.get(); }
     // A thread of the cq waits by recv(), in between with the lock released.
     [[nodiscard]] bool may_sleep_in_socket() const noexcept {
-        return wanted_ && rx_.greeted() && !stuck && !polling_ && zerocopy_bytes_ == 0 &&
+        return wanted_ && rx_.greeted() && !send_blocked && !polling_ && zerocopy_bytes_ == 0 &&
                state_ == State::kOpen && timeout_.is_set();
     }
     // ... for kSocketWaitMs, or without a limit.
@@ -82,8 +82,8 @@ public:
         return result;
     }
     [[gnu::hot]] void end_socket_wait(int result) noexcept;
-    bool listed = false;  // the cq's
-    bool stuck = false;   // the cq's
+    bool listed = false;        // the cq's
+    bool send_blocked = false;  // the cq's
 
 private:
     enum class State : uint8_t { kOpen, kEnded };
@@ -91,8 +91,8 @@ private:
     [[nodiscard]] ssize_t sleep_in_parts(std::span<iovec> where) const noexcept;
     [[gnu::hot]] void on_receive(int result) noexcept;
     void on_no_bytes(int result) noexcept;
-    void on_zerocopy(Flight& flight, int result, unsigned flags) noexcept;
-    void on_notification(Flight& flight, int result) noexcept;
+    void on_zerocopy(SendBatch& batch, int result, unsigned flags) noexcept;
+    void on_notification(SendBatch& batch, int result) noexcept;
     // A module's end says in no stream that it is one.
     void look_for_module() noexcept {
         if (option_ && !rx_.greeted() && option_->module_is_ready())
@@ -108,30 +108,30 @@ private:
     msghdr& receive_message() noexcept;
     void arm_receive() noexcept;
     void arm_poll() noexcept;
-    void arm_news() noexcept;
+    void arm_wakeup() noexcept;
     void launch() noexcept;
     [[nodiscard]] int hand_over(const msghdr& message) const noexcept;
     void set_waiting(bool waiting) noexcept;
-    Flight* unsent() noexcept;
+    SendBatch* unsent() noexcept;
     [[nodiscard]] size_t at(size_t i) const noexcept {
-        return first_ + i < flights_.size() ? first_ + i : first_ + i - flights_.size();
+        return first_ + i < batches_.size() ? first_ + i : first_ + i - batches_.size();
     }
     // The one that is @i behind the oldest.
-    [[nodiscard]] Flight& flight(size_t i) const noexcept { return *flights_[at(i)]; }
+    [[nodiscard]] SendBatch& batch(size_t i) const noexcept { return *batches_[at(i)]; }
     [[nodiscard]] bool may_send_alone(std::span<const tcpqp_work> works) const noexcept;
     int queue_sends(std::span<const tcpqp_work> works) noexcept;
     void send_alone(const tcpqp_work& work) noexcept;
     void send_rest(const tcpqp_work& work, ssize_t sent) noexcept;
-    void load(Flight& flight) noexcept;
-    void load_bare(Flight& flight) noexcept;
+    void load(SendBatch& batch) noexcept;
+    void load_bare(SendBatch& batch) noexcept;
     [[nodiscard]] bool control_is_due() const noexcept {
         return in_option() && option_->control_is_due();
     }
     void send_queue() noexcept;
     void read_controls() noexcept;
-    void fly_zerocopy(Flight& flight) noexcept;
+    void send_zerocopy(SendBatch& batch) noexcept;
     // TCP's answer to a send.  False: no more now.
-    bool took(Flight& flight, int result) noexcept;
+    bool took(SendBatch& batch, int result) noexcept;
     void retire() noexcept;
     int queue_receives(std::span<const tcpqp_work> works) noexcept;
     bool receive_only(int result) noexcept;
@@ -156,7 +156,7 @@ private:
     State state_ = State::kOpen;
     bool receiving_ = false;    // the kernel has receive_op_
     bool polling_ = false;      // the kernel has poll_op_
-    bool listening_ = false;    // the kernel has news_op_
+    bool listening_ = false;    // the kernel has wakeup_op_
     bool wanted_ = false;       // bytes are wanted, and not asked for yet
     bool tried_ = false;        // ... and there were none
     bool framed_ = false;       // frames are agreed on, and it has not ended
@@ -173,10 +173,10 @@ private:
     WorkQueue sends_;
     uint32_t tx_msn_ = 0;
     uint32_t zerocopy_bytes_;
-    std::vector<std::unique_ptr<Flight>> flights_;  // in order; in_use_ of them from first_
+    std::vector<std::unique_ptr<SendBatch>> batches_;  // in order; in_use_ of them from first_
     size_t first_ = 0;
     size_t in_use_ = 0;
-    size_t launched_ = 0;  // of sends_
+    size_t batched_ = 0;  // of sends_
 
     ReceiveTimeout timeout_;
     Gather gather_;
@@ -185,7 +185,7 @@ private:
     int over_length_ = 0;  // status of the first receive when it all ended
     Op receive_op_;
     Op poll_op_;
-    Op news_op_;
+    Op wakeup_op_;
     msghdr receive_message_{};
 
     tcpqp_qp_info info_{};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The sending half of a queue pair.  A send never waits in the kernel: what the
 // socket has no room for is sent when it has, by whichever of these is first: a
-// thread in wait() or poll(), or the pusher.
+// thread in wait() or poll(), or the progress thread.
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -49,12 +49,12 @@ inline void Qp::completed_send(const tcpqp_work& work, int status) noexcept {
     completed_send(work, 0);
 }
 
-// What TCP did not take all of goes by the queue and a flight.
+// What TCP did not take all of goes by the queue and a batch.
 void Qp::send_rest(const tcpqp_work& work, ssize_t sent) noexcept {
     const int result = sent < 0 ? -errno : static_cast<int>(sent);
     sends_.push(work);
-    load(flight(in_use_++));
-    took(flight(0), result);
+    load(batch(in_use_++));
+    took(batch(0), result);
     launch();
 }
 
@@ -65,7 +65,7 @@ int Qp::post_send(std::span<const tcpqp_work> works) noexcept {
         send_alone(works[0]);
     else
         n = queue_sends(works);
-    cq_.settle();
+    cq_.finish_turn();
     return n;
 }
 
@@ -75,7 +75,7 @@ int Qp::queue_sends(std::span<const tcpqp_work> works) noexcept {
     const size_t n = std::min(works.size(), sends_.room());
     for (size_t i = 0; i < n; i++)
         sends_.push(works[i]);
-    if (!stuck)
+    if (!send_blocked)
         launch();
     return n == 0 ? -EAGAIN : static_cast<int>(n);
 }
@@ -102,11 +102,11 @@ void Qp::launch() noexcept {
 void Qp::send_queue() noexcept {
     bool room = true;
     blocked_ = false;
-    Flight* flight = nullptr;
-    while (room && (flight = unsent()) != nullptr) {
-        if (flight->zerocopy)
-            return fly_zerocopy(*flight);
-        room = took(*flight, hand_over(flight->message()));
+    SendBatch* batch = nullptr;
+    while (room && (batch = unsent()) != nullptr) {
+        if (batch->zerocopy)
+            return send_zerocopy(*batch);
+        room = took(*batch, hand_over(batch->message()));
     }
     set_waiting(!room || blocked_ || (!rx_.greeted() && !sends_.empty()));
 }
@@ -122,23 +122,23 @@ int Qp::hand_over(const msghdr& message) const noexcept {
 }
 
 void Qp::set_waiting(bool waiting) noexcept {
-    cq_.set_stuck(*this, waiting && state_ == State::kOpen);
-    if (stuck)
+    cq_.set_send_blocked(*this, waiting && state_ == State::kOpen);
+    if (send_blocked)
         cq_.list(*this);
 }
 
-Flight* Qp::unsent() noexcept {
+SendBatch* Qp::unsent() noexcept {
     if (!rx_.greeted() || state_ == State::kEnded)
         return nullptr;
     if (in_use_ != 0) {
-        Flight& last = flight(in_use_ - 1);
+        SendBatch& last = batch(in_use_ - 1);
         if (!last.sent())
             return last.in_kernel ? nullptr : &last;
     }
-    if (in_use_ == flights_.size())
+    if (in_use_ == batches_.size())
         return nullptr;
     if (!control_is_due()) {
-        if (launched_ == sends_.size())
+        if (batched_ == sends_.size())
             return nullptr;
         blocked_ = in_option() && !option_->may_send(static_cast<uint16_t>(tx_msn_));
         if (blocked_ && eof_ && option_->is_starved()) {
@@ -150,7 +150,7 @@ Flight* Qp::unsent() noexcept {
         blocked_ = !option_->has_room();
     if (blocked_)
         return nullptr;
-    Flight& next = flight(in_use_++);
+    SendBatch& next = batch(in_use_++);
     if (in_option())
         load_bare(next);
     else
@@ -159,69 +159,69 @@ Flight* Qp::unsent() noexcept {
 }
 
 // One message, described before TCP has a byte of it.
-void Qp::load_bare(Flight& flight) noexcept {
-    flight.begin();
+void Qp::load_bare(SendBatch& batch) noexcept {
+    batch.begin();
     if (control_is_due()) {
         option_->announce_control();
-        return flight.add_control();
+        return batch.add_control();
     }
-    const tcpqp_work& work = sends_[launched_++];
+    const tcpqp_work& work = sends_[batched_++];
     option_->announce(static_cast<uint16_t>(tx_msn_++), work);
-    flight.add_bare(work);
-    flight.zerocopy =
+    batch.add_bare(work);
+    batch.zerocopy =
         zerocopy_bytes_ != 0 && work.length >= zerocopy_bytes_ && work.length > kCopyMaxBytes;
 }
 
-void Qp::load(Flight& flight) noexcept {
-    flight.begin();
-    while (launched_ < sends_.size() && flight.has_room(sends_[launched_])) {
-        const tcpqp_work& work = sends_[launched_];
+void Qp::load(SendBatch& batch) noexcept {
+    batch.begin();
+    while (batched_ < sends_.size() && batch.has_room(sends_[batched_])) {
+        const tcpqp_work& work = sends_[batched_];
         const bool zerocopy =
             zerocopy_bytes_ != 0 && work.length >= zerocopy_bytes_ && work.length > kCopyMaxBytes;
-        if (zerocopy && flight.messages != 0)
+        if (zerocopy && batch.messages != 0)
             break;
         const bool has_imm = (work.flags & TCPQP_F_IMM) != 0;
-        flight.add(
+        batch.add(
             Frame{FrameType::kMessage, work.length, tx_msn_++, has_imm ? work.imm : 0, has_imm},
             work);
-        flight.zerocopy = zerocopy;
-        launched_++;
+        batch.zerocopy = zerocopy;
+        batched_++;
     }
 }
 
 // Ends at once, like a plain send; only the notification comes later.
-void Qp::fly_zerocopy(Flight& flight) noexcept {
-    io_uring_sqe* sqe = cq_.sqe(flight.op);
+void Qp::send_zerocopy(SendBatch& batch) noexcept {
+    io_uring_sqe* sqe = cq_.sqe(batch.op);
     if (sqe == nullptr)
         return end_by_errno(ENOMEM);
-    io_uring_prep_sendmsg_zc(sqe, socket_.get(), &flight.message(),
+    io_uring_prep_sendmsg_zc(sqe, socket_.get(), &batch.message(),
                              MSG_NOSIGNAL | MSG_DONTWAIT | (in_option() ? MSG_EOR : 0));
     sqe->ioprio |= IORING_SEND_ZC_REPORT_USAGE;
-    io_uring_sqe_set_data(sqe, &flight.op);
-    flight.in_kernel = true;
+    io_uring_sqe_set_data(sqe, &batch.op);
+    batch.in_kernel = true;
     cq_.submit_and_reap();
 }
 
-void Qp::on_zerocopy(Flight& flight, int result, unsigned flags) noexcept {
-    flight.in_kernel = false;
+void Qp::on_zerocopy(SendBatch& batch, int result, unsigned flags) noexcept {
+    batch.in_kernel = false;
     if ((flags & IORING_CQE_F_MORE) != 0)
-        flight.notifications++;
+        batch.notifications++;
     if (state_ == State::kEnded)
         return;
     if (result == -EINVAL || result == -EOPNOTSUPP || result == -ENOMEM || result == -EFAULT) {
         // this kernel, socket or memory (a dma-buf's) has none, or `ulimit -l` is used up
         zerocopy_bytes_ = 0;
-        flight.zerocopy = false;
+        batch.zerocopy = false;
         return launch();
     }
     if (result > 0)
         info_.tx_zerocopy_bytes += static_cast<size_t>(result);
-    if (took(flight, result))
+    if (took(batch, result))
         return launch();
     set_waiting(true);
 }
 
-bool Qp::took(Flight& flight, int result) noexcept {
+bool Qp::took(SendBatch& batch, int result) noexcept {
     if (result == -EAGAIN || result == -EINTR || result == -ECANCELED)
         return false;
     if (result < 0) {
@@ -229,17 +229,17 @@ bool Qp::took(Flight& flight, int result) noexcept {
         return false;
     }
     cq_.moved();
-    flight.advance(static_cast<size_t>(result));
+    batch.advance(static_cast<size_t>(result));
     if (in_option())
         option_->took(static_cast<uint32_t>(result));
-    if (!flight.sent())
+    if (!batch.sent())
         return false;
     retire();
     return true;
 }
 
-void Qp::on_notification(Flight& flight, int result) noexcept {
-    flight.notifications--;
+void Qp::on_notification(SendBatch& batch, int result) noexcept {
+    batch.notifications--;
     if ((static_cast<unsigned>(result) & IORING_NOTIF_USAGE_ZC_COPIED) != 0)
         zerocopy_bytes_ = 0;  // loopback and the like: a plain send is cheaper
     if (state_ == State::kEnded)
@@ -250,11 +250,11 @@ void Qp::on_notification(Flight& flight, int result) noexcept {
 
 void Qp::retire() noexcept {
     while (in_use_ != 0) {
-        Flight& oldest = *flights_[first_];
+        SendBatch& oldest = *batches_[first_];
         if (oldest.in_kernel || !oldest.sent() || oldest.notifications != 0)
             return;
         for (; oldest.messages != 0; oldest.messages--) {
-            launched_--;
+            batched_--;
             complete_send(0);
         }
         first_ = at(1);

@@ -6,23 +6,23 @@
 
 namespace tcpqp::stock {
 
-void Flight::begin() noexcept {
+void SendBatch::begin() noexcept {
     messages = used_ = bytes_ = 0;
     zerocopy = in_kernel = false;
     message_ = {};
     message_.msg_iov = segments_.data();
 }
 
-bool Flight::has_room(const tcpqp_work& work) const noexcept {
+bool SendBatch::has_room(const tcpqp_work& work) const noexcept {
     if (messages == 0)
         return true;
     const bool copied = work.length <= kCopyMaxBytes;
     const size_t need = kFrameBytes + (copied ? work.length : 0);
-    return messages < kFlightMessages && bytes_ < kFlightBytes && !zerocopy &&
-           need <= buffer_.size() - used_ && message_.msg_iovlen + 2 <= kFlightSegments;
+    return messages < kBatchMessages && bytes_ < kBatchBytes && !zerocopy &&
+           need <= buffer_.size() - used_ && message_.msg_iovlen + 2 <= kBatchSegments;
 }
 
-void Flight::add(const Frame& frame, const tcpqp_work& work) noexcept {
+void SendBatch::add(const Frame& frame, const tcpqp_work& work) noexcept {
     std::byte* at = buffer_.data() + used_;
     encode(frame, at);
     size_t own = kFrameBytes;
@@ -38,7 +38,7 @@ void Flight::add(const Frame& frame, const tcpqp_work& work) noexcept {
     messages++;
 }
 
-void Flight::add_bare(const tcpqp_work& work) noexcept {
+void SendBatch::add_bare(const tcpqp_work& work) noexcept {
     if (work.length == 0)
         add_control();
     else
@@ -46,12 +46,12 @@ void Flight::add_bare(const tcpqp_work& work) noexcept {
     messages++;
 }
 
-void Flight::add_control() noexcept {
+void SendBatch::add_control() noexcept {
     buffer_[0] = std::byte{0};
     append(buffer_.data(), 1);
 }
 
-void Flight::append(const void* at, size_t count) noexcept {
+void SendBatch::append(const void* at, size_t count) noexcept {
     bytes_ += count;
     if (message_.msg_iovlen != 0) {
         iovec& last = segments_[message_.msg_iovlen - 1];
@@ -63,7 +63,7 @@ void Flight::append(const void* at, size_t count) noexcept {
     segments_[message_.msg_iovlen++] = {const_cast<void*>(at), count};
 }
 
-void Flight::advance(size_t count) noexcept {
+void SendBatch::advance(size_t count) noexcept {
     bytes_ -= count;
     while (count != 0) {
         iovec& first = *message_.msg_iov;

@@ -15,9 +15,10 @@
 
 namespace tcpqp::stock {
 
-class Flight {
+class SendBatch {
 public:
-    Flight(Qp& qp, size_t buffer_bytes) : op{Op::Kind::kFlight, &qp, this}, buffer_(buffer_bytes) {}
+    SendBatch(Qp& qp, size_t buffer_bytes)
+        : op{Op::Kind::kBatch, &qp, this}, buffer_(buffer_bytes) {}
 
     void begin() noexcept;
     [[nodiscard]] bool has_room(const tcpqp_work& work) const noexcept;
@@ -42,7 +43,7 @@ private:
     void append(const void* at, size_t count) noexcept;
 
     std::vector<std::byte> buffer_;
-    std::array<iovec, kFlightSegments> segments_{};
+    std::array<iovec, kBatchSegments> segments_{};
     msghdr message_{};
     size_t used_ = 0;  // of the buffer
     size_t bytes_ = 0;

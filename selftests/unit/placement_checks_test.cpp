@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Each step of the ladder: a segment that passes all before it is refused there, with that reason.
+// Each step of the placement checks: a segment that passes all before it is refused there, with
+// that reason.
 #include <gtest/gtest.h>
 
 #include "engine/icrc.hpp"
@@ -34,9 +35,9 @@ struct Rig {
     std::uint64_t placed = 0;
 };
 
-struct Ladder : testing::Test, Rig {};
+struct PlacementChecks : testing::Test, Rig {};
 
-TEST_F(Ladder, Placed) {
+TEST_F(PlacementChecks, Placed) {
     post();
     const TcpFrame f = send_segment(kRcvNxt, 0, pattern(1000), 0, TCP_BTH_OP_SEND_ONLY);
     const nupa::Decision d = host.rx(f);
@@ -53,7 +54,7 @@ TEST_F(Ladder, Placed) {
     EXPECT_EQ(host.qp()[NUPA_QP_STAT_placed_bytes], 1000u);
 }
 
-TEST_F(Ladder, OtherFlowsAreNotOurs) {
+TEST_F(PlacementChecks, OtherFlowsAreNotOurs) {
     post();
     TcpFrame f = send_segment(kRcvNxt, 0, pattern(100), 0, TCP_BTH_OP_SEND_ONLY);
     f.sport++;
@@ -63,7 +64,7 @@ TEST_F(Ladder, OtherFlowsAreNotOurs) {
     EXPECT_EQ(host.stat(NUPA_STAT_qp_delivered_segments), 0u);
 }
 
-TEST_F(Ladder, NoPayload) {
+TEST_F(PlacementChecks, NoPayload) {
     TcpFrame f;
     f.seq = kRcvNxt;
     const nupa::Decision d = host.rx(f);
@@ -72,7 +73,7 @@ TEST_F(Ladder, NoPayload) {
     EXPECT_EQ(host.stat(NUPA_STAT_qp_delivered_segments), 0u);
 }
 
-TEST_F(Ladder, Checksum) {
+TEST_F(PlacementChecks, Checksum) {
     post();
     const TcpFrame good = send_segment(kRcvNxt, 0, pattern(100), 0, TCP_BTH_OP_SEND_ONLY);
     ByteVector bytes = good.build();
@@ -85,7 +86,7 @@ TEST_F(Ladder, Checksum) {
     expect_placed(good, kIova);  // TCP dropped the damaged one, so did our memory of it
 }
 
-TEST_F(Ladder, IpHeaderChecksum) {
+TEST_F(PlacementChecks, IpHeaderChecksum) {
     post();
     ByteVector bytes = send_segment(kRcvNxt, 0, pattern(100), 0, TCP_BTH_OP_SEND_ONLY).build();
     bytes[14 + 8] ^= std::byte{1};  // TTL is not covered by TCP's checksum
@@ -93,7 +94,7 @@ TEST_F(Ladder, IpHeaderChecksum) {
     EXPECT_EQ(host.engine.receive(w.packet).reason, Reason::kCsum);
 }
 
-TEST_F(Ladder, PartialChecksumNeedsNoReading) {
+TEST_F(PlacementChecks, PartialChecksumNeedsNoReading) {
     post();
     TcpFrame f = send_segment(kRcvNxt, 0, pattern(100), 0, TCP_BTH_OP_SEND_ONLY);
     f.checksum = false;
@@ -102,7 +103,7 @@ TEST_F(Ladder, PartialChecksumNeedsNoReading) {
     EXPECT_TRUE(host.engine.receive(w.packet).placed());
 }
 
-TEST_F(Ladder, Icrc) {
+TEST_F(PlacementChecks, Icrc) {
     post();
     TcpFrame f = send_segment(kRcvNxt, 0, pattern(100), 0, TCP_BTH_OP_SEND_ONLY);
     tcp_bth b{};
@@ -121,7 +122,7 @@ TEST_F(Ladder, Icrc) {
     other_rig.expect_placed(f, kIova);
 }
 
-TEST_F(Ladder, Flags) {
+TEST_F(PlacementChecks, Flags) {
     for (const std::uint8_t bad : {nupa::kTcpSyn, nupa::kTcpFin, nupa::kTcpRst, nupa::kTcpUrg}) {
         Rig rig;
         rig.post();
@@ -137,7 +138,7 @@ TEST_F(Ladder, Flags) {
     }
 }
 
-TEST_F(Ladder, FragmentsAreDistrusted) {
+TEST_F(PlacementChecks, FragmentsAreDistrusted) {
     post();
     TcpFrame f = send_segment(kRcvNxt, 0, pattern(100), 0, TCP_BTH_OP_SEND_ONLY);
     TcpFrame fragment = f;
@@ -152,20 +153,20 @@ TEST_F(Ladder, FragmentsAreDistrusted) {
         kIova);
 }
 
-TEST_F(Ladder, Plain) {
+TEST_F(PlacementChecks, Plain) {
     TcpFrame f;
     f.seq = kRcvNxt, f.payload = pattern(100);
     expect_delivered(f, Reason::kPlain, NUPA_STAT_deliver_plain);
 }
 
-TEST_F(Ladder, BthInvalid) {
+TEST_F(PlacementChecks, BthInvalid) {
     post();
     TcpFrame f = send_segment(kRcvNxt, 0, pattern(100), 0, TCP_BTH_OP_SEND_ONLY);
     f.options[4] |= 2;  // no such version
     expect_delivered(f, Reason::kBthInvalid, NUPA_STAT_bth_invalid);
 }
 
-TEST_F(Ladder, BthTwice) {
+TEST_F(PlacementChecks, BthTwice) {
     post();
     tcp_bth b{};
     b.ver = 1, b.opcode = TCP_BTH_OP_SEND_ONLY, b.start_seq = kRcvNxt, b.length = 100;
@@ -176,7 +177,7 @@ TEST_F(Ladder, BthTwice) {
     expect_delivered(f, Reason::kBthInvalid, NUPA_STAT_bth_invalid);
 }
 
-TEST_F(Ladder, Window) {
+TEST_F(PlacementChecks, Window) {
     post();
     host.ack(kRcvNxt, 1024);  // no more than before: the edge never moves back
     Host small;
@@ -190,7 +191,7 @@ TEST_F(Ladder, Window) {
     EXPECT_EQ(small.stat(NUPA_STAT_deliver_window), 3u);
 }
 
-TEST_F(Ladder, BeyondAnyWindowIsForgotten) {
+TEST_F(PlacementChecks, BeyondAnyWindowIsForgotten) {
     post();
     const std::uint32_t far = (65535u << 7) + 1;
     for (std::uint32_t i = 0; i < 2 * nupa::kBlocksMax; i++)
@@ -200,7 +201,7 @@ TEST_F(Ladder, BeyondAnyWindowIsForgotten) {
     expect_placed(send_segment(kRcvNxt, 0, pattern(100)), kIova);
 }
 
-TEST_F(Ladder, WhatLiesBeyondTheEdgeIsRemembered) {
+TEST_F(PlacementChecks, WhatLiesBeyondTheEdgeIsRemembered) {
     post(1 << 16);
     Host small;
     small.ring.post({{kIova, 1 << 16, kKey}});
@@ -210,7 +211,7 @@ TEST_F(Ladder, WhatLiesBeyondTheEdgeIsRemembered) {
     EXPECT_EQ(small.rx(send_segment(kRcvNxt, 2000, pattern(100))).reason, Reason::kDuplicate);
 }
 
-TEST_F(Ladder, Duplicate) {
+TEST_F(PlacementChecks, Duplicate) {
     post();
     const TcpFrame f = send_segment(kRcvNxt, 0, pattern(100));
     expect_placed(f, kIova);
@@ -226,14 +227,14 @@ TEST_F(Ladder, Duplicate) {
                   kIova + 300);  // all before was passed up
 }
 
-TEST_F(Ladder, WhatWasDeliveredIsNotPlacedLater) {
+TEST_F(PlacementChecks, WhatWasDeliveredIsNotPlacedLater) {
     const TcpFrame f = send_segment(kRcvNxt, 0, pattern(100));
     expect_delivered(f, Reason::kNoReceive, NUPA_STAT_deliver_no_receive);
     post();
     expect_delivered(f, Reason::kDuplicate, NUPA_STAT_deliver_duplicate);
 }
 
-TEST_F(Ladder, HostAckEndsPlacement) {
+TEST_F(PlacementChecks, HostAckEndsPlacement) {
     post();
     host.ack(kRcvNxt + 500);  // TCP got them by some other way
     expect_delivered(send_segment(kRcvNxt, 0, pattern(100)), Reason::kDuplicate,
@@ -241,7 +242,7 @@ TEST_F(Ladder, HostAckEndsPlacement) {
     expect_placed(send_segment(kRcvNxt, 500, pattern(100)), kIova + 500);
 }
 
-TEST_F(Ladder, Unsynced) {
+TEST_F(PlacementChecks, Unsynced) {
     post(), post();
     // Not at E, and not of the first message: earlier bytes may have escaped the context.
     expect_delivered(send_segment(kRcvNxt + 1000, 0, pattern(100), 1), Reason::kUnsynced,
@@ -250,7 +251,7 @@ TEST_F(Ladder, Unsynced) {
     expect_placed(send_segment(kRcvNxt + 1000, 200, pattern(100), 1), kIova + 200);
 }
 
-TEST_F(Ladder, SyncByTheFirstMessage) {
+TEST_F(PlacementChecks, SyncByTheFirstMessage) {
     post();
     // Plain bytes up to +700 were still in flight when the context was born; the
     // first QP message names its own start, even from its middle.
@@ -260,7 +261,7 @@ TEST_F(Ladder, SyncByTheFirstMessage) {
     expect_delivered(before, Reason::kDuplicate, NUPA_STAT_deliver_duplicate);
 }
 
-TEST_F(Ladder, SyncByPlainBytesAtE) {
+TEST_F(PlacementChecks, SyncByPlainBytesAtE) {
     post();
     TcpFrame plain;
     plain.seq = kRcvNxt, plain.payload = pattern(10);
@@ -269,7 +270,7 @@ TEST_F(Ladder, SyncByPlainBytesAtE) {
     expect_placed(send_segment(kRcvNxt + 500, 0, pattern(100), 1), kIova);
 }
 
-TEST_F(Ladder, DisorderOverflow) {
+TEST_F(PlacementChecks, DisorderOverflow) {
     post(1 << 16);
     const auto hole = [](std::uint32_t i) {
         return send_segment(kRcvNxt, 100 + 200 * i, pattern(100, i));
@@ -291,7 +292,7 @@ TEST_F(Ladder, DisorderOverflow) {
     expect_placed(send_segment(kRcvNxt, end + 250, pattern(50)), kIova + end + 250);
 }
 
-TEST_F(Ladder, Opcode) {
+TEST_F(PlacementChecks, Opcode) {
     post();
     std::uint32_t at = kRcvNxt;
     for (const std::uint8_t opcode :
@@ -303,7 +304,7 @@ TEST_F(Ladder, Opcode) {
     }
 }
 
-TEST_F(Ladder, EmptyMessage) {
+TEST_F(PlacementChecks, EmptyMessage) {
     post();
     tcp_bth b{};
     b.ver = 1, b.opcode = TCP_BTH_OP_SEND_ONLY, b.start_seq = kRcvNxt;
@@ -312,7 +313,7 @@ TEST_F(Ladder, EmptyMessage) {
     expect_delivered(f, Reason::kOpcode, NUPA_STAT_deliver_opcode);
 }
 
-TEST_F(Ladder, Inconsistent) {
+TEST_F(PlacementChecks, Inconsistent) {
     post();
     expect_placed(send_segment(kRcvNxt, 0, pattern(100)), kIova);
     // Same message, next bytes, but at another offset than its sequence number says.
@@ -322,7 +323,7 @@ TEST_F(Ladder, Inconsistent) {
     EXPECT_EQ(host.qp()[NUPA_QP_STAT_refused], 1u);
 }
 
-TEST_F(Ladder, NoReceive) {
+TEST_F(PlacementChecks, NoReceive) {
     expect_delivered(send_segment(kRcvNxt, 0, pattern(100)), Reason::kNoReceive,
                      NUPA_STAT_deliver_no_receive);
     post();
@@ -333,14 +334,14 @@ TEST_F(Ladder, NoReceive) {
                   kIova + 100);
 }
 
-TEST_F(Ladder, CompletedReceiveIsNotTouched) {
+TEST_F(PlacementChecks, CompletedReceiveIsNotTouched) {
     post();
     host.ring.complete(1);  // kernel: message 0 is with the application
     expect_delivered(send_segment(kRcvNxt, 0, pattern(100)), Reason::kNoReceive,
                      NUPA_STAT_deliver_no_receive);
 }
 
-TEST_F(Ladder, NoReceiveQueue) {
+TEST_F(PlacementChecks, NoReceiveQueue) {
     HostOptions o;
     o.qp_flags = NUPA_QP_F_NO_RQ;
     Rig rig(o);
@@ -349,19 +350,19 @@ TEST_F(Ladder, NoReceiveQueue) {
                          NUPA_STAT_deliver_no_receive);
 }
 
-TEST_F(Ladder, Key) {
+TEST_F(PlacementChecks, Key) {
     host.ring.post({{kIova, 4096, kOtherKey}});
     expect_delivered(send_segment(kRcvNxt, 0, pattern(100)), Reason::kKey, NUPA_STAT_deliver_key);
 }
 
-TEST_F(Ladder, DeregisteredKey) {
+TEST_F(PlacementChecks, DeregisteredKey) {
     post();
     expect_placed(send_segment(kRcvNxt, 0, pattern(100)), kIova);
     ASSERT_EQ(host.engine.mr_dereg(kKey), NUPA_OK);
     expect_delivered(send_segment(kRcvNxt, 100, pattern(100)), Reason::kKey, NUPA_STAT_deliver_key);
 }
 
-TEST_F(Ladder, ForeignPd) {
+TEST_F(PlacementChecks, ForeignPd) {
     Region other(host.guest, 0x1000, 4096, kPd + 1);
     ASSERT_EQ(host.engine.mr_reg(kOtherKey, other.cmd), NUPA_OK);
     host.ring.post({{0x1000, 4096, kOtherKey}});
@@ -369,7 +370,7 @@ TEST_F(Ladder, ForeignPd) {
                      NUPA_STAT_deliver_access);
 }
 
-TEST_F(Ladder, ReadOnlyMr) {
+TEST_F(PlacementChecks, ReadOnlyMr) {
     Region other(host.guest, 0x1000, 4096, kPd, NUPA_ACCESS_REMOTE_READ | NUPA_ACCESS_REMOTE_WRITE);
     ASSERT_EQ(host.engine.mr_reg(kOtherKey, other.cmd), NUPA_OK);
     host.ring.post({{0x1000, 4096, kOtherKey}});
@@ -377,7 +378,7 @@ TEST_F(Ladder, ReadOnlyMr) {
                      NUPA_STAT_deliver_access);
 }
 
-TEST_F(Ladder, BeyondTheReceive) {
+TEST_F(PlacementChecks, BeyondTheReceive) {
     post(1000);
     expect_placed(send_segment(kRcvNxt, 0, pattern(900)), kIova);
     expect_delivered(send_segment(kRcvNxt, 900, pattern(101)), Reason::kBounds,
@@ -386,7 +387,7 @@ TEST_F(Ladder, BeyondTheReceive) {
                      NUPA_STAT_deliver_bounds);
 }
 
-TEST_F(Ladder, SgeBeyondTheMr) {
+TEST_F(PlacementChecks, SgeBeyondTheMr) {
     const std::uint64_t end = kIova + host.options.mr_bytes;
     host.ring.post({{end - 50, 100, kKey}});
     expect_delivered(send_segment(kRcvNxt, 0, pattern(51)), Reason::kBounds,
@@ -400,7 +401,7 @@ TEST_F(Ladder, SgeBeyondTheMr) {
 }
 
 // The sum wraps into a region that does exist.
-TEST_F(Ladder, SgeThatWraps) {
+TEST_F(PlacementChecks, SgeThatWraps) {
     Region low(host.guest, 0x1000, 4096, kPd);
     ASSERT_EQ(host.engine.mr_reg(kOtherKey, low.cmd), NUPA_OK);
     host.ring.post({{UINT64_MAX - 99, 1 << 20, kOtherKey}});
@@ -409,21 +410,21 @@ TEST_F(Ladder, SgeThatWraps) {
     EXPECT_EQ(low.read(host.guest, 0x1000, 4096), ByteVector(4096));
 }
 
-TEST_F(Ladder, BadSgeCount) {
+TEST_F(PlacementChecks, BadSgeCount) {
     post();
     host.ring.set_num_sge(0, 1000);
     expect_delivered(send_segment(kRcvNxt, 0, pattern(1)), Reason::kBounds,
                      NUPA_STAT_deliver_bounds);
 }
 
-TEST_F(Ladder, NothingIsWrittenWhenALaterSgeIsBad) {
+TEST_F(PlacementChecks, NothingIsWrittenWhenALaterSgeIsBad) {
     host.ring.post({{kIova, 50, kKey}, {kIova + 50, 50, kOtherKey}});
     expect_delivered(send_segment(kRcvNxt, 0, pattern(100)), Reason::kKey, NUPA_STAT_deliver_key);
     expect_delivered(send_segment(kRcvNxt, 100, pattern(1)), Reason::kBounds,
                      NUPA_STAT_deliver_bounds);
 }
 
-TEST_F(Ladder, ScatterOverSges) {
+TEST_F(PlacementChecks, ScatterOverSges) {
     const std::uint64_t a = kIova + 4000, b = kIova + 20001, c = kIova + 9;
     host.ring.post({{a, 333, kKey}, {b, 0, kKey}, {b, 5000, kKey}, {c, 2000, kKey}});
     const ByteVector message = pattern(7333, 5);
@@ -440,7 +441,7 @@ TEST_F(Ladder, ScatterOverSges) {
     EXPECT_EQ(out, message);
 }
 
-TEST_F(Ladder, Ver1Places) {
+TEST_F(PlacementChecks, Ver1Places) {
     post();
     tcp_bth b{};
     b.ver = 1, b.opcode = TCP_BTH_OP_SEND_ONLY, b.start_seq = kRcvNxt, b.length = 1000;

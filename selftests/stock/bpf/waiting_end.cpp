@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One end of a connection on which somebody must wait.
 //
-//   patience [ROLE] --port PORT [--connect ADDR] [--messages N] [--bytes N] [--buffers BYTES]
+//   waiting_end [ROLE] --port PORT [--connect ADDR] [--messages N] [--bytes N] [--buffers BYTES]
 //            [--zerocopy BYTES] [--late] [--nowait] [--leave]
 //
 //   waiter      posts N sends, and waits for their ends in tcpqp_wait()
@@ -231,7 +231,7 @@ void run(const Options& o) {
 
 int main(int argc, char** argv) {
     Options o;
-    return Command("patience", "One end of a connection on which somebody must wait")
+    return Command("waiting_end", "One end of a connection on which somebody must wait")
         .choice("role", o.role, {"waiter", "left-alone", "deaf", "left", "quitter", "holder"})
         .address(o.peer)
         .option("--messages", o.messages, {1, UINT32_MAX})
