@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The C functions of level 1: check what the caller gave, ask the provider.
+#include <tcp_qp/tcp_qp.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <new>
 #include <system_error>
 
+#include "engine/engine.hpp"
 #include "provider/checks.hpp"
 #include "provider/opts.hpp"
 
@@ -56,8 +59,7 @@ int hand_out(Made<T>& made, T** out, uint32_t* reason) noexcept {
     return 0;
 }
 
-}  // namespace
-
+// 0 or -EINVAL.
 int check_qp_opts(const tcpqp_qp_opts* from, int socket, QpRequest& request) noexcept {
     tcpqp_qp_opts o;
     if (!read_opts(from, o) || (o.flags & ~uint32_t{TCPQP_QP_F_NOWAIT}) != 0 ||
@@ -76,6 +78,7 @@ int check_qp_opts(const tcpqp_qp_opts* from, int socket, QpRequest& request) noe
     return sane ? 0 : -EINVAL;
 }
 
+}  // namespace
 }  // namespace tcpqp
 
 using namespace tcpqp;

@@ -7,8 +7,11 @@
 #include <system_error>
 
 #include "conn/conn.hpp"
+#include "engine/engine.hpp"
+#include "kernel/context.hpp"
 #include "provider/opts.hpp"
 #include "userspace/frames/frame.hpp"
+#include "userspace/queue/context.hpp"
 
 using namespace tcpqp;
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which engine: what was asked, what the environment says, what there is.
+#include "engine/engine.hpp"
+
 #include <cerrno>
 #include <cstdlib>
 #include <string_view>
 
-#include "provider/provider.hpp"
+#include "kernel/context.hpp"
+#include "userspace/queue/context.hpp"
 
 namespace tcpqp {
 

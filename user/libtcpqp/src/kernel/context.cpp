@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "kernel/context.hpp"
+
 #include <cerrno>
 #include <system_error>
 

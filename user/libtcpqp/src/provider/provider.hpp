@@ -90,14 +90,3 @@ struct tcpqp_context {
     uint32_t reason = TCPQP_REASON_NONE;  // why not a better engine
     std::atomic<unsigned> children{0};
 };
-
-namespace tcpqp {
-
-// Each engine's factory, and the choice between them (engine.cpp).
-Made<tcpqp_context> make_verbs(uint32_t engine, const char* ifname, int socket);
-Made<tcpqp_context> make_stock();
-Made<tcpqp_context> make_context(uint32_t engine, const char* ifname, int socket);
-// -EINVAL: the environment names no engine.
-int engine_from_environment(uint32_t& engine) noexcept;
-
-}  // namespace tcpqp
