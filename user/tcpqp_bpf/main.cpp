@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // tcpqp-bpf: loads libtcpqp's BPF program and admits connections to it, until SIGTERM.
-#include <getopt.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -16,56 +15,10 @@
 #include "base/unix_message.hpp"
 #include "identity.hpp"
 #include "limits.hpp"
+#include "options.hpp"
 #include "server.hpp"
 
 namespace {
-
-constexpr mode_t kModeDefault = 0660;
-
-struct Options {
-    std::string cgroup = "/sys/fs/cgroup";
-    std::string socket = TCPQP_BPF_SOCKET_PATH;
-    std::string user;
-    mode_t mode = kModeDefault;
-    bool verbose = false;
-};
-
-constexpr const char* kHelp =
-    "tcpqp-bpf [--cgroup PATH] [--socket PATH] [--mode OCTAL] [--user NAME] [--verbose]\n"
-    "Lets programs of this network namespace that use libtcpqp without the module talk to\n"
-    "ends with it.  Needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, and Linux 6.12.\n"
-    "  --cgroup  cgroup v2 whose sockets may be admitted (default /sys/fs/cgroup)\n"
-    "  --socket  where programs ask (default " TCPQP_BPF_SOCKET_PATH
-    ")\n"
-    "  --mode    who may ask: permissions of that socket (default 0660)\n"
-    "  --user    who to be once the socket is there (started by root, whose word libraries take;\n"
-    "            they take another user's for that user's own programs only)\n"
-    "  --verbose counters of each connection when it ends\n";
-
-int parse(int argc, char** argv, Options& o) {
-    const option known[] = {{"cgroup", 1, nullptr, 'c'},
-                            {"socket", 1, nullptr, 's'},
-                            {"mode", 1, nullptr, 'm'},
-                            {"user", 1, nullptr, 'u'},
-                            {"verbose", 0, nullptr, 'v'},
-                            {"help", 0, nullptr, 'h'},
-                            {}};
-    for (int c = 0; (c = ::getopt_long(argc, argv, "", known, nullptr)) != -1;) {
-        if (c == 'c')
-            o.cgroup = optarg;
-        else if (c == 's')
-            o.socket = optarg;
-        else if (c == 'm')
-            o.mode = static_cast<mode_t>(std::strtoul(optarg, nullptr, 8)) & 0777;
-        else if (c == 'u')
-            o.user = optarg;
-        else if (c == 'v')
-            o.verbose = true;
-        else
-            return c == 'h' ? 0 : 64;
-    }
-    return optind == argc ? -1 : 64;
-}
 
 // Readable at SIGTERM or SIGINT.
 tcpqp::Fd stop_signals() {
@@ -95,7 +48,7 @@ void raise_descriptors() {
                      0ULL + files.rlim_max, 0ULL + kWanted);
 }
 
-void serve(const Options& o) {
+void serve(const tcpqp::bpf::Options& o) {
     const tcpqp::Fd stop = stop_signals();
     // who calls listen() is whom libraries see
     tcpqp::Fd listener = tcpqp::listen_for_unix_messages(o.socket, o.mode, tcpqp::bpf::kBacklog);
@@ -122,15 +75,13 @@ void serve(const Options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    Options o;
-    const int status = parse(argc, argv, o);
-    if (status >= 0) {
-        std::fputs(kHelp, status == 0 ? stdout : stderr);
-        return status;
-    }
+    int exit_code = 0;
+    const auto options = tcpqp::bpf::parse_options(argc, argv, exit_code);
+    if (!options)
+        return exit_code;
     try {
         raise_descriptors();
-        serve(o);
+        serve(*options);
     } catch (const std::exception& e) {
         std::fprintf(stderr, "tcpqp-bpf: %s\n", e.what());
     }
