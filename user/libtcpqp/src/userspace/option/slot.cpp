@@ -71,12 +71,12 @@ std::array<Fd, 2> ask(int helper, int socket) noexcept {
     tcpqp_bpf_request request{TCPQP_BPF_ABI, 0};
     UnixMessage question(&request, sizeof(request));
     question.put(socket);
-    if (repeat([&] { return ::sendmsg(helper, &question.message, MSG_NOSIGNAL); }) !=
+    if (repeat([&] { return ::sendmsg(helper, &question.header, MSG_NOSIGNAL); }) !=
         sizeof(request))
         return {};
     tcpqp_bpf_reply reply{};
     UnixMessage answer(&reply, sizeof(reply));
-    if (repeat([&] { return ::recvmsg(helper, &answer.message, MSG_CMSG_CLOEXEC); }) !=
+    if (repeat([&] { return ::recvmsg(helper, &answer.header, MSG_CMSG_CLOEXEC); }) !=
         sizeof(reply))
         return {};
     std::array<Fd, 2> fds = answer.take<2>();
