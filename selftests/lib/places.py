@@ -97,7 +97,7 @@ def module_in_odd_path() -> str:
 
 
 def built_in_odd_path() -> str:
-    return _builds(["make", "user", "kernel", "DEPS=no"], (*PRODUCTS, "cmake/user/libtcpqp/libtcpqp.so.0", "cmake/user/libtcpqp/run/tcpqp-run"))
+    return _builds(["make", "user", "kernel", "DEPS=no"], (*PRODUCTS, "cmake/user/libtcpqp/libtcpqp.so.0", "cmake/user/tcpqp_run/tcpqp-run"))
 
 
 def _builds(argv: list[str], products: tuple[str, ...]) -> str:

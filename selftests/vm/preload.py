@@ -7,9 +7,9 @@ from pairs import fabric, succeeded
 from traffic import free_port
 from vmtest import Guests, Needs, long
 
-NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("user/libtcpqp/run/tcpqp-run",), setup="full")
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("user/tcpqp_run/tcpqp-run",), setup="full")
 
-RUN = "$BUILD/cmake/user/libtcpqp/run/tcpqp-run --stats"
+RUN = "$BUILD/cmake/user/tcpqp_run/tcpqp-run --stats"
 SEMANTICS = "$REPO/selftests/preload/semantics"
 LINE = re.compile(r"tcpqp-run: (?P<engine>\w+): (?P<connections>\d+) connections, (?P<sent>\d+) bytes sent, (?P<received>\d+) received, (?P<placed>\d+) placed, (?P<copied>\d+) copied")
 PLAIN = re.compile(r"tcpqp-run: plain, (\w+): (\d+) connections")

@@ -15,7 +15,7 @@ from traffic import free_port
 from vmtest import REPO, Failed, Guests, Needs, Skip
 
 TAP = "nupavt0"
-NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/lib_exchange", "selftests/vm/programs/qp_asks", "user/libtcpqp/bpf/tcpqp-bpf", "user/libtcpqp/examples/tcpqp_echo"), nodes=1,
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/lib_exchange", "selftests/vm/programs/qp_asks", "user/tcpqp_bpf/tcpqp-bpf", "user/libtcpqp/examples/tcpqp_echo"), nodes=1,
               setup="full", switch_args=("--tap", f"name=up0,ifname={TAP}"), tap=TAP)  # fmt: skip
 
 BUILD = REPO / "build/cmake"
@@ -74,7 +74,7 @@ def host(t: Guests) -> Iterator[Host]:
         sh(*within, "ip", "addr", "add", f"{HOST}/24", "dev", TAP)
         sh(*within, "ip", "link", "set", TAP, "up")
         path = Path(cleanup.enter_context(tempfile.TemporaryDirectory())) / "helper"
-        helper = subprocess.Popen([str(a) for a in (*within, BUILD / "user/libtcpqp/bpf/tcpqp-bpf", "--cgroup", cgroup, "--socket", path)], stdout=subprocess.PIPE, text=True)
+        helper = subprocess.Popen([str(a) for a in (*within, BUILD / "user/tcpqp_bpf/tcpqp-bpf", "--cgroup", cgroup, "--socket", path)], stdout=subprocess.PIPE, text=True)
         cleanup.callback(helper.wait, LIMIT_S)
         cleanup.callback(helper.terminate)
         if helper.stdout.readline() != "tcpqp-bpf: ready\n":

@@ -9,7 +9,7 @@
 #include "handshake/handshake.h"
 #include "tx/tx.h"
 
-/* user/libtcpqp/src/stock/frame.hpp */
+/* user/libtcpqp/src/userspace/frames/frame.hpp */
 enum {
 	TQP_STOCK_HELLO_BYTES = 24,
 	TQP_STOCK_HELLO_FLAGS_AT = 16,

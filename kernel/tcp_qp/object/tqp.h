@@ -181,7 +181,7 @@ struct tqp_cq_fd {
 	wait_queue_head_t wait;
 	spinlock_t lock;
 	struct tqp_cq *cq;		/* under lock; NULL: destroyed */
-	bool nudged;
+	bool signalled;
 };
 
 struct tqp_srq {

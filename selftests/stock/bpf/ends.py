@@ -15,7 +15,7 @@ from pathlib import Path
 LIMIT_S = 60
 NO_CAPABILITY = ("--bounding-set", "-all", "--inh-caps", "-all", "--no-new-privs")
 CONFINED = ("--user", "nobody")  # tcpqp-bpf
-HELPER = "user/libtcpqp/bpf/tcpqp-bpf"
+HELPER = "user/tcpqp_bpf/tcpqp-bpf"
 EXCHANGE = "selftests/vm/programs/lib_exchange"
 CLOSED = re.compile(r"closed: written (?P<written>\d+) rewritten (?P<rewritten>\d+) bare (?P<bare>\d+) invalid (?P<invalid>\d+) lost (?P<lost>\d+)")
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
