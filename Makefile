@@ -84,10 +84,10 @@ check-debug: tests debug-kernel ## the VM tests on the debug kernel; build/resul
 	@selftests/run --debug-kernel $(if $(CHECK),--only "$(CHECK)")
 
 sanitize: tests ## libtcpqp's tests under ASAN + UBSAN, TSAN and valgrind
-	@JOBS=$(JOBS) selftests/stock/sanitize
+	@JOBS=$(JOBS) selftests/stock/sanitize.sh
 
 bars: tests ## libtcpqp's stock engine beside plain TCP, on loopback and veth: each bar, met or not
-	@selftests/stock/bpf/bars $(CMAKE_DIR)
+	@selftests/stock/bpf/bars.py $(CMAKE_DIR)
 
 compat: all ## other people's RDMA programs on both engines, and soft RoCE beside them; build/results/compat.json
 	@$(DEPS) vm check compat
@@ -104,7 +104,7 @@ soak: all ## traffic with faults for hours (SOAK_MINUTES, default 60)
 	@$(DEPS) vm check
 	@selftests/soak --minutes $(SOAK_MINUTES)
 
-lint: checkout ## checkpatch, sparse, clang-format, clang-tidy, shellcheck, headers alone
+lint: checkout ## checkpatch, sparse, clang-format, clang-tidy, shellcheck, flake8, headers alone
 	@$(DEPS) build kernel lint
 	@selftests/lint
 

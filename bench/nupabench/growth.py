@@ -93,7 +93,8 @@ def _incast(machines: Machines, transport: str, control: str) -> dict:
     rx = result["rx"]
     return row | {
         "goodput_gbps": rounded(rx["messages"] * size * 8 / rx["phase_ns"]), "lane_gbps": INCAST_PORT["rate_mbps"] / 1000, "fairness": rounded(rx["fairness"]),
-        "drops": after["queue_drop"] - before["queue_drop"], "ecn_marks": after["ecn_marked"] - before["ecn_marked"], "seconds": rounded(time.monotonic() - began),
+        "drops": after["queue_drop"] - before["queue_drop"], "ecn_marks": after["ecn_marked"] - before["ecn_marked"],
+        "seconds": rounded(time.monotonic() - began),
     }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from .machines import SERVER, Machines
 
 SPAN_S = 5
 # The interrupts of the device, and what a CPU does for itself while it idles (the timer's are its wake-ups).
-GUEST = f"ethtool -S nupa0 | awk '$1 == \"interrupts:\" {{ print $2 }}'; awk '/LOC:/ {{ print $2 }}' /proc/interrupts"
+GUEST = "ethtool -S nupa0 | awk '$1 == \"interrupts:\" { print $2 }'; awk '/LOC:/ { print $2 }' /proc/interrupts"
 
 
 def switch_wakeups(pid: int) -> int:

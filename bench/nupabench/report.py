@@ -109,7 +109,8 @@ def commit(repo: Path) -> str:
 
 
 def machine(accel: str) -> str:
-    model = next((line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), platform.machine())
+    models = (line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name"))
+    model = next(models, platform.machine())
     return f"{model}, {os.cpu_count()} CPUs, load {os.getloadavg()[1]:.1f}; guests: QEMU {accel}, 1 CPU each"
 
 

@@ -52,7 +52,8 @@ class Json(Case):
         self.assertIn("timed out", report["error"])
 
     def test_text_that_is_no_utf8(self) -> None:
-        argv = [os.environ.get("NCQP", "ncqp").encode(), b"--engine", b"tcp", b"-s", b"\xff\xfe", b"-p", b"1", b"-n", b"1", b"--json", os.fsencode(self.dir / "f.json")]
+        options = [b"--engine", b"tcp", b"-s", b"\xff\xfe", b"-p", b"1", b"-n", b"1", b"--json", os.fsencode(self.dir / "f.json")]
+        argv = [os.environ.get("NCQP", "ncqp").encode(), *options]
         self.assertEqual(subprocess.run(argv, stderr=subprocess.DEVNULL).returncode, 1)
         self.check_schema(self.report("f.json"))
 

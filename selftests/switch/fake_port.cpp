@@ -12,6 +12,8 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "shared_memory.hpp"
+
 namespace nupa::testing {
 namespace {
 
@@ -21,16 +23,6 @@ constexpr uint64_t kHighBase = 1ull << 32;
 
 [[noreturn]] void fail(const std::string& what) {
     throw std::system_error(errno, std::generic_category(), what);
-}
-
-template <class T>
-T load(const T& field) {
-    return __atomic_load_n(&field, __ATOMIC_ACQUIRE);
-}
-
-template <class T>
-void store(T& field, T value) {
-    __atomic_store_n(&field, value, __ATOMIC_RELEASE);
 }
 
 // One ivshmem message; @fd is set to the descriptor that came with it, or -1.
@@ -282,25 +274,21 @@ void FakePort::set_rx_mode(uint32_t flags, const std::array<uint8_t, 6>& mac, ui
     must(cmd);
 }
 
-std::vector<uint64_t> FakePort::stats() {
+std::vector<uint64_t> FakePort::stats(uint16_t op, uint32_t id, uint32_t count) {
     nupa_admin_cmd cmd{};
-    cmd.op = NUPA_ADMIN_STATS;
-    cmd.stats.addr = alloc(NUPA_STAT_COUNT * 8, 64);
-    cmd.stats.count = NUPA_STAT_COUNT;
+    cmd.op = op;
+    cmd.id = id;
+    cmd.stats.addr = alloc(count * 8, 64);
+    cmd.stats.count = count;
     must(cmd);
     const auto* values = at<uint64_t>(cmd.stats.addr);
-    return {values, values + NUPA_STAT_COUNT};
+    return {values, values + count};
 }
 
+std::vector<uint64_t> FakePort::stats() { return stats(NUPA_ADMIN_STATS, 0, NUPA_STAT_COUNT); }
+
 std::vector<uint64_t> FakePort::qp_stats(uint32_t qpn) {
-    nupa_admin_cmd cmd{};
-    cmd.op = NUPA_ADMIN_QP_STATS;
-    cmd.id = qpn;
-    cmd.stats.addr = alloc(NUPA_QP_STAT_COUNT * 8, 64);
-    cmd.stats.count = NUPA_QP_STAT_COUNT;
-    must(cmd);
-    const auto* values = at<uint64_t>(cmd.stats.addr);
-    return {values, values + NUPA_QP_STAT_COUNT};
+    return stats(NUPA_ADMIN_QP_STATS, qpn, NUPA_QP_STAT_COUNT);
 }
 
 std::array<uint8_t, 6> FakePort::mac() const {

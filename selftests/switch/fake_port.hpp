@@ -130,6 +130,7 @@ public:
     void disconnect();
 
 private:
+    std::vector<uint64_t> stats(uint16_t op, uint32_t id, uint32_t count);
     void handshake(const std::string& socket);
     void map_ram(const std::string& ram, uint64_t bytes);
 

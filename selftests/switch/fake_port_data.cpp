@@ -5,19 +5,10 @@
 #include <stdexcept>
 
 #include "fake_port.hpp"
+#include "shared_memory.hpp"
 
 namespace nupa::testing {
 namespace {
-
-template <class T>
-T load(const T& field) {
-    return __atomic_load_n(&field, __ATOMIC_ACQUIRE);
-}
-
-template <class T>
-void store(T& field, T value) {
-    __atomic_store_n(&field, value, __ATOMIC_RELEASE);
-}
 
 // Where each buffer of a frame begins and how long it is.
 std::vector<std::pair<size_t, size_t>> split(size_t bytes, const TxOptions& options) {

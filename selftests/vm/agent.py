@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The guests' first process, tools/vm/guest/agent, and where they have the checkout."""
 
-from vmtest import REPO, Guests, Needs
+import pytest
+
+from harness.guests import Guests
+from harness.needs import Needs
+
+from nupavm.paths import REPO
 
 NEEDS = Needs(switch=False, nodes=1, setup="none")
+pytestmark = pytest.mark.needs(NEEDS)
 WEEKS_S = 60 * 24 * 3600  # more milliseconds than poll() takes
 
 

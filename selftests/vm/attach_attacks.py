@@ -3,10 +3,14 @@
 
 import json
 
-from pairs import Pair, succeeded
-from vmtest import Guests, Needs, on_debug_kernel
+import pytest
+
+from harness.guests import Guests
+from harness.needs import Needs, on_debug_kernel
+from harness.pairs import Pair, succeeded
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/hostile/attach_attacks",), cpus=2, setup="full")
+pytestmark = pytest.mark.needs(NEEDS)
 
 NOBODY = "chmod 666 /dev/infiniband/*; exec setpriv --reuid 65534 --regid 65534 --clear-groups"
 PROGRAM = "$BUILD/cmake/selftests/vm/hostile/attach_attacks --port 7700"

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Guests come up the way every other test relies on."""
 
-from fabric import NEEDS  # noqa: F401  (the same guests)
-from vmtest import Guests
+import pytest
+
+from harness.guests import Guests
+from vm.fabric import NEEDS  # the same guests
+
+pytestmark = pytest.mark.needs(NEEDS)
 
 
 def test_fair_memory_copies(t: Guests) -> None:

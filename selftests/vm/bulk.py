@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """1 GiB through loss, reordering and duplicates with each pair of engines and, beside them, plain TCP: the same bytes, and how fast."""
 
-from pairs import fabric
-from traffic import ncqp
-from vmtest import Guests, Needs, long
+import pytest
+
+from harness.guests import Guests
+from harness.needs import Needs
+from harness.pairs import fabric
+from harness.traffic import ncqp
 
 # source and copy lie in memory
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("tools/ncqp/ncqp",), setup="full", mem_mb=2560)
+pytestmark = pytest.mark.needs(NEEDS)
 MIB, SEED, LIMIT_S = 1024, 20241122, 900
 PAIRS = (("tcp", "tcp"), ("offload", "offload"), ("software", "software"), ("offload", "software"), ("software", "offload"))
 FAULTS = {"loss": 0.01, "reorder": 0.05, "reorder_packets": 3, "duplicate": 0.01}
@@ -26,7 +30,7 @@ def _one(t: Guests, pair: tuple[str, str]) -> tuple[dict, dict]:
     return tx, rx
 
 
-@long
+@pytest.mark.long
 def test_every_pair(t: Guests) -> None:
     rates = {}
     t.run(1, f"head -c {MIB}M /dev/urandom >{SOURCE}", LIMIT_S)

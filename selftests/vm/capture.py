@@ -4,10 +4,15 @@
 import shutil
 import subprocess
 
-from fabric import NEEDS  # noqa: F401  (the same guests)
-from traffic import ncqp
-from vmtest import REPO, Failed, Guests, Skip
+import pytest
 
+from harness.guests import Failed, Guests
+from harness.traffic import ncqp
+from vm.fabric import NEEDS  # the same guests
+
+from nupavm.paths import REPO
+
+pytestmark = pytest.mark.needs(NEEDS)
 FIELDS = ("tcp.len", "tcp_bth.version", "tcp_bth.opcode", "tcp_bth.offset", "tcp_bth.msn", "tcp_bth.flags.rtr")
 TOTAL_BYTES = 1 << 20
 MESSAGE_BYTES = 100_000
@@ -16,7 +21,7 @@ MESSAGE_BYTES = 100_000
 def _capture(t: Guests, engine: str, options: str) -> list[dict[str, str]]:
     """The TCP segments that node 0 received in one transfer."""
     if not shutil.which("tshark"):
-        raise Skip("tshark is not installed")
+        pytest.skip("tshark is not installed")
     path = t.cluster.results / f"{engine}.pcap"
     path.unlink(missing_ok=True)
     t.switch("pcap", port="n0", file=str(path))

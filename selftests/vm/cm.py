@@ -3,13 +3,17 @@
 
 import json
 
-from traffic import free_port
-from vmtest import Failed, Guests, Needs, long
+import pytest
+
+from harness.guests import Failed, Guests
+from harness.needs import Needs
+from harness.traffic import free_port
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/cm_exchange",), setup="full")
+pytestmark = pytest.mark.needs(NEEDS)
 
 PROGRAM = "$BUILD/cmake/selftests/vm/programs/cm_exchange"
-STRAYS = "$REPO/selftests/vm/programs/strays"
+STRAYS = "$REPO/selftests/vm/programs/strays.py"
 LIMIT_S = 60
 ADDRESSES = {"ipv4": "10.77.0.1", "ipv6": "fd77::1"}
 
@@ -95,7 +99,7 @@ def test_listener_that_knows_no_rdma(t: Guests) -> None:
         job.wait()
 
 
-@long
+@pytest.mark.long
 def test_listener_that_never_answers(t: Guests) -> None:
     port = free_port()
     job = t.start(0, f"sleep 55 | busybox nc -l -p {port}", 60)

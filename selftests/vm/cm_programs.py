@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Programs no one here wrote connect by rdma_cm: rdma-core's examples, perftest, qperf, libfabric."""
 
-from traffic import free_port
-from vmtest import Failed, Guests, Needs
+import pytest
+
+from harness.guests import Failed, Guests
+from harness.needs import Needs
+from harness.traffic import free_port
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), setup="full")
+pytestmark = pytest.mark.needs(NEEDS)
 
 LIMIT_S = 60
 SERVER = {"4": "10.77.0.1", "6": "fd77::1"}
@@ -53,10 +57,14 @@ def test_rdma_client(t: Guests) -> None:
     t.check("end 0" in out, out)
 
 
-def test_send_lat(t: Guests) -> None:
+@pytest.mark.parametrize(
+    ("options", "shown"), [pytest.param("lat -n 200", "#iterations", id="lat"), pytest.param("bw -n 200 -s 65536", "65536      200", id="bw")]
+)
+def test_send(t: Guests, options: str, shown: str) -> None:
     port = free_port()
-    out = pair(t, f"ib_send_lat -R -n 200 -p {port}", f"ib_send_lat -R -n 200 -p {port} $PEER", port)
-    t.check("#iterations" in out, out)
+    command = f"ib_send_{options} -R -p {port}"
+    out = pair(t, command, f"{command} $PEER", port)
+    t.check(shown in out, out)
 
 
 def test_qperf(t: Guests) -> None:
@@ -102,12 +110,6 @@ def test_offload_parameter(t: Guests) -> None:
                 t.equal(gained, [int(name == grows)] * 2, f"{name} gained with offload={value}")
     finally:
         set_offload(t, 1)
-
-
-def test_send_bw(t: Guests) -> None:
-    port = free_port()
-    out = pair(t, f"ib_send_bw -R -n 200 -s 65536 -p {port}", f"ib_send_bw -R -n 200 -s 65536 -p {port} $PEER", port)
-    t.check("65536      200" in out, out)
 
 
 def test_rstream(t: Guests) -> None:

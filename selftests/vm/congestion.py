@@ -5,11 +5,15 @@ import contextlib
 import itertools
 from collections.abc import Iterator
 
-from fabric import NEEDS  # noqa: F401  (the same guests)
-from pairs import fabric
-from traffic import ncqp
-from vmtest import Failed, Guests, long, on_debug_kernel
+import pytest
 
+from harness.guests import Failed, Guests
+from harness.needs import on_debug_kernel
+from harness.pairs import fabric
+from harness.traffic import ncqp
+from vm.fabric import NEEDS  # the same guests
+
+pytestmark = pytest.mark.needs(NEEDS)
 CONTROLS = ("cubic", "bbr", "dctcp")
 FAMILIES = ("", "-6")
 ENGINES = ("offload", "software")
@@ -99,7 +103,7 @@ def test_dctcp(t: Guests) -> None:
     _walk(t, "dctcp", covering_cases())
 
 
-@long
+@pytest.mark.long
 def test_every_case(t: Guests) -> None:
     for name in CONTROLS:
         _walk(t, name, every_case())

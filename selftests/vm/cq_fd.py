@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Completion descriptors: readable while there is something to take, one call to post and wait, and what is left of one when its queue, owner or device goes."""
+"""Completion descriptors: readable while there is something to take, one call to post and wait.
+
+And what is left of one when its queue, owner or device goes.
+"""
 
 import json
 
-from pairs import PROGRAMS
-from vmtest import Guests, Needs
+import pytest
+
+from harness.guests import Guests
+from harness.needs import Needs
+from harness.pairs import PROGRAMS
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/cq_fd", "selftests/vm/programs/cq_fd_far"), setup="full")
+pytestmark = pytest.mark.needs(NEEDS)
 SETUP = "sh $REPO/tools/vm/guest/setup full"
 CASES = 14
 

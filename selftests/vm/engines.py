@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """ncqp moves bytes with every engine, any engine to any other, and says no in an orderly way."""
 
-from fabric import NEEDS  # noqa: F401  (the same guests)
-from traffic import free_port, ncqp
-from vmtest import NCQP, Guests
+import pytest
 
+from harness.guests import NCQP, Guests
+from harness.traffic import free_port, ncqp, wait_moving
+from vm.fabric import NEEDS  # the same guests
+
+pytestmark = pytest.mark.needs(NEEDS)
 CHECKED = "-v 251 -n"
 QP_ENGINES = ("software", "offload")
 
@@ -102,7 +105,8 @@ def test_sender_is_killed(t: Guests) -> None:
         server = t.start(0, f"{NCQP} -q --engine {engine} -l -p {port} --timeout 10 -v 251 -n 8G >/dev/null", 60)
         t.wait_listening(0, port)
         client = t.start(1, f"exec {NCQP} -q --engine {engine} -s $PEER -p {port} -v 251 -n 8G", 60)
-        t.run(1, f"until ss -Hti state established 'dport = :{port}' | grep -Eq 'bytes_acked:[0-9]{{7}}'; do sleep 0.2; done; pkill -9 -x ncqp", 30)
+        wait_moving(t, 1, port)
+        t.run(1, "pkill -9 -x ncqp")
         t.check(client.wait().status != 0, "a killed sender has no success")
         result = server.wait()
         t.check(0 < result.status < 124, f"{engine}: the receiver ended with {result.status}: {result.stderr}")
@@ -116,7 +120,8 @@ def test_receiver_is_killed(t: Guests) -> None:
     server = t.start(0, f"exec {NCQP} -q --engine offload -l -p {port} -v 251 -n 8G >/dev/null", 60)
     t.wait_listening(0, port)
     client = t.start(1, f"{NCQP} -q --engine offload -s $PEER -p {port} --timeout 10 -v 251 -n 8G", 60)
-    t.run(0, f"until ss -Hti state established 'sport = :{port}' | grep -Eq 'bytes_received:[0-9]{{7}}'; do sleep 0.2; done; pkill -9 -x ncqp", 30)
+    wait_moving(t, 0, port, "received")
+    t.run(0, "pkill -9 -x ncqp")
     t.check(server.wait().status != 0, "a killed receiver has no success")
     result = client.wait()
     t.check(0 < result.status < 124, f"the sender ended with {result.status}: {result.stderr}")

@@ -3,9 +3,13 @@
 
 import json
 
-from fabric import NEEDS  # noqa: F401  (the same guests)
-from traffic import copy_file, iperf
-from vmtest import Guests
+import pytest
+
+from harness.guests import Guests
+from harness.traffic import copy_file, iperf
+from vm.fabric import NEEDS  # the same guests
+
+pytestmark = pytest.mark.needs(NEEDS)
 
 
 def test_identity(t: Guests) -> None:

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Every byte of every message, checked, between all pairs of engines; with and without faults in the fabric."""
 
-from pairs import fabric, outputs
-from vmtest import Guests, Needs
+import pytest
+
+from harness.guests import Guests
+from harness.needs import Needs
+from harness.pairs import fabric, outputs
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_exchange",), setup="full")
+pytestmark = pytest.mark.needs(NEEDS)
 
 PROGRAM = "$BUILD/cmake/selftests/vm/programs/qp_exchange"
 PORT = 7000

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """nupa0 is an ordinary network interface: ping, iperf3, jumbo frames, both families, link events."""
 
-from traffic import copy_file, iperf
-from vmtest import Guests, Needs, Skip
+import pytest
+
+from harness.guests import Guests
+from harness.needs import Needs
+from harness.traffic import copy_file, iperf
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("tools/ncqp/ncqp",), setup="full")
+pytestmark = pytest.mark.needs(NEEDS)
 
 
 def test_behind_a_cxl_switch(t: Guests) -> None:
     if t.cluster.topology != "cxl":
-        raise Skip(f"these guests' topology is {t.cluster.topology}")
+        pytest.skip(f"these guests' topology is {t.cluster.topology}")
     path = t.run(0, "readlink -f /sys/class/net/nupa0/device").strip()
     bridges = [part for part in path.split("/") if part.count(":") == 2]
     t.equal(len(bridges), 4, f"root port, upstream, downstream, device in {path}")

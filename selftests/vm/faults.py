@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The fabric misbehaves; every byte still arrives once, in order and unchanged (ncqp checks the pattern)."""
 
-from fabric import NEEDS  # noqa: F401  (the same guests)
-from traffic import copy_file, ncqp
-from vmtest import Failed, Guests
+import pytest
 
+from harness.guests import Failed, Guests
+from harness.traffic import copy_file, ncqp
+from vm.fabric import NEEDS  # the same guests
+
+pytestmark = pytest.mark.needs(NEEDS)
 SEED = 20240607
 BOTH = ("n0", "n1")
 CHECKED = "-v 251 -n 8M"

@@ -3,10 +3,16 @@
 
 import json
 
-from attach_attacks import PROGRAM
-from vmtest import Guests, Job, Needs
+import pytest
+
+from harness.guests import Guests
+from harness.needs import Needs
+from vm.attach_attacks import PROGRAM
+
+from nupavm import Job
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/hostile/attach_attacks",), nodes=1, setup="full")
+pytestmark = pytest.mark.needs(NEEDS)
 
 
 def hooks(t: Guests, where: str = "") -> list[str]:
@@ -14,12 +20,7 @@ def hooks(t: Guests, where: str = "") -> list[str]:
 
 
 def until_hooks(t: Guests, count: int, where: str = "") -> None:
-    for _ in range(20):
-        found = hooks(t, where)
-        if len(found) == count:
-            return
-        t.run(0, "sleep 0.3")
-    t.equal(len(found), count, f"netfilter hooks of tcp_qp {where}: {found}")
+    t.wait_until(lambda: len(hooks(t, where)) == count, f"not {count} netfilter hooks of tcp_qp {where}")
 
 
 def hold(t: Guests) -> Job:
@@ -49,7 +50,7 @@ def test_hooks_only_while_there_is_a_queue_pair(t: Guests) -> None:
 
 def test_mptcp_beside_queue_pairs(t: Guests) -> None:
     """A segment with tcp_bth is to an MPTCP connection what it is without us."""
-    forge = "/usr/bin/python3 $REPO/selftests/vm/hostile/mptcp_forge.py"
+    forge = "cd $REPO/selftests && /usr/bin/python3 -m vm.hostile.mptcp_forge"
     t.run(0, "sysctl -qw net.mptcp.enabled=1")
     until_hooks(t, 0)
     without = json.loads(t.run(0, forge))

@@ -4,12 +4,17 @@
 import json
 import re
 
-from traffic import free_port
-from vmtest import Failed, Guests, Needs, long
+import pytest
 
-NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/lib_exchange", "user/libtcpqp/examples/tcpqp_echo", "user/libtcpqp/examples/tcpqp_hello", "user/libtcpqp/examples/tcpqp_pipe",
-                       "tools/tcpqp_perf/tcpqp_perf"),
-              setup="full")  # fmt: skip
+from harness.guests import Failed, Guests
+from harness.needs import Needs
+from harness.traffic import free_port
+
+EXAMPLES = tuple(f"user/libtcpqp/examples/tcpqp_{name}" for name in ("echo", "hello", "pipe"))
+NEEDS = Needs(
+    modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/lib_exchange", *EXAMPLES, "tools/tcpqp_perf/tcpqp_perf"), setup="full",
+)  # fmt: skip
+pytestmark = pytest.mark.needs(NEEDS)
 
 EXCHANGE = "$BUILD/cmake/selftests/vm/programs/lib_exchange"
 HELLO = "$BUILD/cmake/user/libtcpqp/examples/tcpqp_hello"
@@ -132,7 +137,7 @@ def test_memory(t: Guests) -> None:
     memory(t, (("offload", "udmabuf"), ("offload", "offsets"), ("stock", "udmabuf")))
 
 
-@long
+@pytest.mark.long
 def test_memory_of_each_kind(t: Guests) -> None:
     memory(t, tuple((engine, kind) for engine in ("offload", "software", "stock") for kind in ("huge", "udmabuf", "dma-heap")) + (("software", "offsets"),))
     refused = run_both(t, *(f"{EXCHANGE} --port {PORT} --memory offsets {to}" for to in ("", "--connect $PEER")), ("stock", "stock"), PORT)
@@ -168,7 +173,7 @@ def test_streams(t: Guests) -> None:
     streams(t, "offload", (4_000_003, 17))
 
 
-@long
+@pytest.mark.long
 def test_streams_of_each_engine(t: Guests) -> None:
     for engine in ("offload", "software", "stock"):
         streams(t, engine, (20_000_003, 3_000_000))

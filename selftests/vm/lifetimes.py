@@ -3,10 +3,14 @@
 
 import re
 
-from pairs import Pair, fabric
-from vmtest import Guests, Needs
+import pytest
+
+from harness.guests import Guests
+from harness.needs import Needs
+from harness.pairs import Pair, fabric
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_end",), setup="full")
+pytestmark = pytest.mark.needs(NEEDS)
 ENGINES = ("software", "offload")
 USER_TIMEOUT = "--user-timeout-ms 3000"
 FLUSHED = "Work Request Flushed Error"

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A thousand queue pairs at once between two guests of ordinary size."""
 
-from dataclasses import replace
+import pytest
 
-from fabric import NEEDS  # the same guests
-from pairs import Pair, fabric
-from vmtest import Guests, long
+from harness.guests import Guests
+from harness.needs import by_each_copy
+from harness.pairs import Pair, fabric
+from vm.fabric import NEEDS  # the same guests
 
+pytestmark = pytest.mark.needs(NEEDS)
 COUNT = 1000
 REPEATED = 70  # by each way to copy
 MESSAGES, BYTES = 10, 2000
@@ -44,25 +46,8 @@ def test_accepted_in_another_order(t: Guests) -> None:
         Pair(t, "qp_many", common="--engine offload --count 100 --messages 2", limit_s=120).done()
 
 
-def _repeated(t: Guests) -> None:
+@pytest.mark.long
+@by_each_copy(NEEDS)
+def test_repeated(t: Guests, copy: str) -> None:
     for _ in range(REPEATED):
         test_offload(t)
-
-
-@long
-def test_repeated_sse2(t: Guests) -> None:
-    _repeated(t)
-
-
-@long
-def test_repeated_avx2(t: Guests) -> None:
-    _repeated(t)
-
-
-@long
-def test_repeated_avx512(t: Guests) -> None:
-    _repeated(t)
-
-
-for _test in (test_repeated_sse2, test_repeated_avx2, test_repeated_avx512):
-    _test.needs = replace(NEEDS, copy=_test.__name__.removeprefix("test_repeated_"))

@@ -3,9 +3,12 @@
 
 import re
 
-from exchange import LIMIT_S, NEEDS, PORT, PROGRAM  # noqa: F401  (the same guests)
-from vmtest import Guests
+import pytest
 
+from harness.guests import Guests
+from vm.exchange import LIMIT_S, NEEDS, PORT, PROGRAM  # the same guests
+
+pytestmark = pytest.mark.needs(NEEDS)
 ROUNDS = 3
 RATE = 0.01
 # What qp_exchange says when data were wrong, whatever the completion's status.

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """ncqp's own promises over queue pairs: no processor touches a file's bytes, both exit statuses are the truth."""
 
-from fabric import NEEDS  # noqa: F401  (the same guests)
-from traffic import free_port, ncqp
-from vmtest import NCQP, Guests, Result
+import pytest
 
+from harness.guests import NCQP, Guests
+from harness.traffic import free_port, ncqp
+from vm.fabric import NEEDS  # the same guests
+
+from nupavm import Result
+
+pytestmark = pytest.mark.needs(NEEDS)
 ENGINES = ("software", "offload")
 SIZE = 24 * (1 << 20) + 123
 CONTROL_BYTES = 128  # of ncqp's own end message, docs/ncqp.md

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The device works just as well straight on the PCI root bus."""
 
-from traffic import iperf
-from vmtest import Guests, Needs
+import pytest
+
+from harness.guests import Guests
+from harness.needs import Needs
+from harness.traffic import iperf
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), topology="plain", setup="full")
+pytestmark = pytest.mark.needs(NEEDS)
 
 
 def test_traffic(t: Guests) -> None:

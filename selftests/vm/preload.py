@@ -3,15 +3,22 @@
 
 import re
 
-from pairs import fabric, succeeded
-from traffic import free_port
-from vmtest import Guests, Needs, long
+import pytest
+
+from harness.guests import Guests
+from harness.needs import Needs
+from harness.pairs import fabric, succeeded
+from harness.traffic import free_port
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("user/tcpqp_run/tcpqp-run",), setup="full")
+pytestmark = pytest.mark.needs(NEEDS)
 
 RUN = "$BUILD/cmake/user/tcpqp_run/tcpqp-run --stats"
-SEMANTICS = "$REPO/selftests/preload/semantics"
-LINE = re.compile(r"tcpqp-run: (?P<engine>\w+): (?P<connections>\d+) connections, (?P<sent>\d+) bytes sent, (?P<received>\d+) received, (?P<placed>\d+) placed, (?P<copied>\d+) copied")
+SEMANTICS = "$REPO/selftests/preload/semantics.py"
+LINE = re.compile(
+    r"tcpqp-run: (?P<engine>\w+): (?P<connections>\d+) connections, (?P<sent>\d+) bytes sent, (?P<received>\d+) received, "
+    r"(?P<placed>\d+) placed, (?P<copied>\d+) copied"
+)
 PLAIN = re.compile(r"tcpqp-run: plain, (\w+): (\d+) connections")
 BYTES = 4_000_000
 
@@ -44,12 +51,12 @@ def test_some_semantics(t: Guests) -> None:
     semantics(t, "offload", "bulk_both_ways names_and_options epoll_edge fork shutdown_halves nonblocking_connect reset_by_the_peer reset_by_us")
 
 
-@long
+@pytest.mark.long
 def test_semantics_on_offload(t: Guests) -> None:
     semantics(t, "offload")
 
 
-@long
+@pytest.mark.long
 def test_semantics_on_software(t: Guests) -> None:
     semantics(t, "software")
 
@@ -117,7 +124,7 @@ def test_ends_that_cross(t: Guests) -> None:
         both(t, f"{RUN} --engine stock {ENDS_FIRST}", f"{RUN} --engine stock {CLOSES}")
 
 
-@long
+@pytest.mark.long
 def test_both_ends_choose_offload(t: Guests) -> None:
     for node, result in enumerate(both(t, f"{RUN} {SERVER}", f"{RUN} {CLIENT}")):
         t.equal(said(result.stderr)["offload"]["connections"], 3, f"node{node}: {result.stderr}")

@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Memory runs out below our code: what is set up fails in an orderly way, what runs goes on, no byte is wrong, nothing leaks."""
 
-from exchange import PORT, PROGRAM, exchange
-from inject import KINDS, failing
-from pairs import Pair, fabric
-from traffic import free_port
-from vmtest import NCQP, Guests, Needs
+import pytest
+
+from harness.guests import NCQP, Guests
+from harness.inject import KINDS, failing
+from harness.needs import Needs
+from harness.pairs import Pair, fabric
+from harness.traffic import free_port
+from vm.exchange import PORT, PROGRAM, exchange
 
 NEEDS = Needs(
-    modules=("tcp_qp", "nupa_dev"), setup="full", debug=True,
+    modules=("tcp_qp", "nupa_dev"), setup="full",
     programs=("selftests/vm/programs/qp_end", "selftests/vm/programs/qp_exchange", "tools/ncqp/ncqp"),
 )  # fmt: skip
+pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.debug_kernel]
 ENGINES = ("offload", "software")
 FAILURES = 40  # allocations that must have failed under a transfer
 PERCENT = 5

@@ -1,15 +1,23 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a process without privilege (uid 65534) tries against the kernel, its neighbours and its own end."""
 
+import contextlib
 import json
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 
-from pairs import PROGRAMS, Pair
-from traffic import free_port
-from vmtest import Failed, Guests, Job, Needs
+import pytest
+
+from harness.guests import Guests
+from harness.needs import Needs
+from harness.pairs import PROGRAMS, Pair
+from harness.traffic import free_port
+
+from nupavm import Job
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/process_attack", "selftests/vm/programs/cm_exchange"), setup="full", cpus=2)
+pytestmark = pytest.mark.needs(NEEDS)
 BESIDE = replace(NEEDS, cpus=3)  # a processor each for a process and two that feed it: one of them runs, whatever the host does
 OPEN = "chmod 666 /dev/infiniband/*; sysctl -qw kernel.unprivileged_userns_clone=1 2>/dev/null || true"
 NOBODY = "setpriv --reuid 65534 --regid 65534 --clear-groups --"
@@ -55,13 +63,13 @@ def test_listen_in_another_namespace(t: Guests) -> None:
     """A wildcard listens where its maker lives, not where the device is; and no less elsewhere for that."""
     t.run(0, OPEN)
     port = free_port()
-    job = t.start(0, f"exec {NOBODY} unshare -Urn {PROGRAMS}/cm_exchange --listen {port}")
-    t.run(0, "until pgrep -x cm_exchange; do sleep 0.1; done; until grep -q . /proc/$(pgrep -x cm_exchange)/wchan; do sleep 0.1; done; sleep 1")
+    job = t.start(0, f"exec {NOBODY} unshare -Urn {PROGRAMS}/cm_exchange --listen {port} 2>&1")
+    t.wait_output(job, "listening")
     listens = t.run(0, f"ss -Hltn 'sport = :{port}'")
     alive = t.run(0, "pgrep -x cm_exchange || true")
     t.run(0, "pkill -9 -x cm_exchange || true")
     result = job.wait()
-    t.check(bool(alive.strip()), f"the listener failed: {result.stderr}")
+    t.check(bool(alive.strip()), f"the listener failed: {result.stdout}")
     t.equal(listens.strip(), "", "sockets that listen in the device's namespace")
 
 
@@ -91,15 +99,15 @@ def _others_exchange(t: Guests, when: str) -> None:
 
 def _fed(t: Guests, job: Job) -> dict:
     """What the process says of its doorbells, once the kernel has taken much more than was there at first."""
-    until = seconds(t) + 20
-    while seconds(t) < until:
+
+    def fed() -> dict | None:
         said = [json.loads(line) for line in job.output().splitlines()[:-1] if line.startswith("{")]
-        if said and said[-1]["taken"] > RINGS_TAKEN and said[-1]["rung"] > 1:
-            return said[-1]
-        time.sleep(0.1)
-    raise Failed(f"no doorbell returns, or the ring is not fed: {job.output()}")
+        return said[-1] if said and said[-1]["taken"] > RINGS_TAKEN and said[-1]["rung"] > 1 else None
+
+    return t.wait_until(fed, "no doorbell returns, or the ring is not fed")
 
 
+@pytest.mark.needs(BESIDE)
 def test_producer_index_kept_ahead(t: Guests) -> None:
     """However far others feed its send queue: its doorbells return, it dies, and its neighbours get on."""
     t.run(0, f"{OPEN}; cat /proc/sys/kernel/watchdog_thresh >/tmp/thresh; echo {round(LOCKUP_S * t.cluster.slowness)} >/proc/sys/kernel/watchdog_thresh")
@@ -116,9 +124,6 @@ def test_producer_index_kept_ahead(t: Guests) -> None:
         t.run(0, "pkill -9 process_attack; cat /tmp/thresh >/proc/sys/kernel/watchdog_thresh")
 
 
-test_producer_index_kept_ahead.needs = BESIDE
-
-
 def test_resize_of_a_full_queue(t: Guests) -> None:
     t.run(0, OPEN)
     said = json.loads(t.run(0, "taskset 1 sh -c '" + attack("resize") + "'", 60))
@@ -128,71 +133,59 @@ def test_resize_of_a_full_queue(t: Guests) -> None:
 # ---- ends ----
 
 
-def _parked(t: Guests, options: str, last: str) -> Job:
-    """Sends wait in a qdisc that does not let go."""
+@contextlib.contextmanager
+def parked(t: Guests, options: str, last: str) -> Iterator[Job]:
+    """A process whose sends wait in a qdisc that does not let go inside the block."""
     t.run(0, f"{OPEN}; modprobe sch_netem; rm -f /tmp/parked")
     job = t.start(0, attack("park", f"--until /tmp/parked {options}"), 290)
     t.wait_output(job, "ready", 60)
-    t.run(0, f"tc qdisc add dev lo root netem delay {PARKED_S}s limit 100000; touch /tmp/parked")
-    t.wait_output(job, last, 60)
-    return job
-
-
-def _let_go(t: Guests) -> None:
-    t.run(0, "tc qdisc del dev lo root; pkill -9 process_attack || true")
+    t.run(0, f"tc qdisc add dev lo root netem delay {PARKED_S}s limit 100000")
+    try:
+        t.run(0, "touch /tmp/parked")
+        t.wait_output(job, last, 60)
+        yield job
+    finally:
+        t.run(0, "tc qdisc del dev lo root; pkill -9 process_attack || true")
 
 
 def test_dies_with_parked_sends(t: Guests) -> None:
-    job = _parked(t, "--count 4", "waiting")
-    try:
+    with parked(t, "--count 4", "waiting") as job:
         dies(t, 0, job, "4 queue pairs and regions")
-    finally:
-        _let_go(t)
 
 
 def test_dies_while_it_destroys(t: Guests) -> None:
     """An explicit call waits, and a kill ends that."""
-    job = _parked(t, "--count 4 --then destroy", "parked")
-    try:
-        time.sleep(1)
+    with parked(t, "--count 4 --then destroy", "parked") as job:
+        t.run(0, "until grep -q ib_dereg_mr /proc/$(pgrep -o -x process_attack)/stack; do sleep 0.1; done")
         dies(t, 0, job, "in the middle of dereg_mr")
-    finally:
-        _let_go(t)
 
 
 def test_waits_are_bounded_in_sum(t: Guests) -> None:
-    job = _parked(t, "--count 4 --then destroy", "parked")
-    try:
+    with parked(t, "--count 4 --then destroy", "parked") as job:
         began = seconds(t)
         result = job.wait()
         took = seconds(t) - began
         t.check(result.ok, f"{result.stdout}{result.stderr}")
         t.check(took < SUM_S + ENDS_S, f"4 regions and queue pairs took {took:.1f} s to destroy")
-    finally:
-        _let_go(t)
 
 
 def test_link_deleted_with_parked_sends(t: Guests) -> None:
-    job = _parked(t, "--count 4", "waiting")
     try:
-        began = seconds(t)
-        t.run(0, "rdma link delete tcpqp0", 200)
-        took = seconds(t) - began
-        t.check(took < REMOVED_S, f"rdma link delete took {took:.1f} s")
-        dies(t, 0, job, "without a device")
+        with parked(t, "--count 4", "waiting") as job:
+            began = seconds(t)
+            t.run(0, "rdma link delete tcpqp0", 200)
+            took = seconds(t) - began
+            t.check(took < REMOVED_S, f"rdma link delete took {took:.1f} s")
+            dies(t, 0, job, "without a device")
     finally:
-        _let_go(t)
         t.run(0, "rdma link add tcpqp0 type tcp_qp netdev nupa0; sh $REPO/tools/vm/guest/mkdev")
 
 
 def test_ends_of_one_delay_nobody_else(t: Guests) -> None:
     """The connections of one process are all about to end, and a driver keeps what they sent."""
-    job = _parked(t, f"--count {STARVED} --then close", "waiting")
-    try:
+    with parked(t, f"--count {STARVED} --then close", "waiting") as job:
         _others_exchange(t, "meanwhile")
         dies(t, 0, job, f"{STARVED} queue pairs and regions", ENDS_S + 10)
-    finally:
-        _let_go(t)
 
 
 def test_dies_with_many_regions(t: Guests) -> None:
@@ -200,5 +193,3 @@ def test_dies_with_many_regions(t: Guests) -> None:
     job = t.start(0, attack("regions", "--count 1500"), 120)
     t.wait_output(job, "waiting", 60)
     dies(t, 0, job, "1500 regions and windows")
-
-

@@ -7,13 +7,17 @@ import subprocess
 import time
 from collections.abc import Callable
 
-from segments import Interface, Segment, captured
-from vmtest import Failed, Guests, Needs
+import pytest
+
+from harness.guests import Failed, Guests
+from harness.needs import Needs
+from harness.segments import Interface, Segment, captured
 
 TAP = "tqpraw0"
 NEEDS = Needs(
     modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_exchange",), tap=TAP, switch_args=("--tap", f"name=up0,ifname={TAP}"),
 )  # fmt: skip
+pytestmark = pytest.mark.needs(NEEDS)
 
 PROGRAM = "$BUILD/cmake/selftests/vm/programs/qp_exchange"
 PORT = 7600

@@ -5,12 +5,18 @@ import random
 import time
 from dataclasses import dataclass
 
-from exchange import FAULTS, exchange
-from pairs import fabric, outputs
-from vmtest import Guests, Job, Needs, long, on_debug_kernel
+import pytest
+
+from harness.guests import Guests
+from harness.needs import Needs, on_debug_kernel
+from harness.pairs import fabric, outputs
+from vm.exchange import FAULTS, exchange
+
+from nupavm import Job
 
 PROGRAMS = tuple(f"selftests/vm/programs/{name}" for name in ("qp_rdma", "qp_refused", "qp_litmus", "qp_window"))
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=PROGRAMS, setup="full")
+pytestmark = pytest.mark.needs(NEEDS)
 
 PORT = 7300
 LIMIT_S = 90
@@ -208,6 +214,6 @@ def test_kill_at_any_moment(t: Guests) -> None:
     kills(t, 5, 1, seed=41)
 
 
-@long
+@pytest.mark.long
 def test_kill_a_thousand_times(t: Guests) -> None:
     kills(t, 250, 4, seed=42)

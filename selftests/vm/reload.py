@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Modules and RDMA devices come and go, also while they are busy."""
 
-from traffic import free_port, iperf, ncqp
-from vmtest import NCQP, Guests, Needs
+import pytest
+
+from harness.guests import NCQP, Guests
+from harness.needs import Needs
+from harness.traffic import free_port, iperf, ncqp, wait_moving
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("tools/ncqp/ncqp",), setup="full")
+pytestmark = pytest.mark.needs(NEEDS)
 SETUP = "sh $REPO/tools/vm/guest/setup full"
 
 
@@ -22,7 +26,7 @@ def test_driver_reload_under_load(t: Guests) -> None:
         server = t.start(1, f"iperf3 -s -1 -p {port}", 20)
         t.wait_listening(1, port)
         client = t.start(0, f"iperf3 -t 8 -c $PEER -p {port}", 20)
-        t.run(0, f"until ss -Hti state established 'dport = :{port}' | grep -Eq 'bytes_acked:[0-9]{{7}}'; do sleep 0.1; done", 20)
+        wait_moving(t, 0, port)
         t.run(0, "rmmod nupa_dev")
         client.kill()
         server.kill()
@@ -39,7 +43,7 @@ def test_driver_reload_under_offload(t: Guests) -> None:
     server = t.start(0, f"{NCQP} -q -l -p {port} --engine offload --timeout 5 -v 251 -n 8G >/dev/null", 40)
     t.wait_listening(0, port)
     client = t.start(1, f"{NCQP} -q -s $PEER -p {port} --engine offload --timeout 5 -v 251 -n 8G", 40)
-    t.run(1, f"until ss -Hti state established 'dport = :{port}' | grep -Eq 'bytes_acked:[0-9]{{7}}'; do sleep 0.2; done", 30)
+    wait_moving(t, 1, port)
     t.run(0, "rmmod nupa_dev")
     for job in (client, server):
         result = job.wait()

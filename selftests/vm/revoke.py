@@ -6,10 +6,14 @@ import signal
 import threading
 from collections.abc import Iterator
 
-from pairs import Pair, fabric
-from vmtest import Guests, Needs
+import pytest
+
+from harness.guests import Guests
+from harness.needs import Needs
+from harness.pairs import Pair, fabric
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_revoke",), setup="full")
+pytestmark = pytest.mark.needs(NEEDS)
 ROUNDS = 8
 # Much is under way when the moment comes: a short pipe, and a fabric that makes TCP send again.
 SLOW = {"rate_mbps": 400, "queue_bytes": 400000, "loss": 0.01, "delay": 0.2, "delay_min_us": 500, "delay_max_us": 4000, "reorder": 0.02}

@@ -3,9 +3,13 @@
 
 import json
 
-from vmtest import Failed, Guests, Needs
+import pytest
+
+from harness.guests import Failed, Guests
+from harness.needs import Needs
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/hostile/ring_fuzz",), setup="full")
+pytestmark = pytest.mark.needs(NEEDS)
 
 PROGRAM = "$BUILD/cmake/selftests/vm/hostile/ring_fuzz"
 PORT = 7300

@@ -11,12 +11,19 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from traffic import free_port
-from vmtest import REPO, Failed, Guests, Needs, Skip
+import pytest
+
+from harness.guests import Failed, Guests
+from harness.needs import Needs
+from harness.traffic import free_port
+
+from nupavm.paths import REPO
 
 TAP = "nupavt0"
-NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/lib_exchange", "selftests/vm/programs/qp_asks", "user/tcpqp_bpf/tcpqp-bpf", "user/libtcpqp/examples/tcpqp_echo"), nodes=1,
+PROGRAMS = ("selftests/vm/programs/lib_exchange", "selftests/vm/programs/qp_asks", "user/tcpqp_bpf/tcpqp-bpf", "user/libtcpqp/examples/tcpqp_echo")
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=PROGRAMS, nodes=1,
               setup="full", switch_args=("--tap", f"name=up0,ifname={TAP}"), tap=TAP)  # fmt: skip
+pytestmark = pytest.mark.needs(NEEDS)
 
 BUILD = REPO / "build/cmake"
 EXCHANGE = "selftests/vm/programs/lib_exchange"
@@ -34,7 +41,7 @@ def cgroup2() -> Path:
     for line in Path("/proc/mounts").read_text().splitlines():
         if line.split()[2] == "cgroup2":
             return Path(line.split()[1])
-    raise Skip("no cgroup v2 is mounted")
+    pytest.skip("no cgroup v2 is mounted")
 
 
 class Host:
@@ -58,9 +65,9 @@ def parted(t: Guests) -> None:
 @contextlib.contextmanager
 def host(t: Guests) -> Iterator[Host]:
     if os.geteuid() != 0:
-        raise Skip("needs root")
+        pytest.skip("needs root")
     if tuple(int(n) for n in os.uname().release.split(".")[:2]) < (6, 12):
-        raise Skip("needs Linux 6.12 here")
+        pytest.skip("needs Linux 6.12 here")
     name = f"nupavt{os.getpid()}"
     with contextlib.ExitStack() as cleanup:
         cgroup = cgroup2() / name
@@ -74,7 +81,8 @@ def host(t: Guests) -> Iterator[Host]:
         sh(*within, "ip", "addr", "add", f"{HOST}/24", "dev", TAP)
         sh(*within, "ip", "link", "set", TAP, "up")
         path = Path(cleanup.enter_context(tempfile.TemporaryDirectory())) / "helper"
-        helper = subprocess.Popen([str(a) for a in (*within, BUILD / "user/tcpqp_bpf/tcpqp-bpf", "--cgroup", cgroup, "--socket", path)], stdout=subprocess.PIPE, text=True)
+        argv = (*within, BUILD / "user/tcpqp_bpf/tcpqp-bpf", "--cgroup", cgroup, "--socket", path)
+        helper = subprocess.Popen([str(a) for a in argv], stdout=subprocess.PIPE, text=True)
         cleanup.callback(helper.wait, LIMIT_S)
         cleanup.callback(helper.terminate)
         if helper.stdout.readline() != "tcpqp-bpf: ready\n":

@@ -9,16 +9,22 @@ import os
 import time
 from pathlib import Path
 
-from pairs import Pair
-from traffic import ncqp
-from vmtest import Failed, Guests, Needs, Skip, on_debug_kernel
+import pytest
+
+from harness.guests import Failed, Guests
+from harness.needs import Needs, on_debug_kernel
+from harness.pairs import Pair
+from harness.traffic import ncqp
 
 # A boot of its own: these guests end up with other devices than they began with.
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_end", "tools/ncqp/ncqp"), setup="full", topology="slot")
+pytestmark = pytest.mark.needs(NEEDS)
 SETUP = "sh $REPO/tools/vm/guest/setup full"
 GONE = "[ ! -e /sys/class/net/nupa0 ]"
 NUPA = "for d in /sys/bus/pci/drivers/nupa_dev/0*; do echo 1 >$d/remove; done"
 STATUS_AT, STATUS_FAILED, MAC_AT, TXQ_PROD_AT, POKES_MAX = 12, 4, 16, 0x1000, 2000  # include/tcp_qp/nupa_hw.h
+# Memory is given up to a switch that may only hang: DMA debugging takes it for a leak.
+kills_the_switch = pytest.mark.skipif(on_debug_kernel(), reason="memory given up to a switch is a leak to DMA debugging")
 USER_TIMEOUT = "--user-timeout-ms 4000"
 
 
@@ -112,10 +118,9 @@ def _plug(t: Guests, node: int) -> None:
     t.run(node, f"until [ -e /sys/bus/pci/drivers/nupa_dev/0* ]; do sleep 0.2; done; {SETUP}", 40)
 
 
+@kills_the_switch
 def test_switch_dies(t: Guests) -> None:
     """The fabric falls silent: errors on both sides in bounded time, no splat; new devices on a new switch work."""
-    if on_debug_kernel():
-        raise Skip("memory given up to a switch that may only hang: DMA debugging takes it for a leak")
     pair = _busy(t)
     t.cluster.stop_switch()
     _all_end(t, pair, "switch killed", gone=(0, 1))

@@ -11,18 +11,24 @@ import os
 import random
 from dataclasses import dataclass, field
 
-from traffic import free_port
-from vmtest import Failed, Guests, Job, Needs
+import pytest
+
+from harness.guests import Failed, Guests
+from harness.needs import Needs
+from harness.traffic import free_port
+
+from nupavm import Job
 
 PROGRAMS = "selftests/vm/hostile"
 NEEDS = Needs(
     modules=("tcp_qp", "nupa_dev"), programs=(f"{PROGRAMS}/user_fuzz", f"{PROGRAMS}/user_fuzz_honest"), cpus=2, mem_mb=1536, setup="full",
     append="preempt=full",
 )  # fmt: skip
+pytestmark = pytest.mark.needs(NEEDS)
 SECONDS = 45.0  # of each test
 SEEDS = {"software": (1, 2), "offload": (3, 4)}
 DEATH_S = 60  # that a killed process may take
-STALL_S = 20  # that the witnesses may rest
+STALL_S = 20  # that the witnesses may stand still
 SLACK_S = 60
 STOP = "/tmp/user_fuzz.stop"
 # Orphaned sockets, which hold the module, are given up soon; programs that crash need no line in the kernel's log; a kernel that complains

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """TCP's window closes on a slow reader; the path's MTU changes under a transfer; urgent data is refused with its reason."""
 
-from exchange import exchange
-from fabric import NEEDS  # noqa: F401  (the same guests)
-from pairs import fabric
-from traffic import free_port
-from vmtest import NCQP, Guests
+import pytest
 
+from harness.guests import NCQP, Guests
+from harness.pairs import fabric
+from harness.traffic import free_port
+from vm.exchange import exchange
+from vm.fabric import NEEDS  # the same guests
+
+pytestmark = pytest.mark.needs(NEEDS)
 ENGINES = ("software", "offload")
 SMALL_RMEM, LARGE_RMEM = 1 << 20, 64 << 20  # the latter is what guest/setup asks for
 LANE = {"rate_mbps": 150, "queue_bytes": 600_000}  # so that a change falls into the transfer
@@ -78,7 +81,8 @@ def test_packet_too_big(t: Guests) -> None:
     for engine, family in (("offload", ""), ("software", "-6")):
         liar = t.start(0, f"python3 $REPO/selftests/vm/programs/too_big.py 1280 {family or '-4'}", 60)
         flush = f"ip {family} route flush cache"
-        _during(t, engine, family, f"until ip {family} route get {t.nodes[0].ip6 if family else t.nodes[0].ip4} | grep -q 'mtu 1280'; do sleep 0.1; done", flush)
+        address = t.nodes[0].ip6 if family else t.nodes[0].ip4
+        _during(t, engine, family, f"until ip {family} route get {address} | grep -q 'mtu 1280'; do sleep 0.1; done", flush)
         liar.kill()
         liar.wait()
 

@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Two ends on a veth pair: of each a network namespace, its tcpqp-bpf, and a cgroup for its programs, as if it were a host."""
 
+import argparse
 import contextlib
 import json
 import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 LIMIT_S = 60
+SKIPPED = 77  # CTest's SKIP_RETURN_CODE
 NO_CAPABILITY = ("--bounding-set", "-all", "--inh-caps", "-all", "--no-new-privs")
 CONFINED = ("--user", "nobody")  # tcpqp-bpf
 HELPER = "user/tcpqp_bpf/tcpqp-bpf"
@@ -43,6 +46,12 @@ def missing() -> str:
     if (major, minor) < (6, 12):
         return "needs Linux 6.12"
     return "" if cgroup2() else "needs cgroup v2"
+
+
+def skip_where_impossible() -> None:
+    if reason := missing():
+        print(f"skipped: {reason}")
+        sys.exit(SKIPPED)
 
 
 def wakes(pid: int) -> int:
@@ -156,7 +165,8 @@ class Ends:
         for end, job in enumerate(jobs):
             assert job.returncode == 0, f"{framings}, end {end}: {job.returncode}: {job.stdout}{job.stderr}"
             said = json.loads(job.stdout)
-            assert (said["sent"], said["received"], said["framing"]) == (messages, messages, framing), f"{framings}, end {end}: {said}, {jobs[1].stdout}{jobs[1].stderr}"
+            got = said["sent"], said["received"], said["framing"]
+            assert got == (messages, messages, framing), f"{framings}, end {end}: {said}, {jobs[1].stdout}{jobs[1].stderr}"
         return [json.loads(job.stdout) for job in jobs]
 
     def fails(self, framings: tuple[str, str], reasons: tuple[str, ...], **options) -> None:
@@ -181,8 +191,25 @@ class Ends:
 
 @contextlib.contextmanager
 def ends(build: Path, confined: bool = False, counted: bool = True) -> Iterator[Ends]:
-    """@confined: the helpers give up being root, and keep the capabilities that they say they need.  @counted: they say what each of not too many connections had, for counters()."""
+    """@confined: the helpers give up being root, and keep the capabilities that they say they need.
+
+    @counted: they say what each of not too many connections had, for counters().
+    """
     with contextlib.ExitStack() as cleanup:
         scratch = Path(cleanup.enter_context(tempfile.TemporaryDirectory()))
         scratch.chmod(0o755)
         yield Ends(build, scratch, cleanup, (*(CONFINED if confined else ()), *(("--verbose",) if counted else ())))
+
+
+def main(about: str, *tests: Callable[[Ends], None]) -> int:
+    """Runs the tests one after the other between the same ends, whose helpers have nothing to complain of."""
+    p = argparse.ArgumentParser(description=about)
+    p.add_argument("build", type=Path)
+    args = p.parse_args()
+    skip_where_impossible()
+    with ends(args.build) as t:
+        for test in tests:
+            test(t)
+        counters = t.counters()
+        assert counters["bare"] == counters["invalid"] == counters["lost"] == 0, counters
+    return 0

@@ -7,13 +7,10 @@ Prints as JSON what MPTCP counted for it and what the application was given: roo
 import json
 import socket
 import struct
-import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "lib"))
-
-from segments import ETHERNET_BYTES, ETHERTYPE_IPV4, Segment  # noqa: E402
+from harness.segments import ETHERTYPE_IPV4, Segment
 
 IPPROTO_MPTCP = 262
 ETH_P_ALL = 3

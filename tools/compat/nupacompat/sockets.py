@@ -89,9 +89,11 @@ def nginx() -> Iterator[Sockets]:
 
 
 def others() -> Iterator[Sockets]:
-    yield Sockets("sockperf", "sockperf server --tcp -p {port}", "sockperf ping-pong --tcp -i {peer} -p {port} -t 3", said(r"Latency is ([\d.]+ usec)"), server_ends=False)
+    yield Sockets("sockperf", "sockperf server --tcp -p {port}", "sockperf ping-pong --tcp -i {peer} -p {port} -t 3",
+                  said(r"Latency is ([\d.]+ usec)"), server_ends=False)  # fmt: skip
     yield Sockets("memcached", "memcached -u root -p {port}", "memccapable -h {peer} -p {port} -a -t 20", said(r"All tests passed"), server_ends=False)
-    yield Sockets("netcat", shell(f"nc -l {{port}} | {COMPARE}"), shell("seq 1000000 | nc -N {peer} {port} && echo sent"), said("sent"), shown="nc: 6.9 MB, SHA-256 compared")
+    yield Sockets("netcat", shell(f"nc -l {{port}} | {COMPARE}"), shell("seq 1000000 | nc -N {peer} {port} && echo sent"), said("sent"),
+                  shown="nc: 6.9 MB, SHA-256 compared")  # fmt: skip
     client = shell(f"seq 1000000 >/tmp/page; exec python3 -c '{ASYNCIO_CLIENT}' {{peer}} {{port}}")
     yield Sockets("asyncio", f"python3 -c '{ASYNCIO}'", client, said("equal"), shown="Python's asyncio: 6.9 MB there and back, compared")
 
@@ -105,7 +107,8 @@ def natives() -> Iterator[Sockets]:
     server = shell(f"{page} websocketd --port={{port}} --staticdir=/tmp")
     yield Sockets("go", server, shell(fetch), equal, server_ends=False, shown="busybox wget of websocketd (Go)", native=True)
     whole = rf"Size/request:\s+{len(PAGE)} bytes(?s:.*)\[200\]\s+(20 responses)"
-    yield Sockets("go", server, "hey -n 20 -c 4 http://{peer}:{port}/page", said(whole), server_ends=False, shown="hey -n 20 -c 4: 6.9 MB of websocketd (both Go)", native=True)
+    yield Sockets("go", server, "hey -n 20 -c 4 http://{peer}:{port}/page", said(whole), server_ends=False,
+                  shown="hey -n 20 -c 4: 6.9 MB of websocketd (both Go)", native=True)  # fmt: skip
 
 
 def sockets() -> list[Sockets]:

@@ -42,7 +42,9 @@ class Outcome:
             "cpu_s_tx": self.tx.get("cpu_s", 0), "cpu_s_rx": self.rx.get("cpu_s", 0),
             "placed_bytes": self.rx.get("placed_bytes", 0), "copied_bytes": self.rx.get("copied_bytes", 0),
             "tx_copied_bytes": self.tx.get("copied_bytes", 0), "segments": self.tx.get("segments", 0),
-            "setup_s": self.rx.get("setup_s", 0), "setup_cpu_s": self.rx.get("setup_cpu_s", 0), "retrans": self.tx.get("retrans", 0), "mss": self.tx.get("mss", 0), "sha256_ok": self.sha256_ok, "problem": self.problem,
+            "setup_s": self.rx.get("setup_s", 0), "setup_cpu_s": self.rx.get("setup_cpu_s", 0),
+            "retrans": self.tx.get("retrans", 0), "mss": self.tx.get("mss", 0),
+            "sha256_ok": self.sha256_ok, "problem": self.problem,
         }  # fmt: skip
 
 

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The arithmetic between nupa_bench's output and bench.json's bars."""
+
+import json
+import tempfile
+import unittest
+from dataclasses import replace
+from pathlib import Path
+
+from nupabench import bars, cases, engine, report
+from nupabench.cases import MIB, Case
+from nupabench.figures import Book, figures
+
+REPO = Path(__file__).resolve().parents[1]
+
+
+def end(messages: int, busy: int, **more) -> dict:
+    counters = {"busy_ns": busy, "interrupts": 2 * messages, "doorbells": messages, "rx_completions": 3 * messages, "calls": 5 * messages}
+    return {"messages": messages, "phase_ns": 1_000_000, "passive": False, "copied": 0, "counters": counters, **more}
+
+
+def result(messages: int, tx: int, rx: int, **more) -> dict:
+    return {"ok": True, "tx": end(messages, tx, **more), "rx": end(messages, rx)}
+
+
+def book_of(*entries: tuple[Case, dict]) -> Book:
+    book = Book()
+    for case, one in entries:
+        book.add(case, one)
+    return book
+
+
+class Figures(unittest.TestCase):
+    def test_counted(self) -> None:
+        got = figures(Case("tcp").counted(4), result(4, 8 * MIB, 2 * MIB))
+        self.assertAlmostEqual(got["tx_instructions_per_byte"], 2)
+        self.assertAlmostEqual(got["rx_instructions_per_byte"], 0.5)
+        self.assertAlmostEqual(got["rx_interrupts_per_mib"], 2)
+        self.assertAlmostEqual(got["rx_packets_per_mib"], 3)
+        self.assertNotIn("gbps", got)
+
+    def test_timed(self) -> None:
+        got = figures(Case("tcp"), result(4, 1, 1))
+        self.assertAlmostEqual(got["gbps"], 4 * MIB * 8 / 1e-3 / 1e9)
+        self.assertNotIn("tx_instructions_per_byte", got)
+
+    def test_passive_receiver_has_the_senders_time(self) -> None:
+        one = result(4, 1, 1)
+        one["rx"] |= {"passive": True, "phase_ns": 1}
+        self.assertAlmostEqual(figures(Case("rxe_write"), one)["gbps"], 4 * MIB * 8 / 1e-3 / 1e9)
+
+    def test_round_trip_carries_bytes_both_ways(self) -> None:
+        got = figures(replace(Case("tcp", mode="pingpong"), clock="icount"), result(4, 8 * MIB, 8 * MIB))
+        self.assertAlmostEqual(got["tx_instructions_per_byte"], 1)
+
+    def test_calls_never_mix_with_instructions(self) -> None:
+        (case,) = cases.call_counts([Case("tcp").counted(4)])
+        self.assertEqual(figures(case, result(4, 1, 1)), {"tx_calls_per_mib": 5, "rx_calls_per_mib": 5})
+
+
+class Bars(unittest.TestCase):
+    def value(self, book: Book, start: str) -> bars.Bar:
+        return next(bar for bar in bars.evaluate(book) if bar.what.startswith(start))
+
+    def test_ratio_of_medians(self) -> None:
+        tcp, ours = Case("tcp").counted(1), Case("offload").counted(1)
+        book = book_of(*((tcp, result(1, MIB, busy)) for busy in (100, 400, 200)), *((ours, result(1, MIB, busy)) for busy in (9, 10, 500)))
+        bar = self.value(book, "1 MiB: receive instructions per byte, offload / TCP, BIG")
+        self.assertAlmostEqual(bar.value, 10 / 200)
+        self.assertTrue(bar.ok)
+        self.assertFalse(self.value(book_of((tcp, result(1, 1, 100)), (ours, result(1, 1, 6))), "1 MiB: receive").ok)
+
+    def test_burst_rows_are_not_mixed(self) -> None:
+        book = book_of((Case("tcp", big=False).counted(1), result(1, 1, 100)), (Case("offload").counted(1), result(1, 1, 1)))
+        self.assertIsNone(self.value(book, "1 MiB: receive instructions per byte, offload / TCP, 64 KB").value)
+        self.assertIsNone(self.value(book, "1 MiB: receive instructions per byte, offload / TCP, BIG").value)
+
+    def test_unmeasured_never_holds(self) -> None:
+        for bar in bars.evaluate(Book()):
+            self.assertFalse(bar.ok, bar)
+
+    def test_failed_turns_do_not_count(self) -> None:
+        book = book_of((Case("tcp"), {"ok": False, "problem": "x"}))
+        self.assertIsNone(book.find("gbps", transport="tcp"))
+        self.assertEqual(book.json()[0]["problems"], ["x"])
+
+    def test_engine(self) -> None:
+        book = Book()
+        for name, ns in {"copies/memcpy/16384": 90, "place/contiguous/16384": 100, "copies/memcpy/65536": 95, "place/contiguous/65536": 100,
+                         "place/contiguous/64": 121, "flow_find/10": 10, "flow_find/100000": 15}.items():  # fmt: skip
+            book.more.append({"engine": name, "ns": ns})
+        self.assertEqual([bar.ok for bar in bars.native(book)], [True, False, True])
+
+    def test_idle_is_the_worst(self) -> None:
+        book = Book()
+        book.more += [{"idle": "guest", "wakeups_per_s": 0.2, "kernel_alone_per_s": 0}, {"idle": "switch", "wakeups_per_s": 3, "kernel_alone_per_s": 1}]
+        self.assertEqual([(bar.value, bar.ok) for bar in bars.idle(book)], [(2, False)])
+
+    def test_ten_thousand_means_ten_thousand(self) -> None:
+        book = Book()
+        book.more += [{"qps": n, "messages_per_s": 100, "kernel_kib_per_qp": 1} for n in (10, 1000)]
+        self.assertEqual([bar.value for bar in bars.many(book)], [None, None])
+
+
+class Report(unittest.TestCase):
+    def test_exact_shape(self) -> None:
+        book = book_of((Case("tcp"), result(1, 1, 1)), (Case("tcp", mode="pingpong", bytes=64), result(1, 1, 1, rtt_ns={"p50": 1, "p99": 2, "p999": 3})))
+        book.more.append({"engine": "x", "ns": 1})
+        with tempfile.TemporaryDirectory() as scratch:
+            path = Path(scratch) / "bench.json"
+            report.write(path, REPO, "k", "tcg", "make bench", book, bars.evaluate(book))
+            got = json.loads(path.read_text())
+        self.assertEqual(list(got), ["commit", "kernel", "command", "machine", "rows", "bars"])
+        self.assertTrue(got["bars"])
+        for bar in got["bars"]:
+            self.assertEqual(list(bar), ["name", "value", "bound", "ok"])
+        self.assertEqual(len(got["rows"]), 3)
+        for table in (report.stream_table, report.latency_table, report.other_table):
+            self.assertTrue(table(book))
+
+    def test_engine_rows(self) -> None:
+        runs = [{"run_type": "iteration", "run_name": "a", "cpu_time": t, "bytes_per_second": 1e9} for t in (3, 1, 2)]
+        (row,) = engine.rows({"benchmarks": [*runs, {"run_type": "aggregate", "run_name": "a", "cpu_time": 9}]})
+        self.assertEqual((row["engine"], row["n"], row["ns"], row["ns_min"], row["ns_max"]), ("a", 3, 2, 1, 3))
+
+    def test_engine_that_failed_has_no_figure(self) -> None:
+        with self.assertRaises(RuntimeError):
+            engine.rows({"benchmarks": [{"run_type": "iteration", "run_name": "a", "name": "a", "cpu_time": 0, "error_occurred": True}]})
+
+
+unittest.main()

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""pytest's plugin for tests in guests: fixtures, markers, and an order in which guests are booted as seldom as can be."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from harness import names
+from harness.boots import MACHINE_TROUBLE, Boots, LeftBehind
+from harness.guests import Failed, Guests
+from harness.needs import Needs, on_debug_kernel
+
+PLAIN = (Failed, LeftBehind, *MACHINE_TROUBLE)  # tell enough without a traceback
+PROBLEM = pytest.StashKey[BaseException]()
+FOLLOWING = pytest.StashKey[tuple | None]()
+BOOTS = pytest.StashKey[Boots]()
+WAITING = pytest.StashKey[Counter]()  # tests not begun, by what they need
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("guests")
+    group.addoption("--only", metavar="PATTERN", action="append", help="tests whose name contains this (or matches it, with * and ?)")
+    group.addoption("--long", action="store_true", help="the tests marked long, and nothing else")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "needs(Needs(...)): what the guests must have; the nearest one counts")
+    config.addinivalue_line("markers", "long: costs more time than `make check` has; `make soak` runs it")
+    config.addinivalue_line("markers", "debug_kernel: for the debug kernel only")
+    config.stash[BOOTS], config.stash[WAITING] = Boots(), Counter()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    wanted, long = names.chooser(config.getoption("only")), config.getoption("long")
+    chosen = [item for item in items if wanted(names.of_node(item.nodeid)) and bool(item.get_closest_marker("long")) == long]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+    order: dict[tuple | None, int] = {}
+    for item in chosen:
+        order.setdefault(_boot(item), len(order))
+    items[:] = sorted(chosen, key=lambda item: order[_boot(item)])
+    config.stash[WAITING].update(_boot(item) for item in items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    item.stash[FOLLOWING] = _boot(nextitem) if nextitem else None
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo) -> Iterator[None]:
+    report = (yield).get_result()
+    if call.excinfo and not report.skipped:
+        item.stash.setdefault(PROBLEM, call.excinfo.value)
+        if isinstance(call.excinfo.value, PLAIN):
+            report.longrepr = _where(item, call.excinfo) + str(call.excinfo.value)
+        report.sections.append(("results", str(item.config.stash[BOOTS].results)))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Guests that are still there belong to a test that was interrupted: fixtures would look at them before they end."""
+    session.config.stash[BOOTS].destroy()
+
+
+@pytest.fixture(scope="session")
+def boots(pytestconfig: pytest.Config) -> Boots:
+    """The guests of the run."""
+    return pytestconfig.stash[BOOTS]
+
+
+@pytest.fixture
+def t(request: pytest.FixtureRequest, boots: Boots) -> Iterator[Guests]:
+    """Guests that have what the marker `needs` says; nothing of the test may be left in them."""
+    needs, waiting = _needs(request.node), request.config.stash[WAITING]
+    if needs is None:
+        raise pytest.UsageError(f"{request.node.nodeid} has no marker `needs`")
+    tests, waiting[needs.boot()] = waiting[needs.boot()], waiting[needs.boot()] - 1
+    if request.node.get_closest_marker("debug_kernel") and not on_debug_kernel():
+        pytest.skip("needs the debug kernel: make check-debug")
+    if reason := needs.missing():
+        pytest.skip(reason)
+    yield Guests(boots.cluster(needs, tests))
+    boots.after_test(request.node.stash.get(PROBLEM, None), request.node.stash[FOLLOWING])
+
+
+def _needs(item: pytest.Item) -> Needs | None:
+    marker = item.get_closest_marker("needs")
+    return marker.args[0] if marker else None
+
+
+def _boot(item: pytest.Item) -> tuple | None:
+    needs = _needs(item)
+    return needs.boot() if needs else None
+
+
+def _where(item: pytest.Item, excinfo: pytest.ExceptionInfo) -> str:
+    """The last line of the test's own file that was being run."""
+    lines = [entry.lineno + 1 for entry in excinfo.traceback if str(entry.path) == str(item.path)]
+    return f"{item.path.name}:{lines[-1]}: " if lines else ""

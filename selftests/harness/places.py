@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A checkout works wherever it lies: guests boot from it, kbuild builds in it, and one that cannot work says so first.
+
+The copies have this checkout's programs, so that nothing but what a test is about is built again.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from harness.report import Report
+
+from nupavm.paths import REPO
+
+ODD = "tcp qp ü,1:x"
+PLACES = ("/run", "/dev/shm", "/mnt")  # where a guest mounts something of its own, or where it is not what it was; /tmp is in every case
+PRODUCTS = (
+    "cmake/tools/nupa_switch/daemon/nupa_switch", "cmake/tools/nupa_switch/nupactl/nupactl", "cmake/tools/ncqp/ncqp",
+    "kernel/tcp_qp/tcp_qp.ko", "kernel/nupa_dev/nupa_dev.ko",
+)  # fmt: skip
+BOOT_CACHE = ("initramfs-*", "vmlinux-*", "modules-*", "kvm.json")
+# What README.md and the manual name; the rest of what is installed may change.
+INSTALLED = (
+    "include/tcp_qp/tcp_qp.h", "include/tcpqp.h", "lib/libtcpqp.so.0", "tcpqp/libtcpqp-preload.so", "bin/ncqp", "bin/tcpqp_perf", "bin/tcpqp-run",
+    "bin/nupa_switch", "bin/nupactl", "man1/ncqp.1", "man1/tcpqp_perf.1", "man1/tcpqp-run.1", "man1/nupactl.1", "man1/nupa_switch.1",
+    "man7/tcpqp.7", "man3/tcpqp_open.3", "pkgconfig/tcpqp.pc", "completions/ncqp", "updates/tcp_qp/tcp_qp.ko", "updates/tcp_qp/nupa_dev.ko",
+)  # fmt: skip
+LIMIT_S = 540
+NOBODY = 65534
+IN_GUESTS = 'test -f $REPO/Makefile && cd "$HOST_REPO" && test -f Makefile && $BUILD/cmake/tools/ncqp/ncqp --help >/dev/null && ping -c 1 $PEER >/dev/null'
+OTHER_FILE_SYSTEM = 'mount -t tmpfs other "$1" && shift && exec "$@"'
+READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && shift && exec "$@"'
+
+
+class Trouble(Exception):
+    """A check did not hold."""
+
+
+def run(report: Report, wanted: Callable[[str], bool], long: bool = False) -> None:
+    tests = [odd_path_below_tmp, module_in_odd_path, no_headers, read_only, unreadable, foreign_build, odd_names_refused, numbers, installed_and_removed]
+    if long:
+        tests = [*(_boot_below(place) for place in PLACES), other_file_system, built_in_odd_path]
+    for test in tests:
+        name = f"places/{test.__name__}"
+        if not wanted(name):
+            continue
+        try:
+            reason = test()
+        except (Trouble, OSError, subprocess.TimeoutExpired) as trouble:
+            report.failed(name, str(trouble))
+        else:
+            report.skipped(name, reason) if reason else report.passed(name)
+
+
+# Where it works
+
+
+def odd_path_below_tmp() -> str:
+    return _boots_in("/tmp", ODD)
+
+
+def _boot_below(place: str) -> Callable[[], str]:
+    def test() -> str:
+        return _boots_in(place, "tcp_qp")
+
+    test.__name__ = f"below_{place[1:].replace('/', '_')}"
+    return test
+
+
+def other_file_system() -> str:
+    """A mount of its own, as /home often is."""
+    if os.geteuid() != 0:
+        return "mounting needs root"
+    with _scratch("/home") as top:
+        script = f"{OTHER_FILE_SYSTEM}"
+        copy = top / ODD
+        inner = f'mkdir -p "$1" && cp -a "$2/." "$1" && exec "$1/tools/vm/nupa-vm" -- \'{IN_GUESTS}\''
+        with _checkout("/var/tmp", "tcp_qp") as source:
+            _run(["unshare", "-m", "sh", "-ec", script, "-", top, "sh", "-ec", inner, "-", copy, source])
+    return ""
+
+
+def _boots_in(place: str, name: str) -> str:
+    if not os.access(place, os.W_OK):
+        return f"{place} is not ours to write to"
+    with _checkout(place, name) as copy:
+        _run([copy / "tools/vm/nupa-vm", "--", IN_GUESTS])
+    return ""
+
+
+def module_in_odd_path() -> str:
+    """kbuild itself takes no spaces and no colons."""
+    return _builds(["make", "-C", "kernel", "nupa_dev"], ("kernel/nupa_dev/nupa_dev.ko",))
+
+
+def built_in_odd_path() -> str:
+    return _builds(["make", "user", "kernel", "DEPS=no"], (*PRODUCTS, "cmake/user/libtcpqp/libtcpqp.so.0", "cmake/user/tcpqp_run/tcpqp-run"))
+
+
+def _builds(argv: list[str], products: tuple[str, ...]) -> str:
+    with _checkout("/tmp", ODD, products=()) as copy:
+        output = _run(argv, cwd=copy)
+        missing = [name for name in products if not (copy / "build" / name).is_file()]
+        subprocess.run(["make", "-C", "kernel", "clean"], cwd=copy, stdout=subprocess.DEVNULL, check=False)
+        if missing:
+            raise Trouble(f"{' '.join(argv)} made no {', '.join(missing)}\n{output}")
+    return ""
+
+
+# Where it cannot, and says so before anything is built
+
+
+def no_headers() -> str:
+    with _checkout("/tmp", "tcp_qp", products=()) as copy:
+        _refuses(["make", "-C", "kernel", "KDIR=/nonexistent"], copy, "apt-get install linux-headers-6.12-amd64")
+    return ""
+
+
+def read_only() -> str:
+    with _checkout("/tmp", "tcp_qp", products=()) as copy:
+        if os.geteuid() == 0:
+            _refuses(["unshare", "-m", "sh", "-ec", READ_ONLY, "-", copy, "tools/front/checkout"], copy, "the file system is read-only")
+            return ""
+        copy.chmod(0o555)
+        try:
+            _refuses(["make", "kernel"], copy, "cannot be written to")
+        finally:
+            copy.chmod(0o755)
+    return ""
+
+
+def unreadable() -> str:
+    with _checkout("/tmp", "tcp_qp", products=()) as copy:
+        (copy / "kernel/Makefile").chmod(0)
+        for path in (copy.parent, copy):
+            path.chmod(0o755)
+        _refuses([*_as_nobody(), "tools/front/checkout"], copy, "kernel/Makefile cannot be read by")
+    return ""
+
+
+def foreign_build() -> str:
+    if os.geteuid() != 0:
+        return "only root makes files of another user"
+    with _checkout("/tmp", "tcp_qp", products=()) as copy:
+        copy.parent.chmod(0o755)
+        (copy / "build/results").mkdir(parents=True)
+        (copy / "build").chmod(0o777)
+        _refuses([*_as_nobody(), "make", "kernel"], copy, "build/results belongs to root")
+    return ""
+
+
+def odd_names_refused() -> str:
+    for name in ("semi;colon", "dollar$name", "quo'te"):
+        with _checkout("/tmp", name, products=()) as copy:
+            _refuses(["make", "kernel"], copy, "clone it to a path without them")
+    return ""
+
+
+def numbers() -> str:
+    with _checkout("/tmp", "tcp_qp", products=()) as copy:
+        _refuses(["make", "kernel", "JOBS=many"], copy, "JOBS is a number")
+        _refuses(["make", "install", "PREFIX=here"], copy, "PREFIX is a directory's whole path")
+    return ""
+
+
+def installed_and_removed() -> str:
+    """make install has what the documents name, also over an earlier one; make uninstall leaves what was there before, and that only."""
+    if not (REPO / "build/cmake/packaging/cmake_install.cmake").exists():
+        return "the programs are not built whole: make user"
+    with _scratch("/tmp") as root:
+        mine = root / "usr/local/bin/mine"
+        mine.parent.mkdir(parents=True)
+        mine.touch()
+        place = [REPO / "packaging/install", "--prefix", "/usr/local", "--destdir", root]
+        _run(place)
+        for path in _files(root / "lib/modules"):  # of another kernel's build: the next one knows it no more
+            stale = path.with_name("stale.ko")
+            path.rename(stale)
+            note = root / "usr/local/share/tcp_qp/installed"
+            note.write_text(note.read_text().replace(path.name, stale.name))
+            break
+        _run(place)
+        have = {str(path.relative_to(root)) for path in _files(root)}
+        missing = [name for name in INSTALLED if not any(Path(path).match(name) for path in have)]
+        if missing or any("stale.ko" in path for path in have):
+            raise Trouble(f"missing: {missing}; there: {sorted(have)}")
+        for page in (path for path in _files(root) if "man" in path.parts):
+            if complaints := _output(["groff", "-man", "-Tutf8", "-ww", "-z", page], None).stdout:
+                raise Trouble(complaints)
+        _run([*place, "--undo"])
+        left = [str(path) for path in root.rglob("*")]
+        if left != [str(root / "usr"), str(root / "usr/local"), str(root / "usr/local/bin"), str(mine)]:
+            raise Trouble(f"left behind: {left}")
+        _refuses([*place, "--undo"], root, "nothing is installed")
+    return ""
+
+
+def _files(root: Path) -> list[Path]:
+    return sorted(path for path in root.rglob("*") if path.is_file() or path.is_symlink())
+
+
+def _as_nobody() -> list[str]:
+    return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if os.geteuid() == 0 else []
+
+
+def _refuses(argv: list, copy: Path, words: str) -> None:
+    done = _output(argv, copy)
+    if done.returncode == 0 or words not in done.stdout:
+        raise Trouble(f"{' '.join(map(str, argv))} should have failed with {words!r}, ended with {done.returncode}:\n{done.stdout}")
+    built = [str(path) for path in (copy / "build").rglob("*.o")]
+    if built:
+        raise Trouble(f"built before it refused: {built}")
+
+
+# Copies
+
+
+@contextmanager
+def _scratch(place: str) -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="nupa-place.", dir=place))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path)
+
+
+@contextmanager
+def _checkout(place: str, name: str, products: tuple[str, ...] = PRODUCTS) -> Iterator[Path]:
+    with _scratch(place) as top:
+        copy = top / name
+        for path in _sources():
+            target = copy / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(REPO / path, target, follow_symlinks=False)
+        for path in products:
+            target = copy / "build" / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(REPO / "build" / path, target)
+        for pattern in BOOT_CACHE if products else ():
+            for path in (REPO / "build/vm").glob(pattern):
+                target = copy / "build/vm" / path.name
+                shutil.copytree(path, target) if path.is_dir() else (target.parent.mkdir(parents=True, exist_ok=True), shutil.copy2(path, target))
+        yield copy
+
+
+def _sources() -> list[str]:
+    """What a clone has, and what is not committed yet; a checkout without git has all but what was built."""
+    listing = subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-coz", "--exclude-standard"], cwd=REPO, stdout=subprocess.PIPE, check=False)
+    names = listing.stdout.decode().split("\0") if listing.returncode == 0 else [str(p.relative_to(REPO)) for p in REPO.rglob("*") if p.is_file()]
+    return sorted(name for name in set(names) if name and not name.startswith(("build/", ".git/")) and ((REPO / name).is_file() or (REPO / name).is_symlink()))
+
+
+def _run(argv: list, cwd: Path | None = None) -> str:
+    done = _output(argv, cwd)
+    if done.returncode != 0:
+        raise Trouble(f"{' '.join(map(str, argv))} ended with {done.returncode}:\n{done.stdout}")
+    return done.stdout
+
+
+def _output(argv: list, cwd: Path | None) -> subprocess.CompletedProcess:
+    """Without what an outer make tells an inner one."""
+    env = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "KDIR", "V")}
+    return subprocess.run(
+        [str(a) for a in argv], cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, errors="replace", timeout=LIMIT_S, check=False,
+    )  # fmt: skip

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The harness itself: a test tool that can't see trouble would pass everything."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from harness import leak_check
+from harness.report import Report
+from nupavm import Cluster, KernelComplaint, Node, NodeDead, TimeLimit
+from nupavm.dmesg import emulator_fault, splats
+
+TROUBLE = (
+    "[    1.0] WARNING: CPU: 0 PID: 1 at net/core/dev.c:1 x+0x1/0x2",
+    "[    1.0] BUG: KASAN: use-after-free in x",
+    "[    1.0] BUG: unable to handle page fault for address: 0000",
+    "[    1.0] kernel BUG at net/ipv4/tcp_input.c:5979!",
+    "[    1.0] UBSAN: array-index-out-of-bounds in x.c:1:2",
+    "[    1.0] WARNING: possible circular locking dependency detected",
+    "[    1.0] INFO: task ncqp:12 blocked for more than 40 seconds.",
+    "[    1.0] refcount_t: underflow; use-after-free.",
+    "[    1.0] page_pool_release_retry() stalled pool shutdown: id 1, 4 inflight 60 sec",
+    "[    1.0] unregister_netdevice: waiting for nupa0 to become free. Usage count = 2",
+    "[    1.0] watchdog: BUG: soft lockup - CPU#0 stuck for 26s!",
+    "[    1.0] Kernel panic - not syncing: Fatal exception",
+    "[    1.0] list_del corruption. prev->next should be x",
+    "[    1.0] ncqp[12]: segfault at 0 ip 0 sp 0 error 4 in ncqp[1000+2000]",
+)
+# What the agent asked to be shown is no complaint; what comes in between or after is.
+SHOWN = "[    1.0] agent: blocked tasks, asked for\n[    1.1] task:sleep           state:D\n[    1.2] Call Trace:\n"
+SHOWN_END = "[    1.3] agent: end of blocked tasks\n"
+LOUD_LOGS = (SHOWN + SHOWN_END + "[    1.4] Call Trace:", SHOWN + "[    1.2] WARNING: CPU: 0 PID: 1 at x\n" + SHOWN_END)
+QUIET_LOGS = (SHOWN + SHOWN_END, SHOWN + SHOWN_END + SHOWN)
+QUIET = (
+    "[    0.0] Kernel command line: console=ttyS0 oops=panic panic_on_warn=1 clearcpuid=erms,fsrm",
+    "[    0.1] tcp_qp: loading out-of-tree module taints kernel.",
+    "[    0.1] nupa_dev 0000:0f:00.0: debug features on",
+)
+
+FLAGS_LOST = "[    1.0] RSP: 0018:ffffc90000003ea0 EFLAGS: 0740a483"
+FLAGS_RIGHT = "[    1.0] RSP: 0018:ffffc90000003ea0 EFLAGS: 00010286\n[    1.1] RSP: 002b:00007ffd EFLAGS: 00250a97"
+
+SELFTESTS = Path(__file__).resolve().parents[1]
+HANG_S = 1.0  # then the host gives up
+
+NOTHING_LEFT = "0: tcpqp0: qp 0 cq 0 pd 0 mr 0 cm_id 0 ctx 0 srq 0\nmodule tcp_qp 0\nmodule nupa_dev 0\nbytes 10 4 6"
+LEFT = (
+    "0: tcpqp0: qp 0 cq 1 pd 0 mr 0 cm_id 0 ctx 0 srq 0",
+    "module tcp_qp 1",
+    "bytes 10 4 5",
+)
+
+
+def run(report: Report, wanted: Callable[[str], bool]) -> None:
+    for test in (splat_lines, emulator_faults, left_overs, outcomes_of_tests, warning_is_a_failure, panic_is_a_failure, silence_is_a_failure):
+        name = f"harness/{test.__name__}"
+        if wanted(name):
+            problem = test()
+            if problem:
+                report.failed(name, problem)
+            else:
+                report.passed(name)
+
+
+def splat_lines() -> str:
+    missed = [log for log in (*TROUBLE, *LOUD_LOGS) if not splats(log)]
+    false = [log for log in (*QUIET, *QUIET_LOGS) if splats(log)]
+    return "\n".join([*(f"missed: {line}" for line in missed), *(f"false alarm: {line}" for line in false)])
+
+
+def emulator_faults() -> str:
+    return "" if emulator_fault(FLAGS_LOST) and not emulator_fault(FLAGS_RIGHT) else "lost flags: not told from others"
+
+
+def left_overs() -> str:
+    missed = [line for line in LEFT if not leak_check.complaints("node0", line)]
+    return "\n".join([*(f"missed: {line}" for line in missed), *leak_check.complaints("node0", NOTHING_LEFT)])
+
+
+def outcomes_of_tests() -> str:
+    """In a process of its own: pytest is not made to run twice in one."""
+    argv = [sys.executable, "-m", "harness.planted_outcomes"]
+    return subprocess.run(argv, cwd=SELFTESTS, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
+
+
+def warning_is_a_failure() -> str:
+    return _expect(KernelComplaint, lambda node: node.run("echo 'WARNING: planted by the harness test' >/dev/kmsg"))
+
+
+def panic_is_a_failure() -> str:
+    return _expect(NodeDead, lambda node: node.run("echo c >/proc/sysrq-trigger"))
+
+
+def silence_is_a_failure() -> str:
+    """A guest that hangs is given up on."""
+
+    def hang(node: Node) -> None:
+        node.process.send_signal(signal.SIGSTOP)
+        node.cluster.deadline = time.monotonic() + HANG_S
+        try:
+            node.run("true")
+        finally:
+            node.process.kill()
+
+    return _expect(TimeLimit, hang)
+
+
+def _expect(kind: type[Exception], trouble: Callable[[Node], None]) -> str:
+    try:
+        with Cluster(1, with_switch=False, setup="none", quiet=True, name="harness") as cluster:
+            trouble(cluster.node[0])
+    except kind:
+        return ""
+    except Exception as other:
+        return f"expected {kind.__name__}, got {type(other).__name__}: {other}"
+    return f"expected {kind.__name__}, nothing was raised"
