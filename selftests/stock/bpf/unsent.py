@@ -2,11 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Option framing: sends that will never leave come back, whoever of both goes: without credit, or read by the network (SEND_ZC).
 
-<<<<<<<< HEAD:selftests/stock/bpf/unsent
-unsent BUILD: ends on a veth pair, as in `option`; peers by hand are bare_peer's.
-========
 unsent.py BUILD: ends on a veth pair, as in `option.py`; peers by hand are bare_peer.py's.
->>>>>>>> 0e63c395e027ff1dec32292cefaa2035ef522fac:selftests/stock/bpf/unsent.py
 """
 
 import sys
@@ -15,14 +11,8 @@ from pathlib import Path
 from ends import Ends, main
 from jobs import Job, pair, until
 
-<<<<<<<< HEAD:selftests/stock/bpf/unsent
-SKIPPED = 77
-WAITING_END = "selftests/stock/bpf/waiting_end"
-BARE_PEER = Path(__file__).parent / "bare_peer"
-========
 WAITING_END = "selftests/stock/bpf/waiting_end"
 BARE_PEER = Path(__file__).parent / "bare_peer.py"
->>>>>>>> 0e63c395e027ff1dec32292cefaa2035ef522fac:selftests/stock/bpf/unsent.py
 MESSAGE_BYTES, CREDIT, HELLO_BYTES, CONTROL_BYTES = 64, 2048, 24, 1
 LONG_BYTES = 1 << 20  # more than any window of the peer's, which has room for a page
 

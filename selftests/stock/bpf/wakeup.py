@@ -2,11 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Who waits in option framing sleeps, and goes on: for credit, for room to describe a message, for a module's first word.
 
-<<<<<<<< HEAD:selftests/stock/bpf/wakeup
-wakeup BUILD: ends on a veth pair, as in `option`; peers by hand are bare_peer's.
-========
 wakeup.py BUILD: ends on a veth pair, as in `option.py`; peers by hand are bare_peer.py's.
->>>>>>>> 0e63c395e027ff1dec32292cefaa2035ef522fac:selftests/stock/bpf/wakeup.py
 """
 
 import hashlib
@@ -23,11 +19,7 @@ from jobs import Job, pair, until
 IDLE_S = 2
 HANDFUL = 6  # wake-ups in that time; a look each millisecond would be 2000
 WAITING_END = "selftests/stock/bpf/waiting_end"
-<<<<<<<< HEAD:selftests/stock/bpf/wakeup
-BARE_PEER = Path(__file__).parent / "bare_peer"
-========
 BARE_PEER = Path(__file__).parent / "bare_peer.py"
->>>>>>>> 0e63c395e027ff1dec32292cefaa2035ef522fac:selftests/stock/bpf/wakeup.py
 MESSAGE_BYTES = 64  # waiting_end's
 HELLO_BYTES = 24
 CREDIT, ENTRIES = 2048, 4096  # messages that a stock end lets come, and that it can describe
@@ -219,39 +211,6 @@ def sender_leaves_at_once(t: Ends) -> None:
         holder.end()
 
 
-<<<<<<<< HEAD:selftests/stock/bpf/wakeup
-def main() -> int:
-    p = argparse.ArgumentParser(description=__doc__)
-    p.add_argument("build", type=Path)
-    args = p.parse_args()
-    reason = missing()
-    if reason:
-        print(f"skipped: {reason}")
-        return SKIPPED
-    with ends(args.build) as t:
-        wakeup_once(t)
-        credit_that_nobody_reads(t)
-        cases = [
-            Credit(t, "waiter"),
-            Credit(t, "left-alone", "--late"),
-            Room(t, "waiter"),
-            Room(t, "left-alone"),
-            FirstWord(t, "waiter"),
-            FirstWord(t, "waiter", "--nowait"),
-            FirstWord(t, "left-alone", "--nowait"),
-        ]
-        for case in cases:
-            case.waits()
-        nobody_wakes(cases)
-        for case in cases:
-            case.let()
-        for case in cases:
-            case.goes_on()
-        sender_leaves_at_once(t)
-        counters = t.counters()
-        assert counters["bare"] == counters["invalid"] == counters["lost"] == 0, counters
-    return 0
-========
 def waits_of_all_kinds(t: Ends) -> None:
     cases = [
         Credit(t, "waiter"),
@@ -269,7 +228,6 @@ def waits_of_all_kinds(t: Ends) -> None:
         case.let()
     for case in cases:
         case.goes_on()
->>>>>>>> 0e63c395e027ff1dec32292cefaa2035ef522fac:selftests/stock/bpf/wakeup.py
 
 
 sys.exit(main(__doc__, wakeup_once, credit_that_nobody_reads, waits_of_all_kinds, sender_leaves_at_once))
