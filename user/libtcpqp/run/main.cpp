@@ -81,7 +81,7 @@ void relay_for(char** argv, const Options& o) {
     Fd front = become_relay();
     const Directory directory;
     Relay relay(o.engine, directory.socket());
-    Program program(argv, library, directory.socket(), std::move(front));
+    Program program(argv, directory.preloadable(library), directory.socket(), std::move(front));
     ::unsetenv("TCPQP_ENGINE");  // the relay asks for what it wants
     relay.run(program, o.stats);
 }
