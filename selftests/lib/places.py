@@ -24,9 +24,9 @@ PRODUCTS = (
 BOOT_CACHE = ("initramfs-*", "vmlinux-*", "modules-*", "kvm.json")
 # What README.md and the manual name; the rest of what is installed may change.
 INSTALLED = (
-    "include/tcp_qp/tcp_qp.h", "include/tcpqp.h", "lib/libtcpqp.so.0", "tcpqp/libtcpqp-preload.so", "bin/ncqp", "bin/tcpqp_perf", "bin/tcpqp-run",
-    "bin/nupa_switch", "bin/nupactl", "man1/ncqp.1", "man1/tcpqp_perf.1", "man1/tcpqp-run.1", "man1/nupactl.1", "man1/nupa_switch.1",
-    "man7/tcpqp.7", "man3/tcpqp_open.3", "pkgconfig/tcpqp.pc", "completions/ncqp", "updates/tcp_qp/tcp_qp.ko", "updates/tcp_qp/nupa_dev.ko",
+    "include/tcp_qp/tcp_qp.h", "include/tcpqp.h", "lib/libtcpqp.so.0", "tcpqp/libtcpqp-preload.so", "bin/ncqp", "bin/tcpqp_perf", "bin/tcpqp-run", "bin/tcpqp-stat",
+    "bin/nupa_switch", "bin/nupactl", "man1/ncqp.1", "man1/tcpqp_perf.1", "man1/tcpqp-run.1", "man1/tcpqp-stat.1", "man1/nupactl.1", "man1/nupa_switch.1",
+    "man7/tcpqp.7", "man3/tcpqp_open.3", "pkgconfig/tcpqp.pc", "completions/ncqp", "system/tcpqp-bpf.socket", "sysusers.d/tcpqp.conf", "updates/tcp_qp/tcp_qp.ko", "updates/tcp_qp/nupa_dev.ko",
 )  # fmt: skip
 LIMIT_S = 540
 NOBODY = 65534

@@ -13,6 +13,7 @@
 #include <string>
 #include <thread>
 
+#include "activation.hpp"
 #include "identity.hpp"
 #include "letter.hpp"
 #include "limits.hpp"
@@ -25,6 +26,7 @@ constexpr mode_t kModeDefault = 0660;
 struct Options {
     std::string cgroup = "/sys/fs/cgroup";
     std::string socket = TCPQP_BPF_SOCKET_PATH;
+    bool socket_named = false;  // or its mode
     std::string user;
     mode_t mode = kModeDefault;
     bool verbose = false;
@@ -40,7 +42,8 @@ constexpr const char* kHelp =
     "  --mode    who may ask: permissions of that socket (default 0660)\n"
     "  --user    who to be once the socket is there (started by root, whose word libraries take;\n"
     "            they take another user's for that user's own programs only)\n"
-    "  --verbose counters of each connection when it ends\n";
+    "  --verbose counters of each connection when it ends\n"
+    "A listener that systemd passes (a .socket unit) is taken instead of --socket and --mode.\n";
 
 int parse(int argc, char** argv, Options& o) {
     const option known[] = {{"cgroup", 1, nullptr, 'c'},
@@ -63,6 +66,7 @@ int parse(int argc, char** argv, Options& o) {
             o.verbose = true;
         else
             return c == 'h' ? 0 : 64;
+        o.socket_named |= c == 's' || c == 'm';
     }
     return optind == argc ? -1 : 64;
 }
@@ -97,8 +101,13 @@ void raise_descriptors() {
 
 void serve(const Options& o) {
     const tcpqp::Fd stop = stop_signals();
+    tcpqp::Fd listener = tcpqp::bpf::passed_listener();
+    const bool passed = static_cast<bool>(listener);
+    if (passed && o.socket_named)
+        tcpqp::throw_errno("--socket and --mode are the .socket unit's to say", EINVAL);
     // who calls listen() is whom libraries see
-    tcpqp::Fd listener = tcpqp::listen_for_letters(o.socket, o.mode, tcpqp::bpf::kBacklog);
+    if (!passed)
+        listener = tcpqp::listen_for_letters(o.socket, o.mode, tcpqp::bpf::kBacklog);
     if (!o.user.empty())
         tcpqp::bpf::become(o.user);
     tcpqp::bpf::Program program(o.cgroup);
@@ -111,7 +120,8 @@ void serve(const Options& o) {
     std::puts("tcpqp-bpf: ready");
     std::fflush(stdout);
     server.run(stop.get());
-    ::unlink(o.socket.c_str());
+    if (!passed)
+        ::unlink(o.socket.c_str());
     ::eventfd_write(last_look.get(), 1);
     collector.join();
     admission.close();
