@@ -7,10 +7,9 @@ import re
 from traffic import free_port
 from vmtest import NCQP, REPO, Guests, Needs
 
-NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("tools/ncqp/ncqp", "tools/tcpqp_stat/tcpqp-stat", "selftests/vm/programs/lib_exchange"), setup="full")
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("tools/ncqp/ncqp", "tools/tcpqp_stat/tcpqp-stat"), setup="full")
 
 STAT = "$BUILD/cmake/tools/tcpqp_stat/tcpqp-stat"
-EXCHANGE = "$BUILD/cmake/selftests/vm/programs/lib_exchange"
 LIMIT_S = 40
 HEAD = "DEVICE QPN STATE LOCAL PEER ENGINE REASON CREDITS SENT PLACED COPIED RTT ms CWND RETRANS PROCESS"
 DOCUMENT = REPO / "docs/observing.md"
@@ -89,18 +88,6 @@ def test_namespace_and_watch(t: Guests) -> None:
         watched = t.run(0, f"timeout 2 {STAT} --watch 0.2 | grep -c DEVICE || true")
         t.check(int(watched) >= 2, f"tables in 2 s: {watched}")
     t.equal(json.loads(t.run(0, f"{STAT} --json")), [], "lines without a connection")
-
-
-def test_stock_guess(t: Guests) -> None:
-    port = free_port()
-    jobs = [t.start(node, f"TCPQP_ENGINE=stock exec {EXCHANGE} --port {port} {to} --messages 1000000", LIMIT_S) for node, to in ((0, ""), (1, "--connect $PEER"))]
-    t.run(0, f"until {STAT} | grep 10.77.0.1:{port} | grep -q 'stock?'; do sleep 0.1; done", 20)
-    line = stat(t, 0, port)
-    t.equal((line["engine"], line["rx_placed_bytes"], line["process"]), ("stock?", 0, "lib_exchange"), "engine, bytes placed and process")
-    t.check("stock?" not in t.run(0, f"{STAT} --no-stock"), "a guess that was not asked for")
-    for job in jobs:
-        job.kill()
-        job.wait()
 
 
 def documented(heading: str) -> set[str]:

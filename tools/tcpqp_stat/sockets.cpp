@@ -25,7 +25,12 @@ constexpr unsigned kListen = 10;
 constexpr unsigned kNewSynRecv = 12;
 constexpr uint32_t kStates = ~(1U << kTimeWait | 1U << kListen | 1U << kNewSynRecv);
 
+// A socket of both families has IPv4 addresses in IPv6's clothes: both ends are to look alike.
 std::string endpoint(uint8_t family, const __be32* address, __be16 port) {
+    if (family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(reinterpret_cast<const in6_addr*>(address))) {
+        family = AF_INET;
+        address += 3;
+    }
     std::array<char, INET6_ADDRSTRLEN> text{};
     ::inet_ntop(family, address, text.data(), text.size());
     if (family == AF_INET6)

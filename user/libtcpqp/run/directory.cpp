@@ -82,7 +82,7 @@ std::string Directory::socket() const { return path_ + "/" + kSocket; }
 std::string Directory::preloadable(const std::string& library) const {
     if (library.find_first_of(kSeparators) == std::string::npos)
         return library;
-    const std::string path = path_ + "/" + kLibrary;
+    std::string path = path_ + "/" + kLibrary;
     if (path.find_first_of(kSeparators) != std::string::npos)
         throw_errno(
             "LD_PRELOAD takes no spaces and colons: set TMPDIR to a path without, not " + path_,
