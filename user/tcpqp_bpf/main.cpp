@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/unix_message.hpp"
+#include "activation.hpp"
 #include "identity.hpp"
 #include "limits.hpp"
 #include "options.hpp"
@@ -50,8 +51,13 @@ void raise_descriptors() {
 
 void serve(const tcpqp::bpf::Options& o) {
     const tcpqp::Fd stop = stop_signals();
+    tcpqp::Fd listener = tcpqp::bpf::passed_listener();
+    const bool passed = static_cast<bool>(listener);
+    if (passed && o.socket_named)
+        tcpqp::throw_errno("--socket and --mode are the .socket unit's to say", EINVAL);
     // who calls listen() is whom libraries see
-    tcpqp::Fd listener = tcpqp::listen_for_unix_messages(o.socket, o.mode, tcpqp::bpf::kBacklog);
+    if (!passed)
+        listener = tcpqp::listen_for_unix_messages(o.socket, o.mode, tcpqp::bpf::kBacklog);
     if (!o.user.empty())
         tcpqp::bpf::become(o.user);
     tcpqp::bpf::Program program(o.cgroup);
@@ -64,7 +70,8 @@ void serve(const tcpqp::bpf::Options& o) {
     std::puts("tcpqp-bpf: ready");
     std::fflush(stdout);
     server.run(stop.get());
-    ::unlink(o.socket.c_str());
+    if (!passed)
+        ::unlink(o.socket.c_str());
     ::eventfd_write(last_look.get(), 1);
     collector.join();
     admission.close();

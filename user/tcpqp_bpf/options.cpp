@@ -22,7 +22,8 @@ constexpr const char* kHelp =
     "  --mode    who may ask: permissions of that socket (default 0660)\n"
     "  --user    who to be once the socket is there (started by root, whose word libraries take;\n"
     "            they take another user's for that user's own programs only)\n"
-    "  --verbose counters of each connection when it ends\n";
+    "  --verbose counters of each connection when it ends\n"
+    "A listener that systemd passes (a .socket unit) is taken instead of --socket and --mode.\n";
 
 bool parse_mode(const std::string& text, mode_t& mode) {
     const char* end = text.data() + text.size();
@@ -41,8 +42,8 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
     app.set_help_flag("--help");
     app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     app.add_option("--cgroup", o.cgroup);
-    app.add_option("--socket", o.socket);
-    app.add_option_function<std::string>("--mode", [&](const std::string& text) {
+    const CLI::Option* socket = app.add_option("--socket", o.socket);
+    const auto* mode = app.add_option_function<std::string>("--mode", [&](const std::string& text) {
         if (!parse_mode(text, o.mode))
             throw CLI::ValidationError("--mode", "takes octal permissions");
     });
@@ -50,6 +51,7 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
     app.add_flag("--verbose", o.verbose);
     try {
         app.parse(argc, argv);
+        o.socket_named = *socket || *mode;
         return o;
     } catch (const CLI::CallForHelp&) {
         std::fputs(kHelp, stdout);

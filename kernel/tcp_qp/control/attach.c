@@ -273,3 +273,19 @@ void tqp_conn_info(struct tqp_qp *qp, struct tcp_qp_info *info)
 	release_sock(conn->sk);
 	tqp_conn_put(conn);
 }
+
+void tqp_conn_details(struct tqp_qp *qp, struct tqp_conn_details *details)
+{
+	struct tqp_conn *conn = tqp_qp_conn_get(qp);
+	s16 credits;
+
+	memset(details, 0, sizeof(*details));
+	if (!conn)
+		return;
+	details->socket_cookie = atomic64_read(&conn->sk->sk_cookie);
+	lock_sock(conn->sk);
+	credits = READ_ONCE(conn->peer_limit) - conn->tx_msn;
+	release_sock(conn->sk);
+	details->tx_credits = max_t(s16, credits, 0);
+	tqp_conn_put(conn);
+}

@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::string_view kPrefix = "tcpqp-relay.";
 constexpr const char* kSocket = "relay";
+constexpr const char* kLibrary = "preload.so";
+constexpr const char* kSeparators = " :";  // of LD_PRELOAD, ld.so(8)
 constexpr int kTries = 100;     // another relay may take a new directory for one that was left
 constexpr mode_t kMode = 0711;  // the program can reach it as another user, too; nobody can list it
 
@@ -30,7 +32,8 @@ Fd lock(const std::string& path) noexcept {
 
 // Never what somebody else put there.
 void remove(const std::string& path, const Fd& locked) noexcept {
-    ::unlinkat(locked.get(), kSocket, 0);
+    for (const char* name : {kSocket, kLibrary})
+        ::unlinkat(locked.get(), name, 0);
     ::rmdir(path.c_str());
 }
 
@@ -75,5 +78,18 @@ Directory::Directory() {
 Directory::~Directory() { remove(path_, lock_); }
 
 std::string Directory::socket() const { return path_ + "/" + kSocket; }
+
+std::string Directory::preloadable(const std::string& library) const {
+    if (library.find_first_of(kSeparators) == std::string::npos)
+        return library;
+    std::string path = path_ + "/" + kLibrary;
+    if (path.find_first_of(kSeparators) != std::string::npos)
+        throw_errno(
+            "LD_PRELOAD takes no spaces and colons: set TMPDIR to a path without, not " + path_,
+            EINVAL);
+    if (::symlinkat(library.c_str(), lock_.get(), kLibrary) != 0)
+        throw_errno(path);
+    return path;
+}
 
 }  // namespace tcpqp::run
