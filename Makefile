@@ -26,7 +26,7 @@ STAGE := tools/front/stage
 DEPS := tools/deps/install
 PROGRAMS = $(STAGE) programs tools/front/programs
 # A job server's make takes its number of jobs from there.
-KERNEL = $(STAGE) modules $(MAKE) -C kernel $(if $(findstring --jobserver,$(MAKEFLAGS)),,-j $(JOBS))
+KERNEL = $(STAGE) modules $(MAKE) -C kernel $(if $(findstring --jobserver,$(MAKEFLAGS)),,-j $(JOBS)) all
 
 numbers := JOBS SEEDS SEED SOAK_MINUTES
 $(foreach name,$(numbers),$(if $(filter command environment,$(firstword $(origin $(name)))),\
@@ -41,7 +41,7 @@ MAKEFLAGS += --no-print-directory
 all: checkout ## build programs, libraries, kernel modules and tests
 	@$(DEPS) build library kernel tests
 	@$(PROGRAMS) all $(JOBS) $(CMAKE_ARGS)
-	+@$(KERNEL)
+	+@$(KERNEL) tests
 
 demo: checkout ## two machines, one file, three engines: a table of what it cost
 	@$(DEPS) build kernel vm

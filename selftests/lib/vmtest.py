@@ -80,7 +80,7 @@ class Needs:
         if self.copy and (refused := _copy_refused(self.copy)):
             return refused
         for name in self.modules:
-            if not (kernel / name / f"{name}.ko").is_file():
+            if not (kernel / name / f"{Path(name).name}.ko").is_file():
                 return f"{name}.ko is not built"
         for name in self.programs:
             if not (REPO / "build/cmake" / name).is_file():
