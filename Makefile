@@ -26,7 +26,7 @@ STAGE := tools/front/stage
 PACKAGES := tools/deps/install
 PROGRAMS = $(STAGE) programs tools/front/programs
 # A job server's make takes its number of jobs from there.
-KERNEL = $(STAGE) modules $(MAKE) -C kernel $(if $(findstring --jobserver,$(MAKEFLAGS)),,-j $(JOBS))
+KERNEL = $(STAGE) modules $(MAKE) -C kernel $(if $(findstring --jobserver,$(MAKEFLAGS)),,-j $(JOBS)) all
 
 # What may be said on the command line; the second line is for kbuild, compilers and what the tests and tools ask for.
 variables := PREFIX DESTDIR CMAKE_ARGS CHECK VM SEEDS SEED SOAK_MINUTES JOBS KDIR V QUICK DEPS
@@ -58,7 +58,7 @@ MAKEFLAGS += --no-print-directory
 all: checkout ## build programs, libraries, kernel modules and tests
 	@$(PACKAGES) build library kernel tests
 	@$(PROGRAMS) all $(JOBS) $(CMAKE_ARGS)
-	+@$(KERNEL)
+	+@$(KERNEL) tests
 
 demo: checkout ## two machines, one file, three engines: a table of what it cost
 	@$(PACKAGES) build kernel vm

@@ -179,9 +179,9 @@ static int tqp_connect_status(int err)
 static void tqp_ep_connect_failed(struct tqp_ep *ep, int err)
 {
 	if (err == -ETIMEDOUT)
-		tqp_count(ep->dev, TQP_C_cm_timeouts, 1);
+		tqp_ep_count(ep, TQP_C_cm_timeouts, 1);
 	else if (err == -EPROTO)
-		tqp_count(ep->dev, TQP_C_cm_garbage, 1);
+		tqp_ep_count(ep, TQP_C_cm_garbage, 1);
 	tqp_ep_tell_connected(ep, tqp_connect_status(err));
 	tqp_ep_close(ep, err != -ECONNREFUSED);
 }
@@ -195,12 +195,12 @@ static int tqp_ep_step_request_wait(struct tqp_ep *ep)
 
 	if (err)
 		return err;
-	tqp_count(ep->dev, TQP_C_cm_requests, 1);
+	tqp_ep_count(ep, TQP_C_cm_requests, 1);
 	WRITE_ONCE(ep->state, TQP_EP_REQUESTED);
 	tqp_ep_deadline(ep, TQP_CM_DECIDE_MS);
 	err = tqp_ep_tell_request(ep);
 	if (err) {
-		tqp_count(ep->dev, TQP_C_cm_backlog_full, err == -ENOMEM);
+		tqp_ep_count(ep, TQP_C_cm_backlog_full, err == -ENOMEM);
 		ep->tx_bytes = tqp_hello_build(ep->tx, TQP_HELLO_REPLY, &no, NULL);
 		tqp_ep_send(ep);
 		tqp_ep_close(ep, false);
@@ -222,9 +222,9 @@ static int tqp_ep_step_requested(struct tqp_ep *ep)
 static void tqp_ep_request_failed(struct tqp_ep *ep, int err)
 {
 	if (err == -ETIMEDOUT)
-		tqp_count(ep->dev, TQP_C_cm_timeouts, 1);
+		tqp_ep_count(ep, TQP_C_cm_timeouts, 1);
 	else if (err == -EPROTO)
-		tqp_count(ep->dev, TQP_C_cm_garbage, 1);
+		tqp_ep_count(ep, TQP_C_cm_garbage, 1);
 	tqp_ep_close(ep, true);
 }
 
@@ -234,7 +234,7 @@ static void tqp_ep_established(struct tqp_ep *ep)
 {
 	WRITE_ONCE(ep->state, TQP_EP_ESTABLISHED);
 	tqp_ep_deadline(ep, 0);
-	tqp_count(ep->dev, TQP_C_cm_established, 1);
+	tqp_ep_count(ep, TQP_C_cm_established, 1);
 	tqp_ep_tell_connected(ep, 0);
 }
 

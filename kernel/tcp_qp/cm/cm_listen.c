@@ -70,7 +70,7 @@ static bool tqp_listener_join(struct tqp_listener *listener, struct tqp_ep *ep)
 		ep->listener = listener;
 	}
 	spin_unlock(&listener->lock);
-	tqp_count(ep->dev, TQP_C_cm_evicted, evicted);
+	tqp_ep_count(ep, TQP_C_cm_evicted, evicted);
 	return joined;
 }
 

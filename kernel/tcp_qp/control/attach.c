@@ -27,6 +27,11 @@ static enum tcp_qp_reason tqp_socket_reason(const struct sock *sk)
 	return TCP_QP_REASON_NONE;
 }
 
+static bool tqp_nic_can(const struct tqp_conn *conn, u32 tx_flag)
+{
+	return conn->dev->offload->tx_flags & tx_flag;
+}
+
 /* Which engine can serve this socket?  The reason says why not the better one. */
 static enum tcp_qp_reason tqp_offload_reason(struct tqp_conn *conn)
 {
@@ -81,11 +86,12 @@ static int tqp_choose_engine(struct tqp_conn *conn, const struct tcp_qp_attach_r
 	if (conn->reason == TCP_QP_REASON_NONE && conn->icrc && !conn->timestamps)
 		conn->reason = TCP_QP_REASON_NO_TIMESTAMPS;
 	if (conn->reason == TCP_QP_REASON_NONE) {
-		/* the switch rewrites ver 1 to ver 0, if both have the same size */
+		/* the NIC may rewrite ver 1 to ver 0, if both have the same size */
 		conn->host_version = 1;
-		conn->wire_version = conn->timestamps &&
+		conn->wire_version = conn->timestamps && tqp_nic_can(conn, TQP_OFFLOAD_QP_TX_V0) &&
 				     !(req->flags & TCP_QP_ATTACH_F_WIRE_V1) ? 0 : 1;
-		err = tqp_conn_offload_start(conn);
+		err = conn->icrc && !tqp_nic_can(conn, TQP_OFFLOAD_QP_ICRC) ?
+			      -EOPNOTSUPP : tqp_conn_offload_start(conn);
 		if (!err) {
 			conn->engine = TCP_QP_ENGINE_OFFLOAD;
 			tqp_count(conn->dev, TQP_C_offload_qps, 1);

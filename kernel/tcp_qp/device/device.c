@@ -155,7 +155,9 @@ struct tqp_device *tqp_device_alloc(struct net_device *netdev)
 	dev = ib_alloc_device(tqp_device, ib);
 	if (!dev)
 		return NULL;
-	if (tqp_mr_table_init(dev)) {
+	dev->counters = alloc_percpu(struct tqp_counters);
+	if (!dev->counters || tqp_mr_table_init(dev)) {
+		free_percpu(dev->counters);
 		ib_dealloc_device(&dev->ib);
 		return NULL;
 	}

@@ -58,6 +58,16 @@ void tqp_link_reap(struct work_struct *work)
 	put_device(&dev->ib.dev);
 }
 
+/* Its QPs are gone; ends of connections that were aborted may come to theirs later. */
+static void tqp_counters_free(struct tqp_device *dev)
+{
+	struct tqp_counters __percpu *counters = dev->counters;
+
+	WRITE_ONCE(dev->counters, NULL);
+	synchronize_rcu();	/* tqp_ep_count() */
+	free_percpu(counters);
+}
+
 void tqp_link_dealloc(struct ib_device *ib)
 {
 	struct tqp_device *dev = to_tqp_device(ib);
@@ -69,6 +79,7 @@ void tqp_link_dealloc(struct ib_device *ib)
 	xa_destroy(&dev->mws);
 	ida_destroy(&dev->pds);
 	tqp_shadow_exit(dev);
+	tqp_counters_free(dev);
 	mutex_lock(&tqp_devices_mutex);
 	dev->dead = true;
 	netdev_put(dev->netdev, &dev->netdev_tracker);

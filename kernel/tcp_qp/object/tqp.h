@@ -31,6 +31,7 @@
 #include <linux/kref.h>
 #include <linux/mutex.h>
 #include <linux/nospec.h>
+#include <linux/percpu.h>
 #include <linux/poll.h>
 #include <linux/rhashtable-types.h>
 #include <linux/siphash.h>
@@ -94,6 +95,11 @@ enum {
 struct tqp_conn;
 struct tqp_ep;
 
+/* One processor's share; a reader adds up all of them. */
+struct tqp_counters {
+	u64 v[TQP_C_COUNT];
+};
+
 struct tqp_device {
 	struct ib_device ib;		/* first: ib_alloc_device() */
 	struct net_device *netdev;	/* we hold a reference */
@@ -114,7 +120,7 @@ struct tqp_device {
 	bool dead;			/* same lock: the core let go */
 	struct work_struct reap_work;
 	u8 mac[ETH_ALEN];		/* of the netdev, or invented */
-	atomic64_t counters[TQP_C_COUNT];
+	struct tqp_counters __percpu *counters;	/* until the core let go */
 };
 
 struct tqp_ucontext {
@@ -259,9 +265,10 @@ static inline bool tqp_device_serves(const struct tqp_device *dev, const struct 
 	return net_eq(dev_net(dev->netdev), net) && rdma_dev_access_netns(&dev->ib, net);
 }
 
+/* Any context: one instruction on 64 bits, so neither an interrupt nor a move to another processor loses any. */
 static inline void tqp_count(struct tqp_device *dev, enum tqp_counter c, u64 n)
 {
-	atomic64_add(n, &dev->counters[c]);
+	this_cpu_add(dev->counters->v[c], n);
 }
 
 /* ---- work.c ---- */
