@@ -104,11 +104,11 @@ static int tqp_ep_connect_from(struct tqp_ep *ep, const struct sockaddr_storage 
 
 	if (err)
 		return err;
-	err = kernel_bind(ep->sock, (struct sockaddr *)from, tqp_address_bytes(from));
+	err = kernel_bind(ep->sock, (struct sockaddr_unsized *)from, tqp_address_bytes(from));
 	if (err)
 		goto release;
 	tqp_ep_install(ep, ep->sock->sk->sk_data_ready);
-	err = kernel_connect(ep->sock, (struct sockaddr *)&to, tqp_address_bytes(&to), O_NONBLOCK);
+	err = kernel_connect(ep->sock, (struct sockaddr_unsized *)&to, tqp_address_bytes(&to), O_NONBLOCK);
 	if (!err || err == -EINPROGRESS)
 		return 0;
 	tqp_ep_uninstall(ep);

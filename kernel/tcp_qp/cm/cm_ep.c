@@ -124,7 +124,7 @@ static int tqp_ep_step_refused(struct tqp_ep *ep)
 
 static int tqp_ep_step_connecting(struct tqp_ep *ep)
 {
-	struct sockaddr *to = (struct sockaddr *)&ep->cm_id->m_remote_addr;
+	struct sockaddr_unsized *to = (struct sockaddr_unsized *)&ep->cm_id->m_remote_addr;
 	int err;
 
 	if (!ep->sock)

@@ -144,7 +144,7 @@ static int tqp_listener_bind(struct tqp_listener *listener)
 		err = sock_bindtoindex(sk, listener->dev->netdev->ifindex, true);
 	if (err)
 		return err;
-	return kernel_bind(listener->sock, (struct sockaddr *)&at, sizeof(at));
+	return kernel_bind(listener->sock, (struct sockaddr_unsized *)&at, sizeof(at));
 }
 
 static void tqp_listener_install(struct tqp_listener *listener)

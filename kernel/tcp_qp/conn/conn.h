@@ -18,7 +18,6 @@
 #include <linux/skbuff.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
-#include <net/mptcp.h>
 #include <net/tcp.h>
 #include "conn/credit.h"
 #include "conn/end.h"
@@ -31,16 +30,6 @@
 #include "wire/icrc.h"
 #include "wire/msgwire.h"
 #include "object/tqp.h"
-
-/*
- * The LOCAL_IN hook leaves its mapping as an skb extension for the receive
- * loop.  It overlays struct mptcp_ext: the id is MPTCP's, whose sockets we
- * refuse, because TCP keeps skbs with different MPTCP extensions apart
- * everywhere it would merge them.  The hook does not know whose the packet is:
- * an MPTCP socket sees an extension with all flags zero, which says nothing.
- */
-static_assert(sizeof(struct tqp_skb_map) == sizeof(struct mptcp_ext));
-static_assert(offsetof(struct tqp_skb_map, mptcp_flags) == offsetofend(struct mptcp_ext, csum));
 
 enum tqp_conn_state {
 	TQP_CONN_HANDSHAKE,
@@ -109,14 +98,6 @@ static inline struct tqp_conn *tqp_conn_of(const struct sock *sk)
 static inline struct tqp_conn *tqp_conn_rcu(const struct sock *sk)
 {
 	return (__force struct tqp_conn *)rcu_dereference_raw(inet_csk(sk)->icsk_ulp_data);
-}
-
-/* What the hook left, or NULL. */
-static inline const struct tqp_skb_map *tqp_skb_map(struct sk_buff *skb)
-{
-	const struct tqp_skb_map *map = skb_ext_find(skb, SKB_EXT_MPTCP);
-
-	return map && map->magic == TQP_MAP_MAGIC && !map->mptcp_flags ? map : NULL;
 }
 
 /* Bytes of the longest message that can be sent. */

@@ -122,7 +122,7 @@ static const struct ib_device_ops tqp_device_ops = {
 	.reg_user_mr = tqp_reg_user_mr,
 	.reg_user_mr_dmabuf = tqp_reg_dmabuf_mr,
 	.req_notify_cq = tqp_req_notify_cq,
-	.resize_cq = tqp_resize_cq,
+	.resize_user_cq = tqp_resize_cq,
 
 	INIT_RDMA_OBJ_SIZE(ib_cq, tqp_cq, ib),
 	INIT_RDMA_OBJ_SIZE(ib_mw, tqp_mw, ib),

@@ -45,6 +45,7 @@
 #include <tcp_qp/tcp_bth.h>
 #include <tcp_qp/tcp_qp.h>
 #include <tqp_offload.h>
+#include "object/compat.h"
 #include "object/ring.h"
 
 enum {
@@ -305,7 +306,7 @@ int tqp_stats_get(struct ib_device *ib, struct rdma_hw_stats *stats, u32 port, i
 int tqp_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *init,
 		  struct uverbs_attr_bundle *attrs);
 int tqp_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
-int tqp_resize_cq(struct ib_cq *ibcq, int cqe, struct ib_udata *udata);
+int tqp_resize_cq(struct ib_cq *ibcq, TQP_CQE_TYPE cqe, struct ib_udata *udata);
 int tqp_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
 /*
  * @count completions, each @wc but for its wr_id, which user space sees at once.  Any

@@ -7,6 +7,7 @@
  * one it belongs to.  skb->decrypted means that the switch has already put the
  * bytes where they go.
  */
+#include "conn/skb_map.h"
 #include "handshake/handshake.h"
 #include "memory/memory.h"
 #include "object/trace.h"
@@ -242,7 +243,8 @@ static void tqp_rx_stall(struct tqp_conn *conn)
 static u32 tqp_rx_hello(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 seq)
 {
 	struct sk_buff *next = skb_peek_next(skb, &conn->sk->sk_receive_queue);
-	const struct tqp_skb_map *map = next ? tqp_skb_map(next) : NULL;
+	struct tqp_skb_map room;
+	const struct tqp_skb_map *map = next ? tqp_skb_map(next, &room) : NULL;
 	u32 bytes = skb->len - off;
 
 	if (!map || map->opcode != TCP_BTH_OP_ACKNOWLEDGE || map->start_seq != seq + bytes)
@@ -253,7 +255,9 @@ static u32 tqp_rx_hello(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32
 /* One skb's worth, or up to the message's end; @seq is at @off.  Bytes consumed; 0: stop. */
 static u32 tqp_rx_step(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 seq)
 {
-	const struct tqp_skb_map *map = tqp_map_at(&conn->rx.train, tqp_skb_map(skb), seq);
+	struct tqp_skb_map room;
+	const struct tqp_skb_map *map =
+		tqp_map_at(&conn->rx.train, tqp_skb_map(skb, &room), seq);
 	struct tqp_rx_msg *msg = &conn->rx.msg;
 	u32 bytes;
 

@@ -10,6 +10,7 @@
 #include <linux/net.h>
 #include <net/inet_common.h>
 #include <net/transp_v6.h>
+#include "conn/skb_map.h"
 #include "handshake/handshake.h"
 #include "offload/offload.h"
 #include "rx/rx.h"
@@ -49,7 +50,7 @@ static u32 tqp_plain_bytes(struct sock *sk)
 
 	sock_owned_by_me(sk);
 	skb_queue_walk(&sk->sk_receive_queue, skb) {
-		if (tqp_skb_map(skb) || skb->decrypted)
+		if (tqp_skb_ext(skb) || skb->decrypted)
 			break;
 		if (before(seq, TCP_SKB_CB(skb)->seq + skb->len))
 			bytes = TCP_SKB_CB(skb)->seq + skb->len - seq;
@@ -77,8 +78,8 @@ static ssize_t tqp_plain_share(struct tqp_conn *conn, size_t len)
 }
 
 /* One reader at a time: what one counted as plain the other might take, and more. */
-static int tqp_plain_recvmsg(struct tqp_conn *conn, struct msghdr *msg, size_t len, int flags,
-			     int *addr_len)
+static int tqp_plain_recvmsg(struct tqp_conn *conn, struct msghdr *msg, size_t len, int flags
+			     TQP_ADDR_LEN_PARAM)
 {
 	ssize_t share;
 	int rc;
@@ -88,8 +89,8 @@ static int tqp_plain_recvmsg(struct tqp_conn *conn, struct msghdr *msg, size_t l
 	share = tqp_plain_share(conn, len);
 	rc = share;
 	if (share >= 0)
-		rc = conn->socket.family->base_prot->recvmsg(conn->sk, msg, share, flags | MSG_DONTWAIT,
-						      addr_len);
+		rc = conn->socket.family->base_prot->recvmsg(conn->sk, msg, share, flags | MSG_DONTWAIT
+							     TQP_ADDR_LEN_ARG);
 	mutex_unlock(&conn->socket.plain_mutex);
 	lock_sock(conn->sk);
 	if (conn->socket.installed)
@@ -98,7 +99,8 @@ static int tqp_plain_recvmsg(struct tqp_conn *conn, struct msghdr *msg, size_t l
 	return rc;
 }
 
-static int tqp_recvmsg(struct sock *sk, struct msghdr *msg, size_t len, int flags, int *addr_len)
+static int tqp_recvmsg(struct sock *sk, struct msghdr *msg, size_t len, int flags
+		       TQP_ADDR_LEN_PARAM)
 {
 	struct tqp_conn *conn = NULL;
 	int rc;
@@ -110,8 +112,8 @@ static int tqp_recvmsg(struct sock *sk, struct msghdr *msg, size_t len, int flag
 		release_sock(sk);
 	}
 	if (!conn)
-		return tqp_base_prot(sk)->recvmsg(sk, msg, len, flags, addr_len);
-	rc = tqp_plain_recvmsg(conn, msg, len, flags & ~(MSG_WAITALL | MSG_OOB), addr_len);
+		return tqp_base_prot(sk)->recvmsg(sk, msg, len, flags TQP_ADDR_LEN_ARG);
+	rc = tqp_plain_recvmsg(conn, msg, len, flags & ~(MSG_WAITALL | MSG_OOB) TQP_ADDR_LEN_ARG);
 	tqp_conn_put(conn);
 	return rc;
 }

@@ -145,7 +145,7 @@ static void tqp_ulp_install(struct tqp_conn *conn)
 
 	tcp_write_collapse_fence(sk);
 	conn->timestamps = tcp_sk(sk)->rx_opt.tstamp_ok;
-	clean_acked_data_enable(icsk, tqp_clean_acked);
+	clean_acked_data_enable(tqp_clean_acked_sk(sk), tqp_clean_acked);
 	tqp_mss_update(conn);
 	tqp_sock_tune(conn);
 	rcu_assign_pointer(icsk->icsk_ulp_data, conn);
@@ -192,7 +192,7 @@ static void tqp_ulp_release_tx(struct tqp_conn *conn)
 
 	if (icsk->icsk_af_ops == &conn->socket.family->af) {
 		WRITE_ONCE(icsk->icsk_af_ops, conn->socket.family->base_af);
-		clean_acked_data_disable(icsk);
+		clean_acked_data_disable(tqp_clean_acked_sk(conn->sk));
 	}
 	icsk->icsk_ext_hdr_len -= conn->socket.ext_hdr_bytes;
 	conn->socket.ext_hdr_bytes = 0;

@@ -147,7 +147,7 @@ static int tqp_xmit_data(struct tqp_conn *conn, struct sock *sk, struct sk_buff 
 		th->psh = 0;
 	if (bth.flags & TCP_BTH_F_ICRC)
 		tqp_write_icrc(skb, th, bytes);
-	conn->socket.family->base_af->send_check(sk, skb);
+	tqp_send_check(conn->socket.family->base_af, sk, skb);
 	return 0;
 }
 
@@ -179,7 +179,7 @@ static int tqp_xmit_ack(struct tqp_conn *conn, struct sock *sk, struct sk_buff *
 	memcpy(th + 1, stack_opts, old);
 	tcp_bth_build((u8 *)(th + 1) + old, &bth);
 	conn->credit.advertised = bth.msn;
-	conn->socket.family->base_af->send_check(sk, skb);
+	tqp_send_check(conn->socket.family->base_af, sk, skb);
 	return 0;
 }
 

@@ -93,7 +93,7 @@ static int tqp_fill_skb(struct sk_buff *skb, struct iov_iter *from, size_t lengt
 	int frag = shinfo->nr_frags;
 	struct bvec_iter bi = {
 		.bi_size = min_t(size_t, from->count, length),
-		.bi_bvec_done = from->iov_offset,
+		.bi_offset = from->iov_offset,
 	};
 	unsigned long truesize = 0;
 	u32 copied = 0;
@@ -114,7 +114,7 @@ static int tqp_fill_skb(struct sk_buff *skb, struct iov_iter *from, size_t lengt
 	from->bvec += bi.bi_idx;
 	from->nr_segs -= bi.bi_idx;
 	from->count -= copied;
-	from->iov_offset = bi.bi_bvec_done;
+	from->iov_offset = bi.bi_offset;
 	skb->data_len += copied;
 	skb->len += copied;
 	skb->truesize += truesize;
