@@ -42,7 +42,7 @@ static void tqp_data_ready(struct sock *sk)
 	struct tqp_conn *conn = tqp_conn_of(sk);
 
 	sock_owned_by_me(sk);
-	tqp_rx_run(conn);
+	tqp_rx_ready(conn);
 	if (!conn->rx.started && tcp_sk(sk)->rcv_nxt != tcp_sk(sk)->copied_seq)
 		conn->socket.saved.data_ready(sk);
 }
