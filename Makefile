@@ -19,14 +19,31 @@ JOBS ?= $(or $(patsubst -j%,%,$(filter -j%,$(MAKEFLAGS))),$(shell nproc))
 # The newest 6.12: the kernel that guests boot.
 export KDIR ?= $(shell ls -d /usr/src/linux-headers-6.12.*-amd64 2>/dev/null | sort -V | tail -n 1)
 # tools/front/stage: everything as it comes.
-export V
+export V DEPS
 
 CMAKE_DIR := build/cmake
 STAGE := tools/front/stage
-DEPS := tools/deps/install
+PACKAGES := tools/deps/install
 PROGRAMS = $(STAGE) programs tools/front/programs
 # A job server's make takes its number of jobs from there.
-KERNEL = $(STAGE) modules $(MAKE) -C kernel $(if $(findstring --jobserver,$(MAKEFLAGS)),,-j $(JOBS))
+KERNEL = $(STAGE) modules $(MAKE) -C kernel $(if $(findstring --jobserver,$(MAKEFLAGS)),,-j $(JOBS)) all
+
+# What may be said on the command line; the second line is for kbuild, compilers and what the tests and tools ask for.
+variables := PREFIX DESTDIR CMAKE_ARGS CHECK VM SEEDS SEED SOAK_MINUTES JOBS KDIR V QUICK DEPS
+variables += CC CXX CFLAGS CXXFLAGS LDFLAGS W C KCFLAGS LLVM MAKEFLAGS TMPDIR MIRROR SECURITY DEB_WORK NUPA_% TCPQP_%
+said := $(strip $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),$(name))))
+unknown := $(filter-out $(variables) MFLAGS MAKEOVERRIDES GNUMAKEFLAGS -*-%,$(said))
+$(if $(unknown),$(error $(firstword $(unknown)): make has no such variable here; it has $(wordlist 1,12,$(variables)): see make help))
+one_of = $(if $(filter $(2) ,$($(1))),,$(if $($(1)),$(error $(1) is $(3), not "$($(1))")))
+$(call one_of,DEPS,yes no,yes or no)
+$(call one_of,V,0 1,0 or 1)
+$(call one_of,QUICK,0 1,0 or 1)
+ifeq ($(V),0)
+override V :=
+endif
+ifeq ($(QUICK),0)
+override QUICK :=
+endif
 
 numbers := JOBS SEEDS SEED SOAK_MINUTES
 $(foreach name,$(numbers),$(if $(filter command environment,$(firstword $(origin $(name)))),\
@@ -39,48 +56,48 @@ $(if $(filter /%,$(PREFIX)),,$(error PREFIX is a directory's whole path, not "$(
 MAKEFLAGS += --no-print-directory
 
 all: checkout ## build programs, libraries, kernel modules and tests
-	@$(DEPS) build library kernel tests
+	@$(PACKAGES) build library kernel tests
 	@$(PROGRAMS) all $(JOBS) $(CMAKE_ARGS)
-	+@$(KERNEL)
+	+@$(KERNEL) tests
 
 demo: checkout ## two machines, one file, three engines: a table of what it cost
-	@$(DEPS) build kernel vm
+	@$(PACKAGES) build kernel vm
 	@$(PROGRAMS) demo $(JOBS) $(CMAKE_ARGS)
 	+@$(KERNEL)
 	@tools/vm/demo
 
 check: all ## run every test; the last line counts them, build/results/check.json has each
-	@$(DEPS) vm check lint
+	@$(PACKAGES) vm check lint
 	@selftests/run $(if $(CHECK),--only "$(CHECK)")
 
 vm: user kernel ## a shell in two machines on a switch (VM="..." adds nupa-vm options)
-	@$(DEPS) vm
+	@$(PACKAGES) vm
 	@tools/vm/nupa-vm --interactive $(VM)
 
 user: checkout ## build programs and libraries only
-	@$(DEPS) build library
+	@$(PACKAGES) build library
 	@$(PROGRAMS) product $(JOBS) $(CMAKE_ARGS)
 
 kernel: checkout ## build the kernel modules only
-	@$(DEPS) kernel
+	@$(PACKAGES) kernel
 	+@$(KERNEL)
 
 deps: ## install every Debian package that building and testing needs
-	@$(DEPS) build library kernel tests vm check lint
+	@$(PACKAGES) build library kernel tests vm check lint
 
 checkout:
 	@tools/front/checkout
 
 tests: checkout
-	@$(DEPS) build library tests
+	@$(PACKAGES) build library tests
 	@$(PROGRAMS) all $(JOBS) $(CMAKE_ARGS)
 
 debug-kernel: checkout ## a kernel with KASAN, lockdep, kmemleak ... and our modules for it (build/debug-kernel)
-	@$(DEPS) kernel debug-kernel
+	@$(PACKAGES) kernel debug-kernel
 	@tools/debug-kernel/build $(JOBS)
 
 check-debug: tests debug-kernel ## the VM tests on the debug kernel; build/results/check-debug.json has each
-	@$(DEPS) vm check
+	@$(PACKAGES) vm check
 	@selftests/run --debug-kernel $(if $(CHECK),--only "$(CHECK)")
 
 sanitize: tests ## libtcpqp's tests under ASAN + UBSAN, TSAN and valgrind
@@ -90,22 +107,22 @@ bars: tests ## libtcpqp's stock engine beside plain TCP, on loopback and veth: e
 	@selftests/stock/bpf/bars.py $(CMAKE_DIR)
 
 compat: all ## other people's RDMA programs on both engines, and soft RoCE beside them; build/results/compat.json
-	@$(DEPS) vm check compat
+	@$(PACKAGES) vm check compat
 	@tools/compat/compat
 
 bench: all ## TCP-QP beside TCP, io_uring and soft RoCE, counted and timed (QUICK=1: in 4 minutes); build/results/bench.json
-	@$(DEPS) vm check
+	@$(PACKAGES) vm check
 	@bench/run $(if $(QUICK),--quick)
 
 sim: tests ## play SEEDS (default 2000) simulated schedules, or replay one: SEED=77
 	@$(CMAKE_DIR)/selftests/sim/nupa_sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 soak: all ## traffic with faults for hours (SOAK_MINUTES, default 60)
-	@$(DEPS) vm check
+	@$(PACKAGES) vm check
 	@selftests/soak --minutes $(SOAK_MINUTES)
 
 lint: checkout ## checkpatch, sparse, clang-format, clang-tidy, shellcheck, flake8, headers alone
-	@$(DEPS) build kernel lint
+	@$(PACKAGES) build kernel lint
 	@selftests/lint
 
 # As root in another user's checkout: what that user has built.
@@ -117,11 +134,11 @@ uninstall: ## remove what `make install` with the same PREFIX put there
 	@packaging/install --undo --prefix "$(PREFIX)" --destdir "$(DESTDIR)"
 
 deb: checkout ## Debian packages in build/deb
-	@$(DEPS) build library kernel deb
+	@$(PACKAGES) build library kernel deb
 	@$(STAGE) deb packaging/build-deb $(JOBS)
 
 check-deb: deb ## install the packages in a clean Debian, move a file by them between two guests, remove them (root)
-	@$(DEPS) vm check-deb
+	@$(PACKAGES) vm check-deb
 	@packaging/test-deb
 
 clean: ## remove everything that was built

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "verbs/fd.hpp"
+#include "base/fd.hpp"
 
 namespace nupa::bench {
 

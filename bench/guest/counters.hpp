@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "verbs/fd.hpp"
+#include "base/fd.hpp"
 
 namespace nupa::bench {
 

@@ -12,7 +12,7 @@
 #include <array>
 #include <cstring>
 
-#include "verbs/fd.hpp"
+#include "base/fd.hpp"
 
 namespace nupa::bench {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // nupa_bench: moves messages between two machines in every way there is and says what it cost.
 //
-//   nupa_bench --listen [ADDRESS:]PORT                       serves until it is killed
+//   nupa_bench --port PORT                                   serves until it is killed
 //   nupa_bench --connect ADDRESS --port PORT SPEC ...        one JSON line for each SPEC
 //   nupa_bench --loopback SPEC ...                           both ends on this machine
 //   nupa_bench --count-loop                                  nanoseconds a known instruction takes
@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "clock.hpp"
+#include "command.hpp"
 #include "control.hpp"
 #include "measure.hpp"
 #include "spec.hpp"
@@ -39,33 +40,6 @@ struct Options {
     bool count_loop = false;
     std::vector<std::string> specs;
 };
-
-Options parse(int argc, char** argv) {
-    Options o;
-    for (int i = 1; i < argc; i++) {
-        const std::string word = argv[i];
-        const auto value = [&]() -> std::string {
-            if (i + 1 >= argc)
-                throw std::invalid_argument(word + " needs a value");
-            return argv[++i];
-        };
-        if (word == "--connect")
-            o.connect = value();
-        else if (word == "--port")
-            o.port = static_cast<uint16_t>(std::stoul(value()));
-        else if (word == "--interface")
-            o.interface = value();
-        else if (word == "--loopback")
-            o.loopback = true;
-        else if (word == "--count-loop")
-            o.count_loop = true;
-        else if (word.starts_with("--"))
-            throw std::invalid_argument("what is " + word + "?");
-        else
-            o.specs.push_back(word);
-    }
-    return o;
-}
 
 constexpr rlim_t kFilesWanted = 65536;  // a socket for each flow
 
@@ -114,7 +88,7 @@ int connect_and_run(const Options& o) {
     return all ? 0 : 1;
 }
 
-void serve(const tcpqp::Fd& listener, const Options& o) {
+[[noreturn]] void serve(const tcpqp::Fd& listener, const Options& o) {
     for (;;) {
         try {
             Control control(accept_from(listener));
@@ -172,22 +146,28 @@ int loopback(Options o) {
     return connect_and_run(o);
 }
 
+int run(Options o) {
+    raise_file_limit();
+    signal(SIGPIPE, SIG_IGN);
+    if (o.count_loop)
+        return count_loop();
+    if (o.loopback)
+        return loopback(std::move(o));
+    if (!o.connect.empty())
+        return connect_and_run(o);
+    serve(listen_on(o.port, 16), o);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-    try {
-        Options o = parse(argc, argv);
-        raise_file_limit();
-        signal(SIGPIPE, SIG_IGN);
-        if (o.count_loop)
-            return count_loop();
-        if (o.loopback)
-            return loopback(std::move(o));
-        if (!o.connect.empty())
-            return connect_and_run(o);
-        serve(listen_on(o.port, 16), o);
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "nupa_bench: FAILED: %s\n", e.what());
-        return 1;
-    }
+    Options o;
+    return nupa::programs::Command("nupa_bench", "moves messages and says what it cost")
+        .option("--connect", o.connect, "serves without")
+        .option("--port", o.port)
+        .option("--interface", o.interface)
+        .flag("--loopback", o.loopback, "both ends on this machine")
+        .flag("--count-loop", o.count_loop, "nanoseconds a known instruction takes")
+        .option("specs", o.specs, "transport=tcp,bytes=1048576,flows=1,...")
+        .run(argc, argv, [&] { return run(std::move(o)); });
 }

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/fd.hpp"
 #include "buffer.hpp"
 #include "transport.hpp"
-#include "verbs/fd.hpp"
 
 namespace nupa::bench {
 

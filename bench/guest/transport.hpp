@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "base/fd.hpp"
 #include "control.hpp"
 #include "spec.hpp"
-#include "verbs/fd.hpp"
 
 namespace nupa::bench {
 

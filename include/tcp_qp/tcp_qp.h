@@ -66,12 +66,12 @@ enum {
 	TCP_QP_CQ_DOORBELL = 1 << 0,	/* what was posted to qpn, whose send or receive CQ this is */
 	TCP_QP_CQ_WAIT = 1 << 1,	/* until readable */
 	TCP_QP_CQ_TIMEOUT = 1 << 2,	/* with WAIT: at most timeout_ns */
-	TCP_QP_CQ_NUDGE = 1 << 3,	/* readable from now on, completions or not, */
-	TCP_QP_CQ_CALM = 1 << 4,	/* until this */
+	TCP_QP_CQ_SIGNAL = 1 << 3,	/* readable from now on, completions or not, */
+	TCP_QP_CQ_CLEAR = 1 << 4,	/* until this */
 };
 
 /*
- * TCP_QP_IOCTL_CQ, on a completion descriptor: nudge or calm, then the
+ * TCP_QP_IOCTL_CQ, on a completion descriptor: signal or clear, then the
  * doorbell, then the wait, whichever are asked for.
  *
  *   EINVAL     unknown flag, a field that is set and not asked for, or a QP

@@ -17,6 +17,7 @@
 
 #include <linux/auxiliary_bus.h>
 #include <linux/netdevice.h>
+#include <linux/random.h>
 
 /* The auxiliary bus matches "MODULE.NAME"; every provider uses these two, whatever its module is. */
 #define TQP_OFFLOAD_ADEV_MODULE "tqp_offload"
@@ -67,7 +68,10 @@ struct tqp_offload_qp {
 	struct tqp_offload_flow flow;
 	u32 rcv_nxt;			/* TCP's, read under the socket lock at attach */
 	u8 rcv_wscale;
-	/* The ring of struct rxe_recv_wqe that the application writes (rxe user ABI). */
+	/*
+	 * The ring that the application writes: struct rxe_queue_buf with elements of struct
+	 * rxe_recv_wqe (rdma/rdma_user_rxe.h).  The receive of msn is at (rq_base + msn) & rq_mask.
+	 */
 	u8 rq_log2_bytes;		/* of an element */
 	u16 rq_sge_max;
 	u32 rq_mask;			/* elements - 1 */
@@ -111,14 +115,20 @@ struct tqp_offload_ops {
 	int (*qp_destroy)(struct tqp_offload_device *odev, u32 qpn);
 };
 
-/* Filled by the NIC driver before tqp_offload_device_add(), constant after. */
+/*
+ * Filled by the NIC driver before tqp_offload_device_add(), constant after.  Of
+ * @adev the driver fills name, dev.parent and dev.release.
+ */
 struct tqp_offload_device {
 	struct auxiliary_device adev;
 	struct net_device *netdev;
 	struct device *dma_dev;
 	const struct tqp_offload_ops *ops;
-	u32 qps_max;
-	u32 mrs_max;
+	/*
+	 * What it can do on transmit: TQP_OFFLOAD_QP_TX_V0, TQP_OFFLOAD_QP_ICRC (which needs TX_V0).
+	 * qp_create() is asked for nothing else; the other flags say what the QP is.
+	 */
+	u32 tx_flags;
 };
 
 static inline struct tqp_offload_device *to_tqp_offload_device(struct auxiliary_device *adev)
@@ -126,9 +136,14 @@ static inline struct tqp_offload_device *to_tqp_offload_device(struct auxiliary_
 	return container_of(adev, struct tqp_offload_device, adev);
 }
 
-/* After auxiliary_device_init(); as auxiliary_device_add(), under the neutral name. */
+/*
+ * After auxiliary_device_init(); as auxiliary_device_add(), under the neutral name.
+ * All providers share the name and nobody else numbers their devices, so the
+ * number is random.
+ */
 static inline int tqp_offload_device_add(struct tqp_offload_device *odev)
 {
+	odev->adev.id = get_random_u32() & INT_MAX;
 	return __auxiliary_device_add(&odev->adev, TQP_OFFLOAD_ADEV_MODULE);
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Queue pair offload: the auxiliary device that tcp_qp binds to. */
 #include <linux/dma-mapping.h>
-#include <linux/idr.h>
 #include <linux/slab.h>
 #include <rdma/ib_verbs.h>
 #include <tqp_offload.h>
@@ -12,7 +11,11 @@ struct nupa_qp_dev {
 	struct nupa_dev *nupa;
 };
 
-static DEFINE_IDA(nupa_qp_ids);
+enum {
+	NUPA_OFFLOAD_TX_FLAGS = TQP_OFFLOAD_QP_TX_V0 | TQP_OFFLOAD_QP_ICRC,
+	NUPA_OFFLOAD_FLAGS = NUPA_OFFLOAD_TX_FLAGS | TQP_OFFLOAD_QP_NO_RQ |
+			     TQP_OFFLOAD_QP_REMOTE_WRITE,
+};
 
 static struct nupa_dev *nupa_of(struct tqp_offload_device *odev)
 {
@@ -151,6 +154,8 @@ static int nupa_qp_create(struct tqp_offload_device *odev, const struct tqp_offl
 	struct nupa_table table;
 	int err;
 
+	if (qp->flags & ~NUPA_OFFLOAD_FLAGS)
+		return -EOPNOTSUPP;
 	if (qp->nr_rq_pages > NUPA_RQ_PAGES_MAX)
 		return -E2BIG;
 	nupa_qp_command(&cmd, qp);
@@ -181,33 +186,24 @@ static void nupa_qp_release(struct device *dev)
 {
 	struct tqp_offload_device *odev = to_tqp_offload_device(to_auxiliary_dev(dev));
 
-	ida_free(&nupa_qp_ids, odev->adev.id);
 	kfree(container_of(odev, struct nupa_qp_dev, odev));
 }
 
 static struct nupa_qp_dev *nupa_qp_alloc(struct nupa_dev *nupa)
 {
 	struct nupa_qp_dev *qp_dev = kzalloc(sizeof(*qp_dev), GFP_KERNEL);
-	int id;
 
 	if (!qp_dev)
 		return NULL;
-	id = ida_alloc(&nupa_qp_ids, GFP_KERNEL);
-	if (id < 0) {
-		kfree(qp_dev);
-		return NULL;
-	}
 	qp_dev->nupa = nupa;
 	qp_dev->odev = (struct tqp_offload_device) {
 		.adev.name = TQP_OFFLOAD_ADEV_NAME,
-		.adev.id = id,
 		.adev.dev.parent = nupa_device(nupa),
 		.adev.dev.release = nupa_qp_release,
 		.netdev = nupa->netdev,
 		.dma_dev = nupa_device(nupa),
 		.ops = &nupa_qp_ops,
-		.qps_max = nupa_get(&nupa->regs->qps_max),
-		.mrs_max = nupa_get(&nupa->regs->mrs_max),
+		.tx_flags = NUPA_OFFLOAD_TX_FLAGS,
 	};
 	return qp_dev;
 }

@@ -47,7 +47,7 @@ static void nupa_rx_refill(struct nupa_queue *q)
 
 static void nupa_rx_retry(struct timer_list *timer)
 {
-	struct nupa_queue *q = from_timer(q, timer, rx.retry);
+	struct nupa_queue *q = container_of(timer, struct nupa_queue, rx.retry);
 
 	napi_schedule(&q->napi);
 }

@@ -57,8 +57,8 @@ nupa_cmd_mr region(std::uint64_t table, std::uint64_t iova, std::uint64_t bytes,
 
 }  // namespace
 
-HonestHost::HonestHost(nupa::daemon::Epoll& epoll, nupa::daemon::Fabric& fabric)
-    : client(epoll, fabric, "honest", 1, 1, kRamPages), expected_(client.ram.bytes()) {}
+HonestHost::HonestHost(const nupa::daemon::PortContext& context)
+    : client(context, "honest", 1, 1, kRamPages), expected_(client.ram.bytes()) {}
 
 void HonestHost::command(nupa_admin_op op, std::uint32_t id, const void* body, std::size_t bytes) {
     nupa_admin_cmd cmd{};

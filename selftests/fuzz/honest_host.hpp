@@ -12,7 +12,7 @@ namespace fuzz {
 
 class HonestHost {
 public:
-    HonestHost(nupa::daemon::Epoll& epoll, nupa::daemon::Fabric& fabric);
+    explicit HonestHost(const nupa::daemon::PortContext& context);
     static constexpr Mac kMac{2, 0, 0, 0, 0, 2};
     static constexpr std::uint32_t kRcvNxt = 1000;
 

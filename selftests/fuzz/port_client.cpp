@@ -12,9 +12,9 @@ namespace fuzz {
 
 namespace {
 
-nupa::daemon::PortOptions options_of(const Ram& ram, const char* name, std::uint16_t id,
-                                     unsigned queue_pairs) {
-    nupa::daemon::PortOptions o;
+nupa::daemon::VmOptions options_of(const Ram& ram, const char* name, std::uint16_t id,
+                                   unsigned queue_pairs) {
+    nupa::daemon::VmOptions o;
     o.name = name;
     o.socket = "/tmp/nupa-fuzz-" + std::to_string(::getpid()) + "-" + name;
     o.ram = ram.path();
@@ -67,10 +67,10 @@ void Ram::guard_others() const {
     (void)guarded;
 }
 
-PortClient::PortClient(nupa::daemon::Epoll& epoll, nupa::daemon::Fabric& fabric, const char* name,
-                       std::uint16_t id, unsigned queue_pairs, std::uint64_t ram_pages)
-    : ram(name, ram_pages), port(epoll, fabric, options_of(ram, name, id, queue_pairs), id, 7) {
-    fabric.attach(port);
+PortClient::PortClient(const nupa::daemon::PortContext& context, const char* name, std::uint16_t id,
+                       unsigned queue_pairs, std::uint64_t ram_pages)
+    : ram(name, ram_pages), port(context, options_of(ram, name, id, queue_pairs), id, 7) {
+    context.fabric.attach(port);
     plug(port.options().socket);
 }
 

@@ -6,8 +6,8 @@
 
 #include <string>
 
-#include "daemon/vm_port.hpp"
 #include "input.hpp"
+#include "ports/vm/vm_port.hpp"
 
 namespace fuzz {
 
@@ -32,8 +32,8 @@ private:
 
 class PortClient {
 public:
-    PortClient(nupa::daemon::Epoll& epoll, nupa::daemon::Fabric& fabric, const char* name,
-               std::uint16_t id, unsigned queue_pairs, std::uint64_t ram_pages);
+    PortClient(const nupa::daemon::PortContext& context, const char* name, std::uint16_t id,
+               unsigned queue_pairs, std::uint64_t ram_pages);
 
     // The host's side of BAR2; everything in it can be written, as by a real guest.
     template <class T>

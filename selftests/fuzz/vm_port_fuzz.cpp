@@ -29,8 +29,7 @@ enum : std::uint64_t {
 
 class World {
 public:
-    World()
-        : hostile_(epoll_, fabric_, "hostile", 0, kQueues, kRamPages), honest_(epoll_, fabric_) {}
+    World() : hostile_(context_, "hostile", 0, kQueues, kRamPages), honest_(context_) {}
 
     void run(Input& in) {
         restart(in.u8());
@@ -45,8 +44,8 @@ private:
     void restart(std::uint8_t rx_mode) {
         for (PortClient* c : {&hostile_, &honest_.client}) {
             fabric_.unplugged(c->port);
-            c->port.faults = nupa::Faults();
-            c->port.set_link(true);
+            link_of(*c).impairments().configure({}, {});
+            link_of(*c).set_up(true);
         }
         std::memset(hostile_.ram.at(0), 0, hostile_.ram.bytes());
         hostile_.restart(kAdminRing, kAdminComps);
@@ -95,7 +94,7 @@ private:
                 break;
             case 12:
                 if (op & 16)
-                    (op & 32 ? hostile_ : honest_.client).port.set_link(op & 64);
+                    link_of(op & 32 ? hostile_ : honest_.client).set_up(op & 64);
                 break;
             default:
                 send_frame(in, op >> 4);
@@ -357,11 +356,16 @@ private:
               &nupa::FaultConfig::truncate_ppm, &nupa::FaultConfig::bleach_ppm,
               &nupa::FaultConfig::mangle_ppm, &nupa::FaultConfig::copy_ppm})
             c.*rate = in.u8() * (nupa::kPpm / 255);
-        (c.seed & 1 ? hostile_ : honest_.client).port.faults = nupa::Faults(c);
+        link_of(c.seed & 1 ? hostile_ : honest_.client).impairments().configure(c, {});
     }
+
+    nupa::daemon::Link& link_of(const PortClient& client) { return fabric_.link_of(client.port); }
 
     nupa::daemon::Epoll epoll_;
     nupa::daemon::Fabric fabric_;
+    nupa::daemon::Heartbeat heartbeat_{epoll_, std::chrono::milliseconds(NUPA_BEAT_MS),
+                                       [] { return false; }};
+    const nupa::daemon::PortContext context_{epoll_, fabric_, heartbeat_};
     PortClient hostile_;
     HonestHost honest_;
     std::array<std::uint32_t, kQueues> produced_{};

@@ -6,8 +6,10 @@ The copies have this checkout's programs, so that nothing but what a test is abo
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,9 +27,9 @@ PRODUCTS = (
 BOOT_CACHE = ("initramfs-*", "vmlinux-*", "modules-*", "kvm.json")
 # What README.md and the manual name; the rest of what is installed may change.
 INSTALLED = (
-    "include/tcp_qp/tcp_qp.h", "include/tcpqp.h", "lib/libtcpqp.so.0", "tcpqp/libtcpqp-preload.so", "bin/ncqp", "bin/tcpqp_perf", "bin/tcpqp-run",
-    "bin/nupa_switch", "bin/nupactl", "man1/ncqp.1", "man1/tcpqp_perf.1", "man1/tcpqp-run.1", "man1/nupactl.1", "man1/nupa_switch.1",
-    "man7/tcpqp.7", "man3/tcpqp_open.3", "pkgconfig/tcpqp.pc", "completions/ncqp", "updates/tcp_qp/tcp_qp.ko", "updates/tcp_qp/nupa_dev.ko",
+    "include/tcp_qp/tcp_qp.h", "include/tcpqp.h", "lib/libtcpqp.so.0", "tcpqp/libtcpqp-preload.so", "bin/ncqp", "bin/tcpqp_perf", "bin/tcpqp-run", "bin/tcpqp-stat",
+    "bin/nupa_switch", "bin/nupactl", "man1/ncqp.1", "man1/tcpqp_perf.1", "man1/tcpqp-run.1", "man1/tcpqp-stat.1", "man1/nupactl.1", "man1/nupa_switch.1",
+    "man7/tcpqp.7", "man3/tcpqp_open.3", "pkgconfig/tcpqp.pc", "completions/ncqp", "system/tcpqp-bpf.socket", "sysusers.d/tcpqp.conf", "updates/tcp_qp/tcp_qp.ko", "updates/tcp_qp/nupa_dev.ko",
 )  # fmt: skip
 LIMIT_S = 540
 NOBODY = 65534
@@ -41,9 +43,12 @@ class Trouble(Exception):
 
 
 def run(report: Report, wanted: Callable[[str], bool], long: bool = False) -> None:
-    tests = [odd_path_below_tmp, module_in_odd_path, no_headers, read_only, unreadable, foreign_build, odd_names_refused, numbers, installed_and_removed]
+    tests = [
+        odd_path_below_tmp, module_in_odd_path, no_headers, read_only, unreadable, foreign_build, odd_names_refused, variables, no_sudo, full_disk,
+        two_builds, installed_and_removed,
+    ]  # fmt: skip
     if long:
-        tests = [*(_boot_below(place) for place in PLACES), other_file_system, built_in_odd_path]
+        tests = [*(_boot_below(place) for place in PLACES), other_file_system, built_in_odd_path, killed_build, two_clones_at_once]
     for test in tests:
         name = f"places/{test.__name__}"
         if not wanted(name):
@@ -98,7 +103,7 @@ def module_in_odd_path() -> str:
 
 
 def built_in_odd_path() -> str:
-    return _builds(["make", "user", "kernel", "DEPS=no"], (*PRODUCTS, "cmake/user/libtcpqp/libtcpqp.so.0", "cmake/user/libtcpqp/run/tcpqp-run"))
+    return _builds(["make", "user", "kernel", "DEPS=no"], (*PRODUCTS, "cmake/user/libtcpqp/libtcpqp.so.0", "cmake/user/tcpqp_run/tcpqp-run"))
 
 
 def _builds(argv: list[str], products: tuple[str, ...]) -> str:
@@ -160,10 +165,108 @@ def odd_names_refused() -> str:
     return ""
 
 
-def numbers() -> str:
+def variables() -> str:
+    """Misspelt names and values."""
     with _checkout("/tmp", "tcp_qp", products=()) as copy:
-        _refuses(["make", "kernel", "JOBS=many"], copy, "JOBS is a number")
-        _refuses(["make", "install", "PREFIX=here"], copy, "PREFIX is a directory's whole path")
+        for argument, words in (
+            ("JOBS=many", "JOBS is a number"), ("PREFIX=here", "PREFIX is a directory's whole path"), ("MODE=nonsense", "MODE: make has no such variable"),
+            ("DEPS=perhaps", "DEPS is yes or no"), ("V=3", "V is 0 or 1"), ("QUICK=very", "QUICK is 0 or 1"),
+        ):  # fmt: skip
+            _refuses(["make", "demo", argument], copy, words)
+    return ""
+
+
+LACKING = "tcp-qp-no-such-package"
+SUDO_REFUSES = "#!/bin/sh\necho not in the sudoers file >&2\nexit 1\n"
+
+
+def no_sudo() -> str:
+    """Packages are missing, and sudo is, or refuses, or was not to be asked."""
+    with _checkout("/tmp", "tcp_qp", products=()) as copy:
+        (copy / "tools/deps/kernel").write_text(f"{LACKING}\n")
+        (copy / "build").mkdir()
+        for path in (copy.parent, copy, copy / "build"):
+            path.chmod(0o777)
+        without = copy / "without"
+        without.mkdir(mode=0o755)
+        for directory in ("/usr/bin", "/bin"):
+            for program in Path(directory).iterdir():
+                if program.name != "sudo" and not (without / program.name).exists():
+                    (without / program.name).symlink_to(program)
+        install = f"install them as root, then run make again: apt-get install -q -y --no-install-recommends {LACKING}"
+        as_nobody = [*_as_nobody(), "env"]
+        _refuses([*as_nobody, f"PATH={without}", "make", "kernel"], copy, install)
+        (without / "sudo").write_text(SUDO_REFUSES)
+        (without / "sudo").chmod(0o755)
+        _refuses([*as_nobody, f"PATH={without}", "make", "kernel"], copy, install)
+        _refuses(["make", "kernel", "DEPS=no"], copy, LACKING)
+    return ""
+
+
+SMALL_BUILD = 'mkdir build && mount -t tmpfs -o size=12m none build && exec "$@"'
+FILLS = "make kernel; touch build/.roomy; exec tools/front/stage packages sh -c 'yes >build/file'"
+
+
+def full_disk() -> str:
+    if os.geteuid() != 0:
+        return "mounting needs root"
+    with _checkout("/tmp", "tcp_qp", products=()) as copy:
+        said = _refuses(["unshare", "-m", "sh", "-ec", SMALL_BUILD, "-", "sh", "-c", FILLS], copy, "there is no room left below")
+        if "MiB are free below" not in said:
+            raise Trouble(f"make began with 12 MiB:\n{said}")
+    return ""
+
+
+def two_builds() -> str:
+    """In one checkout: the second waits for the first, also for what is left of one that was killed."""
+    with _checkout("/tmp", "tcp_qp", products=()) as copy:
+        (copy / "build").mkdir()
+        works = f"while ! [ -e {copy.name}.go ]; do sleep 0.05; done; echo over >>order"
+        with subprocess.Popen(["tools/front/stage", "modules", "sh", "-c", works], cwd=copy, stdout=subprocess.DEVNULL) as first:
+            _until(lambda: (copy / "build/log/modules.log").exists(), "the first build")
+            with subprocess.Popen(["tools/front/stage", "programs", "sh", "-c", "echo next >>order"], cwd=copy, stdout=subprocess.PIPE, text=True) as second:
+                said = second.stdout.readline()
+                first.kill()
+                first.wait()
+                (copy / f"{copy.name}.go").touch()
+                said += second.communicate(timeout=LIMIT_S)[0]
+        order = (copy / "order").read_text()
+        if "waits for another build" not in said or order != "over\nnext\n":
+            raise Trouble(f"the second said {said!r}; in order: {order!r}")
+    return ""
+
+
+def killed_build() -> str:
+    """make, and all that it started, killed in the middle; then it is made whole."""
+    with _checkout("/tmp", "tcp_qp", products=()) as copy:
+        first = subprocess.Popen(["make", "-C", "kernel", "nupa_dev"], cwd=copy, env=_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        try:
+            _until(lambda: len(list((copy / "build/kernel/nupa_dev").glob("*.o"))) >= 3, "three objects")
+        finally:
+            os.killpg(first.pid, signal.SIGKILL)
+            first.wait()
+        if (copy / "build/kernel/nupa_dev/nupa_dev.ko").exists():
+            raise Trouble("it was over already: nothing was shown")
+        _run(["make", "-C", "kernel", "nupa_dev"], cwd=copy)
+        shutil.copytree(copy / "build/kernel/nupa_dev", copy / "again")
+        _run(["make", "-C", "kernel", "clean"], cwd=copy)
+        _run(["make", "-C", "kernel", "nupa_dev"], cwd=copy)
+        module = "nupa_dev.ko"
+        if (copy / "again" / module).read_bytes() != (copy / "build/kernel/nupa_dev" / module).read_bytes():
+            raise Trouble("what was made after the kill is not what is made without")
+    return ""
+
+
+def two_clones_at_once() -> str:
+    with _checkout("/tmp", "one") as one, _checkout("/tmp", "two") as two:
+        both = [
+            subprocess.Popen([copy / "tools/vm/nupa-vm", "--", IN_GUESTS], env=_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            for copy in (one, two)
+        ]  # fmt: skip
+        for process in both:
+            said = process.communicate(timeout=LIMIT_S)[0]
+            if process.returncode != 0:
+                raise Trouble(said)
     return ""
 
 
@@ -207,13 +310,22 @@ def _as_nobody() -> list[str]:
     return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if os.geteuid() == 0 else []
 
 
-def _refuses(argv: list, copy: Path, words: str) -> None:
+def _until(true: Callable[[], bool], what: str) -> None:
+    until = time.monotonic() + LIMIT_S
+    while not true():
+        if time.monotonic() > until:
+            raise Trouble(f"waited for {what}")
+        time.sleep(0.05)
+
+
+def _refuses(argv: list, copy: Path, words: str) -> str:
     done = _output(argv, copy)
     if done.returncode == 0 or words not in done.stdout:
         raise Trouble(f"{' '.join(map(str, argv))} should have failed with {words!r}, ended with {done.returncode}:\n{done.stdout}")
     built = [str(path) for path in (copy / "build").rglob("*.o")]
     if built:
         raise Trouble(f"built before it refused: {built}")
+    return done.stdout
 
 
 # Copies
@@ -261,10 +373,13 @@ def _run(argv: list, cwd: Path | None = None) -> str:
     return done.stdout
 
 
-def _output(argv: list, cwd: Path | None) -> subprocess.CompletedProcess:
+def _environment() -> dict[str, str]:
     """Without what an outer make tells an inner one."""
-    env = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "KDIR", "V")}
+    return {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "KDIR", "V", "DEPS")}
+
+
+def _output(argv: list, cwd: Path | None) -> subprocess.CompletedProcess:
     return subprocess.run(
-        [str(a) for a in argv], cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        [str(a) for a in argv], cwd=cwd, env=_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         text=True, errors="replace", timeout=LIMIT_S, check=False,
     )  # fmt: skip

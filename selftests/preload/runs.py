@@ -4,6 +4,7 @@
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -109,6 +110,27 @@ s.sendall(b'still there'); print(s.recv(100, socket.MSG_WAITALL * 0)); s.shutdow
 """), stdin=subprocess.PIPE)
         assert server.wait(LIMIT_S) == 0
         assert client.communicate("go\n", timeout=LIMIT_S)[0] == "b'still there'\nb''\n"
+
+
+def test_odd_path() -> None:
+    """LD_PRELOAD is split at spaces and colons: the library has another name then, for as long as the relay lives."""
+    with tempfile.TemporaryDirectory() as scratch:
+        place = Path(scratch) / "tcp qp ü,1:x"
+        place.mkdir()
+        for name in Path(RUN).name, "libtcpqp-preload.so":
+            shutil.copy(Path(RUN).parent / name, place)
+        program = python("print(os.environ['LD_PRELOAD']); socket.create_server(('127.0.0.1', 0))\nprint('tcpqp' in open('/proc/self/maps').read())")
+
+        def ran(**more: str) -> subprocess.CompletedProcess:
+            return subprocess.run([place / Path(RUN).name, "--engine", "stock", *program], capture_output=True, text=True, timeout=LIMIT_S, env={**PLAIN, **more}, check=False)
+
+        done = ran(LD_PRELOAD="libm.so.6")
+        path, _, others = done.stdout.split("\n")[0].partition(":")
+        assert done.returncode == 0 and done.stderr == "" and done.stdout.split("\n")[1] == "True", done
+        assert others == "libm.so.6" and " " not in path and not Path(path).exists() and not Path(path).parent.exists(), done
+        refused = ran(TMPDIR=str(place))
+        assert refused.returncode == 126 and "set TMPDIR to a path without" in refused.stderr, refused
+        assert sorted(p.name for p in place.iterdir()) == sorted([Path(RUN).name, "libtcpqp-preload.so"]), "something is left"
 
 
 def test_no_environment() -> None:

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Plays seeded schedules until one breaks an invariant: `make sim SEEDS=2000`,
 // `make sim SEED=77`.
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
-#include <string_view>
 
 #include "world.hpp"
 
@@ -18,29 +17,12 @@ struct Options {
     bool complete = false;  // --complete: every kind of event must have happened
 };
 
-bool parse(int argc, char** argv, Options& o) {
-    for (int i = 1; i < argc; i++) {
-        const std::string_view name = argv[i];
-        char* end = nullptr;
-        if (name == "--complete") {
-            o.complete = true;
-            continue;
-        }
-        if (i + 1 == argc)
-            return false;
-        const std::uint64_t value = std::strtoull(argv[++i], &end, 0);
-        if (*end || end == argv[i])
-            return false;
-        if (name == "--seed")
-            o.first = value, o.count = 1, o.one = true;
-        else if (name == "--seeds")
-            o.count = value;
-        else if (name == "--first")
-            o.first = value;
-        else
-            return false;
-    }
-    return true;
+void add_options(CLI::App& app, Options& o) {
+    CLI::Option* one = app.add_option_function<std::uint64_t>(
+        "--seed", [&](std::uint64_t seed) { o.first = seed, o.count = 1, o.one = true; });
+    app.add_option("--seeds", o.count, "how many")->excludes(one);
+    app.add_option("--first", o.first, "of these")->excludes(one);
+    app.add_flag("--complete", o.complete, "each kind of event must have happened");
 }
 
 // True: no invariant was broken.
@@ -81,11 +63,9 @@ bool report(const sim::Coverage& coverage, bool complete) {
 
 int main(int argc, char** argv) {
     Options o;
-    if (!parse(argc, argv, o)) {
-        std::fprintf(stderr,
-                     "usage: nupa_sim [--seeds N] [--first SEED] [--complete] | --seed SEED\n");
-        return 2;
-    }
+    CLI::App app("plays seeded schedules until one breaks an invariant");
+    add_options(app, o);
+    CLI11_PARSE(app, argc, argv);
     sim::Coverage coverage;
     const auto begin = std::chrono::steady_clock::now();
     for (std::uint64_t i = 0; i < o.count; i++)

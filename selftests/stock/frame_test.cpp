@@ -6,7 +6,7 @@
 #include <random>
 
 #include "pair.hpp"
-#include "stock/receiver.hpp"
+#include "userspace/queue/receiver.hpp"
 
 namespace tcpqp::stock {
 namespace {

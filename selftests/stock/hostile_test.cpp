@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "pair.hpp"
-#include "stock/frame.hpp"
+#include "userspace/frames/frame.hpp"
 
 namespace stock_test {
 namespace {

@@ -3,7 +3,7 @@
 # manual.sh DIRECTORY: a page for each exported call, no more, and none that groff complains about.
 set -eu
 (cd "$1" && ls ./*.3) | sed 's,^\./,,; s/\.3$//' | LC_ALL=C sort | diff "$(dirname "$0")/symbols.txt" -
-complaints=$(groff -man -Tutf8 -ww -z "$1"/*.3 "$1"/tcpqp.7 "$(dirname "$0")/../../user/libtcpqp/man/tcpqp-run.1" 2>&1)  # what man --warnings runs
+complaints=$(groff -man -Tutf8 -ww -z "$1"/*.3 "$1"/tcpqp.7 "$(dirname "$0")/../../user/tcpqp_run/tcpqp-run.1" 2>&1)  # what man --warnings runs
 [ -z "$complaints" ] || { echo "$complaints"; exit 1; }
 # none is empty
 for page in "$1"/*.3; do

@@ -12,8 +12,8 @@
 #include <memory>
 #include <vector>
 
+#include "base/fd.hpp"
 #include "tcpqp.hpp"
-#include "verbs/fd.hpp"
 
 namespace stock_test {
 

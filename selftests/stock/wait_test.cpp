@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "pair.hpp"
-#include "stock/frame.hpp"
-#include "stock/gather.hpp"
+#include "userspace/frames/frame.hpp"
+#include "userspace/frames/gather.hpp"
 
 namespace stock_test {
 namespace {
@@ -25,7 +25,7 @@ double cpu_seconds() {
 }
 
 // Everything that is there, then the wait.
-void settle(End& end) {
+void drain(End& end) {
     tcpqp_completion c{};
     while (end.cq.poll({&c, 1}) != 0 || end.cq.wait(100) != -ETIMEDOUT) {
     }
@@ -33,7 +33,7 @@ void settle(End& end) {
 
 TEST(Wait, TimesOutWithoutSpinning) {
     Pair pair;
-    settle(*pair.end_a);
+    drain(*pair.end_a);
     const auto start = Clock::now();
     const double cpu = cpu_seconds();
     int error = 0;

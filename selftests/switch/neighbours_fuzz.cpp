@@ -3,11 +3,10 @@
 // what they send each other arrives.
 //
 //   switch_neighbours_fuzz [--seconds N] [--seed N]
+#include <CLI/CLI.hpp>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <ctime>
 #include <exception>
 #include <thread>
@@ -20,13 +19,6 @@ using namespace nupa::testing;
 using Clock = std::chrono::steady_clock;
 
 constexpr uint16_t kTestType = 0x88b5;
-
-unsigned long argument(int argc, char** argv, const char* name, unsigned long otherwise) {
-    for (int i = 1; i + 1 < argc; i++)
-        if (std::strcmp(argv[i], name) == 0)
-            return std::strtoul(argv[i + 1], nullptr, 0);
-    return otherwise;
-}
 
 // What a hostile guest sends arrives as well: it is passed over.
 bool arrives(FakePort& from, FakePort& to, uint32_t seed) {
@@ -87,9 +79,13 @@ int play(unsigned long seconds, unsigned long seed) {
 }  // namespace
 
 int main(int argc, char** argv) {
+    unsigned long seconds = 30, seed = static_cast<unsigned long>(std::time(nullptr));
+    CLI::App app("a hostile guest beside two others");
+    app.add_option("--seconds", seconds)->capture_default_str();
+    app.add_option("--seed", seed);
+    CLI11_PARSE(app, argc, argv);
     try {
-        return play(argument(argc, argv, "--seconds", 30),
-                    argument(argc, argv, "--seed", static_cast<unsigned long>(std::time(nullptr))));
+        return play(seconds, seed);
     } catch (const std::exception& e) {
         std::fprintf(stderr, "%s\n", e.what());
         return 1;

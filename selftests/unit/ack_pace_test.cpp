@@ -81,7 +81,7 @@ TEST(AckPace, SilenceWithNothingUnderWaySaysNothing) {
 TEST(AckPace, NothingWaitsOnAPathWithTrouble) {
     nupa::AckPace pace(kStart);
     EXPECT_TRUE(pace.may_wait(kStart + 1, kStart + kWide));
-    pace.troubled(kStart);
+    pace.note_loss(kStart);
     EXPECT_FALSE(pace.may_wait(kStart + 1, kStart + kWide));
     pace.reached(kStart + nupa::kAckCalmBytes - 1);
     pace.acknowledged(kStart + nupa::kAckCalmBytes - 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One receiving host with one QP: the fixture of the ladder and property tests.
+// One receiving host with one QP: the fixture of the tests of placement checks and of properties.
 #pragma once
 
 #include <gtest/gtest.h>

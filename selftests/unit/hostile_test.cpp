@@ -94,7 +94,7 @@ TEST(Hostile, NothingOutsideIsWritten) {
     EXPECT_GT(placed, 1000u);
 }
 
-// The whole receive path on damaged frames: parse, ladder, merge.
+// The whole receive path on damaged frames: parse, placement checks, merge.
 TEST(Hostile, DamagedFrames) {
     std::mt19937_64 random(77);
     std::unique_ptr<Host> h;

@@ -12,6 +12,7 @@ pytestmark = pytest.mark.needs(NEEDS)
 COUNT = 1000
 REPEATED = 70  # by each way to copy
 MESSAGES, BYTES = 10, 2000
+RECEIVES = 4  # of each queue pair, posted before anything is sent (kDepth of qp_many)
 KB_PER_QP_MAX = 256  # rings, log, socket, receive queue: 250 MB for a thousand
 
 
@@ -31,8 +32,8 @@ def test_offload(t: Guests) -> None:
         t.equal(report["offload"], COUNT, f"node{node}: queue pairs offloaded")
         after = t.switch_stats(node)
         why = {name: after[name] - before[node][name] for name in after if name.startswith("deliver_")}
-        # a slow machine posts receives late: a probe is delivered then
-        t.check(report["placed"] > 0.5 * report["delivered"], f"node{node}: placed only {report['placed']}, delivered segments: {why}")
+        # A slow machine posts the other receives late, and what comes before them is delivered.
+        t.check(report["placed"] >= RECEIVES / MESSAGES * report["delivered"], f"node{node}: placed only {report['placed']}, delivered segments: {why}")
 
 
 def test_software(t: Guests) -> None:

@@ -10,10 +10,10 @@ from harness.needs import Needs
 from harness.pairs import fabric, succeeded
 from harness.traffic import free_port
 
-NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("user/libtcpqp/run/tcpqp-run",), setup="full")
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("user/tcpqp_run/tcpqp-run",), setup="full")
 pytestmark = pytest.mark.needs(NEEDS)
 
-RUN = "$BUILD/cmake/user/libtcpqp/run/tcpqp-run --stats"
+RUN = "$BUILD/cmake/user/tcpqp_run/tcpqp-run --stats"
 SEMANTICS = "$REPO/selftests/preload/semantics.py"
 LINE = re.compile(
     r"tcpqp-run: (?P<engine>\w+): (?P<connections>\d+) connections, (?P<sent>\d+) bytes sent, (?P<received>\d+) received, "

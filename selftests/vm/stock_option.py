@@ -20,7 +20,7 @@ from harness.traffic import free_port
 from nupavm.paths import REPO
 
 TAP = "nupavt0"
-PROGRAMS = ("selftests/vm/programs/lib_exchange", "selftests/vm/programs/qp_asks", "user/libtcpqp/bpf/tcpqp-bpf", "user/libtcpqp/examples/tcpqp_echo")
+PROGRAMS = ("selftests/vm/programs/lib_exchange", "selftests/vm/programs/qp_asks", "user/tcpqp_bpf/tcpqp-bpf", "user/libtcpqp/examples/tcpqp_echo")
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=PROGRAMS, nodes=1,
               setup="full", switch_args=("--tap", f"name=up0,ifname={TAP}"), tap=TAP)  # fmt: skip
 pytestmark = pytest.mark.needs(NEEDS)
@@ -81,7 +81,7 @@ def host(t: Guests) -> Iterator[Host]:
         sh(*within, "ip", "addr", "add", f"{HOST}/24", "dev", TAP)
         sh(*within, "ip", "link", "set", TAP, "up")
         path = Path(cleanup.enter_context(tempfile.TemporaryDirectory())) / "helper"
-        argv = (*within, BUILD / "user/libtcpqp/bpf/tcpqp-bpf", "--cgroup", cgroup, "--socket", path)
+        argv = (*within, BUILD / "user/tcpqp_bpf/tcpqp-bpf", "--cgroup", cgroup, "--socket", path)
         helper = subprocess.Popen([str(a) for a in argv], stdout=subprocess.PIPE, text=True)
         cleanup.callback(helper.wait, LIMIT_S)
         cleanup.callback(helper.terminate)

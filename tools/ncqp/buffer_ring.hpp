@@ -9,9 +9,9 @@
 #include <cstdint>
 #include <span>
 
+#include "base/fd.hpp"
 #include "limits.hpp"
 #include "verbs/context.hpp"
-#include "verbs/fd.hpp"
 #include "verbs/mr.hpp"
 
 namespace ncqp {

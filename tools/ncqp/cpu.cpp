@@ -7,7 +7,7 @@
 
 #include <cstdio>
 
-#include "verbs/fd.hpp"
+#include "base/fd.hpp"
 
 namespace ncqp {
 namespace {

@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <string>
 
+#include "base/fd.hpp"
 #include "options.hpp"
 #include "report.hpp"
 #include "status.hpp"
-#include "verbs/fd.hpp"
 
 namespace ncqp {
 

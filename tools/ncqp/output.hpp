@@ -7,9 +7,9 @@
 #include <span>
 #include <string>
 
+#include "base/fd.hpp"
 #include "pattern.hpp"
 #include "status.hpp"
-#include "verbs/fd.hpp"
 
 namespace ncqp {
 

@@ -9,9 +9,9 @@
 #include <cstring>
 #include <tuple>
 
+#include "base/route.hpp"
 #include "stop.hpp"
 #include "verbs/device.hpp"
-#include "verbs/route.hpp"
 
 namespace ncqp {
 namespace {

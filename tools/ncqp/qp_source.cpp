@@ -7,10 +7,10 @@
 #include <cstring>
 #include <vector>
 
+#include "base/fd.hpp"
 #include "buffer_ring.hpp"
 #include "mr_windows.hpp"
 #include "stop.hpp"
-#include "verbs/fd.hpp"
 
 namespace ncqp {
 namespace {

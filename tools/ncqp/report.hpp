@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
+#include "base/fd.hpp"
 #include "cpu.hpp"
 #include "options.hpp"
-#include "verbs/fd.hpp"
 
 namespace ncqp {
 

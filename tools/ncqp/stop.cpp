@@ -11,8 +11,8 @@
 #include <cstring>
 #include <ctime>
 
+#include "base/fd.hpp"
 #include "options.hpp"
-#include "verbs/fd.hpp"
 
 namespace ncqp {
 namespace {

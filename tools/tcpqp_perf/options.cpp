@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "options.hpp"
 
-#include <getopt.h>
-
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
-#include <string_view>
 
 namespace perf {
 namespace {
@@ -28,84 +26,71 @@ constexpr const char* kUsage =
     "alike.\n";
 
 constexpr uint32_t kRounds = 5;
+constexpr int kUsageStatus = 64;
+constexpr uint64_t kCountMax = uint64_t{1} << 40;
 constexpr uint32_t kAllFrom = 2, kAllTo = 8 << 20;
 
-[[noreturn]] void refuse(const std::string& why) {
-    std::fprintf(stderr, "tcpqp_perf: %s\n%s", why.c_str(), kUsage);
-    std::exit(64);
-}
-
-uint64_t number(const char* text, uint64_t least, uint64_t most, char flag) {
-    char* end = nullptr;
-    const uint64_t n = std::strtoull(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end != '\0' || n < least || n > most)
-        refuse(std::string("-") + flag + " takes " + std::to_string(least) + " to " +
-               std::to_string(most));
-    return n;
-}
-
-uint32_t engine_by_name(const char* word) {
+uint32_t engine_by_name(const std::string& word) {
     for (uint32_t e = TCPQP_ENGINE_AUTO; e <= TCPQP_ENGINE_STOCK; e++)
-        if (std::string_view(word) == tcpqp_engine_name(e))
+        if (word == tcpqp_engine_name(e))
             return e;
-    refuse(std::string("no engine is called ") + word);
+    throw CLI::ValidationError("no engine is called " + word);
 }
 
-void take(Options& o, int flag, const char* value) {
-    const auto f = static_cast<char>(flag);
-    constexpr uint64_t kCount = uint64_t{1} << 40;
-    switch (flag) {
-        case 's':
-            o.sizes = {static_cast<uint32_t>(number(value, 1, TCPQP_MESSAGE_MAX_BYTES, f))};
-            break;
-        case 'a':
-            o.sizes.clear();
-            for (uint32_t s = kAllFrom; s <= kAllTo; s *= 2)
-                o.sizes.push_back(s);
-            break;
-        case 'n':
-            o.messages = number(value, 1, kCount, f);
-            break;
-        case 'N':
-            o.rounds = static_cast<uint32_t>(number(value, 1, 10000, f));
-            break;
-        case 't':
-            o.depth.sends = static_cast<uint32_t>(number(value, 1, TCPQP_DEPTH_MAX, f));
-            break;
-        case 'r':
-            o.depth.receives = static_cast<uint32_t>(number(value, 1, TCPQP_DEPTH_MAX, f));
-            break;
-        case 'l':
-            o.batch = static_cast<uint32_t>(number(value, 1, TCPQP_DEPTH_MAX, f));
-            break;
-        case 'p':
-            o.port = static_cast<uint16_t>(number(value, 1, 65535, f));
-            break;
-        case 'E':
-            o.engine = engine_by_name(value);
-            break;
-        case 'e':
-            o.events = true;
-            break;
-        case 'O':
-            o.once = true;
-            break;
-        case 'J':
-            o.json = true;
-            break;
-        case 'h':
-            std::fputs(kUsage, stdout);
-            std::exit(0);
-        default:
-            refuse("no such option");
-    }
-}
-
-Test test_by_name(std::string_view word) {
+Test test_by_name(const std::string& word) {
     for (Test t : {Test::kBandwidth, Test::kLatency, Test::kRate})
         if (word == name(t))
             return t;
-    refuse("the tests are bw, lat and rate, or bars for all");
+    throw CLI::ValidationError("the tests are bw, lat and rate, or bars for all");
+}
+
+// A decimal number of @least to @most.
+template <typename T>
+void add_number(CLI::App& app, const char* flag, T& to, uint64_t least, uint64_t most) {
+    app.add_option(flag, to)->check(CLI::Range(least, most));
+}
+
+void add_options(CLI::App& app, Options& o) {
+    app.set_help_flag("-h,--help");
+    app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    // The later of both counts.
+    app.add_option_function<uint32_t>("-s", [&](uint32_t bytes) { o.sizes = {bytes}; })
+        ->check(CLI::Range(uint64_t{1}, uint64_t{TCPQP_MESSAGE_MAX_BYTES}))
+        ->trigger_on_parse();
+    app.add_flag_callback("-a",
+                          [&] {
+                              o.sizes.clear();
+                              for (uint32_t s = kAllFrom; s <= kAllTo; s *= 2)
+                                  o.sizes.push_back(s);
+                          })
+        ->trigger_on_parse();
+    add_number(app, "-n", o.messages, 1, kCountMax);
+    add_number(app, "-N", o.rounds, 1, 10000);
+    add_number(app, "-t", o.depth.sends, 1, TCPQP_DEPTH_MAX);
+    add_number(app, "-r", o.depth.receives, 1, TCPQP_DEPTH_MAX);
+    add_number(app, "-l", o.batch, 1, TCPQP_DEPTH_MAX);
+    add_number(app, "-p", o.port, 1, 65535);
+    app.add_option_function<std::string>(
+        "-E", [&](const std::string& word) { o.engine = engine_by_name(word); });
+    app.add_flag("-e", o.events);
+    app.add_flag("--once", o.once);
+    app.add_flag("--out_json", o.json);
+}
+
+void parse_into(Options& o, int argc, char** argv) {
+    CLI::App app;
+    std::vector<std::string> words;
+    add_options(app, o);
+    app.add_option("words", words)->multi_option_policy(CLI::MultiOptionPolicy::Throw);
+    app.parse(argc, argv);
+    if (words.empty())
+        return;
+    if (words.size() != 2)
+        throw CLI::ValidationError("a client is given a test and a host, a server neither");
+    o.bars = words[0] == "bars";
+    if (!o.bars)
+        o.test = test_by_name(words[0]);
+    o.host = words[1];
 }
 
 }  // namespace
@@ -117,19 +102,15 @@ const char* name(Test test) noexcept {
 uint32_t default_batch(Test test) noexcept { return test == Test::kRate ? 64 : 1; }
 
 Options parse(int argc, char** argv) {
-    const option known[] = {
-        {"out_json", 0, nullptr, 'J'}, {"once", 0, nullptr, 'O'}, {"help", 0, nullptr, 'h'}, {}};
     Options o;
-    for (int f = 0; (f = ::getopt_long(argc, argv, "s:an:N:t:r:l:p:E:eh", known, nullptr)) != -1;)
-        take(o, f, optarg);
-    const int words = argc - optind;
-    if (words != 0 && words != 2)
-        refuse("a client is given a test and a host, a server neither");
-    if (words == 2) {
-        o.bars = argv[optind] == std::string_view("bars");
-        if (!o.bars)
-            o.test = test_by_name(argv[optind]);
-        o.host = argv[optind + 1];
+    try {
+        parse_into(o, argc, argv);
+    } catch (const CLI::CallForHelp&) {
+        std::fputs(kUsage, stdout);
+        std::exit(0);
+    } catch (const CLI::ParseError& e) {
+        std::fprintf(stderr, "tcpqp_perf: %s\n%s", e.what(), kUsage);
+        std::exit(kUsageStatus);
     }
     if (o.sizes.empty())
         o.sizes = {o.test == Test::kBandwidth ? 65536u : 64u};

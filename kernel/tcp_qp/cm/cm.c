@@ -104,11 +104,11 @@ static int tqp_ep_connect_from(struct tqp_ep *ep, const struct sockaddr_storage 
 
 	if (err)
 		return err;
-	err = kernel_bind(ep->sock, (struct sockaddr *)from, tqp_address_bytes(from));
+	err = kernel_bind(ep->sock, (struct sockaddr_unsized *)from, tqp_address_bytes(from));
 	if (err)
 		goto release;
 	tqp_ep_install(ep, ep->sock->sk->sk_data_ready);
-	err = kernel_connect(ep->sock, (struct sockaddr *)&to, tqp_address_bytes(&to), O_NONBLOCK);
+	err = kernel_connect(ep->sock, (struct sockaddr_unsized *)&to, tqp_address_bytes(&to), O_NONBLOCK);
 	if (!err || err == -EINPROGRESS)
 		return 0;
 	tqp_ep_uninstall(ep);
@@ -221,7 +221,7 @@ int tqp_cm_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 	if (err) {
 		tqp_ep_close(ep, true);
 	} else {
-		tqp_count(ep->dev, TQP_C_cm_accepted, 1);
+		tqp_ep_count(ep, TQP_C_cm_accepted, 1);
 		tqp_ep_wake(ep);
 	}
 	mutex_unlock(&ep->mutex);
@@ -235,7 +235,7 @@ int tqp_cm_reject(struct iw_cm_id *cm_id, const void *private_data, u8 bytes)
 
 	if (!ep)
 		return -ECONNRESET;
-	tqp_count(ep->dev, TQP_C_cm_rejected, 1);
+	tqp_ep_count(ep, TQP_C_cm_rejected, 1);
 	tqp_ep_write_hello(ep, TQP_HELLO_REPLY, TQP_HELLO_F_REJECT, private_data, bytes);
 	tqp_ep_send(ep);
 	tqp_ep_close(ep, false);

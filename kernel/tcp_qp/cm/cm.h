@@ -92,6 +92,18 @@ struct tqp_ep {
 	u8 tx[TQP_HELLO_MAX_BYTES];	/* ours */
 };
 
+/* The device's counters end when the core lets it go; an ep keeps its memory for longer. */
+static inline void tqp_ep_count(const struct tqp_ep *ep, enum tqp_counter c, u64 n)
+{
+	struct tqp_counters __percpu *counters;
+
+	rcu_read_lock();
+	counters = READ_ONCE(ep->dev->counters);
+	if (counters)
+		this_cpu_add(counters->v[c], n);
+	rcu_read_unlock();
+}
+
 /* ---- cm.c: what iw_cm calls ---- */
 int tqp_cm_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param);
 int tqp_cm_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param);

@@ -43,7 +43,7 @@ static int tqp_ep_read_hello(struct tqp_ep *ep, enum tqp_hello_kind kind)
 	return 0;
 }
 
-/* ---- meeting the QP ---- */
+/* ---- attach ---- */
 
 /* What is left after the hello would be neither the QP's nor anyone's. */
 static bool tqp_ep_unread(struct tqp_ep *ep)
@@ -124,7 +124,7 @@ static int tqp_ep_step_refused(struct tqp_ep *ep)
 
 static int tqp_ep_step_connecting(struct tqp_ep *ep)
 {
-	struct sockaddr *to = (struct sockaddr *)&ep->cm_id->m_remote_addr;
+	struct sockaddr_unsized *to = (struct sockaddr_unsized *)&ep->cm_id->m_remote_addr;
 	int err;
 
 	if (!ep->sock)
@@ -179,9 +179,9 @@ static int tqp_connect_status(int err)
 static void tqp_ep_connect_failed(struct tqp_ep *ep, int err)
 {
 	if (err == -ETIMEDOUT)
-		tqp_count(ep->dev, TQP_C_cm_timeouts, 1);
+		tqp_ep_count(ep, TQP_C_cm_timeouts, 1);
 	else if (err == -EPROTO)
-		tqp_count(ep->dev, TQP_C_cm_garbage, 1);
+		tqp_ep_count(ep, TQP_C_cm_garbage, 1);
 	tqp_ep_tell_connected(ep, tqp_connect_status(err));
 	tqp_ep_close(ep, err != -ECONNREFUSED);
 }
@@ -195,12 +195,12 @@ static int tqp_ep_step_request_wait(struct tqp_ep *ep)
 
 	if (err)
 		return err;
-	tqp_count(ep->dev, TQP_C_cm_requests, 1);
+	tqp_ep_count(ep, TQP_C_cm_requests, 1);
 	WRITE_ONCE(ep->state, TQP_EP_REQUESTED);
 	tqp_ep_deadline(ep, TQP_CM_DECIDE_MS);
 	err = tqp_ep_tell_request(ep);
 	if (err) {
-		tqp_count(ep->dev, TQP_C_cm_backlog_full, err == -ENOMEM);
+		tqp_ep_count(ep, TQP_C_cm_backlog_full, err == -ENOMEM);
 		ep->tx_bytes = tqp_hello_build(ep->tx, TQP_HELLO_REPLY, &no, NULL);
 		tqp_ep_send(ep);
 		tqp_ep_close(ep, false);
@@ -222,9 +222,9 @@ static int tqp_ep_step_requested(struct tqp_ep *ep)
 static void tqp_ep_request_failed(struct tqp_ep *ep, int err)
 {
 	if (err == -ETIMEDOUT)
-		tqp_count(ep->dev, TQP_C_cm_timeouts, 1);
+		tqp_ep_count(ep, TQP_C_cm_timeouts, 1);
 	else if (err == -EPROTO)
-		tqp_count(ep->dev, TQP_C_cm_garbage, 1);
+		tqp_ep_count(ep, TQP_C_cm_garbage, 1);
 	tqp_ep_close(ep, true);
 }
 
@@ -234,14 +234,14 @@ static void tqp_ep_established(struct tqp_ep *ep)
 {
 	WRITE_ONCE(ep->state, TQP_EP_ESTABLISHED);
 	tqp_ep_deadline(ep, 0);
-	tqp_count(ep->dev, TQP_C_cm_established, 1);
+	tqp_ep_count(ep, TQP_C_cm_established, 1);
 	tqp_ep_tell_connected(ep, 0);
 }
 
 /* The conn has ended and its QP is flushed.  A passive end was accepted, so it is told both. */
 static void tqp_ep_ended(struct tqp_ep *ep)
 {
-	int status = ep->conn->fail_reason == TCP_QP_REASON_NO_PEER_QP ? -ETIMEDOUT : -ECONNRESET;
+	int status = ep->conn->end.reason == TCP_QP_REASON_NO_PEER_QP ? -ETIMEDOUT : -ECONNRESET;
 
 	if (ep->state == TQP_EP_ATTACHED && ep->active) {
 		tqp_ep_tell_connected(ep, status);
@@ -271,9 +271,9 @@ static bool tqp_ep_late(const struct tqp_ep *ep)
 static int tqp_ep_step_attached(struct tqp_ep *ep)
 {
 	struct tqp_conn *conn = ep->conn;
-	bool ended = smp_load_acquire(&conn->ended);	/* pairs with tqp_conn_ended() */
+	bool ended = smp_load_acquire(&conn->end.over);	/* pairs with tqp_conn_ended() */
 
-	if (ep->state == TQP_EP_ATTACHED && READ_ONCE(conn->rtr_seen))
+	if (ep->state == TQP_EP_ATTACHED && READ_ONCE(conn->handshake.rtr_seen))
 		tqp_ep_established(ep);
 	if (ended) {
 		tqp_ep_ended(ep);

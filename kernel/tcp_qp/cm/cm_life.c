@@ -113,11 +113,13 @@ struct tqp_ep *tqp_ep_find(struct tqp_device *dev, u32 id)
 
 void tqp_ep_wake(struct tqp_ep *ep)
 {
+	u32 left;
+
 	if (READ_ONCE(ep->state) == TQP_EP_CLOSED)
 		return;
 	tqp_ep_get(ep);
-	if (mod_delayed_work(tqp_wq, &ep->work, 0))
-		tqp_ep_put(ep);		/* it was queued, with its reference */
+	for (left = tqp_work_now(&ep->work); left; left--)
+		tqp_ep_put(ep);
 }
 
 void tqp_ep_abort(struct tqp_ep *ep)

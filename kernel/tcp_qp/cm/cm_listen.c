@@ -70,7 +70,7 @@ static bool tqp_listener_join(struct tqp_listener *listener, struct tqp_ep *ep)
 		ep->listener = listener;
 	}
 	spin_unlock(&listener->lock);
-	tqp_count(ep->dev, TQP_C_cm_evicted, evicted);
+	tqp_ep_count(ep, TQP_C_cm_evicted, evicted);
 	return joined;
 }
 
@@ -144,7 +144,7 @@ static int tqp_listener_bind(struct tqp_listener *listener)
 		err = sock_bindtoindex(sk, listener->dev->netdev->ifindex, true);
 	if (err)
 		return err;
-	return kernel_bind(listener->sock, (struct sockaddr *)&at, sizeof(at));
+	return kernel_bind(listener->sock, (struct sockaddr_unsized *)&at, sizeof(at));
 }
 
 static void tqp_listener_install(struct tqp_listener *listener)

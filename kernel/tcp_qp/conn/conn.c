@@ -12,19 +12,19 @@ static DECLARE_WAIT_QUEUE_HEAD(tqp_conns_gone);
 
 static void tqp_conn_free_tx(struct tqp_conn *conn)
 {
-	kvfree(conn->log.rec);
-	kvfree(conn->log_msg);
-	kvfree(conn->tx_mrs);
-	kvfree(conn->tx);
+	kvfree(conn->tx.log.rec);
+	kvfree(conn->tx.log_msg);
+	kvfree(conn->tx.mrs);
+	kvfree(conn->tx.msgs);
 	kfree(conn->sges);
-	kfree(conn->train.bytes);
+	kfree(conn->tx.train.bytes);
 }
 
 void tqp_conn_free(struct tqp_conn *conn)
 {
 	tqp_conn_free_tx(conn);
-	kfree(conn->reads);
-	kfree(conn->responses);
+	kfree(conn->requester.reads);
+	kfree(conn->responder.responses);
 	kmem_cache_free(tqp_conn_cache, conn);
 	if (atomic_dec_and_test(&tqp_conns_live))
 		wake_up_all(&tqp_conns_gone);
@@ -70,17 +70,17 @@ static int tqp_conn_alloc_sges(struct tqp_conn *conn, const struct tqp_qp *qp)
 			     GFP_KERNEL_ACCOUNT);
 	if (!conn->sges)
 		return -ENOMEM;
-	conn->wqe.sges = conn->sges;
-	conn->rx.sges = conn->sges + tx;
-	conn->wqe.data = (u8 *)(conn->sges + tx + rx);
+	conn->tx.wqe.sges = conn->sges;
+	conn->rx.wqe.sges = conn->sges + tx;
+	conn->tx.wqe.data = (u8 *)(conn->sges + tx + rx);
 	return 0;
 }
 
 static void tqp_log_grow(struct tqp_conn *conn)
 {
-	u32 had = conn->log.mask + 1, records = roundup_pow_of_two(conn->sq_mask + 1 + TQP_LOG_EXTRA);
-	struct tqp_msg_rec *rec, *old_rec = conn->log.rec;
-	struct tqp_tx_msg **msg, **old_msg = conn->log_msg;
+	u32 had = conn->tx.log.mask + 1, records = roundup_pow_of_two(conn->tx.sq_mask + 1 + TQP_LOG_EXTRA);
+	struct tqp_msg_rec *rec, *old_rec = conn->tx.log.rec;
+	struct tqp_tx_msg **msg, **old_msg = conn->tx.log_msg;
 
 	if (had >= records)
 		return;
@@ -91,10 +91,10 @@ static void tqp_log_grow(struct tqp_conn *conn)
 		kvfree(msg);
 		return;
 	}
-	for (u32 i = conn->log.head; i != conn->log.tail; i++)
+	for (u32 i = conn->tx.log.head; i != conn->tx.log.tail; i++)
 		msg[i & (records - 1)] = old_msg[i & (had - 1)];
-	tqp_msglog_move(&conn->log, rec, records);
-	conn->log_msg = msg;
+	tqp_msglog_move(&conn->tx.log, rec, records);
+	conn->tx.log_msg = msg;
 	kvfree(old_rec);
 	kvfree(old_msg);
 }
@@ -102,9 +102,9 @@ static void tqp_log_grow(struct tqp_conn *conn)
 bool tqp_log_room(struct tqp_conn *conn)
 {
 	sock_owned_by_me(conn->sk);
-	if (tqp_msglog_full(&conn->log))
+	if (tqp_msglog_full(&conn->tx.log))
 		tqp_log_grow(conn);
-	return !tqp_msglog_full(&conn->log);
+	return !tqp_msglog_full(&conn->tx.log);
 }
 
 static int tqp_conn_alloc_tx(struct tqp_conn *conn, struct tqp_qp *qp)
@@ -114,19 +114,19 @@ static int tqp_conn_alloc_tx(struct tqp_conn *conn, struct tqp_qp *qp)
 
 	if (WARN_ON_ONCE(sges > TQP_SGE_MAX) || tqp_conn_alloc_sges(conn, qp))
 		return -ENOMEM;
-	conn->tx = kvcalloc(entries, sizeof(*conn->tx), GFP_KERNEL_ACCOUNT);
-	conn->tx_mrs = kvcalloc(array_size(entries, sges), sizeof(*conn->tx_mrs),
+	conn->tx.msgs = kvcalloc(entries, sizeof(*conn->tx.msgs), GFP_KERNEL_ACCOUNT);
+	conn->tx.mrs = kvcalloc(array_size(entries, sges), sizeof(*conn->tx.mrs),
 				GFP_KERNEL_ACCOUNT);
 	rec = kvcalloc(entries, sizeof(*rec), GFP_KERNEL_ACCOUNT);
-	conn->log.rec = rec;
-	conn->log_msg = kvcalloc(entries, sizeof(*conn->log_msg), GFP_KERNEL_ACCOUNT);
-	if (!conn->tx || !conn->tx_mrs || !rec || !conn->log_msg)
+	conn->tx.log.rec = rec;
+	conn->tx.log_msg = kvcalloc(entries, sizeof(*conn->tx.log_msg), GFP_KERNEL_ACCOUNT);
+	if (!conn->tx.msgs || !conn->tx.mrs || !rec || !conn->tx.log_msg)
 		return -ENOMEM;
 	for (u32 i = 0; i < entries; i++)
-		conn->tx[i].mrs = &conn->tx_mrs[i * sges];
-	tqp_msglog_init(&conn->log, rec, entries);
-	conn->sq_next = qp->sq->index;
-	conn->sq_mask = qp->sq->mask;
+		conn->tx.msgs[i].mrs = &conn->tx.mrs[i * sges];
+	tqp_msglog_init(&conn->tx.log, rec, entries);
+	conn->tx.sq_next = qp->sq->index;
+	conn->tx.sq_mask = qp->sq->mask;
 	return 0;
 }
 
@@ -146,13 +146,13 @@ struct tqp_conn *tqp_conn_alloc(struct tqp_qp *qp)
 	conn->qp = qp;
 	conn->state = TQP_CONN_HANDSHAKE;
 	init_waitqueue_head(&conn->wait);
-	spin_lock_init(&conn->done_lock);
-	mutex_init(&conn->offload_mutex);
-	mutex_init(&conn->plain_mutex);
-	conn->rtr_delay_ms = TQP_RTR_FIRST_MS;
-	conn->rx_stall_ms = TQP_STALL_FIRST_MS;
-	conn->watch_ms = TQP_STALL_FIRST_MS;
-	conn->probe_delay_ms = TQP_PROBE_FIRST_MS;
+	spin_lock_init(&conn->tx.done_lock);
+	mutex_init(&conn->offload.mutex);
+	mutex_init(&conn->socket.plain_mutex);
+	conn->handshake.delay_ms = TQP_RTR_FIRST_MS;
+	conn->rx.stall_ms = TQP_STALL_FIRST_MS;
+	conn->rx.watch_ms = TQP_STALL_FIRST_MS;
+	conn->credit.probe_delay_ms = TQP_PROBE_FIRST_MS;
 	atomic_inc(&tqp_conns_live);
 	return conn;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Why a conn ends.  The rest is done by fail_work.
+ * Why a conn ends.  The rest is end.work's.
  *
  * A fault in what we receive is answered by TERMINATE, the stream's last
  * message.  The faulty message's end is not acknowledged to TCP any more, so
@@ -12,7 +12,7 @@
 void tqp_end_kick(struct tqp_conn *conn)
 {
 	tqp_conn_get(conn);
-	if (!queue_work(tqp_end_wq, &conn->fail_work))
+	if (!queue_work(tqp_end_wq, &conn->end.work))
 		tqp_conn_put(conn);
 }
 
@@ -20,9 +20,9 @@ void tqp_tx_die(struct tqp_conn *conn)
 {
 	unsigned long flags;
 
-	spin_lock_irqsave(&conn->done_lock, flags);
-	conn->tx_dead = true;
-	spin_unlock_irqrestore(&conn->done_lock, flags);
+	spin_lock_irqsave(&conn->tx.done_lock, flags);
+	conn->tx.dead = true;
+	spin_unlock_irqrestore(&conn->tx.done_lock, flags);
 }
 
 void tqp_conn_fail(struct tqp_conn *conn, enum tcp_qp_reason reason)
@@ -30,7 +30,7 @@ void tqp_conn_fail(struct tqp_conn *conn, enum tcp_qp_reason reason)
 	if (conn->state == TQP_CONN_DEAD)
 		return;
 	WRITE_ONCE(conn->state, TQP_CONN_DEAD);
-	conn->fail_reason = reason;
+	conn->end.reason = reason;
 	conn->reason = reason;
 	tqp_count(conn->dev, TQP_C_qp_errors, 1);
 	trace_tqp_conn_fail(conn->qpn, reason);
@@ -43,8 +43,8 @@ static void tqp_hold_acks(struct tqp_conn *conn, u32 seq)
 {
 	u32 sent = tcp_sk(conn->sk)->rcv_wup;
 
-	conn->ack_limit = before(seq, sent) ? sent : seq;
-	conn->ack_held = true;
+	conn->end.ack_limit = before(seq, sent) ? sent : seq;
+	conn->end.ack_held = true;
 }
 
 void tqp_conn_nak(struct tqp_conn *conn, enum tcp_qp_reason reason, enum tcp_bth_syndrome syndrome)
@@ -53,13 +53,13 @@ void tqp_conn_nak(struct tqp_conn *conn, enum tcp_qp_reason reason, enum tcp_bth
 
 	if (conn->state == TQP_CONN_DEAD)
 		return;
-	conn->nak = (struct tcp_bth_terminate) {
+	conn->end.nak = (struct tcp_bth_terminate) {
 		.start_seq = msg->active ? msg->start_seq : tcp_sk(conn->sk)->copied_seq,
 		.syndrome = syndrome,
 		.opcode = msg->opcode,
 		.msn = msg->msn,
 	};
-	tqp_hold_acks(conn, conn->nak.start_seq);
+	tqp_hold_acks(conn, conn->end.nak.start_seq);
 	tqp_count(conn->dev, TQP_C_naks_sent, 1);
 	tqp_conn_fail(conn, reason);
 }
@@ -85,10 +85,10 @@ void tqp_terminated(struct tqp_conn *conn, const u8 *operands)
 
 	tcp_bth_get_terminate(operands, &nak);
 	tqp_count(conn->dev, TQP_C_naks_received, 1);
-	rec = tqp_msglog_find(&conn->log, nak.start_seq);
+	rec = tqp_msglog_find(&conn->tx.log, nak.start_seq);
 	if (rec && rec->start_seq == nak.start_seq) {
-		conn->error_msg = conn->log_msg[rec - conn->log.rec];
-		conn->error_status = tqp_nak_status(nak.syndrome);
+		conn->end.failed_msg = conn->tx.log_msg[rec - conn->tx.log.rec];
+		conn->end.failed_status = tqp_nak_status(nak.syndrome);
 	}
 	tqp_conn_fail(conn, TCP_QP_REASON_REMOTE_ERROR);
 }

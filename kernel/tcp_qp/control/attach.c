@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* A QP meets a socket. */
+/* Attach: a QP and a socket are joined. */
 #include <linux/module.h>
 #include <linux/net.h>
 #include "control/control.h"
@@ -16,7 +16,7 @@ MODULE_PARM_DESC(offload, "new connections may be offloaded (default Y); those t
 
 void tqp_conn_ended(struct tqp_conn *conn)
 {
-	smp_store_release(&conn->ended, true);	/* the flush is seen by who sees this */
+	smp_store_release(&conn->end.over, true);	/* the flush is seen by who sees this */
 	tqp_conn_notify(conn);
 }
 
@@ -25,6 +25,11 @@ static enum tcp_qp_reason tqp_socket_reason(const struct sock *sk)
 	if (!sk_is_tcp(sk) || sk->sk_state != TCP_ESTABLISHED)
 		return TCP_QP_REASON_SOCKET_STATE;
 	return TCP_QP_REASON_NONE;
+}
+
+static bool tqp_nic_can(const struct tqp_conn *conn, u32 tx_flag)
+{
+	return conn->dev->offload->tx_flags & tx_flag;
 }
 
 /* Which engine can serve this socket?  The reason says why not the better one. */
@@ -54,7 +59,7 @@ static void tqp_send_single_segments(struct tqp_conn *conn)
 	struct sock *sk = conn->sk;
 
 	lock_sock(sk);
-	conn->saved.gso_disabled = !sk->sk_gso_disabled;
+	conn->socket.saved.gso_disabled = !sk->sk_gso_disabled;
 	sk_gso_disable(sk);
 	sk->sk_gso_max_segs = 1;
 	tcp_sk(sk)->gso_segs = 1;
@@ -81,11 +86,12 @@ static int tqp_choose_engine(struct tqp_conn *conn, const struct tcp_qp_attach_r
 	if (conn->reason == TCP_QP_REASON_NONE && conn->icrc && !conn->timestamps)
 		conn->reason = TCP_QP_REASON_NO_TIMESTAMPS;
 	if (conn->reason == TCP_QP_REASON_NONE) {
-		/* the switch rewrites ver 1 to ver 0, if both have the same size */
+		/* the NIC may rewrite ver 1 to ver 0, if both have the same size */
 		conn->host_version = 1;
-		conn->wire_version = conn->timestamps &&
+		conn->wire_version = conn->timestamps && tqp_nic_can(conn, TQP_OFFLOAD_QP_TX_V0) &&
 				     !(req->flags & TCP_QP_ATTACH_F_WIRE_V1) ? 0 : 1;
-		err = tqp_conn_offload_start(conn);
+		err = conn->icrc && !tqp_nic_can(conn, TQP_OFFLOAD_QP_ICRC) ?
+			      -EOPNOTSUPP : tqp_conn_offload_start(conn);
 		if (!err) {
 			conn->engine = TCP_QP_ENGINE_OFFLOAD;
 			tqp_count(conn->dev, TQP_C_offload_qps, 1);
@@ -100,7 +106,7 @@ static int tqp_choose_engine(struct tqp_conn *conn, const struct tcp_qp_attach_r
 
 static bool tqp_wait_over(const struct tqp_conn *conn)
 {
-	return READ_ONCE(conn->rtr_seen) || READ_ONCE(conn->state) == TQP_CONN_DEAD ||
+	return READ_ONCE(conn->handshake.rtr_seen) || READ_ONCE(conn->state) == TQP_CONN_DEAD ||
 	       READ_ONCE(conn->dev->leaving);
 }
 
@@ -120,7 +126,7 @@ static int tqp_wait_peer(struct tqp_conn *conn, const struct tcp_qp_attach_req *
 	if (left < 0)
 		return left;
 	/* whatever the peer did since: it is told by completions */
-	if (READ_ONCE(conn->rtr_seen))
+	if (READ_ONCE(conn->handshake.rtr_seen))
 		return 0;
 	if (READ_ONCE(conn->state) == TQP_CONN_DEAD)
 		return -ECONNRESET;
@@ -190,7 +196,7 @@ static int tqp_conn_attach(struct tqp_qp *qp, struct tqp_conn_owner *owner, stru
 	if (conn->host_version == 0)
 		tqp_send_single_segments(conn);
 	if (req->flags & TCP_QP_ATTACH_F_NOWAIT)
-		conn->rtr_deadline = (jiffies + tqp_attach_timeout(req)) ?: 1;
+		conn->handshake.deadline = (jiffies + tqp_attach_timeout(req)) ?: 1;
 	lock_sock(sk);
 	tqp_rtr_start(conn);
 	tqp_rx_run(conn);	/* a stock end's ACKNOWLEDGE does not wait for ours */
@@ -208,7 +214,7 @@ static int tqp_conn_attach(struct tqp_qp *qp, struct tqp_conn_owner *owner, stru
 detach:
 	tqp_conn_resp(conn, resp);
 	if (err == -ECONNRESET)
-		resp->reason = conn->fail_reason;
+		resp->reason = conn->end.reason;
 	tqp_conn_detach(qp);
 	return err;
 }
@@ -271,5 +277,21 @@ void tqp_conn_info(struct tqp_qp *qp, struct tcp_qp_info *info)
 	info->wire_version = conn->wire_version;
 	info->mss = tcp_sk(conn->sk)->mss_cache;
 	release_sock(conn->sk);
+	tqp_conn_put(conn);
+}
+
+void tqp_conn_details(struct tqp_qp *qp, struct tqp_conn_details *details)
+{
+	struct tqp_conn *conn = tqp_qp_conn_get(qp);
+	s16 credits;
+
+	memset(details, 0, sizeof(*details));
+	if (!conn)
+		return;
+	details->socket_cookie = atomic64_read(&conn->sk->sk_cookie);
+	lock_sock(conn->sk);
+	credits = READ_ONCE(conn->peer_limit) - conn->tx_msn;
+	release_sock(conn->sk);
+	details->tx_credits = max_t(s16, credits, 0);
 	tqp_conn_put(conn);
 }

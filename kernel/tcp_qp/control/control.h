@@ -25,7 +25,13 @@ void tqp_conn_detach(struct tqp_qp *qp);
 /* A conn that was told to end has; sleeps; under qp->mutex. */
 void tqp_conn_wait_end(struct tqp_qp *qp);
 void tqp_conn_info(struct tqp_qp *qp, struct tcp_qp_info *info);
-int tqp_conn_init(void);			/* module ladder: ULP, hooks */
+/* What struct tcp_qp_info has no field for; zeros without a conn. */
+struct tqp_conn_details {
+	u64 socket_cookie;		/* inet_diag's, which makes it; 0: it has not shown the socket yet */
+	u32 tx_credits;			/* messages that the peer has said it has receives for */
+};
+void tqp_conn_details(struct tqp_qp *qp, struct tqp_conn_details *details);
+int tqp_conn_init(void);			/* for the module: ULP, hooks */
 void tqp_conn_exit(void);
 
 /* ---- life.c ---- */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* A QP parts from its socket. */
+/* Detach: a QP parts from its socket. */
 #include "control/control.h"
 #include "offload/offload.h"
 #include "socket/socket.h"
@@ -8,17 +8,17 @@
 static void tqp_conn_cancel(struct tqp_conn *conn)
 {
 	/* DEAD conns queue no work, so each of these is the last */
-	if (cancel_delayed_work_sync(&conn->rtr_work))
+	if (cancel_delayed_work_sync(&conn->handshake.work))
 		tqp_conn_put(conn);
-	if (cancel_delayed_work_sync(&conn->probe_work))
+	if (cancel_delayed_work_sync(&conn->credit.probe_work))
 		tqp_conn_put(conn);
-	if (cancel_delayed_work_sync(&conn->rx_work))
+	if (cancel_delayed_work_sync(&conn->rx.work))
 		tqp_conn_put(conn);
-	if (cancel_work_sync(&conn->tx_work))
+	if (cancel_work_sync(&conn->tx.work))
 		tqp_conn_put(conn);
-	if (cancel_work_sync(&conn->fail_work))
+	if (cancel_work_sync(&conn->end.work))
 		tqp_conn_put(conn);
-	if (cancel_delayed_work_sync(&conn->late_work))
+	if (cancel_delayed_work_sync(&conn->end.late_work))
 		tqp_conn_put(conn);
 }
 
@@ -26,7 +26,7 @@ static bool tqp_conn_told(void *of)
 {
 	struct tqp_conn *conn = of;
 
-	return READ_ONCE(conn->told);
+	return READ_ONCE(conn->end.told);
 }
 
 static bool tqp_conn_released(void *of)
@@ -41,7 +41,7 @@ static bool tqp_conn_released(void *of)
 static void tqp_conn_wait_drivers(struct tqp_conn *conn, struct tqp_qp *qp)
 {
 	if (!tqp_end_wait(qp->dev, qp->uctx, &conn->wait, tqp_conn_released, conn,
-			  TQP_DRIVER_MS) && tqp_end_promised(qp->dev))
+			  TQP_DRIVER_MS) && tqp_end_must_wait(qp->dev))
 		tqp_tx_release_timeout(conn);
 }
 
@@ -59,18 +59,18 @@ void tqp_conn_detach(struct tqp_qp *qp)
 		return;
 
 	/* what the peer is to be told it should be told before its connection goes */
-	if (READ_ONCE(conn->nak.syndrome))
+	if (READ_ONCE(conn->end.nak.syndrome))
 		tqp_end_wait(qp->dev, qp->uctx, &conn->wait, tqp_conn_told, conn,
 			     2 * TQP_TERMINATE_MS);
 	lock_sock(conn->sk);
-	outstanding = tqp_tx_outstanding(conn) || (conn->nak.syndrome && !conn->told);
+	outstanding = tqp_tx_outstanding(conn) || (conn->end.nak.syndrome && !conn->end.told);
 	if (conn->state != TQP_CONN_DEAD && !outstanding && !tqp_tx_begun(conn) &&
-	    !conn->rx_started)
+	    !conn->rx.started)
 		tqp_ulp_undo(conn);
 	WRITE_ONCE(conn->state, TQP_CONN_DEAD);
 	tqp_tx_die(conn);
 	conn->qp = NULL;
-	WRITE_ONCE(conn->end_waits, false);
+	WRITE_ONCE(conn->end.waits, false);
 	release_sock(conn->sk);
 
 	/*
@@ -94,7 +94,7 @@ static bool tqp_conn_is_over(void *of)
 {
 	struct tqp_conn *conn = of;
 
-	return smp_load_acquire(&conn->ended);	/* pairs with tqp_conn_ended() */
+	return smp_load_acquire(&conn->end.over);	/* pairs with tqp_conn_ended() */
 }
 
 void tqp_conn_wait_end(struct tqp_qp *qp)

@@ -11,40 +11,24 @@ static bool tqp_can_send(const struct tqp_conn *conn)
 {
 	const struct sock *sk = conn->sk;
 
-	return conn->qp && READ_ONCE(conn->rtr_seen) && !conn->tx_running &&
+	return conn->qp && READ_ONCE(conn->handshake.rtr_seen) && !conn->tx.running &&
 	       (1 << sk->sk_state) & (TCPF_ESTABLISHED | TCPF_CLOSE_WAIT) &&
 	       !(sk->sk_shutdown & SEND_SHUTDOWN) && !sk->sk_err && !sock_flag(sk, SOCK_DEAD);
 }
 
-/* TCP has the current message, whosever it is. */
-static void tqp_cur_taken(struct tqp_conn *conn)
-{
-	struct tqp_tx_cur *cur = &conn->cur;
-
-	if (!cur->active)
-		return;
-	cur->active = false;
-	if (cur->ends_wqe)
-		tqp_wqe_sent(conn);
-	else if (cur->msg && cur->msg->is_response)
-		tqp_tx_msg_put(cur->msg);
-}
-
 static void tqp_begin_terminate(struct tqp_conn *conn)
 {
-	struct tqp_tx_cur *cur = &conn->cur;
-	struct tqp_msg_rec rec = {
-		.length = TCP_BTH_TERMINATE_BYTES,
-		.opcode = TCP_BTH_OP_TERMINATE,
+	struct tqp_tx_source source = {
+		.rec = {
+			.length = TCP_BTH_TERMINATE_BYTES,
+			.opcode = TCP_BTH_OP_TERMINATE,
+		},
+		.data = conn->end.operands,
 	};
 
-	tcp_bth_put_terminate(cur->operands, &conn->nak);
-	cur->is_inline = true;
-	cur->data = cur->operands;
-	cur->left = TCP_BTH_TERMINATE_BYTES;
-	cur->ends_wqe = false;
-	tqp_tx_begin(conn, NULL, &rec);
-	conn->terminate_begun = true;
+	tcp_bth_put_terminate(conn->end.operands, &conn->end.nak);
+	tqp_tx_begin(conn, &source);
+	conn->end.terminate_begun = true;
 }
 
 /*
@@ -55,17 +39,18 @@ static int tqp_send_terminate(struct tqp_conn *conn)
 {
 	int rc;
 
-	conn->tx_turn = TQP_TX_TURN_BYTES;
+	conn->tx.turn = TQP_TX_TURN_BYTES;
 	for (;;) {
 		if (!tqp_can_send(conn) || !tqp_tx_alone(conn))
 			return -EPIPE;
-		conn->tx_running = true;
-		rc = conn->cur.active || tqp_train_waits(conn) ? tqp_tx_push(conn, false) : 0;
-		conn->tx_running = false;
+		conn->tx.running = true;
+		rc = conn->tx.cur.active || tqp_train_waits(conn) ? tqp_tx_push(conn, false) : 0;
+		conn->tx.running = false;
 		if (rc)
 			return rc == -EBUSY ? -EAGAIN : rc;
-		tqp_cur_taken(conn);
-		if (conn->terminate_begun)
+		if (conn->tx.cur.active)
+			tqp_tx_taken(conn);
+		if (conn->end.terminate_begun)
 			return 0;
 		if (!tqp_log_room(conn))
 			return -ENOSPC;
@@ -76,7 +61,7 @@ static int tqp_send_terminate(struct tqp_conn *conn)
 
 static bool tqp_all_acked(const struct tqp_conn *conn)
 {
-	return tqp_msglog_empty(&conn->log) || conn->sk->sk_state == TCP_CLOSE;
+	return tqp_msglog_empty(&conn->tx.log) || conn->sk->sk_state == TCP_CLOSE;
 }
 
 /* ---- the work ---- */
@@ -87,16 +72,16 @@ static bool tqp_all_acked(const struct tqp_conn *conn)
  */
 static bool tqp_orderly(const struct tqp_conn *conn)
 {
-	return conn->fail_reason == TCP_QP_REASON_PEER_CLOSED ||
-	       conn->fail_reason == TCP_QP_REASON_NO_PEER_QP ||
-	       (conn->owner && conn->fail_reason == TCP_QP_REASON_NONE);
+	return conn->end.reason == TCP_QP_REASON_PEER_CLOSED ||
+	       conn->end.reason == TCP_QP_REASON_NO_PEER_QP ||
+	       (conn->owner && conn->end.reason == TCP_QP_REASON_NONE);
 }
 
 static int tqp_fail_event(const struct tqp_conn *conn, bool abort)
 {
-	if (conn->fail_reason == TCP_QP_REASON_REMOTE_ACCESS)
+	if (conn->end.reason == TCP_QP_REASON_REMOTE_ACCESS)
 		return IB_EVENT_QP_ACCESS_ERR;
-	if (conn->fail_reason == TCP_QP_REASON_PROTOCOL)
+	if (conn->end.reason == TCP_QP_REASON_PROTOCOL)
 		return IB_EVENT_QP_REQ_ERR;
 	return abort ? IB_EVENT_QP_FATAL : -1;
 }
@@ -106,16 +91,16 @@ static void tqp_unreachable(struct tqp_conn *conn)
 {
 	struct tqp_ring *sq = conn->qp->sq;
 
-	if (conn->error_msg || sq->index == conn->sq_next || !conn->sk_err ||
-	    conn->sk_err == ECONNRESET || conn->sk_err == EPIPE || conn->sk_err == ECONNABORTED)
+	if (conn->end.failed_msg || sq->index == conn->tx.sq_next || !conn->end.sk_err ||
+	    conn->end.sk_err == ECONNRESET || conn->end.sk_err == EPIPE || conn->end.sk_err == ECONNABORTED)
 		return;
-	conn->error_msg = &conn->tx[sq->index & sq->mask];
-	conn->error_status = IB_WC_RETRY_EXC_ERR;
+	conn->end.failed_msg = &conn->tx.msgs[sq->index & sq->mask];
+	conn->end.failed_status = IB_WC_RETRY_EXC_ERR;
 }
 
 void tqp_conn_late_work(struct work_struct *work)
 {
-	struct tqp_conn *conn = container_of(to_delayed_work(work), struct tqp_conn, late_work);
+	struct tqp_conn *conn = container_of(to_delayed_work(work), struct tqp_conn, end.late_work);
 
 	tqp_end_wake(conn);
 	tqp_conn_put(conn);
@@ -124,22 +109,22 @@ void tqp_conn_late_work(struct work_struct *work)
 /* How long may the step still take?  Jiffies. */
 static long tqp_end_left(const struct tqp_conn *conn)
 {
-	return max((long)(conn->end_by - jiffies), 0L);
+	return max((long)(conn->end.by - jiffies), 0L);
 }
 
 static void tqp_end_go(struct tqp_conn *conn, enum tqp_end_step step, u32 ms)
 {
-	conn->end_step = step;
-	conn->end_by = jiffies + msecs_to_jiffies(ms);
+	conn->end.step = step;
+	conn->end.by = jiffies + msecs_to_jiffies(ms);
 }
 
 /* Each step: jiffies until it should be looked at again, or 0 if it is over; sk lock. */
 
 static long tqp_end_begin(struct tqp_conn *conn)
 {
-	conn->end_abort = tqp_tx_outstanding(conn) || !tqp_orderly(conn);
-	tqp_qp_error(conn->qp, tqp_fail_event(conn, conn->end_abort));
-	tqp_end_go(conn, conn->nak.syndrome ? TQP_END_TERMINATE : TQP_END_CUT, TQP_TERMINATE_MS);
+	conn->end.abort = tqp_tx_outstanding(conn) || !tqp_orderly(conn);
+	tqp_qp_error(conn->qp, tqp_fail_event(conn, conn->end.abort));
+	tqp_end_go(conn, conn->end.nak.syndrome ? TQP_END_TERMINATE : TQP_END_CUT, TQP_TERMINATE_MS);
 	return 0;
 }
 
@@ -158,7 +143,7 @@ static long tqp_end_heard(struct tqp_conn *conn)
 	long left = tqp_all_acked(conn) ? 0 : tqp_end_left(conn);
 
 	if (!left)
-		conn->end_step = TQP_END_CUT;
+		conn->end.step = TQP_END_CUT;
 	return left;
 }
 
@@ -167,15 +152,15 @@ static void tqp_end_cut(struct tqp_conn *conn)
 {
 	struct sock *sk = conn->sk;
 
-	if (conn->end_abort)
+	if (conn->end.abort)
 		tcp_abort(sk, ECONNABORTED);
 	lock_sock(sk);
 	tqp_tx_die(conn);	/* before the drop: unacknowledged sends did not succeed */
-	if (conn->end_abort)
+	if (conn->end.abort)
 		tqp_tx_drop(conn);
 	tqp_end_go(conn, TQP_END_DRIVERS, TQP_DRIVER_MS);
 	release_sock(sk);
-	WRITE_ONCE(conn->told, true);
+	WRITE_ONCE(conn->end.told, true);
 	wake_up_all(&conn->wait);
 	tqp_conn_offload_stop(conn);
 }
@@ -192,9 +177,9 @@ static long tqp_end_drivers(struct tqp_conn *conn)
 		return left;
 	if (!tqp_tx_released(conn))
 		tqp_tx_release_timeout(conn);
-	conn->end_step = TQP_END_OVER;
+	conn->end.step = TQP_END_OVER;
 	tqp_unreachable(conn);
-	tqp_tx_settle(conn);
+	tqp_tx_complete_sent(conn);
 	tqp_rx_flush(conn);
 	tqp_qp_flush(conn->qp);
 	if (conn->qp->srq)
@@ -205,7 +190,7 @@ static long tqp_end_drivers(struct tqp_conn *conn)
 
 static long tqp_end_step(struct tqp_conn *conn)
 {
-	switch (conn->end_step) {
+	switch (conn->end.step) {
 	case TQP_END_BEGIN:
 		return tqp_end_begin(conn);
 	case TQP_END_TERMINATE:
@@ -225,7 +210,7 @@ static long tqp_end_step(struct tqp_conn *conn)
 static void tqp_end_later(struct tqp_conn *conn, long left)
 {
 	tqp_conn_get(conn);
-	if (!queue_delayed_work(tqp_end_wq, &conn->late_work, left))
+	if (!queue_delayed_work(tqp_end_wq, &conn->end.late_work, left))
 		tqp_conn_put(conn);
 }
 
@@ -234,24 +219,24 @@ static bool tqp_end_run(struct tqp_conn *conn)
 {
 	long left = 0;
 
-	WRITE_ONCE(conn->end_waits, true);
+	WRITE_ONCE(conn->end.waits, true);
 	smp_mb();	/* pairs with tqp_tx_msg_done(): it sees us wait, or we see it done */
 	/* after a detach there is nobody to flush for, and who detached did the rest */
-	while (conn->qp && conn->end_step != TQP_END_OVER && !left) {
-		if (conn->end_step == TQP_END_CUT)
+	while (conn->qp && conn->end.step != TQP_END_OVER && !left) {
+		if (conn->end.step == TQP_END_CUT)
 			return false;
 		left = tqp_end_step(conn);
 	}
 	if (left)
 		tqp_end_later(conn, left);
 	else
-		WRITE_ONCE(conn->end_waits, false);
+		WRITE_ONCE(conn->end.waits, false);
 	return true;
 }
 
 void tqp_conn_fail_work(struct work_struct *work)
 {
-	struct tqp_conn *conn = container_of(work, struct tqp_conn, fail_work);
+	struct tqp_conn *conn = container_of(work, struct tqp_conn, end.work);
 	bool done;
 
 	do {

@@ -14,15 +14,15 @@
  */
 static void tqp_conn_turn_work(struct work_struct *work)
 {
-	struct tqp_conn *conn = container_of(work, struct tqp_conn, tx_work);
+	struct tqp_conn *conn = container_of(work, struct tqp_conn, tx.work);
 	bool awaited;
 
 	lock_sock(conn->sk);
 	tqp_tx_run(conn);
-	if (conn->rx_yielded)
+	if (conn->rx.yielded)
 		tqp_rx_run(conn);
 	/* before it is released: whoever sleeps by now slept while we had it */
-	awaited = (conn->tx_turn <= 0 || conn->rx_yielded) &&
+	awaited = (conn->tx.turn <= 0 || conn->rx.yielded) &&
 		  wq_has_sleeper(&conn->sk->sk_lock.wq);
 	release_sock(conn->sk);
 	if (awaited)
@@ -57,12 +57,12 @@ struct tqp_conn *tqp_conn_create(struct tqp_qp *qp, struct tqp_conn_owner *owner
 	sock_hold(sk);
 	conn->sk = sk;
 	INIT_RCU_WORK(&conn->free_work, tqp_conn_free_work);
-	INIT_DELAYED_WORK(&conn->rtr_work, tqp_rtr_work);
-	INIT_DELAYED_WORK(&conn->probe_work, tqp_probe_work);
-	INIT_DELAYED_WORK(&conn->rx_work, tqp_rx_work);
-	INIT_WORK(&conn->tx_work, tqp_conn_turn_work);
-	INIT_WORK(&conn->fail_work, tqp_conn_fail_work);
-	INIT_DELAYED_WORK(&conn->late_work, tqp_conn_late_work);
+	INIT_DELAYED_WORK(&conn->handshake.work, tqp_rtr_work);
+	INIT_DELAYED_WORK(&conn->credit.probe_work, tqp_probe_work);
+	INIT_DELAYED_WORK(&conn->rx.work, tqp_rx_work);
+	INIT_WORK(&conn->tx.work, tqp_conn_turn_work);
+	INIT_WORK(&conn->end.work, tqp_conn_fail_work);
+	INIT_DELAYED_WORK(&conn->end.late_work, tqp_conn_late_work);
 	return conn;
 }
 

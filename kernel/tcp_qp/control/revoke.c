@@ -12,6 +12,7 @@
 #include "tx/tx.h"
 
 enum {
+	TQP_REVOKE_FIRST_MS = 20,	/* for messages that are as good as over */
 	TQP_REVOKE_LOOKS = 256,		/* at QPs, of whomever, under one hold of the table's lock */
 };
 
@@ -27,8 +28,8 @@ static bool tqp_wqe_holds(const struct tqp_tx_msg *msg, const struct tqp_mr *mr)
 
 static bool tqp_conn_holds(const struct tqp_conn *conn, const struct tqp_mr *mr)
 {
-	for (u32 i = 0; i <= conn->sq_mask; i++)
-		if (tqp_wqe_holds(&conn->tx[i], mr))
+	for (u32 i = 0; i <= conn->tx.sq_mask; i++)
+		if (tqp_wqe_holds(&conn->tx.msgs[i], mr))
 			return true;
 	return tqp_response_holds(conn, mr);
 }
@@ -93,14 +94,14 @@ static void tqp_revoke_from_all(struct tqp_mr *mr)
  */
 static void tqp_mr_revoke(struct tqp_mr *mr)
 {
-	if (!tqp_end_promised(mr->dev))
+	if (!tqp_end_must_wait(mr->dev))
 		return;
 	/* most often the last acknowledgement, or a driver's completion, is on its way */
 	if (tqp_end_wait(mr->dev, mr->uctx, &mr->unused, tqp_mr_unused, mr, TQP_REVOKE_FIRST_MS))
 		return;
 	tqp_revoke_from_all(mr);
 	if (tqp_end_wait(mr->dev, mr->uctx, &mr->unused, tqp_mr_unused, mr, TQP_DRIVER_MS) ||
-	    !tqp_end_promised(mr->dev))
+	    !tqp_end_must_wait(mr->dev))
 		return;
 	tqp_count(mr->dev, TQP_C_tx_release_timeouts, 1);
 	dev_warn_ratelimited(&mr->dev->ib.dev, "a driver still holds pages of key 0x%x\n", mr->key);

@@ -18,8 +18,8 @@
 
 enum {
 	TQP_CQ_FD_FLAGS = TCP_QP_CQ_DOORBELL | TCP_QP_CQ_WAIT | TCP_QP_CQ_TIMEOUT |
-			  TCP_QP_CQ_NUDGE | TCP_QP_CQ_CALM,
-	TQP_CQ_FD_NUDGES = TCP_QP_CQ_NUDGE | TCP_QP_CQ_CALM,
+			  TCP_QP_CQ_SIGNAL | TCP_QP_CQ_CLEAR,
+	TQP_CQ_FD_SIGNALS = TCP_QP_CQ_SIGNAL | TCP_QP_CQ_CLEAR,
 };
 
 /* From here on the timer wheel does: it may be an eighth late, and costs a third of a hrtimer. */
@@ -36,7 +36,7 @@ static __poll_t tqp_cq_fd_mask(struct tqp_cq_fd *fd)
 		mask = EPOLLIN | EPOLLRDNORM | EPOLLERR | EPOLLHUP;
 	} else {
 		spin_lock_irqsave(&fd->cq->lock, flags);	/* against resize */
-		if (fd->nudged || tqp_ring_unpolled(fd->cq->ring))
+		if (fd->signalled || tqp_ring_unpolled(fd->cq->ring))
 			mask |= EPOLLIN | EPOLLRDNORM;
 		if (fd->cq->overflown)
 			mask |= EPOLLERR;
@@ -53,12 +53,12 @@ static int tqp_cq_fd_result(__poll_t mask)
 	return mask & EPOLLIN ? 0 : -EOVERFLOW;
 }
 
-static void tqp_cq_fd_nudge(struct tqp_cq_fd *fd, u32 flags)
+static void tqp_cq_fd_signal(struct tqp_cq_fd *fd, u32 flags)
 {
 	spin_lock(&fd->lock);
-	fd->nudged = flags & TCP_QP_CQ_NUDGE;
+	fd->signalled = flags & TCP_QP_CQ_SIGNAL;
 	spin_unlock(&fd->lock);
-	if (flags & TCP_QP_CQ_NUDGE)
+	if (flags & TCP_QP_CQ_SIGNAL)
 		tqp_cq_fd_wake(fd);
 }
 
@@ -130,7 +130,7 @@ static int tqp_cq_fd_check(const struct tcp_qp_cq_call *call)
 {
 	u32 flags = call->flags;
 
-	if (flags & ~TQP_CQ_FD_FLAGS || (flags & TQP_CQ_FD_NUDGES) == TQP_CQ_FD_NUDGES)
+	if (flags & ~TQP_CQ_FD_FLAGS || (flags & TQP_CQ_FD_SIGNALS) == TQP_CQ_FD_SIGNALS)
 		return -EINVAL;
 	if (flags & TCP_QP_CQ_TIMEOUT && !(flags & TCP_QP_CQ_WAIT))
 		return -EINVAL;
@@ -146,8 +146,8 @@ static int tqp_cq_fd_call(struct tqp_cq_fd *fd, const struct tcp_qp_cq_call *cal
 
 	if (ret)
 		return ret;
-	if (call->flags & TQP_CQ_FD_NUDGES)
-		tqp_cq_fd_nudge(fd, call->flags);
+	if (call->flags & TQP_CQ_FD_SIGNALS)
+		tqp_cq_fd_signal(fd, call->flags);
 	if (call->flags & TCP_QP_CQ_DOORBELL)
 		ret = tqp_cq_fd_doorbell(fd, call->qpn);
 	if (!ret && call->flags & TCP_QP_CQ_WAIT)

@@ -122,7 +122,7 @@ static const struct ib_device_ops tqp_device_ops = {
 	.reg_user_mr = tqp_reg_user_mr,
 	.reg_user_mr_dmabuf = tqp_reg_dmabuf_mr,
 	.req_notify_cq = tqp_req_notify_cq,
-	.resize_cq = tqp_resize_cq,
+	.resize_user_cq = tqp_resize_cq,
 
 	INIT_RDMA_OBJ_SIZE(ib_cq, tqp_cq, ib),
 	INIT_RDMA_OBJ_SIZE(ib_mw, tqp_mw, ib),
@@ -155,7 +155,9 @@ struct tqp_device *tqp_device_alloc(struct net_device *netdev)
 	dev = ib_alloc_device(tqp_device, ib);
 	if (!dev)
 		return NULL;
-	if (tqp_mr_table_init(dev)) {
+	dev->counters = alloc_percpu(struct tqp_counters);
+	if (!dev->counters || tqp_mr_table_init(dev)) {
+		free_percpu(dev->counters);
 		ib_dealloc_device(&dev->ib);
 		return NULL;
 	}

@@ -8,7 +8,7 @@
 /* ---- link.c: devices come and go ---- */
 extern struct mutex tqp_devices_mutex;		/* inside rtnl */
 extern struct list_head tqp_devices;
-void tqp_device_doom(struct tqp_device *dev);	/* it goes, soon */
+void tqp_device_queue_removal(struct tqp_device *dev);	/* it goes, soon */
 void tqp_link_reap(struct work_struct *work);
 void tqp_link_dealloc(struct ib_device *ib);
 /* Remove all devices that use @odev, or all there are if NULL; returns when they are gone. */

@@ -30,10 +30,10 @@ static void tqp_device_queue_reap(struct tqp_device *dev)
 }
 
 /* Unregister, now or when registration is over. */
-void tqp_device_doom(struct tqp_device *dev)
+void tqp_device_queue_removal(struct tqp_device *dev)
 {
 	lockdep_assert_held(&tqp_devices_mutex);
-	WRITE_ONCE(dev->doomed, true);
+	WRITE_ONCE(dev->removed, true);
 	tqp_device_queue_reap(dev);
 }
 
@@ -58,6 +58,16 @@ void tqp_link_reap(struct work_struct *work)
 	put_device(&dev->ib.dev);
 }
 
+/* Its QPs are gone; ends of connections that were aborted may come to theirs later. */
+static void tqp_counters_free(struct tqp_device *dev)
+{
+	struct tqp_counters __percpu *counters = dev->counters;
+
+	WRITE_ONCE(dev->counters, NULL);
+	synchronize_rcu();	/* tqp_ep_count() */
+	free_percpu(counters);
+}
+
 void tqp_link_dealloc(struct ib_device *ib)
 {
 	struct tqp_device *dev = to_tqp_device(ib);
@@ -69,6 +79,7 @@ void tqp_link_dealloc(struct ib_device *ib)
 	xa_destroy(&dev->mws);
 	ida_destroy(&dev->pds);
 	tqp_shadow_exit(dev);
+	tqp_counters_free(dev);
 	mutex_lock(&tqp_devices_mutex);
 	dev->dead = true;
 	netdev_put(dev->netdev, &dev->netdev_tracker);
@@ -126,7 +137,7 @@ static int tqp_link_create(const char *name, struct net_device *netdev)
 	ret = ib_register_device(&dev->ib, name, NULL);
 	if (ret)
 		goto out_dealloc;
-	if (READ_ONCE(dev->doomed) || READ_ONCE(netdev->reg_state) != NETREG_REGISTERED)
+	if (READ_ONCE(dev->removed) || READ_ONCE(netdev->reg_state) != NETREG_REGISTERED)
 		tqp_device_queue_reap(dev);
 	goto out_put;
 
@@ -143,8 +154,8 @@ static struct rdma_link_ops tqp_link_ops = {
 };
 MODULE_ALIAS_RDMA_LINK(TCP_QP_ULP_NAME);
 
-/* Doom what is left to doom; true if nothing of @odev (all if NULL) is left. */
-static bool tqp_link_doom_all(const struct tqp_offload_device *odev)
+/* Remove what is not being removed yet; true if nothing of @odev (all if NULL) is left. */
+static bool tqp_link_queue_removals(const struct tqp_offload_device *odev)
 {
 	struct tqp_device *dev;
 	bool none = true;
@@ -154,8 +165,8 @@ static bool tqp_link_doom_all(const struct tqp_offload_device *odev)
 		if (odev && dev->offload != odev)
 			continue;
 		none = false;
-		if (!dev->doomed)
-			tqp_device_doom(dev);
+		if (!dev->removed)
+			tqp_device_queue_removal(dev);
 	}
 	mutex_unlock(&tqp_devices_mutex);
 	return none;
@@ -165,7 +176,7 @@ void tqp_link_remove(struct tqp_offload_device *odev)
 {
 	u32 seen = READ_ONCE(tqp_devices_gone);
 
-	while (!tqp_link_doom_all(odev)) {
+	while (!tqp_link_queue_removals(odev)) {
 		wait_event(tqp_devices_wait, READ_ONCE(tqp_devices_gone) != seen);
 		seen = READ_ONCE(tqp_devices_gone);
 	}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Module: init ladder, exit its mirror. */
+/* Module: init, and exit in the opposite order. */
 #include <linux/module.h>
 #include "cm/cm.h"
 #include "control/control.h"

@@ -9,7 +9,7 @@ static void tqp_netdev_handle(struct tqp_device *dev, unsigned long what)
 {
 	switch (what) {
 	case NETDEV_UNREGISTER:
-		tqp_device_doom(dev);
+		tqp_device_queue_removal(dev);
 		break;
 	case NETDEV_UP:
 	case NETDEV_CHANGE:

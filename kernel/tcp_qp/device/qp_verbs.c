@@ -173,7 +173,7 @@ int tqp_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 
 /*
  * The rings belong to the conn and its socket lock.  A conn that still lives
- * is told to end; fail_work then flushes once TCP and drivers let go of the sends.
+ * is told to end; end.work then flushes once TCP and drivers let go of the sends.
  */
 static void tqp_qp_flush_conn(struct tqp_qp *qp)
 {
@@ -183,7 +183,7 @@ static void tqp_qp_flush_conn(struct tqp_qp *qp)
 	lock_sock(sk);
 	if (conn->state != TQP_CONN_DEAD)
 		tqp_conn_fail(conn, TCP_QP_REASON_NONE);
-	else if (conn->ended)
+	else if (conn->end.over)
 		tqp_qp_flush(qp);
 	release_sock(sk);
 }

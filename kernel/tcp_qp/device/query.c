@@ -15,7 +15,7 @@ enum {
 
 int tqp_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct ib_udata *udata)
 {
-	if (udata->inlen || udata->outlen)
+	if (udata && (udata->inlen || udata->outlen))	/* 7.3: the RDMA core itself asks without */
 		return -EINVAL;
 	*attr = (struct ib_device_attr){
 		.fw_ver = (u64)TCP_QP_ABI_VERSION << 32,

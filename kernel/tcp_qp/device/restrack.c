@@ -2,6 +2,7 @@
 /*
  * `rdma resource show qp|mr|cq -dd`: what only this driver knows of an object.
  * Anybody may ask, and the core does not tell us who does: no keys, no addresses.
+ * A socket's cookie says nothing to who cannot see that socket by inet_diag.
  */
 #include <rdma/restrack.h>
 #include <net/netlink.h>
@@ -50,15 +51,18 @@ static const char *tqp_engine_word(u32 engine)
 	}
 }
 
-static int tqp_fill_info(struct sk_buff *skb, const struct tcp_qp_info *info)
+static int tqp_fill_info(struct sk_buff *skb, const struct tcp_qp_info *info,
+			 const struct tqp_conn_details *more)
 {
 	const struct tqp_detail details[] = {
+		{ "socket_cookie", more->socket_cookie },
 		{ "reason", info->reason },
 		{ "wire", info->wire_version },
 		{ "mss", info->mss },
 		{ "tx_messages", info->tx_messages },
 		{ "tx_bytes", info->tx_bytes },
 		{ "tx_segments", info->tx_segments },
+		{ "tx_credits", more->tx_credits },
 		{ "tx_credit_waits", info->tx_credit_waits },
 		{ "rx_messages", info->rx_messages },
 		{ "rx_delivered", info->rx_delivered_bytes },
@@ -72,10 +76,12 @@ static int tqp_fill_info(struct sk_buff *skb, const struct tcp_qp_info *info)
 
 int tqp_fill_res_qp(struct sk_buff *skb, struct ib_qp *ibqp)
 {
+	struct tqp_conn_details details;
 	struct tcp_qp_info info;
 
 	tqp_conn_info(to_tqp_qp(ibqp), &info);
-	return tqp_fill_info(skb, &info);
+	tqp_conn_details(to_tqp_qp(ibqp), &details);
+	return tqp_fill_info(skb, &info, &details);
 }
 
 int tqp_fill_res_mr(struct sk_buff *skb, struct ib_mr *ibmr)

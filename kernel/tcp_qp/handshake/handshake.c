@@ -9,7 +9,7 @@
 #include "handshake/handshake.h"
 #include "tx/tx.h"
 
-/* user/libtcpqp/src/stock/frame.hpp */
+/* user/libtcpqp/src/userspace/frames/frame.hpp */
 enum {
 	TQP_STOCK_HELLO_BYTES = 24,
 	TQP_STOCK_HELLO_FLAGS_AT = 16,
@@ -27,17 +27,17 @@ void tqp_rtr_start(struct tqp_conn *conn)
 	sock_owned_by_me(conn->sk);
 	if (conn->state == TQP_CONN_DEAD)
 		return;
-	conn->rtr_enabled = true;
+	conn->handshake.rtr_enabled = true;
 	tqp_send_ack(conn);
 	if (conn->qp)
 		tqp_count(conn->dev, TQP_C_rtr_sent, 1);
-	tqp_queue_delayed(conn, &conn->rtr_work, conn->rtr_delay_ms);
+	tqp_queue_delayed(conn, &conn->handshake.work, conn->handshake.delay_ms);
 }
 
 static bool tqp_rtr_expired(const struct tqp_conn *conn)
 {
-	return conn->rtr_deadline && !READ_ONCE(conn->rtr_seen) &&
-	       time_after(jiffies, conn->rtr_deadline);
+	return conn->handshake.deadline && !READ_ONCE(conn->handshake.rtr_seen) &&
+	       time_after(jiffies, conn->handshake.deadline);
 }
 
 static void tqp_rtr_step(struct tqp_conn *conn)
@@ -48,19 +48,19 @@ static void tqp_rtr_step(struct tqp_conn *conn)
 		return;
 	}
 	tqp_tx_run(conn);
-	tqp_count(conn->dev, TQP_C_rtr_received, READ_ONCE(conn->rtr_owed));
+	tqp_count(conn->dev, TQP_C_rtr_received, READ_ONCE(conn->handshake.rtr_owed));
 	tqp_send_ack(conn);
 	tqp_count(conn->dev, TQP_C_rtr_sent, 1);
-	if (READ_ONCE(conn->rtr_acked))
+	if (READ_ONCE(conn->handshake.rtr_acked))
 		return;
-	conn->rtr_delay_ms = min(conn->rtr_delay_ms * 2, (u32)TQP_RTR_LAST_MS);
-	tqp_queue_delayed(conn, &conn->rtr_work, conn->rtr_delay_ms);
+	conn->handshake.delay_ms = min(conn->handshake.delay_ms * 2, (u32)TQP_RTR_LAST_MS);
+	tqp_queue_delayed(conn, &conn->handshake.work, conn->handshake.delay_ms);
 }
 
 /* Repeat rtr, and answer the peer's, until both sides know. */
 void tqp_rtr_work(struct work_struct *work)
 {
-	struct tqp_conn *conn = container_of(to_delayed_work(work), struct tqp_conn, rtr_work);
+	struct tqp_conn *conn = container_of(to_delayed_work(work), struct tqp_conn, handshake.work);
 
 	lock_sock(conn->sk);
 	if (conn->state != TQP_CONN_DEAD && conn->qp)
@@ -72,37 +72,41 @@ void tqp_rtr_work(struct work_struct *work)
 /* Bring the handshake work forward: there is something to answer. */
 static void tqp_rtr_answer(struct tqp_conn *conn)
 {
-	if (tqp_conn_tryget(conn) && mod_delayed_work(tqp_wq, &conn->rtr_work, 0))
-		tqp_conn_put(conn);	/* it was queued, with its reference */
+	u32 left;
+
+	if (!tqp_conn_tryget(conn))
+		return;
+	for (left = tqp_work_now(&conn->handshake.work); left; left--)
+		tqp_conn_put(conn);
 }
 
 void tqp_peer_flags(struct tqp_conn *conn, u8 flags)
 {
-	if (!READ_ONCE(conn->rtr_enabled) || READ_ONCE(conn->state) == TQP_CONN_DEAD)
+	if (!READ_ONCE(conn->handshake.rtr_enabled) || READ_ONCE(conn->state) == TQP_CONN_DEAD)
 		return;
 	if (flags & TCP_BTH_F_RTR_ACK)
-		WRITE_ONCE(conn->rtr_acked, true);
+		WRITE_ONCE(conn->handshake.rtr_acked, true);
 	if (!(flags & TCP_BTH_F_RTR))
 		return;
-	WRITE_ONCE(conn->rtr_owed, true);
-	if (!xchg(&conn->rtr_seen, true))
+	WRITE_ONCE(conn->handshake.rtr_owed, true);
+	if (!xchg(&conn->handshake.rtr_seen, true))
 		tqp_conn_notify(conn);
 	tqp_rtr_answer(conn);
 }
 
 void tqp_peer_credits(struct tqp_conn *conn, u32 aeth)
 {
-	u16 limit = aeth, old = READ_ONCE(conn->peer_limit);
+	u16 limit = aeth, old = READ_ONCE(conn->credit.peer_limit);
 
 	if (READ_ONCE(conn->state) == TQP_CONN_DEAD)
 		return;
-	if (aeth & TCP_BTH_AETH_TRAINS && !READ_ONCE(conn->peer_trains))
-		WRITE_ONCE(conn->peer_trains, true);
-	if (READ_ONCE(conn->credits_seen) && (s16)(limit - old) <= 0)
+	if (aeth & TCP_BTH_AETH_TRAINS && !READ_ONCE(conn->handshake.peer_trains))
+		WRITE_ONCE(conn->handshake.peer_trains, true);
+	if (READ_ONCE(conn->credit.known) && (s16)(limit - old) <= 0)
 		return;
-	WRITE_ONCE(conn->peer_limit, limit);
-	WRITE_ONCE(conn->credits_seen, true);
-	if (READ_ONCE(conn->tx_wait_credit))
+	WRITE_ONCE(conn->credit.peer_limit, limit);
+	WRITE_ONCE(conn->credit.known, true);
+	if (tqp_tx_waits(&conn->tx, TQP_TX_WAIT_CREDIT))
 		tqp_tx_kick(conn);
 }
 
@@ -113,9 +117,9 @@ void tqp_peer_credits(struct tqp_conn *conn, u32 aeth)
  */
 void tqp_peer_is_stock(struct tqp_conn *conn)
 {
-	if (READ_ONCE(conn->rtr_enabled) && !READ_ONCE(conn->rtr_seen) &&
-	    !READ_ONCE(conn->peer_stock))
-		WRITE_ONCE(conn->peer_stock, true);
+	if (READ_ONCE(conn->handshake.rtr_enabled) && !READ_ONCE(conn->handshake.rtr_seen) &&
+	    !READ_ONCE(conn->handshake.peer_stock))
+		WRITE_ONCE(conn->handshake.peer_stock, true);
 }
 
 u32 tqp_stock_hello(struct sock *sk, u32 seq, u32 bytes)
@@ -145,7 +149,7 @@ u32 tqp_stock_hello(struct sock *sk, u32 seq, u32 bytes)
 void tqp_peer_acknowledge(struct tqp_conn *conn, u32 aeth)
 {
 	sock_owned_by_me(conn->sk);
-	WRITE_ONCE(conn->peer_stock, true);
+	WRITE_ONCE(conn->handshake.peer_stock, true);
 	conn->host_version = 1;
 	conn->wire_version = 1;
 	if (conn->icrc) {	/* ver 0 alone has it */
@@ -153,7 +157,7 @@ void tqp_peer_acknowledge(struct tqp_conn *conn, u32 aeth)
 		return;
 	}
 	tqp_peer_credits(conn, (u16)aeth);	/* a stock end takes no trains */
-	if (!READ_ONCE(conn->rtr_seen))		/* it came before we attached: no hook saw it */
+	if (!READ_ONCE(conn->handshake.rtr_seen))		/* it came before we attached: no hook saw it */
 		tqp_peer_flags(conn, TCP_BTH_F_RTR);
 }
 
@@ -166,7 +170,7 @@ u16 tqp_credit_limit(const struct tqp_conn *conn)
 		posted = min_t(u32, tqp_srq_posted(qp->srq), S16_MAX);
 	else if (qp)
 		posted = tqp_ring_posted(qp->rq, qp->rq->index);
-	return conn->rx_next.untagged + posted;
+	return conn->rx.next.untagged + posted;
 }
 
 /*
@@ -178,10 +182,10 @@ void tqp_credit_update(struct tqp_conn *conn)
 	s16 left, gained;
 
 	sock_owned_by_me(conn->sk);
-	if (conn->state == TQP_CONN_DEAD || !conn->qp || !conn->rtr_enabled)
+	if (conn->state == TQP_CONN_DEAD || !conn->qp || !conn->handshake.rtr_enabled)
 		return;
-	left = conn->advertised - conn->rx_next.untagged;
-	gained = tqp_credit_limit(conn) - conn->advertised;
+	left = conn->credit.advertised - conn->rx.next.untagged;
+	gained = tqp_credit_limit(conn) - conn->credit.advertised;
 	if (gained > 0 && gained > left)
 		tqp_send_ack(conn);
 }
@@ -190,20 +194,27 @@ void tqp_credit_update(struct tqp_conn *conn)
  * No credit for a while: send one message all the same, TCP's window is the
  * bound.  Or memory was short: try again.
  */
+static void tqp_probe(struct tqp_conn *conn)
+{
+	struct tqp_credit *credit = &conn->credit;
+
+	if (!tqp_tx_waits(&conn->tx, TQP_TX_WAIT_MEMORY)) {
+		credit->probe_allowed = true;
+		credit->probe_delay_ms = min(credit->probe_delay_ms * 2, (u32)TQP_PROBE_LAST_MS);
+		tqp_count(conn->dev, TQP_C_tx_credit_probes, 1);
+	}
+	tqp_tx_run(conn);
+}
+
 void tqp_probe_work(struct work_struct *work)
 {
-	struct tqp_conn *conn = container_of(to_delayed_work(work), struct tqp_conn, probe_work);
+	struct tqp_conn *conn = container_of(to_delayed_work(work), struct tqp_conn, credit.probe_work);
 	struct sock *sk = conn->sk;
 
 	lock_sock(sk);
-	if (conn->state == TQP_CONN_ACTIVE && conn->qp && conn->tx_wait_memory) {
-		tqp_tx_run(conn);
-	} else if (conn->state == TQP_CONN_ACTIVE && conn->qp && conn->tx_wait_credit) {
-		conn->probe_allowed = true;
-		conn->probe_delay_ms = min(conn->probe_delay_ms * 2, (u32)TQP_PROBE_LAST_MS);
-		tqp_count(conn->dev, TQP_C_tx_credit_probes, 1);
-		tqp_tx_run(conn);
-	}
+	if (conn->state == TQP_CONN_ACTIVE && conn->qp &&
+	    tqp_tx_waits(&conn->tx, TQP_TX_WAIT_MEMORY | TQP_TX_WAIT_CREDIT))
+		tqp_probe(conn);
 	release_sock(sk);
 	tqp_conn_put(conn);
 }

@@ -7,9 +7,9 @@
 
 /* ---- mr.c: registration and lifetime ---- */
 struct ib_mr *tqp_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 bytes, u64 iova, int access,
-			      struct ib_udata *udata);
+			      TQP_DMAH_PARAM struct ib_udata *udata);
 struct ib_mr *tqp_reg_dmabuf_mr(struct ib_pd *ibpd, u64 offset, u64 bytes, u64 iova, int fd,
-				int access, struct uverbs_attr_bundle *attrs);
+				int access, TQP_DMAH_PARAM struct uverbs_attr_bundle *attrs);
 /* No new use of it from here on, nor one under RCU; sleeps. */
 void tqp_mr_withdraw(struct tqp_mr *mr);
 /* Its key is free, and it is gone with its last user. */

@@ -12,7 +12,8 @@
 #include <linux/slab.h>
 #include "memory/memory.h"
 
-MODULE_IMPORT_NS(DMA_BUF);
+/* MODULE_IMPORT_NS(), which takes a string since 6.13, is this */
+MODULE_INFO(import_ns, "DMA_BUF");
 
 #define TQP_MR_ACCESS (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | \
 		       IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_MW_BIND | IB_ACCESS_OPTIONAL)
@@ -182,7 +183,7 @@ static struct ib_mr *tqp_mr_finish(struct tqp_mr *mr, int err, int fd, u64 offse
 
 static int tqp_mr_map_umem(struct tqp_mr *mr, u64 start)
 {
-	struct ib_umem *umem = ib_umem_get(&mr->dev->ib, start, mr->bytes, mr->access);
+	struct ib_umem *umem = ib_umem_get_va(&mr->dev->ib, start, mr->bytes, mr->access);
 
 	if (IS_ERR(umem))
 		return PTR_ERR(umem);
@@ -191,10 +192,13 @@ static int tqp_mr_map_umem(struct tqp_mr *mr, u64 start)
 }
 
 struct ib_mr *tqp_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 bytes, u64 iova, int access,
-			      struct ib_udata *udata)
+			      TQP_DMAH_PARAM struct ib_udata *udata)
 {
-	struct tqp_mr *mr = tqp_mr_alloc(ibpd, start, bytes, iova, access);
+	struct tqp_mr *mr;
 
+	if (TQP_DMAH)
+		return ERR_PTR(-EOPNOTSUPP);
+	mr = tqp_mr_alloc(ibpd, start, bytes, iova, access);
 	if (IS_ERR(mr))
 		return ERR_CAST(mr);
 	return tqp_mr_finish(mr, tqp_mr_map_umem(mr, start), -1, 0);
@@ -226,10 +230,13 @@ static int tqp_mr_map_dmabuf(struct tqp_mr *mr, int fd, u64 offset)
 }
 
 struct ib_mr *tqp_reg_dmabuf_mr(struct ib_pd *ibpd, u64 offset, u64 bytes, u64 iova, int fd,
-				int access, struct uverbs_attr_bundle *attrs)
+				int access, TQP_DMAH_PARAM struct uverbs_attr_bundle *attrs)
 {
-	struct tqp_mr *mr = tqp_mr_alloc(ibpd, offset, bytes, iova, access);
+	struct tqp_mr *mr;
 
+	if (TQP_DMAH)
+		return ERR_PTR(-EOPNOTSUPP);
+	mr = tqp_mr_alloc(ibpd, offset, bytes, iova, access);
 	if (IS_ERR(mr))
 		return ERR_CAST(mr);
 	return tqp_mr_finish(mr, tqp_mr_map_dmabuf(mr, fd, offset), fd, offset);

@@ -35,18 +35,18 @@ out:
 enum ib_wc_status tqp_place_copy(struct tqp_conn *conn, struct sk_buff *skb, u32 skb_off, u32 at,
 				 u32 bytes)
 {
-	const struct tqp_rx_cur *rx = &conn->rx;
+	const struct tqp_rx *rx = &conn->rx;
 	enum ib_wc_status status;
 
-	for (int i = 0; i < rx->nr_sge && bytes; i++) {
+	for (int i = 0; i < rx->wqe.nr_sge && bytes; i++) {
 		u32 step;
 
-		if (at >= rx->sges[i].length) {
-			at -= rx->sges[i].length;
+		if (at >= rx->wqe.sges[i].length) {
+			at -= rx->wqe.sges[i].length;
 			continue;
 		}
-		step = min(bytes, rx->sges[i].length - at);
-		status = tqp_place_at(conn, skb, skb_off, rx->sges[i].lkey, rx->sges[i].addr + at,
+		step = min(bytes, rx->wqe.sges[i].length - at);
+		status = tqp_place_at(conn, skb, skb_off, rx->wqe.sges[i].lkey, rx->wqe.sges[i].addr + at,
 				      step, IB_ACCESS_LOCAL_WRITE);
 		if (status)
 			return status;

@@ -184,7 +184,7 @@ static int tqp_cq_move(struct tqp_cq *cq, struct tqp_cq_move *move)
 	return ret;
 }
 
-int tqp_resize_cq(struct ib_cq *ibcq, int cqe, struct ib_udata *udata)
+int tqp_resize_cq(struct ib_cq *ibcq, TQP_CQE_TYPE cqe, struct ib_udata *udata)
 {
 	struct rxe_resize_cq_resp resp = {};
 	struct tqp_cq *cq = to_tqp_cq(ibcq);
@@ -194,7 +194,7 @@ int tqp_resize_cq(struct ib_cq *ibcq, int cqe, struct ib_udata *udata)
 
 	if (!udata)
 		return -EOPNOTSUPP;
-	if (udata->outlen < sizeof(resp) || cqe <= 0 || cqe > TQP_CQE_MAX)
+	if (udata->outlen < sizeof(resp) || !cqe || (u32)cqe > TQP_CQE_MAX)
 		return -EINVAL;
 	fresh = tqp_ring_create(tqp_udata_context(udata), &resp.mi, cqe,
 				sizeof(struct ib_uverbs_wc));

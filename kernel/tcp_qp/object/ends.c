@@ -5,7 +5,7 @@
  * Nothing is freed before its last user lets go: pages stay pinned, a conn and a
  * region stay in memory until TCP, the drivers and RCU's readers have dropped
  * them, and the module stays until the last conn is gone.  So nobody has to wait
- * for safety's sake.  Waiting is a promise: what a program writes to its memory
+ * for safety's sake.  Waiting guarantees that what a program writes to its memory
  * after destroy_qp, dereg_mr or a flushed completion leaves under no old message's
  * name.  Drivers may keep a packet for as long as somebody's qdisc likes.
  *
@@ -44,7 +44,7 @@ static bool tqp_exits(void)
 	return current->flags & PF_EXITING || fatal_signal_pending(current);
 }
 
-bool tqp_end_promised(const struct tqp_device *dev)
+bool tqp_end_must_wait(const struct tqp_device *dev)
 {
 	/* kernel threads close files that their owners lost, all of them on one */
 	return !tqp_exits() && !(current->flags & PF_KTHREAD) && !READ_ONCE(dev->leaving);
@@ -63,13 +63,13 @@ static unsigned long tqp_context_end(struct tqp_ucontext *uctx)
 }
 
 /* Jiffies that may still be waited; 0: none. */
-static long tqp_patience(const struct tqp_device *dev, struct tqp_ucontext *uctx)
+static long tqp_end_time_left(const struct tqp_device *dev, struct tqp_ucontext *uctx)
 {
 	unsigned long by;
 
 	if (smp_load_acquire(&dev->leaving))	/* pairs with tqp_client_remove() */
 		by = READ_ONCE(dev->leave_by);
-	else if (tqp_end_promised(dev))
+	else if (tqp_end_must_wait(dev))
 		by = tqp_context_end(uctx);
 	else
 		return 0;
@@ -86,7 +86,7 @@ bool tqp_end_wait(const struct tqp_device *dev, struct tqp_ucontext *uctx, wait_
 	if (over(of))
 		return true;
 	while (time_before(jiffies, by)) {
-		left = min3(tqp_patience(dev, uctx), (long)(by - jiffies), slice);
+		left = min3(tqp_end_time_left(dev, uctx), (long)(by - jiffies), slice);
 		if (left <= 0)
 			break;
 		if (wait_event_killable_timeout(*wait, over(of), left) > 0) {
@@ -99,7 +99,7 @@ bool tqp_end_wait(const struct tqp_device *dev, struct tqp_ucontext *uctx, wait_
 
 void tqp_end_readers(const struct tqp_device *dev)
 {
-	if (!tqp_end_promised(dev))
+	if (!tqp_end_must_wait(dev))
 		return;
 	if (__ratelimit(&tqp_expedited))
 		synchronize_rcu_expedited();

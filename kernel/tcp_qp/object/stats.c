@@ -13,6 +13,16 @@ struct rdma_hw_stats *tqp_stats_alloc(struct ib_device *ib, u32 port)
 	return rdma_alloc_hw_stats_struct(tqp_stat_descs, TQP_C_COUNT, 0);
 }
 
+static u64 tqp_stat_sum(const struct tqp_device *dev, enum tqp_counter c)
+{
+	u64 sum = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum += READ_ONCE(per_cpu_ptr(dev->counters, cpu)->v[c]);
+	return sum;
+}
+
 int tqp_stats_get(struct ib_device *ib, struct rdma_hw_stats *stats, u32 port, int index)
 {
 	const struct tqp_device *dev = to_tqp_device(ib);
@@ -21,6 +31,6 @@ int tqp_stats_get(struct ib_device *ib, struct rdma_hw_stats *stats, u32 port, i
 	if (!port)
 		return -EOPNOTSUPP;
 	for (i = 0; i < TQP_C_COUNT; i++)
-		stats->value[i] = atomic64_read(&dev->counters[i]);
+		stats->value[i] = tqp_stat_sum(dev, i);
 	return TQP_C_COUNT;
 }

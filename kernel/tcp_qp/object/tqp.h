@@ -7,8 +7,8 @@
  *   tqp_conn     the TCP side of a QP: one socket with the tcp_qp ULP
  *
  * A tqp_qp knows rings and completion queues; a tqp_conn knows the socket, the
- * message log and the order of bytes.  They meet at attach and part at
- * tqp_conn_detach().
+ * message log and the order of bytes.  They are joined at attach and parted
+ * by tqp_conn_detach().
  *
  * Locks, outermost first:
  *   qp->mutex        attach, detach, modify, destroy (sleeps)
@@ -30,6 +30,8 @@
 #include <linux/iosys-map.h>
 #include <linux/kref.h>
 #include <linux/mutex.h>
+#include <linux/nospec.h>
+#include <linux/percpu.h>
 #include <linux/poll.h>
 #include <linux/rhashtable-types.h>
 #include <linux/siphash.h>
@@ -43,6 +45,7 @@
 #include <tcp_qp/tcp_bth.h>
 #include <tcp_qp/tcp_qp.h>
 #include <tqp_offload.h>
+#include "object/compat.h"
 #include "object/ring.h"
 
 enum {
@@ -91,8 +94,12 @@ enum {
 };
 
 struct tqp_conn;
-struct tqp_conn_owner;
 struct tqp_ep;
+
+/* One processor's share; a reader adds up all of them. */
+struct tqp_counters {
+	u64 v[TQP_C_COUNT];
+};
 
 struct tqp_device {
 	struct ib_device ib;		/* first: ib_alloc_device() */
@@ -110,11 +117,11 @@ struct tqp_device {
 	atomic_t nr_mws;
 	bool leaving;			/* removal began: an attach must not wait on; its conn->wait is woken */
 	unsigned long leave_by;		/* jiffies; when leaving: ends.c */
-	bool doomed;			/* under tqp_devices_mutex: unregister as soon as registered */
+	bool removed;			/* under tqp_devices_mutex: unregister as soon as registered */
 	bool dead;			/* same lock: the core let go */
 	struct work_struct reap_work;
 	u8 mac[ETH_ALEN];		/* of the netdev, or invented */
-	atomic64_t counters[TQP_C_COUNT];
+	struct tqp_counters __percpu *counters;	/* until the core let go */
 };
 
 struct tqp_ucontext {
@@ -181,7 +188,7 @@ struct tqp_cq_fd {
 	wait_queue_head_t wait;
 	spinlock_t lock;
 	struct tqp_cq *cq;		/* under lock; NULL: destroyed */
-	bool nudged;
+	bool signalled;
 };
 
 struct tqp_srq {
@@ -225,6 +232,7 @@ struct tqp_op {
 	bool request;			/* the peer responds */
 	bool local;			/* no message: memory windows */
 	bool invalidates;		/* its ex is a key, not an immediate */
+	bool operands;			/* the WQE says more than what to send */
 	u8 bth_opcode;
 	u8 wc_opcode;
 };
@@ -258,9 +266,10 @@ static inline bool tqp_device_serves(const struct tqp_device *dev, const struct 
 	return net_eq(dev_net(dev->netdev), net) && rdma_dev_access_netns(&dev->ib, net);
 }
 
+/* Any context: one instruction on 64 bits, so neither an interrupt nor a move to another processor loses any. */
 static inline void tqp_count(struct tqp_device *dev, enum tqp_counter c, u64 n)
 {
-	atomic64_add(n, &dev->counters[c]);
+	this_cpu_add(dev->counters->v[c], n);
 }
 
 /* ---- work.c ---- */
@@ -269,19 +278,24 @@ extern struct workqueue_struct *tqp_wq;
 /* The same for what ends: however many of these sleep, what moves data has its workers. */
 extern struct workqueue_struct *tqp_end_wq;
 int tqp_work_init(void);
+/*
+ * @work, which holds a reference while it is queued, runs as soon as it can; any context.
+ * The caller has taken one for it: returns how many are left over, which he puts.
+ */
+u32 tqp_work_now(struct delayed_work *work);
 void tqp_work_exit(void);
 
 /* ---- ends.c ---- */
 void tqp_end_init(void);
 /* Does somebody live on who may use again what he destroys here? */
-bool tqp_end_promised(const struct tqp_device *dev);
+bool tqp_end_must_wait(const struct tqp_device *dev);
 /*
- * Until @over(@of), woken by @wait, or for @ms, or until there is no patience left
+ * Until @over(@of), woken by @wait, or for @ms, or until no time is left
  * for objects of @uctx; process context, sleeps.  Is it over?
  */
 bool tqp_end_wait(const struct tqp_device *dev, struct tqp_ucontext *uctx, wait_queue_head_t *wait,
 		  bool (*over)(void *of), void *of, u32 ms);
-/* Until all who found an object under RCU are through with it, if that is promised; sleeps. */
+/* Until all who found an object under RCU are through with it, if somebody must wait; sleeps. */
 void tqp_end_readers(const struct tqp_device *dev);
 
 /* ---- stats.c ---- */
@@ -292,7 +306,7 @@ int tqp_stats_get(struct ib_device *ib, struct rdma_hw_stats *stats, u32 port, i
 int tqp_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *init,
 		  struct uverbs_attr_bundle *attrs);
 int tqp_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
-int tqp_resize_cq(struct ib_cq *ibcq, int cqe, struct ib_udata *udata);
+int tqp_resize_cq(struct ib_cq *ibcq, TQP_CQE_TYPE cqe, struct ib_udata *udata);
 int tqp_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
 /*
  * @count completions, each @wc but for its wr_id, which user space sees at once.  Any
@@ -330,7 +344,23 @@ typedef void (*tqp_srq_copy_t)(const struct rxe_recv_wqe *wqe, u32 max_sge, void
 bool tqp_srq_take(struct tqp_srq *srq, tqp_srq_copy_t copy, void *to);
 
 /* ---- op.c ---- */
-const struct tqp_op *tqp_op_of(u32 wr_opcode);	/* NULL: there is no such opcode */
+enum {
+	TQP_WR_OPCODES = IB_WR_SEND_WITH_INV + 1,
+};
+
+extern const struct tqp_op tqp_ops[TQP_WR_OPCODES];
+
+/* NULL: there is no such opcode */
+static inline const struct tqp_op *tqp_op_of(u32 wr_opcode)
+{
+	const struct tqp_op *op;
+
+	if (wr_opcode >= TQP_WR_OPCODES)
+		return NULL;
+	op = &tqp_ops[array_index_nospec(wr_opcode, TQP_WR_OPCODES)];
+	return op->known ? op : NULL;
+}
+
 /* enum ib_wc_opcode of a send's enum ib_wr_opcode; of what is none, a SEND's. */
 u32 tqp_wc_opcode(u32 wr_opcode);
 

@@ -25,10 +25,21 @@ struct tqp_offload_device *tqp_offload_find(const struct net_device *netdev)
 	return odev;
 }
 
+/* A driver that is not finished yet has no QPs, rather than a crash at the first one. */
+static bool tqp_offload_complete(const struct tqp_offload_device *odev)
+{
+	const struct tqp_offload_ops *ops = odev->ops;
+
+	return odev->netdev && odev->dma_dev && ops && ops->mr_reg && ops->mr_dereg &&
+	       ops->qp_create && ops->qp_destroy;
+}
+
 static int tqp_offload_probe(struct auxiliary_device *adev, const struct auxiliary_device_id *id)
 {
 	struct tqp_offload_entry *entry;
 
+	if (!tqp_offload_complete(to_tqp_offload_device(adev)))
+		return -EINVAL;
 	entry = kzalloc(sizeof(*entry), GFP_KERNEL);
 	if (!entry)
 		return -ENOMEM;

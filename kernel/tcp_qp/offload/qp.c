@@ -25,10 +25,10 @@ static void tqp_flow_of(const struct sock *sk, struct tqp_offload_flow *flow)
 
 static void tqp_rq_unmap(struct tqp_conn *conn, struct device *dma_dev)
 {
-	while (conn->nr_rq_dma)
-		dma_unmap_page(dma_dev, conn->rq_dma[--conn->nr_rq_dma], PAGE_SIZE, DMA_TO_DEVICE);
-	kvfree(conn->rq_dma);
-	conn->rq_dma = NULL;
+	while (conn->offload.nr_rq_dma)
+		dma_unmap_page(dma_dev, conn->offload.rq_dma[--conn->offload.nr_rq_dma], PAGE_SIZE, DMA_TO_DEVICE);
+	kvfree(conn->offload.rq_dma);
+	conn->offload.rq_dma = NULL;
 }
 
 /* The switch reads the receive ring where the application writes it. */
@@ -39,8 +39,8 @@ static int tqp_rq_map(struct tqp_conn *conn, struct device *dma_dev)
 
 	if (!rq)
 		return 0;
-	conn->rq_dma = kvcalloc(pages, sizeof(*conn->rq_dma), GFP_KERNEL);
-	if (!conn->rq_dma)
+	conn->offload.rq_dma = kvcalloc(pages, sizeof(*conn->offload.rq_dma), GFP_KERNEL);
+	if (!conn->offload.rq_dma)
 		return -ENOMEM;
 	for (u32 i = 0; i < pages; i++) {
 		struct page *page = tqp_ring_page(rq, i);
@@ -50,7 +50,7 @@ static int tqp_rq_map(struct tqp_conn *conn, struct device *dma_dev)
 			tqp_rq_unmap(conn, dma_dev);
 			return -EIO;
 		}
-		conn->rq_dma[conn->nr_rq_dma++] = dma;
+		conn->offload.rq_dma[conn->offload.nr_rq_dma++] = dma;
 	}
 	return 0;
 }
@@ -63,8 +63,8 @@ static void tqp_offload_rq(const struct tqp_conn *conn, struct tqp_offload_qp *o
 	oqp->rq_sge_max = qp->cap.max_recv_sge;
 	oqp->rq_mask = qp->rq->mask;
 	oqp->rq_base = qp->rq->index;
-	oqp->rq_pages = conn->rq_dma;
-	oqp->nr_rq_pages = conn->nr_rq_dma;
+	oqp->rq_pages = conn->offload.rq_dma;
+	oqp->nr_rq_pages = conn->offload.nr_rq_dma;
 }
 
 static int tqp_conn_offload_create(struct tqp_conn *conn, struct tqp_offload_device *odev)
@@ -74,7 +74,7 @@ static int tqp_conn_offload_create(struct tqp_conn *conn, struct tqp_offload_dev
 		.qpn = qp->qpn,
 		.pd = qp->pd->pdn,
 		.rcv_wscale = tcp_sk(conn->sk)->rx_opt.rcv_wscale,
-		.shadow = conn->shadow_dma,
+		.shadow = conn->offload.shadow_dma,
 	};
 
 	if (qp->rq)
@@ -90,7 +90,7 @@ static int tqp_conn_offload_create(struct tqp_conn *conn, struct tqp_offload_dev
 	tqp_flow_of(conn->sk, &oqp.flow);
 	lock_sock(conn->sk);
 	oqp.rcv_nxt = tcp_sk(conn->sk)->rcv_nxt;
-	conn->shadow->consumed = cpu_to_le32(tcp_sk(conn->sk)->copied_seq);
+	conn->offload.shadow->consumed = cpu_to_le32(tcp_sk(conn->sk)->copied_seq);
 	release_sock(conn->sk);
 	return odev->ops->qp_create(odev, &oqp);
 }
@@ -100,7 +100,7 @@ int tqp_conn_offload_start(struct tqp_conn *conn)
 	struct tqp_offload_device *odev = conn->dev->offload;
 	int err;
 
-	mutex_lock(&conn->offload_mutex);
+	mutex_lock(&conn->offload.mutex);
 	err = tqp_shadow_alloc(conn);
 	if (err)
 		goto out;
@@ -110,27 +110,27 @@ int tqp_conn_offload_start(struct tqp_conn *conn)
 	err = tqp_conn_offload_create(conn, odev);
 	if (err)
 		goto unmap;
-	conn->offloaded = true;
+	conn->offload.active = true;
 	goto out;
 unmap:
 	tqp_rq_unmap(conn, odev->dma_dev);
 free_shadow:
 	tqp_shadow_free(conn);
 out:
-	mutex_unlock(&conn->offload_mutex);
+	mutex_unlock(&conn->offload.mutex);
 	return err;
 }
 
 void tqp_conn_offload_stop(struct tqp_conn *conn)
 {
-	mutex_lock(&conn->offload_mutex);
-	if (conn->offloaded) {	/* then the QP, and with it the device, is still there */
+	mutex_lock(&conn->offload.mutex);
+	if (conn->offload.active) {	/* then the QP, and with it the device, is still there */
 		struct tqp_offload_device *odev = conn->dev->offload;
 
-		conn->offloaded = false;
+		conn->offload.active = false;
 		odev->ops->qp_destroy(odev, conn->qpn);
 		tqp_rq_unmap(conn, odev->dma_dev);
 		tqp_shadow_free(conn);
 	}
-	mutex_unlock(&conn->offload_mutex);
+	mutex_unlock(&conn->offload.mutex);
 }

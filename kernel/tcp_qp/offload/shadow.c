@@ -32,19 +32,19 @@ void tqp_shadow_exit(struct tqp_device *dev)
 
 int tqp_shadow_alloc(struct tqp_conn *conn)
 {
-	conn->shadow = dma_pool_zalloc(conn->dev->shadows, GFP_KERNEL, &conn->shadow_dma);
-	return conn->shadow ? 0 : -ENOMEM;
+	conn->offload.shadow = dma_pool_zalloc(conn->dev->shadows, GFP_KERNEL, &conn->offload.shadow_dma);
+	return conn->offload.shadow ? 0 : -ENOMEM;
 }
 
 void tqp_shadow_add_reads(struct tqp_conn *conn)
 {
 	sock_owned_by_me(conn->sk);
-	if (!conn->shadow || conn->reads_shadow)
+	if (!conn->offload.shadow || conn->offload.reads)
 		return;
-	conn->reads_shadow = dma_pool_zalloc(conn->dev->shadow_reads, GFP_KERNEL | __GFP_NOWARN,
-					     &conn->reads_shadow_dma);
-	if (conn->reads_shadow)	/* after its zeroes: the switch loads it with acquire */
-		smp_store_release(&conn->shadow->reads_addr, cpu_to_le64(conn->reads_shadow_dma));
+	conn->offload.reads = dma_pool_zalloc(conn->dev->shadow_reads, GFP_KERNEL | __GFP_NOWARN,
+					     &conn->offload.reads_dma);
+	if (conn->offload.reads)	/* after its zeroes: the switch loads it with acquire */
+		smp_store_release(&conn->offload.shadow->reads_addr, cpu_to_le64(conn->offload.reads_dma));
 }
 
 void tqp_shadow_free(struct tqp_conn *conn)
@@ -53,12 +53,12 @@ void tqp_shadow_free(struct tqp_conn *conn)
 	struct tqp_offload_reads *reads;
 
 	lock_sock(conn->sk);
-	shadow = conn->shadow;
-	reads = conn->reads_shadow;
-	conn->shadow = NULL;
-	conn->reads_shadow = NULL;
+	shadow = conn->offload.shadow;
+	reads = conn->offload.reads;
+	conn->offload.shadow = NULL;
+	conn->offload.reads = NULL;
 	release_sock(conn->sk);
 	if (reads)
-		dma_pool_free(conn->dev->shadow_reads, reads, conn->reads_shadow_dma);
-	dma_pool_free(conn->dev->shadows, shadow, conn->shadow_dma);
+		dma_pool_free(conn->dev->shadow_reads, reads, conn->offload.reads_dma);
+	dma_pool_free(conn->dev->shadows, shadow, conn->offload.shadow_dma);
 }

@@ -7,6 +7,7 @@
  * one it belongs to.  skb->decrypted means that the switch has already put the
  * bytes where they go.
  */
+#include "conn/skb_map.h"
 #include "handshake/handshake.h"
 #include "memory/memory.h"
 #include "object/trace.h"
@@ -21,7 +22,7 @@ static void tqp_protocol_error(struct tqp_conn *conn)
 	tqp_conn_nak(conn, TCP_QP_REASON_PROTOCOL, TCP_BTH_NAK_INVALID_REQUEST);
 }
 
-/* The receive itself is at fault: the peer hears of it, too. */
+/* The receive itself is at fault; the peer is told, too. */
 static void tqp_rx_fail(struct tqp_conn *conn, enum ib_wc_status status)
 {
 	bool length = status == IB_WC_LOC_LEN_ERR;
@@ -50,15 +51,15 @@ static void tqp_rx_sink_fail(struct tqp_conn *conn, enum ib_wc_status status)
 
 static bool tqp_rx_begin(struct tqp_conn *conn, const struct tqp_skb_map *map, u32 seq)
 {
-	if (!tqp_rx_msg_begin(&conn->rx.msg, map, seq, &conn->rx_next)) {
+	if (!tqp_rx_msg_begin(&conn->rx.msg, map, seq, &conn->rx.next)) {
 		tqp_protocol_error(conn);
 		return false;
 	}
-	conn->rx_started = true;
+	conn->rx.started = true;
 	if (conn->rx.msg.kind == TCP_BTH_KIND_ACKNOWLEDGE)
 		return true;		/* may come before our rtr */
-	WRITE_ONCE(conn->rtr_acked, true);	/* the peer sends, so it saw our rtr */
-	WRITE_ONCE(conn->rtr_seen, true);
+	WRITE_ONCE(conn->handshake.rtr_acked, true);	/* the peer sends, so it saw our rtr */
+	WRITE_ONCE(conn->handshake.rtr_seen, true);
 	return true;
 }
 
@@ -127,7 +128,7 @@ static bool tqp_rx_payload(struct tqp_conn *conn, struct sk_buff *skb, u32 off, 
 	const struct tqp_rx_msg *msg = &conn->rx.msg;
 	enum ib_wc_status status = IB_WC_SUCCESS;
 
-	if (msg->kind == TCP_BTH_KIND_SEND && (u64)msg->done + bytes > conn->rx.room)
+	if (msg->kind == TCP_BTH_KIND_SEND && (u64)msg->done + bytes > conn->rx.wqe.room)
 		status = IB_WC_LOC_LEN_ERR;
 	else if (skb->decrypted)
 		;		/* it is there */
@@ -218,20 +219,20 @@ static bool tqp_rx_end(struct tqp_conn *conn)
 		tqp_peer_acknowledge(conn, msg->ext4);
 		break;
 	}
-	tqp_rx_msg_count(msg, &conn->rx_next);
+	tqp_rx_msg_count(msg, &conn->rx.next);
 	msg->active = false;
 	return true;
 }
 
 static void tqp_rx_stall(struct tqp_conn *conn)
 {
-	if (!conn->rx_stalled) {
-		conn->rx_stalled = true;
-		conn->rx_stall_ms = TQP_STALL_FIRST_MS;
+	if (!conn->rx.stalled) {
+		conn->rx.stalled = true;
+		conn->rx.stall_ms = TQP_STALL_FIRST_MS;
 		conn->info.rx_stalls++;
 		tqp_count(conn->dev, TQP_C_rx_stalls, 1);
-		trace_tqp_rx_stall(conn->qpn, conn->rx_next.untagged);
-		tqp_queue_delayed(conn, &conn->rx_work, conn->rx_stall_ms);
+		trace_tqp_rx_stall(conn->qpn, conn->rx.next.untagged);
+		tqp_queue_delayed(conn, &conn->rx.work, conn->rx.stall_ms);
 	}
 }
 
@@ -242,7 +243,8 @@ static void tqp_rx_stall(struct tqp_conn *conn)
 static u32 tqp_rx_hello(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 seq)
 {
 	struct sk_buff *next = skb_peek_next(skb, &conn->sk->sk_receive_queue);
-	const struct tqp_skb_map *map = next ? tqp_skb_map(next) : NULL;
+	struct tqp_skb_map room;
+	const struct tqp_skb_map *map = next ? tqp_skb_map(next, &room) : NULL;
 	u32 bytes = skb->len - off;
 
 	if (!map || map->opcode != TCP_BTH_OP_ACKNOWLEDGE || map->start_seq != seq + bytes)
@@ -253,15 +255,17 @@ static u32 tqp_rx_hello(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32
 /* One skb's worth, or up to the message's end; @seq is at @off.  Bytes consumed; 0: stop. */
 static u32 tqp_rx_step(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 seq)
 {
-	const struct tqp_skb_map *map = tqp_map_at(&conn->rx.train, tqp_skb_map(skb), seq);
+	struct tqp_skb_map room;
+	const struct tqp_skb_map *map =
+		tqp_map_at(&conn->rx.train, tqp_skb_map(skb, &room), seq);
 	struct tqp_rx_msg *msg = &conn->rx.msg;
 	u32 bytes;
 
-	if (!msg->active && !map && !conn->rx_started)
+	if (!msg->active && !map && !conn->rx.started)
 		return tqp_rx_hello(conn, skb, off, seq);	/* or recv() takes them */
 	if (!msg->active && !tqp_rx_begin(conn, map, seq))
 		return 0;
-	if (!tqp_rx_msg_learn(msg, map, &conn->rx_next)) {
+	if (!tqp_rx_msg_learn(msg, map, &conn->rx.next)) {
 		tqp_protocol_error(conn);
 		return 0;
 	}
@@ -272,7 +276,7 @@ static u32 tqp_rx_step(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 
 		tqp_rx_stall(conn);
 		return 0;
 	}
-	conn->rx_stalled = false;
+	conn->rx.stalled = false;
 	if (!tqp_rx_bytes(conn, skb, off, bytes))
 		return 0;
 	if (tqp_rx_msg_take(msg, bytes) && !tqp_rx_end(conn))
@@ -309,7 +313,7 @@ static bool tqp_rx_alone(struct tqp_conn *conn)
 {
 	const struct tcp_sock *tp = tcp_sk(conn->sk);
 
-	if (likely(!conn->rx_started || tp->copied_seq == conn->rx_seq))
+	if (likely(!conn->rx.started || tp->copied_seq == conn->rx.seq))
 		return true;
 	if (tp->urg_data)	/* tcp_check_urg() moved it */
 		return true;
@@ -341,7 +345,7 @@ static void tqp_rx_loop(struct tqp_conn *conn)
 	u64 messages;
 	bool stop;
 
-	conn->rx_yielded = false;
+	conn->rx.yielded = false;
 
 	while (conn->state != TQP_CONN_DEAD && conn->qp &&
 	       (skb = tcp_recv_skb(sk, tp->copied_seq, &off))) {
@@ -351,20 +355,20 @@ static void tqp_rx_loop(struct tqp_conn *conn)
 			return;
 		}
 		if (off >= skb->len) {		/* a bare FIN */
-			conn->rx_eof = true;
+			conn->rx.eof = true;
 			return;
 		}
 		messages = conn->info.rx_messages;
 		bytes = tqp_rx_skb(conn, skb, off, &stop);
 		if (bytes)
 			tcp_read_done(sk, bytes);
-		if (conn->shadow)	/* after the copy: the switch places later WRITEs now */
-			smp_store_release(&conn->shadow->consumed, cpu_to_le32(tp->copied_seq));
+		if (conn->offload.shadow)	/* after the copy: the switch places later WRITEs now */
+			smp_store_release(&conn->offload.shadow->consumed, cpu_to_le32(tp->copied_seq));
 		if (stop)
 			return;
 		turn -= tqp_rx_cost(conn, bytes, messages);
 		if (turn <= 0) {
-			conn->rx_yielded = true;
+			conn->rx.yielded = true;
 			tqp_tx_kick(conn);
 			return;
 		}
@@ -378,13 +382,13 @@ static void tqp_rx_loop(struct tqp_conn *conn)
  */
 static void tqp_rx_watch(struct tqp_conn *conn)
 {
-	if ((s16)(conn->advertised - conn->rx_next.untagged) > 0 || conn->rx_stalled) {
-		conn->watch_ms = TQP_STALL_FIRST_MS;
+	if ((s16)(conn->credit.advertised - conn->rx.next.untagged) > 0 || conn->rx.stalled) {
+		conn->rx.watch_ms = TQP_STALL_FIRST_MS;
 		return;
 	}
-	if (conn->watch_ms > TQP_STALL_LAST_MS)
+	if (conn->rx.watch_ms > TQP_STALL_LAST_MS)
 		return;
-	tqp_queue_delayed(conn, &conn->rx_work, conn->watch_ms);
+	tqp_queue_delayed(conn, &conn->rx.work, conn->rx.watch_ms);
 }
 
 static bool tqp_rx_drained(const struct sock *sk)
@@ -396,21 +400,21 @@ void tqp_rx_run(struct tqp_conn *conn)
 {
 	struct sock *sk = conn->sk;
 
-	if (conn->rx_running || conn->state == TQP_CONN_DEAD || !conn->qp)
+	if (conn->rx.running || conn->state == TQP_CONN_DEAD || !conn->qp)
 		return;
 	if (!tqp_rx_alone(conn))
 		return;
-	conn->rx_running = true;
+	conn->rx.running = true;
 	tqp_rx_loop(conn);
-	conn->rx_seq = tcp_sk(sk)->copied_seq;
-	conn->rx_running = false;
+	conn->rx.seq = tcp_sk(sk)->copied_seq;
+	conn->rx.running = false;
 	if (conn->state == TQP_CONN_DEAD)
 		return;
-	if (conn->rx_started)
+	if (conn->rx.started)
 		tqp_rx_watch(conn);
 	if (!(sk->sk_shutdown & RCV_SHUTDOWN))
 		return;
-	if (conn->rx_eof || tqp_rx_drained(sk)) {
+	if (conn->rx.eof || tqp_rx_drained(sk)) {
 		tqp_count(conn->dev, TQP_C_peer_closes, 1);
 		tqp_conn_fail(conn, conn->rx.msg.active && conn->rx.msg.done ?
 				    TCP_QP_REASON_PROTOCOL : TCP_QP_REASON_PEER_CLOSED);
@@ -423,16 +427,16 @@ void tqp_rx_run(struct tqp_conn *conn)
  */
 void tqp_rx_work(struct work_struct *work)
 {
-	struct tqp_conn *conn = container_of(to_delayed_work(work), struct tqp_conn, rx_work);
+	struct tqp_conn *conn = container_of(to_delayed_work(work), struct tqp_conn, rx.work);
 	struct sock *sk = conn->sk;
 
 	lock_sock(sk);
-	conn->watch_ms *= 2;
+	conn->rx.watch_ms *= 2;
 	tqp_credit_update(conn);
 	tqp_rx_run(conn);
-	if (conn->rx_stalled && conn->state != TQP_CONN_DEAD && conn->qp) {
-		conn->rx_stall_ms = min(conn->rx_stall_ms * 2, (u32)TQP_STALL_LAST_MS);
-		tqp_queue_delayed(conn, &conn->rx_work, conn->rx_stall_ms);
+	if (conn->rx.stalled && conn->state != TQP_CONN_DEAD && conn->qp) {
+		conn->rx.stall_ms = min(conn->rx.stall_ms * 2, (u32)TQP_STALL_LAST_MS);
+		tqp_queue_delayed(conn, &conn->rx.work, conn->rx.stall_ms);
 	}
 	release_sock(sk);
 	tqp_conn_put(conn);

@@ -9,6 +9,9 @@
 void tqp_rx_run(struct tqp_conn *conn);		/* sk lock, any context */
 void tqp_rx_work(struct work_struct *work);
 
+/* ---- share.c ---- */
+void tqp_rx_ready(struct tqp_conn *conn);	/* tqp_rx_run(), now or by tx_work; sk lock */
+
 /* ---- rx_wqe.c; sk lock ---- */
 /* The current message's receive; false if none is posted. */
 bool tqp_rx_take_wqe(struct tqp_conn *conn);

@@ -4,25 +4,25 @@
 #include "object/trace.h"
 #include "rx/rx.h"
 
-/* A train's messages: their CQEs wait for each other, and lie on the stack meanwhile. */
-#define TQP_RX_TOLD_AT_ONCE 32
+/* Of a train's messages: their CQEs are on the stack until they are posted together. */
+#define TQP_RX_CQES_AT_ONCE 32
 
 /* The ring is read by libibverbs, whose IBV_WC_WITH_INV is not the kernel's IB_WC_WITH_INVALIDATE. */
 #define TQP_USER_WC_WITH_INV (1 << 3)
 
-/* The one copy of a receive WQE; @to: struct tqp_rx_cur */
+/* The one copy of a receive WQE; @to: struct tqp_rx */
 static inline void tqp_rx_copy_wqe(const struct rxe_recv_wqe *wqe, u32 max_sge, void *to)
 {
-	struct tqp_rx_cur *rx = to;
+	struct tqp_rx *rx = to;
 
-	rx->wr_id = READ_ONCE(wqe->wr_id);
-	rx->nr_sge = min3(READ_ONCE(wqe->dma.num_sge), max_sge, (u32)TQP_SGE_MAX);
-	rx->room = 0;
-	for (u32 i = 0; i < rx->nr_sge; i++) {
-		rx->sges[i].addr = READ_ONCE(wqe->dma.sge[i].addr);
-		rx->sges[i].length = READ_ONCE(wqe->dma.sge[i].length);
-		rx->sges[i].lkey = READ_ONCE(wqe->dma.sge[i].lkey);
-		rx->room += rx->sges[i].length;
+	rx->wqe.wr_id = READ_ONCE(wqe->wr_id);
+	rx->wqe.nr_sge = min3(READ_ONCE(wqe->dma.num_sge), max_sge, (u32)TQP_SGE_MAX);
+	rx->wqe.room = 0;
+	for (u32 i = 0; i < rx->wqe.nr_sge; i++) {
+		rx->wqe.sges[i].addr = READ_ONCE(wqe->dma.sge[i].addr);
+		rx->wqe.sges[i].length = READ_ONCE(wqe->dma.sge[i].length);
+		rx->wqe.sges[i].lkey = READ_ONCE(wqe->dma.sge[i].lkey);
+		rx->wqe.room += rx->wqe.sges[i].length;
 	}
 }
 
@@ -37,38 +37,38 @@ static u32 tqp_rx_receives(const struct tqp_conn *conn)
 /* The WQE behind @used ones that are ours still; there is one, but of an SRQ. */
 static bool tqp_rx_load_wqe(struct tqp_conn *conn, u32 used)
 {
-	struct tqp_rx_cur *rx = &conn->rx;
+	struct tqp_rx *rx = &conn->rx;
 	struct tqp_qp *qp = conn->qp;
 
-	if (rx->have_wqe)
+	if (rx->wqe.valid)
 		return true;
 	if (qp->srq) {
-		rx->have_wqe = tqp_srq_take(qp->srq, tqp_rx_copy_wqe, rx);
-		return rx->have_wqe;
+		rx->wqe.valid = tqp_srq_take(qp->srq, tqp_rx_copy_wqe, rx);
+		return rx->wqe.valid;
 	}
 	tqp_rx_copy_wqe(tqp_ring_entry(qp->rq, qp->rq->index + used), qp->cap.max_recv_sge, rx);
-	rx->have_wqe = true;
+	rx->wqe.valid = true;
 	return true;
 }
 
 bool tqp_rx_take_wqe(struct tqp_conn *conn)
 {
-	return conn->rx.have_wqe || (tqp_rx_receives(conn) && tqp_rx_load_wqe(conn, 0));
+	return conn->rx.wqe.valid || (tqp_rx_receives(conn) && tqp_rx_load_wqe(conn, 0));
 }
 
 void tqp_rx_flush(struct tqp_conn *conn)
 {
-	struct tqp_rx_cur *rx = &conn->rx;
+	struct tqp_rx *rx = &conn->rx;
 	struct ib_uverbs_wc wc = {
-		.wr_id = rx->wr_id,
+		.wr_id = rx->wqe.wr_id,
 		.status = IB_WC_WR_FLUSH_ERR,
 		.opcode = IB_WC_RECV,
 		.qp_num = conn->qpn,
 	};
 
-	if (conn->qp->srq && rx->have_wqe)
+	if (conn->qp->srq && rx->wqe.valid)
 		tqp_cq_post(conn->qp->rcq, &wc, true);
-	rx->have_wqe = false;
+	rx->wqe.valid = false;
 }
 
 /*
@@ -81,9 +81,9 @@ static void tqp_rx_used(struct tqp_conn *conn, const struct ib_uverbs_wc *wc, co
 	struct tqp_qp *qp = conn->qp;
 
 	/* the switch must see the slots as used before the application can post them again */
-	if (conn->shadow)
-		WRITE_ONCE(conn->shadow->completed,
-			   cpu_to_le32(le32_to_cpu(conn->shadow->completed) + count));
+	if (conn->offload.shadow)
+		WRITE_ONCE(conn->offload.shadow->completed,
+			   cpu_to_le32(le32_to_cpu(conn->offload.shadow->completed) + count));
 	if (qp->rq)		/* the SRQ's were taken */
 		tqp_ring_consume_all(qp->rq, count);
 	tqp_cq_post_all(qp->rcq, wc, wr_ids, count, solicited);
@@ -91,10 +91,10 @@ static void tqp_rx_used(struct tqp_conn *conn, const struct ib_uverbs_wc *wc, co
 
 void tqp_rx_complete(struct tqp_conn *conn, enum ib_wc_status status)
 {
-	struct tqp_rx_cur *rx = &conn->rx;
+	struct tqp_rx *rx = &conn->rx;
 	const struct tqp_rx_msg *msg = &rx->msg;
 	struct ib_uverbs_wc wc = {
-		.wr_id = rx->wr_id,
+		.wr_id = rx->wqe.wr_id,
 		.status = status,
 		.opcode = msg->kind == TCP_BTH_KIND_WRITE ? IB_WC_RECV_RDMA_WITH_IMM : IB_WC_RECV,
 		.byte_len = msg->done,
@@ -111,7 +111,7 @@ void tqp_rx_complete(struct tqp_conn *conn, enum ib_wc_status status)
 		wc.wc_flags = TQP_USER_WC_WITH_INV;
 	}
 	tqp_rx_used(conn, &wc, &wc.wr_id, 1, msg->opcode_known && msg->solicited);
-	rx->have_wqe = false;
+	rx->wqe.valid = false;
 	conn->info.rx_messages++;
 }
 
@@ -121,9 +121,9 @@ static bool tqp_rx_train_next(const struct tqp_conn *conn, u32 seq)
 	const struct tqp_skb_map *all = &conn->rx.train.all;
 	u32 at = seq - all->start_seq;
 
-	return conn->rx_started && !conn->rx.msg.active && tqp_in_train(&conn->rx.train, seq) &&
+	return conn->rx.started && !conn->rx.msg.active && tqp_in_train(&conn->rx.train, seq) &&
 	       at % all->length == 0 &&
-	       (u16)(all->msn + at / all->length) == conn->rx_next.untagged;
+	       (u16)(all->msn + at / all->length) == conn->rx.next.untagged;
 }
 
 /* A message of the train's to its receive, the one behind @used. */
@@ -131,11 +131,11 @@ static bool tqp_rx_train_one(struct tqp_conn *conn, struct sk_buff *skb, u32 off
 {
 	u32 length = conn->rx.train.all.length;
 
-	return tqp_rx_load_wqe(conn, used) && length <= conn->rx.room &&
+	return tqp_rx_load_wqe(conn, used) && length <= conn->rx.wqe.room &&
 	       (skb->decrypted || !tqp_place_copy(conn, skb, off, 0, length));
 }
 
-/* Up to @count of the train's messages, told of at once; how many. */
+/* Up to @count of the train's messages, their CQEs posted together; how many. */
 static u32 tqp_rx_train_some(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 seq,
 			     u32 count)
 {
@@ -148,15 +148,15 @@ static u32 tqp_rx_train_some(struct tqp_conn *conn, struct sk_buff *skb, u32 off
 		.src_qp = conn->qpn,
 		.port_num = 1,
 	};
-	u64 wr_ids[TQP_RX_TOLD_AT_ONCE];
+	u64 wr_ids[TQP_RX_CQES_AT_ONCE];
 
-	count = min3(count, tqp_rx_receives(conn), (u32)TQP_RX_TOLD_AT_ONCE);
+	count = min3(count, tqp_rx_receives(conn), (u32)TQP_RX_CQES_AT_ONCE);
 	for (; n < count && tqp_rx_train_one(conn, skb, off + n * length, n); n++) {
-		trace_tqp_rx_message(conn->qpn, conn->rx_next.untagged, TCP_BTH_OP_SEND_ONLY,
+		trace_tqp_rx_message(conn->qpn, conn->rx.next.untagged, TCP_BTH_OP_SEND_ONLY,
 				     seq + n * length, length);
-		wr_ids[n] = conn->rx.wr_id;
-		conn->rx.have_wqe = false;
-		conn->rx_next.untagged++;
+		wr_ids[n] = conn->rx.wqe.wr_id;
+		conn->rx.wqe.valid = false;
+		conn->rx.next.untagged++;
 	}
 	if (n)
 		tqp_rx_used(conn, &wc, wr_ids, n, conn->rx.train.all.flags & TQP_MAP_SOLICITED);

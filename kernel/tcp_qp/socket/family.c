@@ -10,6 +10,7 @@
 #include <linux/net.h>
 #include <net/inet_common.h>
 #include <net/transp_v6.h>
+#include "conn/skb_map.h"
 #include "handshake/handshake.h"
 #include "offload/offload.h"
 #include "rx/rx.h"
@@ -49,7 +50,7 @@ static u32 tqp_plain_bytes(struct sock *sk)
 
 	sock_owned_by_me(sk);
 	skb_queue_walk(&sk->sk_receive_queue, skb) {
-		if (tqp_skb_map(skb) || skb->decrypted)
+		if (tqp_skb_ext(skb) || skb->decrypted)
 			break;
 		if (before(seq, TCP_SKB_CB(skb)->seq + skb->len))
 			bytes = TCP_SKB_CB(skb)->seq + skb->len - seq;
@@ -65,8 +66,8 @@ static ssize_t tqp_plain_share(struct tqp_conn *conn, size_t len)
 	bool ended;
 
 	lock_sock(sk);
-	if (conn->installed) {
-		share = min_t(size_t, len, conn->rx_started ? 0 : tqp_plain_bytes(sk));
+	if (conn->socket.installed) {
+		share = min_t(size_t, len, conn->rx.started ? 0 : tqp_plain_bytes(sk));
 		ended = skb_queue_empty(&sk->sk_receive_queue) &&
 			(sk->sk_shutdown & RCV_SHUTDOWN || sk->sk_err);
 		if (!share && !ended)
@@ -77,28 +78,29 @@ static ssize_t tqp_plain_share(struct tqp_conn *conn, size_t len)
 }
 
 /* One reader at a time: what one counted as plain the other might take, and more. */
-static int tqp_plain_recvmsg(struct tqp_conn *conn, struct msghdr *msg, size_t len, int flags,
-			     int *addr_len)
+static int tqp_plain_recvmsg(struct tqp_conn *conn, struct msghdr *msg, size_t len, int flags
+			     TQP_ADDR_LEN_PARAM)
 {
 	ssize_t share;
 	int rc;
 
-	if (mutex_lock_interruptible(&conn->plain_mutex))
+	if (mutex_lock_interruptible(&conn->socket.plain_mutex))
 		return -EINTR;
 	share = tqp_plain_share(conn, len);
 	rc = share;
 	if (share >= 0)
-		rc = conn->family->base_prot->recvmsg(conn->sk, msg, share, flags | MSG_DONTWAIT,
-						      addr_len);
-	mutex_unlock(&conn->plain_mutex);
+		rc = conn->socket.family->base_prot->recvmsg(conn->sk, msg, share, flags | MSG_DONTWAIT
+							     TQP_ADDR_LEN_ARG);
+	mutex_unlock(&conn->socket.plain_mutex);
 	lock_sock(conn->sk);
-	if (conn->installed)
+	if (conn->socket.installed)
 		tqp_rx_run(conn);	/* a message may have waited behind what was taken */
 	release_sock(conn->sk);
 	return rc;
 }
 
-static int tqp_recvmsg(struct sock *sk, struct msghdr *msg, size_t len, int flags, int *addr_len)
+static int tqp_recvmsg(struct sock *sk, struct msghdr *msg, size_t len, int flags
+		       TQP_ADDR_LEN_PARAM)
 {
 	struct tqp_conn *conn = NULL;
 	int rc;
@@ -110,8 +112,8 @@ static int tqp_recvmsg(struct sock *sk, struct msghdr *msg, size_t len, int flag
 		release_sock(sk);
 	}
 	if (!conn)
-		return tqp_base_prot(sk)->recvmsg(sk, msg, len, flags, addr_len);
-	rc = tqp_plain_recvmsg(conn, msg, len, flags & ~(MSG_WAITALL | MSG_OOB), addr_len);
+		return tqp_base_prot(sk)->recvmsg(sk, msg, len, flags TQP_ADDR_LEN_ARG);
+	rc = tqp_plain_recvmsg(conn, msg, len, flags & ~(MSG_WAITALL | MSG_OOB) TQP_ADDR_LEN_ARG);
 	tqp_conn_put(conn);
 	return rc;
 }
@@ -163,7 +165,7 @@ static void tqp_close(struct sock *sk, long timeout)
 
 	lock_sock(sk);
 	conn = tqp_conn_get(tqp_conn_of(sk));
-	base = conn->family->base_prot;
+	base = conn->socket.family->base_prot;
 	tqp_conn_fail(conn, TCP_QP_REASON_PEER_CLOSED);
 	tqp_ulp_restore(conn);
 	release_sock(sk);

@@ -17,6 +17,7 @@
 #include <net/ipv6.h>
 #include <net/netns/generic.h>
 #include <tcp_qp/tcp_bth_option.h>
+#include "conn/skb_map.h"
 #include "handshake/handshake.h"
 #include "socket/socket.h"
 
@@ -57,20 +58,18 @@ static bool tqp_ack_plausible(const struct sock *sk, const struct tcphdr *th)
 static struct sock *tqp_lookup(struct net *net, struct sk_buff *skb, const struct tcphdr *th,
 			       u8 pf, bool *ref)
 {
-	struct inet_hashinfo *hashinfo = net->ipv4.tcp_death_row.hashinfo;
-
 	*ref = false;
 	if (skb->sk && sk_fullsock(skb->sk))
 		return skb->sk;		/* early demux; the skb holds it */
 	*ref = true;
 	if (pf == NFPROTO_IPV4)
-		return __inet_lookup_established(net, hashinfo, ip_hdr(skb)->saddr, th->source,
-						 ip_hdr(skb)->daddr, ntohs(th->dest),
+		return __inet_lookup_established(net, TQP_HASHINFO_ARG(net) ip_hdr(skb)->saddr,
+						 th->source, ip_hdr(skb)->daddr, ntohs(th->dest),
 						 inet_iif(skb), inet_sdif(skb));
 #if IS_ENABLED(CONFIG_IPV6)
-	return __inet6_lookup_established(net, hashinfo, &ipv6_hdr(skb)->saddr, th->source,
-					  &ipv6_hdr(skb)->daddr, ntohs(th->dest), inet6_iif(skb),
-					  inet6_sdif(skb));
+	return __inet6_lookup_established(net, TQP_HASHINFO_ARG(net) &ipv6_hdr(skb)->saddr,
+					  th->source, &ipv6_hdr(skb)->daddr, ntohs(th->dest),
+					  inet6_iif(skb), inet6_sdif(skb));
 #else
 	return NULL;
 #endif
@@ -105,7 +104,7 @@ static void tqp_hint(struct net *net, struct sk_buff *skb, const struct tcphdr *
 /* The packet starts at the network header; @ihl bytes on is TCP. */
 static unsigned int tqp_in(struct sk_buff *skb, const struct nf_hook_state *state, u32 ihl)
 {
-	struct tqp_skb_map *map;
+	struct tqp_skb_map map;
 	struct tcp_bth bth;
 	struct tcphdr *th;
 	u32 thl, payload;
@@ -136,11 +135,9 @@ static unsigned int tqp_in(struct sk_buff *skb, const struct nf_hook_state *stat
 		return NF_DROP_REASON(skb, SKB_DROP_REASON_TCP_CSUM, 0);
 	}
 
-	map = skb_ext_add(skb, SKB_EXT_MPTCP);
-	if (!map)
+	tqp_map_fill(&map, &bth, payload);
+	if (!tqp_skb_map_put(skb, &map))
 		return NF_DROP;		/* without it the bytes would be lost to the QP: TCP resends */
-	memset(map, 0, sizeof(struct mptcp_ext));
-	tqp_map_fill(map, &bth, payload);
 	if (bth.flags & TCP_BTH_F_TIMESTAMP) {
 		if (skb_ensure_writable(skb, ihl + thl))
 			return NF_DROP;

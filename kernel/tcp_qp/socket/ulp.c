@@ -42,9 +42,9 @@ static void tqp_data_ready(struct sock *sk)
 	struct tqp_conn *conn = tqp_conn_of(sk);
 
 	sock_owned_by_me(sk);
-	tqp_rx_run(conn);
-	if (!conn->rx_started && tcp_sk(sk)->rcv_nxt != tcp_sk(sk)->copied_seq)
-		conn->saved.data_ready(sk);
+	tqp_rx_ready(conn);
+	if (!conn->rx.started && tcp_sk(sk)->rcv_nxt != tcp_sk(sk)->copied_seq)
+		conn->socket.saved.data_ready(sk);
 }
 
 /*
@@ -56,13 +56,13 @@ static void tqp_write_space(struct sock *sk)
 	struct tqp_conn *conn = tqp_conn_of(sk);
 
 	sock_owned_by_me(sk);
-	if (conn->state == TQP_CONN_DEAD && conn->tx_wait_space) {
-		WRITE_ONCE(conn->tx_wait_space, false);
+	if (conn->state == TQP_CONN_DEAD && tqp_tx_waits(&conn->tx, TQP_TX_WAIT_SPACE)) {
+		tqp_tx_wait_over(&conn->tx, TQP_TX_WAIT_SPACE);
 		wake_up_all(&conn->wait);	/* of TERMINATE */
-	} else if (conn->tx_wait_space) {
+	} else if (tqp_tx_waits(&conn->tx, TQP_TX_WAIT_SPACE)) {
 		tqp_tx_kick(conn);
 	}
-	conn->saved.write_space(sk);
+	conn->socket.saved.write_space(sk);
 }
 
 /*
@@ -76,14 +76,14 @@ static void tqp_state_change(struct sock *sk)
 
 	sock_owned_by_me(sk);
 	tqp_rx_run(conn);
-	conn->sk_err = sk->sk_err;	/* tcp_done_with_error() set it; the application may take it away */
+	conn->end.sk_err = sk->sk_err;	/* tcp_done_with_error() set it; the application may take it away */
 	if (sk->sk_state == TCP_CLOSE) {
 		if (conn->qp)
 			tqp_count(conn->dev, TQP_C_peer_resets, 1);
 		tqp_conn_fail(conn, TCP_QP_REASON_PEER_CLOSED);
 	}
 	tqp_conn_notify(conn);
-	conn->saved.state_change(sk);
+	conn->socket.saved.state_change(sk);
 }
 
 /* ---- install and remove ---- */
@@ -101,7 +101,7 @@ static int tqp_sndbuf_bytes(const struct tqp_conn *conn)
 static void tqp_sock_tune(struct tqp_conn *conn)
 {
 	struct sock *sk = conn->sk;
-	struct tqp_sock_saved *saved = &conn->saved;
+	struct tqp_sock_saved *saved = &conn->socket.saved;
 	int sndbuf = tqp_sndbuf_bytes(conn);
 
 	saved->nagle_off = tcp_sk(sk)->nonagle & TCP_NAGLE_OFF;
@@ -119,7 +119,7 @@ static void tqp_sock_tune(struct tqp_conn *conn)
 static void tqp_sock_untune(struct tqp_conn *conn)
 {
 	struct sock *sk = conn->sk;
-	const struct tqp_sock_saved *saved = &conn->saved;
+	const struct tqp_sock_saved *saved = &conn->socket.saved;
 	struct dst_entry *dst;
 
 	if (!saved->nagle_off)
@@ -145,25 +145,25 @@ static void tqp_ulp_install(struct tqp_conn *conn)
 
 	tcp_write_collapse_fence(sk);
 	conn->timestamps = tcp_sk(sk)->rx_opt.tstamp_ok;
-	clean_acked_data_enable(icsk, tqp_clean_acked);
+	clean_acked_data_enable(tqp_clean_acked_sk(sk), tqp_clean_acked);
 	tqp_mss_update(conn);
 	tqp_sock_tune(conn);
 	rcu_assign_pointer(icsk->icsk_ulp_data, conn);
 
 	write_lock_bh(&sk->sk_callback_lock);
-	conn->saved.data_ready = sk->sk_data_ready;
-	conn->saved.write_space = sk->sk_write_space;
-	conn->saved.state_change = sk->sk_state_change;
+	conn->socket.saved.data_ready = sk->sk_data_ready;
+	conn->socket.saved.write_space = sk->sk_write_space;
+	conn->socket.saved.state_change = sk->sk_state_change;
 	/* psocks, KCM and whoever else would replace the callbacks look at this */
-	rcu_assign_sk_user_data(sk, (void *)conn->family);
-	WRITE_ONCE(sk->sk_prot, (struct proto *)&conn->family->prot);
+	rcu_assign_sk_user_data(sk, (void *)conn->socket.family);
+	WRITE_ONCE(sk->sk_prot, (struct proto *)&conn->socket.family->prot);
 	WRITE_ONCE(sk->sk_data_ready, tqp_data_ready);
 	WRITE_ONCE(sk->sk_write_space, tqp_write_space);
 	sk->sk_state_change = tqp_state_change;
 	write_unlock_bh(&sk->sk_callback_lock);
-	WRITE_ONCE(sk->sk_socket->ops, &conn->family->ops);
-	WRITE_ONCE(icsk->icsk_af_ops, &conn->family->af);
-	conn->installed = true;
+	WRITE_ONCE(sk->sk_socket->ops, &conn->socket.family->ops);
+	WRITE_ONCE(icsk->icsk_af_ops, &conn->socket.family->af);
+	conn->socket.installed = true;
 }
 
 void tqp_ulp_restore(struct tqp_conn *conn)
@@ -171,18 +171,18 @@ void tqp_ulp_restore(struct tqp_conn *conn)
 	struct sock *sk = conn->sk;
 
 	sock_owned_by_me(sk);
-	if (!conn->installed)
+	if (!conn->socket.installed)
 		return;
-	conn->installed = false;
+	conn->socket.installed = false;
 	write_lock_bh(&sk->sk_callback_lock);
-	WRITE_ONCE(sk->sk_prot, conn->family->base_prot);
-	WRITE_ONCE(sk->sk_data_ready, conn->saved.data_ready);
-	WRITE_ONCE(sk->sk_write_space, conn->saved.write_space);
-	sk->sk_state_change = conn->saved.state_change;
+	WRITE_ONCE(sk->sk_prot, conn->socket.family->base_prot);
+	WRITE_ONCE(sk->sk_data_ready, conn->socket.saved.data_ready);
+	WRITE_ONCE(sk->sk_write_space, conn->socket.saved.write_space);
+	sk->sk_state_change = conn->socket.saved.state_change;
 	rcu_assign_sk_user_data(sk, NULL);
 	write_unlock_bh(&sk->sk_callback_lock);
 	if (sk->sk_socket)
-		WRITE_ONCE(sk->sk_socket->ops, conn->family->base_ops);
+		WRITE_ONCE(sk->sk_socket->ops, conn->socket.family->base_ops);
 }
 
 /* The af_ops side ends with the socket, or with a QP that never sent. */
@@ -190,12 +190,12 @@ static void tqp_ulp_release_tx(struct tqp_conn *conn)
 {
 	struct inet_connection_sock *icsk = inet_csk(conn->sk);
 
-	if (icsk->icsk_af_ops == &conn->family->af) {
-		WRITE_ONCE(icsk->icsk_af_ops, conn->family->base_af);
-		clean_acked_data_disable(icsk);
+	if (icsk->icsk_af_ops == &conn->socket.family->af) {
+		WRITE_ONCE(icsk->icsk_af_ops, conn->socket.family->base_af);
+		clean_acked_data_disable(tqp_clean_acked_sk(conn->sk));
 	}
-	icsk->icsk_ext_hdr_len -= conn->ext_hdr_bytes;
-	conn->ext_hdr_bytes = 0;
+	icsk->icsk_ext_hdr_len -= conn->socket.ext_hdr_bytes;
+	conn->socket.ext_hdr_bytes = 0;
 }
 
 void tqp_ulp_undo(struct tqp_conn *conn)
@@ -203,13 +203,13 @@ void tqp_ulp_undo(struct tqp_conn *conn)
 	struct sock *sk = conn->sk;
 
 	sock_owned_by_me(sk);
-	if (!conn->installed)
+	if (!conn->socket.installed)
 		return;
 	tqp_ulp_restore(conn);
 	tqp_ulp_release_tx(conn);
 	tqp_sock_untune(conn);
 	inet_csk(sk)->icsk_sync_mss(sk, inet_csk(sk)->icsk_pmtu_cookie);
-	conn->undone = true;
+	conn->socket.undone = true;
 }
 
 /* ---- which sockets ---- */
@@ -261,8 +261,8 @@ static int tqp_ulp_setup(struct sock *sk, struct tqp_conn *conn)
 		conn->reason = TCP_QP_REASON_SOCKET_IN_USE;
 		return -EBUSY;
 	}
-	conn->family = tqp_family_get(sk);
-	if (!conn->family)
+	conn->socket.family = tqp_family_get(sk);
+	if (!conn->socket.family)
 		return -EBUSY;
 	tqp_ulp_install(tqp_conn_get(conn));	/* the socket's reference */
 	return 0;
@@ -342,7 +342,7 @@ static int tqp_ulp_reattach(struct sock *sk, struct tqp_conn *conn)
 	lock_sock(sk);
 	if (inet_csk(sk)->icsk_ulp_ops == &tqp_ulp_ops) {
 		old = tqp_conn_of(sk);
-		err = old->undone ? tqp_ulp_setup(sk, conn) : -EBUSY;
+		err = old->socket.undone ? tqp_ulp_setup(sk, conn) : -EBUSY;
 		if (!err)
 			tqp_conn_put(old);	/* RCU: the hook may look at it */
 	}

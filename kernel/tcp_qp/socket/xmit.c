@@ -50,9 +50,9 @@ static u8 tqp_rtr_flags(const struct tqp_conn *conn)
 {
 	u8 flags = 0;
 
-	if (conn->rtr_enabled && !READ_ONCE(conn->rtr_acked))
+	if (conn->handshake.rtr_enabled && !READ_ONCE(conn->handshake.rtr_acked))
 		flags |= TCP_BTH_F_RTR;
-	if (READ_ONCE(conn->rtr_owed))
+	if (READ_ONCE(conn->handshake.rtr_owed))
 		flags |= TCP_BTH_F_RTR_ACK;
 	return flags;
 }
@@ -84,7 +84,7 @@ static u32 tqp_timestamps_beside(const struct tqp_conn *conn, struct tcp_bth *bt
 {
 	if (!stamped)
 		return 0;
-	if (READ_ONCE(conn->peer_stock) &&
+	if (READ_ONCE(conn->handshake.peer_stock) &&
 	    TCPOLEN_TSTAMP_ALIGNED + tcp_bth_opt_bytes(bth) <= TCP_BTH_OPT_MAX_BYTES)
 		return TCPOLEN_TSTAMP_ALIGNED;
 	bth->flags |= TCP_BTH_F_TIMESTAMP;
@@ -99,11 +99,11 @@ static bool tqp_ends_message(const struct tqp_msg_rec *rec, u32 seq, u32 payload
 /*
  * A send() that slipped in: tqp_tx_alone().  Its bytes must not leave, with or
  * without an option: this socket's peer would take them for the QP's.  While
- * tx_running TCP may send what it has not told us of yet.
+ * tx.running TCP may send what it has not told us of yet.
  */
 static bool tqp_foreign(const struct tqp_conn *conn, u32 seq, u32 payload)
 {
-	return !conn->tx_running && after(seq + payload, tqp_tx_end_seq(conn)) &&
+	return !conn->tx.running && after(seq + payload, tqp_tx_end_seq(conn)) &&
 	       tqp_tx_begun(conn);
 }
 
@@ -111,7 +111,7 @@ static int tqp_xmit_data(struct tqp_conn *conn, struct sock *sk, struct sk_buff 
 {
 	struct tcphdr *th = tcp_hdr(skb);
 	u32 old = th->doff * 4 - sizeof(*th), seq = ntohl(th->seq), beside, bytes;
-	const struct tqp_msg_rec *rec = tqp_msglog_find(&conn->log, seq), *last;
+	const struct tqp_msg_rec *rec = tqp_msglog_find(&conn->tx.log, seq), *last;
 	u8 stack_opts[TCPOLEN_TSTAMP_ALIGNED];
 	struct tcp_bth bth;
 	bool stamped;
@@ -122,11 +122,11 @@ static int tqp_xmit_data(struct tqp_conn *conn, struct sock *sk, struct sk_buff 
 	}
 	if (!rec)
 		return 0;	/* sent before the first message */
-	last = tqp_msglog_last(&conn->log, rec, seq, payload);
+	last = tqp_msglog_last(&conn->tx.log, rec, seq, payload);
 	if (WARN_ON_ONCE(!last))	/* no option can say what this is */
 		return -EINVAL;
 	if (last == rec)
-		tqp_bth_of(&bth, rec, READ_ONCE(conn->peer_stock) ? 1 : conn->host_version,
+		tqp_bth_of(&bth, rec, READ_ONCE(conn->handshake.peer_stock) ? 1 : conn->host_version,
 			   tqp_rtr_flags(conn), seq, payload);
 	else
 		tqp_bth_of_train(&bth, rec, last, tqp_rtr_flags(conn), seq);
@@ -147,7 +147,7 @@ static int tqp_xmit_data(struct tqp_conn *conn, struct sock *sk, struct sk_buff 
 		th->psh = 0;
 	if (bth.flags & TCP_BTH_F_ICRC)
 		tqp_write_icrc(skb, th, bytes);
-	conn->family->base_af->send_check(sk, skb);
+	tqp_send_check(conn->socket.family->base_af, sk, skb);
 	return 0;
 }
 
@@ -163,10 +163,10 @@ static int tqp_xmit_ack(struct tqp_conn *conn, struct sock *sk, struct sk_buff *
 		.ext_bytes = TCP_BTH_EXT4_BYTES,
 	};
 
-	if (conn->state == TQP_CONN_DEAD || !conn->rtr_enabled || th->syn || th->rst)
+	if (conn->state == TQP_CONN_DEAD || !conn->handshake.rtr_enabled || th->syn || th->rst)
 		return 0;
 	bth.flags = tqp_rtr_flags(conn);
-	WRITE_ONCE(conn->rtr_owed, false);
+	WRITE_ONCE(conn->handshake.rtr_owed, false);
 	bth.msn = tqp_credit_limit(conn);
 	bth.ext4 = tcp_bth_aeth_credits(bth.msn) | TCP_BTH_AETH_TRAINS;
 	new = old + tcp_bth_opt_bytes(&bth);
@@ -178,16 +178,16 @@ static int tqp_xmit_ack(struct tqp_conn *conn, struct sock *sk, struct sk_buff *
 		return -ENOMEM;
 	memcpy(th + 1, stack_opts, old);
 	tcp_bth_build((u8 *)(th + 1) + old, &bth);
-	conn->advertised = bth.msn;
-	conn->family->base_af->send_check(sk, skb);
+	conn->credit.advertised = bth.msn;
+	tqp_send_check(conn->socket.family->base_af, sk, skb);
 	return 0;
 }
 
 /* What failed is not acknowledged; the checksum is still to be filled in. */
 static void tqp_hold_ack(const struct tqp_conn *conn, struct tcphdr *th)
 {
-	if (th->ack && after(ntohl(th->ack_seq), conn->ack_limit))
-		th->ack_seq = htonl(conn->ack_limit);
+	if (th->ack && after(ntohl(th->ack_seq), conn->end.ack_limit))
+		th->ack_seq = htonl(conn->end.ack_limit);
 }
 
 int tqp_queue_xmit(struct sock *sk, struct sk_buff *skb, struct flowi *fl)
@@ -196,7 +196,7 @@ int tqp_queue_xmit(struct sock *sk, struct sk_buff *skb, struct flowi *fl)
 	u32 payload = skb->len - tcp_hdr(skb)->doff * 4;
 	int err;
 
-	if (unlikely(conn->ack_held))
+	if (unlikely(conn->end.ack_held))
 		tqp_hold_ack(conn, tcp_hdr(skb));
 	err = payload ? tqp_xmit_data(conn, sk, skb, payload) : tqp_xmit_ack(conn, sk, skb);
 	if (err) {
@@ -206,5 +206,5 @@ int tqp_queue_xmit(struct sock *sk, struct sk_buff *skb, struct flowi *fl)
 		kfree_skb(skb);
 		return err;
 	}
-	return conn->family->base_af->queue_xmit(sk, skb, fl);
+	return conn->socket.family->base_af->queue_xmit(sk, skb, fl);
 }

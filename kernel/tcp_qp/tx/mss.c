@@ -10,17 +10,17 @@ void tqp_mss_update(struct tqp_conn *conn)
 	int base, mss;
 
 	sock_owned_by_me(conn->sk);
-	if (conn->ext_hdr_bytes && conn->mss_pmtu == icsk->icsk_pmtu_cookie)
+	if (conn->socket.ext_hdr_bytes && conn->socket.mss_pmtu == icsk->icsk_pmtu_cookie)
 		return;
-	icsk->icsk_ext_hdr_len -= conn->ext_hdr_bytes;
-	conn->mss_pmtu = icsk->icsk_pmtu_cookie;
-	base = min_t(int, conn->mss_pmtu - icsk->icsk_af_ops->net_header_len - sizeof(struct tcphdr),
+	icsk->icsk_ext_hdr_len -= conn->socket.ext_hdr_bytes;
+	conn->socket.mss_pmtu = icsk->icsk_pmtu_cookie;
+	base = min_t(int, conn->socket.mss_pmtu - icsk->icsk_af_ops->net_header_len - sizeof(struct tcphdr),
 		     tp->rx_opt.mss_clamp) - icsk->icsk_ext_hdr_len;
 	mss = base - TCP_BTH_OPT_MAX_BYTES;
 	if (mss >= TQP_MSS_ROUND_MIN_BYTES)
 		mss = rounddown(mss, TCP_BTH_MSS_MULTIPLE_BYTES);
 	/* the stack takes its own options off the MSS; we write ours in their place */
-	conn->ext_hdr_bytes = base - stack_opts - mss;
-	icsk->icsk_ext_hdr_len += conn->ext_hdr_bytes;
-	icsk->icsk_sync_mss(conn->sk, conn->mss_pmtu);
+	conn->socket.ext_hdr_bytes = base - stack_opts - mss;
+	icsk->icsk_ext_hdr_len += conn->socket.ext_hdr_bytes;
+	icsk->icsk_sync_mss(conn->sk, conn->socket.mss_pmtu);
 }

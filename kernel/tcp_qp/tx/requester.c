@@ -8,11 +8,11 @@
  */
 #include "memory/memory.h"
 #include "offload/offload.h"
-#include "tx/tx.h"
+#include "tx/wqe.h"
 
 static struct tqp_read *tqp_read_slot(const struct tqp_conn *conn, u16 msn)
 {
-	return &conn->reads[msn % TQP_OFFLOAD_READS_MAX];
+	return &conn->requester.reads[msn % TQP_OFFLOAD_READS_MAX];
 }
 
 /* The slot of the response being received. */
@@ -28,14 +28,14 @@ static u16 tqp_reads_max(const struct tqp_conn *conn)
 
 bool tqp_read_room(struct tqp_conn *conn)
 {
-	if (!conn->reads) {
-		conn->reads = kcalloc(TQP_OFFLOAD_READS_MAX, sizeof(*conn->reads), GFP_KERNEL_ACCOUNT);
+	if (!conn->requester.reads) {
+		conn->requester.reads = kcalloc(TQP_OFFLOAD_READS_MAX, sizeof(*conn->requester.reads), GFP_KERNEL_ACCOUNT);
 		tqp_shadow_add_reads(conn);
 	}
-	if (conn->reads && conn->reads_out < tqp_reads_max(conn))
+	if (conn->requester.reads && conn->requester.out < tqp_reads_max(conn))
 		return true;
-	conn->tx_wait_read = true;
-	if (!conn->reads)
+	tqp_tx_wait(&conn->tx, TQP_TX_WAIT_READ);
+	if (!conn->requester.reads)
 		tqp_tx_wait_memory(conn);
 	return false;
 }
@@ -45,9 +45,9 @@ static void tqp_read_shadow(struct tqp_conn *conn, u16 msn, const struct tqp_rea
 {
 	struct tqp_offload_read *slot;
 
-	if (!conn->reads_shadow || read->atomic)
+	if (!conn->offload.reads || read->atomic)
 		return;
-	slot = &conn->reads_shadow->read[msn % TQP_OFFLOAD_READS_MAX];
+	slot = &conn->offload.reads->read[msn % TQP_OFFLOAD_READS_MAX];
 	WRITE_ONCE(slot->va, cpu_to_le64(read->va));
 	WRITE_ONCE(slot->key, cpu_to_le32(read->key));
 	WRITE_ONCE(slot->length, cpu_to_le32(read->length));
@@ -55,17 +55,73 @@ static void tqp_read_shadow(struct tqp_conn *conn, u16 msn, const struct tqp_rea
 	smp_store_release(&slot->valid, cpu_to_le32(TQP_OFFLOAD_READ_VALID | msn));
 }
 
-void tqp_read_begin(struct tqp_conn *conn, struct tqp_tx_msg *msg, u16 msn,
+static void tqp_read_begin(struct tqp_conn *conn, struct tqp_tx_msg *msg, u16 msn,
 		    const struct tqp_read *read)
 {
 	struct tqp_read *slot = tqp_read_slot(conn, msn);
 
 	*slot = *read;
 	slot->msg = msg;
-	conn->reads_out++;
+	conn->requester.out++;
 	msg->awaited++;
 	refcount_inc(&msg->ubuf.refcnt);
 	tqp_read_shadow(conn, msn, read);
+}
+
+static void tqp_atomic_operands(struct tqp_wqe *wqe)
+{
+	bool swap = wqe->op->bth_opcode == TCP_BTH_OP_CMP_SWAP;
+	struct tcp_bth_atomic_request request = {
+		.va = wqe->remote_addr,
+		.rkey = wqe->rkey,
+		.swap_add = swap ? wqe->swap : wqe->compare_add,
+		.compare = swap ? wqe->compare_add : 0,
+	};
+
+	tcp_bth_put_atomic_request(wqe->operands, &request);
+}
+
+static void tqp_read_operands(struct tqp_wqe *wqe, const struct ib_sge *sink)
+{
+	struct tcp_bth_read_request request = {
+		.va = wqe->remote_addr,
+		.rkey = wqe->rkey,
+		.length = sink->length,
+		.sink_va = sink->addr,
+		.sink_key = sink->lkey,
+	};
+
+	tcp_bth_put_read_request(wqe->operands, &request);
+}
+
+void tqp_request_begin(struct tqp_conn *conn)
+{
+	static const struct ib_sge nothing;
+	struct tqp_wqe *wqe = &conn->tx.wqe;
+	const struct ib_sge *sink = wqe->nr_sge ? &wqe->sges[wqe->part] : &nothing;
+	struct tqp_read read = {
+		.va = sink->addr,
+		.key = sink->lkey,
+		.length = sink->length,
+		.atomic = tqp_is_atomic(wqe->op),
+	};
+	struct tqp_tx_source source = {
+		.msg = tqp_wqe_msg(conn),
+		.rec = tqp_wqe_record(wqe, read.atomic ? TCP_BTH_ATOMIC_REQUEST_BYTES :
+							 TCP_BTH_READ_REQUEST_BYTES),
+		.data = wqe->operands,
+		.ends_wqe = wqe->part + 1 >= wqe->nr_sge,
+	};
+
+	if (read.atomic)
+		tqp_atomic_operands(wqe);
+	else
+		tqp_read_operands(wqe, sink);
+	wqe->part++;
+	wqe->remote_addr += sink->length;
+	source.rec.msn = conn->tx.request_msn++;
+	tqp_read_begin(conn, source.msg, source.rec.msn, &read);
+	tqp_tx_begin(conn, &source);
 }
 
 bool tqp_read_expected(const struct tqp_conn *conn)
@@ -73,7 +129,7 @@ bool tqp_read_expected(const struct tqp_conn *conn)
 	const struct tqp_rx_msg *msg = &conn->rx.msg;
 	const struct tqp_read *slot;
 
-	if (!conn->reads || !conn->reads_out)
+	if (!conn->requester.reads || !conn->requester.out)
 		return false;
 	slot = tqp_read_cur(conn);
 	if (!slot->msg)
@@ -121,10 +177,10 @@ static void tqp_read_end(struct tqp_conn *conn, u16 msn)
 	struct tqp_tx_msg *msg = slot->msg;
 
 	/* the switch must have forgotten it before the application can know */
-	if (conn->reads_shadow)
-		WRITE_ONCE(conn->reads_shadow->read[msn % TQP_OFFLOAD_READS_MAX].valid, 0);
+	if (conn->offload.reads)
+		WRITE_ONCE(conn->offload.reads->read[msn % TQP_OFFLOAD_READS_MAX].valid, 0);
 	slot->msg = NULL;
-	conn->reads_out--;
+	conn->requester.out--;
 	msg->awaited--;
 	tqp_tx_msg_put(msg);
 }
@@ -132,26 +188,26 @@ static void tqp_read_end(struct tqp_conn *conn, u16 msn)
 void tqp_read_done(struct tqp_conn *conn)
 {
 	tqp_read_end(conn, conn->rx.msg.msn);
-	if (conn->tx_wait_read) {
-		conn->tx_wait_read = false;
+	if (tqp_tx_waits(&conn->tx, TQP_TX_WAIT_READ)) {
+		tqp_tx_wait_over(&conn->tx, TQP_TX_WAIT_READ);
 		tqp_tx_kick(conn);
 	}
 }
 
 void tqp_read_fail(struct tqp_conn *conn, enum ib_wc_status status)
 {
-	conn->error_msg = tqp_read_cur(conn)->msg;
-	conn->error_status = status;
+	conn->end.failed_msg = tqp_read_cur(conn)->msg;
+	conn->end.failed_status = status;
 }
 
 void tqp_read_drop(struct tqp_conn *conn)
 {
-	for (u32 i = 0; conn->reads && i < TQP_OFFLOAD_READS_MAX; i++) {
-		struct tqp_tx_msg *msg = conn->reads[i].msg;
+	for (u32 i = 0; conn->requester.reads && i < TQP_OFFLOAD_READS_MAX; i++) {
+		struct tqp_tx_msg *msg = conn->requester.reads[i].msg;
 
-		conn->reads[i].msg = NULL;
+		conn->requester.reads[i].msg = NULL;
 		if (msg)	/* awaited stays: it was not answered */
 			tqp_tx_msg_put(msg);
 	}
-	conn->reads_out = 0;
+	conn->requester.out = 0;
 }

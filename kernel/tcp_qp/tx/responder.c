@@ -13,7 +13,7 @@ static_assert((TQP_RESPONSES_MAX & (TQP_RESPONSES_MAX - 1)) == 0);
 
 static struct tqp_response *tqp_response_at(const struct tqp_conn *conn, u32 index)
 {
-	return &conn->responses[index % TQP_RESPONSES_MAX];
+	return &conn->responder.responses[index % TQP_RESPONSES_MAX];
 }
 
 static int tqp_qp_access(const struct tqp_conn *conn)
@@ -40,17 +40,17 @@ int tqp_write_check(struct tqp_conn *conn)
 
 bool tqp_response_room(struct tqp_conn *conn)
 {
-	if (!conn->responses)
-		conn->responses = kcalloc(TQP_RESPONSES_MAX, sizeof(*conn->responses),
+	if (!conn->responder.responses)
+		conn->responder.responses = kcalloc(TQP_RESPONSES_MAX, sizeof(*conn->responder.responses),
 					  GFP_ATOMIC | __GFP_NOWARN | __GFP_ACCOUNT);
-	if (!conn->responses)
+	if (!conn->responder.responses)
 		return false;	/* the stall timer comes back */
-	WRITE_ONCE(conn->rx_wait_response, true);
+	WRITE_ONCE(conn->responder.rx_waits, true);
 	smp_mb();	/* pairs with tqp_response_done(): it sees us wait, or we see it done */
 	/* the slot's last use was before that */
-	if (smp_load_acquire(&tqp_response_at(conn, conn->response_tail)->busy))
+	if (smp_load_acquire(&tqp_response_at(conn, conn->responder.tail)->busy))
 		return false;
-	WRITE_ONCE(conn->rx_wait_response, false);
+	WRITE_ONCE(conn->responder.rx_waits, false);
 	return true;
 }
 
@@ -133,7 +133,7 @@ static int tqp_atomic_request(struct tqp_conn *conn, struct tqp_response *respon
 
 int tqp_request(struct tqp_conn *conn)
 {
-	struct tqp_response *response = tqp_response_at(conn, conn->response_tail);
+	struct tqp_response *response = tqp_response_at(conn, conn->responder.tail);
 	int syndrome;
 
 	response->mr = NULL;
@@ -149,38 +149,40 @@ int tqp_request(struct tqp_conn *conn)
 	response->msg.mrs = &response->mr;
 	response->msg.nr_mrs = response->mr ? 1 : 0;
 	response->busy = true;
-	conn->response_tail++;
+	conn->responder.tail++;
 	tqp_tx_kick(conn);
 	return 0;
 }
 
 /* ---- responses ---- */
 
+static void tqp_response_begin(struct tqp_conn *conn, struct tqp_response *response)
+{
+	bool atomic = response->opcode == TCP_BTH_OP_ATOMIC_ACKNOWLEDGE;
+	struct tqp_tx_source source = {
+		.msg = &response->msg,
+		.rec = {
+			.length = response->length,
+			.msn = response->msn,
+			.opcode = response->opcode,
+			.ext_bytes = tcp_bth_ext_bytes(response->opcode),
+			.va = response->sink_va,
+			.rkey = response->sink_key,
+			.dma_length = response->length,
+		},
+		.sges = &response->source,
+		.nr_sge = 1,
+		.data = atomic ? response->value : NULL,
+	};
+
+	tqp_tx_begin(conn, &source);
+}
+
 bool tqp_response_next(struct tqp_conn *conn)
 {
-	struct tqp_tx_cur *cur = &conn->cur;
-	struct tqp_response *response;
-	struct tqp_msg_rec rec;
-
-	if (conn->response_head == conn->response_tail)
+	if (conn->responder.head == conn->responder.tail)
 		return false;
-	response = tqp_response_at(conn, conn->response_head++);
-	rec = (struct tqp_msg_rec) {
-		.length = response->length,
-		.msn = response->msn,
-		.opcode = response->opcode,
-		.ext_bytes = tcp_bth_ext_bytes(response->opcode),
-		.va = response->sink_va,
-		.rkey = response->sink_key,
-		.dma_length = response->length,
-	};
-	cur->left = response->length;
-	cur->ends_wqe = false;
-	cur->is_inline = response->opcode == TCP_BTH_OP_ATOMIC_ACKNOWLEDGE;
-	cur->data = response->value;
-	cur->sges = &response->source;
-	cur->nr_sge = 1;
-	tqp_tx_begin(conn, &response->msg, &rec);
+	tqp_response_begin(conn, tqp_response_at(conn, conn->responder.head++));
 	return true;
 }
 
@@ -195,18 +197,18 @@ void tqp_response_done(struct tqp_tx_msg *msg)
 	/* after the last use of the slot */
 	smp_store_release(&response->busy, false);
 	smp_mb();	/* pairs with tqp_response_room(): it sees us, or we see it wait */
-	if (READ_ONCE(conn->tx_wait_response))
+	if (tqp_tx_waits(&conn->tx, TQP_TX_WAIT_RESPONSE))
 		tqp_tx_kick(conn);
-	if (READ_ONCE(conn->rx_wait_response) && READ_ONCE(conn->state) != TQP_CONN_DEAD)
-		tqp_queue_delayed(conn, &conn->rx_work, 0);
+	if (READ_ONCE(conn->responder.rx_waits) && READ_ONCE(conn->state) != TQP_CONN_DEAD)
+		tqp_queue_delayed(conn, &conn->rx.work, 0);
 }
 
 bool tqp_response_uses(const struct tqp_conn *conn, u32 key)
 {
-	for (u32 i = 0; conn->responses && i < TQP_RESPONSES_MAX; i++)
+	for (u32 i = 0; conn->responder.responses && i < TQP_RESPONSES_MAX; i++)
 		/* pairs with tqp_response_done() */
-		if (smp_load_acquire(&conn->responses[i].busy) &&
-		    conn->responses[i].source.lkey == key)
+		if (smp_load_acquire(&conn->responder.responses[i].busy) &&
+		    conn->responder.responses[i].source.lkey == key)
 			return true;
 	return false;
 }
@@ -214,9 +216,9 @@ bool tqp_response_uses(const struct tqp_conn *conn, u32 key)
 /* Under the sk lock: is a response from @mr still to be sent, or acknowledged? */
 bool tqp_response_holds(const struct tqp_conn *conn, const struct tqp_mr *mr)
 {
-	for (u32 i = 0; conn->responses && i < TQP_RESPONSES_MAX; i++) {
-		const struct tqp_response *response = tqp_response_at(conn, conn->response_head + i);
-		bool waits = i < conn->response_tail - conn->response_head;
+	for (u32 i = 0; conn->responder.responses && i < TQP_RESPONSES_MAX; i++) {
+		const struct tqp_response *response = tqp_response_at(conn, conn->responder.head + i);
+		bool waits = i < conn->responder.tail - conn->responder.head;
 
 		if (response->busy && response->mr == mr && (waits || response->msg.unacked))
 			return true;

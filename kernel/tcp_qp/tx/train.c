@@ -8,7 +8,7 @@
  * copied: for so few bytes anything else costs more.
  */
 #include "memory/memory.h"
-#include "tx/tx.h"
+#include "tx/wqe.h"
 
 /* No segment holds bytes of TCP's so far and of what comes next. */
 static void tqp_train_seal(struct tqp_conn *conn)
@@ -21,12 +21,12 @@ static void tqp_train_seal(struct tqp_conn *conn)
 
 static bool tqp_train_may(const struct tqp_conn *conn)
 {
-	return conn->host_version == 1 && !conn->icrc && READ_ONCE(conn->peer_trains);
+	return conn->host_version == 1 && !conn->icrc && READ_ONCE(conn->handshake.peer_trains);
 }
 
 static void tqp_train_begin(struct tqp_conn *conn, bool open, u8 flags, u32 length)
 {
-	struct tqp_tx_train *train = &conn->train;
+	struct tqp_tx_train *train = &conn->tx.train;
 
 	if (train->open || !conn->info.tx_messages)	/* plain bytes before the first */
 		tqp_train_seal(conn);
@@ -36,10 +36,10 @@ static void tqp_train_begin(struct tqp_conn *conn, bool open, u8 flags, u32 leng
 	train->messages = 0;
 }
 
-void tqp_train_join(struct tqp_conn *conn, struct tqp_msg_rec *rec)
+void tqp_train_join(struct tqp_conn *conn, struct tqp_msg_rec *rec, bool copied)
 {
-	struct tqp_tx_train *train = &conn->train;
-	bool fits = conn->cur.is_inline && rec->opcode == TCP_BTH_OP_SEND_ONLY && rec->length &&
+	struct tqp_tx_train *train = &conn->tx.train;
+	bool fits = copied && rec->opcode == TCP_BTH_OP_SEND_ONLY && rec->length &&
 		    tqp_train_may(conn);
 
 	if (!fits || !train->open || train->length != rec->length || train->flags != rec->flags ||
@@ -50,66 +50,45 @@ void tqp_train_join(struct tqp_conn *conn, struct tqp_msg_rec *rec)
 
 /* ---- gathering ---- */
 
-/* How many of the send queue's next WQEs could go now? */
-static u32 tqp_train_posted(struct tqp_conn *conn)
+/* How many of the send queue's WQEs, from the current one on, could go now? */
+static u32 tqp_train_limit(const struct tqp_conn *conn)
 {
-	s16 credit = READ_ONCE(conn->peer_limit) - conn->tx_msn;
+	s16 credit = READ_ONCE(conn->credit.peer_limit) - conn->tx.msn;
 
-	if (conn->wqe.valid || credit <= 0 || conn->response_head != conn->response_tail ||
-	    !tqp_train_may(conn))
+	if (credit <= 0 || !tqp_train_may(conn))
 		return 0;
-	return min3(tqp_ring_posted(conn->qp->sq, conn->sq_next), (u32)credit,
-		    tqp_msglog_room(&conn->log));
+	return min3(tqp_ring_posted(conn->qp->sq, conn->tx.sq_next), (u32)credit,
+		    tqp_msglog_room(&conn->tx.log));
 }
 
-/* What a WQE that may be of a train says of itself, but its bytes; copied once. */
-struct tqp_train_wqe {
-	bool is_inline;
-	bool signaled;
-	u8 flags;			/* as struct tqp_tx_train */
-	u32 length;
-	struct ib_sge sge;		/* unless is_inline */
-};
-
-static void tqp_train_sge(const struct rxe_send_wqe *from, struct tqp_train_wqe *wqe)
+static u8 tqp_train_flags(const struct tqp_wqe *wqe)
 {
-	wqe->sge.addr = READ_ONCE(from->dma.sge[0].addr);
-	wqe->sge.length = READ_ONCE(from->dma.sge[0].length);
-	wqe->sge.lkey = READ_ONCE(from->dma.sge[0].lkey);
-	wqe->length = wqe->sge.length;
+	return wqe->flags & IB_SEND_SOLICITED ? TCP_BTH_F_SOLICITED : 0;
 }
 
-/* False: it is the general path's. */
-static __always_inline bool tqp_train_look(const struct tqp_conn *conn,
-					   const struct rxe_send_wqe *from,
-					   struct tqp_train_wqe *wqe)
+/* Is the current WQE one that may be of a train?  What is wrong with it is told when it is sent alone. */
+static inline bool tqp_train_takes(struct tqp_conn *conn)
 {
-	const struct tqp_qp *qp = conn->qp;
-	u32 flags = READ_ONCE(from->wr.send_flags);
+	const struct tqp_wqe *wqe = &conn->tx.wqe;
 
-	if (READ_ONCE(from->wr.opcode) != IB_WR_SEND || flags & IB_SEND_FENCE)
-		return false;
-	wqe->is_inline = flags & IB_SEND_INLINE;
-	wqe->signaled = flags & IB_SEND_SIGNALED || qp->sq_sig_all;
-	wqe->flags = flags & IB_SEND_SOLICITED ? TCP_BTH_F_SOLICITED : 0;
-	if (wqe->is_inline)
-		wqe->length = READ_ONCE(from->dma.length);
-	else if (READ_ONCE(from->dma.num_sge) == 1 && qp->cap.max_send_sge)
-		tqp_train_sge(from, wqe);
-	else
-		return false;
-	return wqe->length && wqe->length <= TQP_TRAIN_MESSAGE_BYTES &&
-	       (!wqe->is_inline || wqe->length <= qp->cap.max_inline_data);
+	return wqe->op && !wqe->op->operands && !(wqe->flags & IB_SEND_FENCE) &&
+	       !tqp_wqe_size(conn) && wqe->bytes && wqe->bytes <= TQP_TRAIN_MESSAGE_BYTES &&
+	       wqe->nr_sge <= 1;
 }
 
-static bool tqp_train_fits(const struct tqp_tx_train *train, const struct tqp_train_wqe *wqe)
+static bool tqp_train_fits(const struct tqp_tx_train *train, const struct tqp_wqe *wqe)
 {
-	return train->open && wqe->length == train->length && wqe->flags == train->flags &&
-	       train->messages < TCP_BTH_TRAIN_MAX_MESSAGES &&
-	       train->end + wqe->length <= TQP_TRAIN_BYTES;
+	return train->open && wqe->bytes == train->length && tqp_train_flags(wqe) == train->flags;
 }
 
-/* False: no right to these bytes; the general path says so. */
+/* How many more may join it? */
+static u32 tqp_train_room(const struct tqp_tx_train *train)
+{
+	return min_t(u32, TCP_BTH_TRAIN_MAX_MESSAGES - train->messages,
+		     (TQP_TRAIN_BYTES - train->end) / train->length);
+}
+
+/* False: no right to these bytes. */
 static bool tqp_train_copy_sge(struct tqp_conn *conn, const struct ib_sge *sge, u8 *to)
 {
 	u32 done = 0, run;
@@ -129,100 +108,97 @@ out:
 	return done == sge->length;
 }
 
-static bool tqp_train_copy(struct tqp_conn *conn, const struct rxe_send_wqe *from,
-			   const struct tqp_train_wqe *wqe)
+static bool tqp_train_copy(struct tqp_conn *conn)
 {
-	struct tqp_tx_train *train = &conn->train;
-	u32 length = wqe->length;
-	u8 *to;
+	struct tqp_tx_train *train = &conn->tx.train;
+	const struct tqp_wqe *wqe = &conn->tx.wqe;
+	u8 *to = train->bytes + train->end;
 
-	if (!train->bytes)
-		train->bytes = kmalloc(TQP_TRAIN_BYTES, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	if (!train->bytes)	/* then one by one */
-		return false;
-	to = train->bytes + train->end;
-	if (!wqe->is_inline)
-		return tqp_train_copy_sge(conn, &wqe->sge, to);
-	OPTIMIZER_HIDE_VAR(length);	/* memcpy()'s own way, not the compiler's `rep movs` */
-	memcpy(to, from->dma.inline_data, length);
+	if (wqe->nr_sge)
+		return tqp_train_copy_sge(conn, wqe->sges, to);
+	tqp_wqe_copy_inline(conn, to);
 	return true;
 }
 
-/* There is room: tqp_train_posted() looked. */
+/* There is room: tqp_train_limit() says so. */
 static void tqp_train_log(struct tqp_conn *conn, struct tqp_tx_msg *msg)
 {
-	struct tqp_tx_train *train = &conn->train;
-	u32 at = conn->log.tail & conn->log.mask;
+	struct tqp_tx_train *train = &conn->tx.train;
+	u32 at = conn->tx.log.tail & conn->tx.log.mask;
 
-	conn->log.rec[at] = (struct tqp_msg_rec) {
+	conn->tx.log.rec[at] = (struct tqp_msg_rec) {
 		.start_seq = tcp_sk(conn->sk)->write_seq + train->end,
 		.length = train->length,
-		.msn = conn->tx_msn++,
+		.msn = conn->tx.msn++,
 		.opcode = TCP_BTH_OP_SEND_ONLY,
 		.flags = train->flags | TCP_BTH_F_MORE,
 		.train_place = train->messages++,
 	};
-	conn->log_msg[at] = msg;
-	tqp_msglog_commit(&conn->log);
+	conn->tx.log_msg[at] = msg;
+	tqp_msglog_commit(&conn->tx.log);
 	train->end += train->length;
 }
 
-static bool tqp_train_take(struct tqp_conn *conn)
+/* The current WQE joins the train.  False: it cannot. */
+static bool tqp_train_add(struct tqp_conn *conn)
 {
-	u32 index = conn->sq_next;
-	const struct rxe_send_wqe *from = tqp_ring_entry(conn->qp->sq, index);
-	struct tqp_tx_msg *msg = &conn->tx[index];
-	struct tqp_train_wqe wqe;
+	struct tqp_tx_msg *msg = tqp_wqe_msg(conn);
 
-	if (!tqp_train_look(conn, from, &wqe) || !tqp_train_fits(&conn->train, &wqe) ||
-	    !tqp_train_copy(conn, from, &wqe))
+	if (!tqp_train_fits(&conn->tx.train, &conn->tx.wqe) || !tqp_train_copy(conn))
 		return false;
-	tqp_tx_msg_light(msg, conn);
-	msg->wr_id = READ_ONCE(from->wr.wr_id);
-	msg->signaled = wqe.signaled;
-	msg->bytes = wqe.length;
-	msg->wc_opcode = IB_WC_SEND;
+	tqp_tx_msg_init_copied(msg, conn);
+	tqp_wqe_set_completion(conn, msg);
 	tqp_train_log(conn, msg);
-	conn->sq_next = (index + 1) & conn->qp->sq->mask;
+	tqp_wqe_advance(conn);
 	return true;
 }
 
-/* Are the next two of one kind, but not of the train before them? */
-static bool tqp_train_found(struct tqp_conn *conn)
-{
-	const struct tqp_ring *sq = conn->qp->sq;
-	struct tqp_train_wqe first, second;
-
-	if (!tqp_train_look(conn, tqp_ring_entry(sq, conn->sq_next), &first) ||
-	    tqp_train_fits(&conn->train, &first) ||
-	    !tqp_train_look(conn, tqp_ring_entry(sq, conn->sq_next + 1), &second) ||
-	    first.length != second.length ||
-	    first.flags != second.flags)
-		return false;
-	tqp_train_begin(conn, true, first.flags, first.length);
-	return true;
-}
-
-static u32 tqp_train_fill(struct tqp_conn *conn, u32 posted)
+/* The current WQE and those behind it, as long as they fit; how many. */
+static u32 tqp_train_fill(struct tqp_conn *conn, u32 limit)
 {
 	u32 n = 0;
 
-	while (n < posted && tqp_train_take(conn))
-		n++;
+	while (tqp_train_add(conn) && ++n < limit) {
+		tqp_wqe_copy(conn);
+		if (!tqp_train_takes(conn))
+			break;
+	}
 	return n;
+}
+
+/* Can the current WQE join the train before it, or begin one with the next? */
+static bool tqp_train_found(struct tqp_conn *conn, u32 limit)
+{
+	const struct tqp_wqe *wqe = &conn->tx.wqe;
+
+	if (tqp_train_fits(&conn->tx.train, wqe) && tqp_train_room(&conn->tx.train))
+		return true;
+	if (limit < 2 || !tqp_wqe_alike(conn))
+		return false;
+	tqp_train_begin(conn, true, tqp_train_flags(wqe), wqe->bytes);
+	return true;
+}
+
+static bool tqp_train_has_buffer(struct tqp_tx_train *train)
+{
+	if (!train->bytes)
+		train->bytes = kmalloc(TQP_TRAIN_BYTES, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	return train->bytes;		/* else one by one */
 }
 
 bool tqp_train_gather(struct tqp_conn *conn)
 {
-	u32 posted = tqp_train_posted(conn), n;
+	u32 limit = tqp_train_limit(conn), n;
 
-	n = tqp_train_fill(conn, posted);
-	if (!n && posted > 1 && tqp_train_found(conn))
-		n = tqp_train_fill(conn, posted);
+	if (!limit || !tqp_train_takes(conn) || !tqp_train_found(conn, limit) ||
+	    !tqp_train_has_buffer(&conn->tx.train))
+		return false;
+	n = tqp_train_fill(conn, min(limit, tqp_train_room(&conn->tx.train)));
 	if (!n)
 		return false;
-	if (!tqp_tx_follows(conn, conn->sq_next))
-		tqp_msglog_newest(&conn->log)->flags &= ~TCP_BTH_F_MORE;
+	tqp_tx_wait_over(&conn->tx, TQP_TX_WAIT_CREDIT);
+	if (!tqp_wqe_follows(conn, conn->tx.sq_next))
+		tqp_msglog_newest(&conn->tx.log)->flags &= ~TCP_BTH_F_MORE;
 	tqp_tx_count(conn, n);
 	tqp_count(conn->dev, TQP_C_tx_train_messages, n);
 	return true;
@@ -231,13 +207,13 @@ bool tqp_train_gather(struct tqp_conn *conn)
 int tqp_train_push(struct tqp_conn *conn)
 {
 	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
-	struct tqp_tx_train *train = &conn->train;
+	struct tqp_tx_train *train = &conn->tx.train;
 	struct kvec kv;
 	int rc;
 
 	if (!tqp_train_waits(conn))
 		return 0;
-	if (tqp_msglog_newest(&conn->log)->flags & TCP_BTH_F_MORE)
+	if (tqp_msglog_newest(&conn->tx.log)->flags & TCP_BTH_F_MORE)
 		msg.msg_flags |= MSG_MORE;
 	while (train->at < train->end) {
 		kv.iov_base = train->bytes + train->at;

@@ -6,73 +6,82 @@
 #include <linux/bvec.h>
 #include "memory/memory.h"
 #include "object/trace.h"
-#include "tx/tx.h"
+#include "tx/wqe.h"
 
 void tqp_tx_kick(struct tqp_conn *conn)
 {
-	if (tqp_conn_tryget(conn) && !queue_work(tqp_wq, &conn->tx_work))
+	if (tqp_conn_tryget(conn) && !queue_work(tqp_wq, &conn->tx.work))
 		tqp_conn_put(conn);
 }
 
 /* Nothing but time will wake us. */
 void tqp_tx_wait_memory(struct tqp_conn *conn)
 {
-	conn->tx_wait_memory = true;
+	tqp_tx_wait(&conn->tx, TQP_TX_WAIT_MEMORY);
 	tqp_count(conn->dev, TQP_C_tx_memory_waits, 1);
-	tqp_queue_delayed(conn, &conn->probe_work, TQP_MEMORY_WAIT_MS);
-}
-
-bool tqp_tx_follows(const struct tqp_conn *conn, u32 index)
-{
-	const struct tqp_qp *qp = conn->qp;
-	const struct rxe_send_wqe *wqe;
-	u32 opcode;
-
-	if (!tqp_ring_posted(qp->sq, index & qp->sq->mask))
-		return false;
-	wqe = tqp_ring_entry(qp->sq, index);
-	opcode = READ_ONCE(wqe->wr.opcode);
-	return (opcode == IB_WR_SEND || opcode == IB_WR_SEND_WITH_IMM) &&
-	       !(READ_ONCE(wqe->wr.send_flags) & IB_SEND_FENCE) && tqp_tx_has_credit(conn) &&
-	       !tqp_msglog_full(&conn->log);
+	tqp_queue_delayed(conn, &conn->credit.probe_work, TQP_MEMORY_WAIT_MS);
 }
 
 static bool tqp_tx_more(const struct tqp_conn *conn)
 {
-	return !conn->cur.msg->is_response && tqp_tx_follows(conn, conn->sq_next + 1);
+	return !conn->tx.cur.msg->is_response && tqp_wqe_follows(conn, conn->tx.sq_next + 1);
 }
 
-void tqp_tx_begin(struct tqp_conn *conn, struct tqp_tx_msg *msg, const struct tqp_msg_rec *rec)
+/* The record of @source's message, where it starts in the stream. */
+static struct tqp_msg_rec *tqp_tx_log(struct tqp_conn *conn, const struct tqp_tx_source *source)
 {
-	struct tqp_msg_rec *at = tqp_msglog_next(&conn->log);
-	struct tqp_tx_cur *cur = &conn->cur;
+	struct tqp_msg_rec *rec = tqp_msglog_next(&conn->tx.log);
 
-	if (WARN_ON_ONCE(!at)) {	/* tqp_tx_next() looked */
-		conn->tx_failed = true;
+	if (WARN_ON_ONCE(!rec)) {	/* tqp_tx_next() looked */
+		conn->tx.failed = true;
+		return NULL;
+	}
+	*rec = source->rec;
+	rec->start_seq = tcp_sk(conn->sk)->write_seq;
+	tqp_train_join(conn, rec, source->data);
+	conn->tx.log_msg[conn->tx.log.tail & conn->tx.log.mask] = source->msg;
+	tqp_msglog_commit(&conn->tx.log);
+	trace_tqp_tx_message(conn->qpn, rec->msn, rec->opcode, rec->start_seq, rec->length);
+	return rec;
+}
+
+void tqp_tx_begin(struct tqp_conn *conn, const struct tqp_tx_source *source)
+{
+	static const u8 empty;		/* a message of no bytes takes one byte of the stream */
+	struct tqp_msg_rec *rec = tqp_tx_log(conn, source);
+	struct tqp_tx_msg *msg = source->msg;
+
+	if (!rec)
 		return;
-	}
-	*at = *rec;
-	at->start_seq = tcp_sk(conn->sk)->write_seq;
-	tqp_train_join(conn, at);
-	conn->log_msg[conn->log.tail & conn->log.mask] = msg;
-	if (msg) {
-		refcount_inc(&msg->ubuf.refcnt);
-		msg->unacked++;
-	}
-	tqp_msglog_commit(&conn->log);
-	trace_tqp_tx_message(conn->qpn, at->msn, at->opcode, at->start_seq, at->length);
-	if (!cur->left) {	/* a message of no bytes takes one byte of the stream */
-		cur->is_inline = true;
-		cur->operands[0] = 0;
-		cur->data = cur->operands;
-		cur->left = 1;
-	}
-	cur->sge = 0;
-	cur->sge_off = 0;
-	cur->msg = msg;
-	cur->active = true;
-	if (msg && tqp_tx_more(conn))	/* nothing of it was sent yet */
-		at->flags |= TCP_BTH_F_MORE;
+	conn->tx.cur = (struct tqp_tx_cur) {
+		.active = true,
+		.ends_wqe = source->ends_wqe,
+		.nr_sge = source->nr_sge,
+		.left = tqp_msg_stream_bytes(rec->length),
+		.msg = msg,
+		.sges = source->sges,
+		.data = rec->length ? source->data : &empty,
+	};
+	if (!msg)
+		return;
+	refcount_inc(&msg->ubuf.refcnt);
+	msg->unacked++;
+	if (tqp_tx_more(conn))		/* nothing of it was sent yet */
+		rec->flags |= TCP_BTH_F_MORE;
+}
+
+void tqp_tx_taken(struct tqp_conn *conn)
+{
+	struct tqp_tx_cur *cur = &conn->tx.cur;
+
+	cur->active = false;
+	if (!cur->msg)
+		return;
+	tqp_tx_count(conn, 1);
+	if (cur->msg->is_response)
+		tqp_tx_msg_put(cur->msg);
+	else if (cur->ends_wqe)
+		tqp_wqe_sent(conn);
 }
 
 /* ---- pages into TCP ---- */
@@ -84,7 +93,7 @@ static int tqp_fill_skb(struct sk_buff *skb, struct iov_iter *from, size_t lengt
 	int frag = shinfo->nr_frags;
 	struct bvec_iter bi = {
 		.bi_size = min_t(size_t, from->count, length),
-		.bi_bvec_done = from->iov_offset,
+		.bi_offset = from->iov_offset,
 	};
 	unsigned long truesize = 0;
 	u32 copied = 0;
@@ -105,7 +114,7 @@ static int tqp_fill_skb(struct sk_buff *skb, struct iov_iter *from, size_t lengt
 	from->bvec += bi.bi_idx;
 	from->nr_segs -= bi.bi_idx;
 	from->count -= copied;
-	from->iov_offset = bi.bi_bvec_done;
+	from->iov_offset = bi.bi_offset;
 	skb->data_len += copied;
 	skb->len += copied;
 	skb->truesize += truesize;
@@ -115,7 +124,7 @@ static int tqp_fill_skb(struct sk_buff *skb, struct iov_iter *from, size_t lengt
 /* @bvecs[TQP_SEND_BVECS] from the current place on; *@bytes covered, the place unchanged. */
 static int tqp_next_bvecs(struct tqp_conn *conn, struct bio_vec *bvecs, u32 *bytes)
 {
-	const struct tqp_tx_cur *cur = &conn->cur;
+	const struct tqp_tx_cur *cur = &conn->tx.cur;
 	u32 off = cur->sge_off, done;
 	int n = 0;
 
@@ -135,7 +144,7 @@ static int tqp_next_bvecs(struct tqp_conn *conn, struct bio_vec *bvecs, u32 *byt
 static void tqp_cur_advance(struct tqp_tx_cur *cur, u32 bytes)
 {
 	cur->left -= bytes;
-	if (cur->is_inline) {
+	if (cur->data) {
 		cur->sge_off += bytes;
 		return;
 	}
@@ -154,13 +163,13 @@ static void tqp_cur_advance(struct tqp_tx_cur *cur, u32 bytes)
 static int tqp_send_piece(struct tqp_conn *conn, bool more)
 {
 	struct bio_vec bvecs[TQP_SEND_BVECS];
-	struct tqp_tx_cur *cur = &conn->cur;
+	struct tqp_tx_cur *cur = &conn->tx.cur;
 	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
-	struct kvec kv = { (void *)cur->data + cur->sge_off, cur->left };
+	struct kvec kv = { (void *)cur->data + cur->sge_off, cur->left };	/* if it has data */
 	u32 bytes = cur->left;
 	int n;
 
-	if (cur->is_inline) {
+	if (cur->data) {
 		iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &kv, 1, bytes);
 	} else {
 		n = tqp_next_bvecs(conn, bvecs, &bytes);
@@ -172,9 +181,9 @@ static int tqp_send_piece(struct tqp_conn *conn, bool more)
 		msg.sg_from_iter = tqp_fill_skb;
 	}
 	/* never both: TCP would hold back what a message has beyond full segments, as a burst */
-	if (bytes < cur->left || (conn->train.open && more))
+	if (bytes < cur->left || (conn->tx.train.open && more))
 		msg.msg_flags |= MSG_MORE;
-	else if (!conn->train.open)
+	else if (!conn->tx.train.open)
 		msg.msg_flags |= MSG_EOR;
 	return tcp_sendmsg_locked(conn->sk, &msg, bytes);
 }
@@ -192,7 +201,7 @@ void tqp_tx_account(struct tqp_conn *conn, u32 bytes, bool copied)
 
 int tqp_tx_push(struct tqp_conn *conn, bool more)
 {
-	struct tqp_tx_cur *cur = &conn->cur;
+	struct tqp_tx_cur *cur = &conn->tx.cur;
 	int rc = tqp_train_push(conn);
 
 	while (!rc && cur->left) {
@@ -201,9 +210,9 @@ int tqp_tx_push(struct tqp_conn *conn, bool more)
 			return rc;
 		/* a nested run can only have failed the conn, never moved the place */
 		tqp_cur_advance(cur, rc);
-		tqp_tx_account(conn, rc, cur->is_inline);
-		conn->tx_turn -= rc;
-		rc = conn->tx_turn > 0 || !cur->left ? 0 : -EBUSY;
+		tqp_tx_account(conn, rc, cur->data);
+		conn->tx.turn -= rc;
+		rc = conn->tx.turn > 0 || !cur->left ? 0 : -EBUSY;
 	}
 	return rc;
 }
@@ -213,7 +222,7 @@ bool tqp_tx_alone(struct tqp_conn *conn)
 	u32 end = tcp_sk(conn->sk)->write_seq;
 
 	if (!tqp_tx_begun(conn))
-		conn->tx_first_seq = end;
+		conn->tx.first_seq = end;
 	if (likely(end == tqp_tx_end_seq(conn)))
 		return true;
 	tqp_conn_fail(conn, TCP_QP_REASON_SOCKET_IN_USE);
@@ -224,9 +233,9 @@ static bool tqp_tx_ready(struct tqp_conn *conn)
 {
 	struct sock *sk = conn->sk;
 
-	if (conn->state == TQP_CONN_HANDSHAKE && READ_ONCE(conn->rtr_seen))
+	if (conn->state == TQP_CONN_HANDSHAKE && READ_ONCE(conn->handshake.rtr_seen))
 		WRITE_ONCE(conn->state, TQP_CONN_ACTIVE);
-	return conn->state == TQP_CONN_ACTIVE && conn->qp && !conn->tx_failed &&
+	return conn->state == TQP_CONN_ACTIVE && conn->qp && !conn->tx.failed &&
 	       !sock_flag(sk, SOCK_DEAD) &&
 	       (1 << sk->sk_state) & (TCPF_ESTABLISHED | TCPF_CLOSE_WAIT);
 }
@@ -234,35 +243,24 @@ static bool tqp_tx_ready(struct tqp_conn *conn)
 /* Responses first: the peer waits for them, and they are bounded. */
 static bool tqp_tx_next(struct tqp_conn *conn)
 {
-	conn->tx_wait_log = !tqp_log_room(conn);
-	if (conn->tx_wait_log)
+	if (!tqp_log_room(conn)) {
+		tqp_tx_wait(&conn->tx, TQP_TX_WAIT_LOG);
 		return false;
-	return tqp_response_next(conn) || tqp_wqe_next(conn);
+	}
+	tqp_tx_wait_over(&conn->tx, TQP_TX_WAIT_LOG);
+	return tqp_response_next(conn) || tqp_batch_next(conn);
 }
 
 /* Something to push: what TCP has not taken yet, or the next. */
 static bool tqp_tx_load(struct tqp_conn *conn)
 {
-	return conn->cur.active || tqp_train_waits(conn) || tqp_train_gather(conn) ||
-	       tqp_tx_next(conn);
+	return conn->tx.cur.active || tqp_train_waits(conn) || tqp_tx_next(conn);
 }
 
 void tqp_tx_count(struct tqp_conn *conn, u32 messages)
 {
 	conn->info.tx_messages += messages;
 	tqp_count(conn->dev, TQP_C_tx_messages, messages);
-}
-
-static void tqp_tx_sent(struct tqp_conn *conn)
-{
-	struct tqp_tx_cur *cur = &conn->cur;
-
-	cur->active = false;
-	tqp_tx_count(conn, 1);
-	if (cur->msg->is_response)
-		tqp_tx_msg_put(cur->msg);
-	else if (cur->ends_wqe)
-		tqp_wqe_sent(conn);
 }
 
 /*
@@ -275,17 +273,16 @@ void tqp_tx_run(struct tqp_conn *conn)
 
 	sock_owned_by_me(conn->sk);
 	tqp_tx_finish_bad(conn);
-	if (!tqp_tx_ready(conn) || conn->tx_running || !tqp_tx_alone(conn))
+	if (!tqp_tx_ready(conn) || conn->tx.running || !tqp_tx_alone(conn))
 		return;
-	conn->tx_running = true;	/* and we keep the lock */
-	conn->tx_wait_space = false;
-	conn->tx_wait_memory = false;
-	conn->tx_turn = TQP_TX_TURN_BYTES;
+	conn->tx.running = true;	/* and we keep the lock */
+	tqp_tx_wait_over(&conn->tx, TQP_TX_WAIT_SPACE | TQP_TX_WAIT_MEMORY);
+	conn->tx.turn = TQP_TX_TURN_BYTES;
 	tqp_mss_update(conn);
 	while (tqp_tx_ready(conn) && tqp_tx_load(conn)) {
-		rc = tqp_tx_push(conn, conn->cur.active && tqp_tx_more(conn));
+		rc = tqp_tx_push(conn, conn->tx.cur.active && tqp_tx_more(conn));
 		if (rc == -EAGAIN) {
-			conn->tx_wait_space = true;
+			tqp_tx_wait(&conn->tx, TQP_TX_WAIT_SPACE);
 			if (!tcp_sk(conn->sk)->packets_out)	/* no memory, and no ACK is due */
 				tqp_tx_wait_memory(conn);
 			break;
@@ -296,13 +293,13 @@ void tqp_tx_run(struct tqp_conn *conn)
 			tqp_conn_fail(conn, TCP_QP_REASON_PEER_CLOSED);
 			break;
 		}
-		if (conn->cur.active)
-			tqp_tx_sent(conn);
-		conn->tx_turn -= TQP_TX_WQE_BYTES;
-		if (conn->tx_turn <= 0)
+		if (conn->tx.cur.active)
+			tqp_tx_taken(conn);
+		conn->tx.turn -= TQP_TX_WQE_BYTES;
+		if (conn->tx.turn <= 0)
 			break;
 	}
-	conn->tx_running = false;
-	if (conn->tx_turn <= 0 && tqp_tx_ready(conn))
+	conn->tx.running = false;
+	if (conn->tx.turn <= 0 && tqp_tx_ready(conn))
 		tqp_tx_kick(conn);
 }

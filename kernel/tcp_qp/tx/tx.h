@@ -17,14 +17,21 @@ void tqp_tx_wait_memory(struct tqp_conn *conn);	/* run it later */
 bool tqp_tx_alone(struct tqp_conn *conn);
 /* 0 when the current message is all in TCP, else -EAGAIN, -EBUSY (turn over) or TCP's error. */
 int tqp_tx_push(struct tqp_conn *conn, bool more);
-/*
- * The current message starts here: a record, its number left to the caller.
- * There is room in the log.
- */
-void tqp_tx_begin(struct tqp_conn *conn, struct tqp_tx_msg *msg, const struct tqp_msg_rec *rec);
+/* What a message is made of; sges[] and data[] stay until TCP has it all. */
+struct tqp_tx_source {
+	struct tqp_tx_msg *msg;		/* NULL: nobody waits for its end */
+	struct tqp_msg_rec rec;		/* all but its place in the stream */
+	const struct ib_sge *sges;	/* of msg->mrs[], or */
+	u8 nr_sge;
+	const u8 *data;			/* TCP copies these; else NULL */
+	bool ends_wqe;			/* after it the SQ goes on */
+};
 
-/* Will the WQE at @index go to TCP at once?  It holds its last partial segment back then. */
-bool tqp_tx_follows(const struct tqp_conn *conn, u32 index);
+/* It is the current message from here on.  There is room in the log. */
+void tqp_tx_begin(struct tqp_conn *conn, const struct tqp_tx_source *source);
+/* TCP has all of the current message. */
+void tqp_tx_taken(struct tqp_conn *conn);
+
 void tqp_tx_account(struct tqp_conn *conn, u32 bytes, bool copied);
 /* So many messages were handed over. */
 void tqp_tx_count(struct tqp_conn *conn, u32 messages);
@@ -33,27 +40,25 @@ void tqp_tx_count(struct tqp_conn *conn, u32 messages);
 void tqp_mss_update(struct tqp_conn *conn);	/* sk lock */
 
 /* ---- train.c; sk lock ---- */
-/* Say where @rec's message stands in a train: behind the last one, or in front, or alone. */
-void tqp_train_join(struct tqp_conn *conn, struct tqp_msg_rec *rec);
-/* Take what of the send queue may go along; false: nothing. */
+/* Say where @rec's message, of bytes that TCP copies or not, stands in a train: last, first or alone. */
+void tqp_train_join(struct tqp_conn *conn, struct tqp_msg_rec *rec, bool copied);
+/* The current WQE and those behind it that share its segments; false: it goes alone. */
 bool tqp_train_gather(struct tqp_conn *conn);
 /* 0 when TCP has all of it, else as tqp_tx_push(). */
 int tqp_train_push(struct tqp_conn *conn);
 static inline bool tqp_train_waits(const struct tqp_conn *conn)
 {
-	return conn->train.at != conn->train.end;
+	return conn->tx.train.at != conn->tx.train.end;
 }
 
-/* ---- wqe.c: the send queue's next message ---- */
-/* Make it the current one; false: nothing to send, or it must wait. */
-bool tqp_wqe_next(struct tqp_conn *conn);
-/* The current message was the WQE's last. */
-void tqp_wqe_sent(struct tqp_conn *conn);
+/* ---- batch.c; sk lock ---- */
+/* What is next in the send queue becomes a train or the current message; false: nothing, or it must wait. */
+bool tqp_batch_next(struct tqp_conn *conn);
 bool tqp_tx_has_credit(const struct tqp_conn *conn);
 
 /* ---- txdone.c ---- */
 void tqp_tx_msg_init(struct tqp_tx_msg *msg, struct tqp_conn *conn);
-void tqp_tx_msg_light(struct tqp_tx_msg *msg, struct tqp_conn *conn);	/* one message, TCP copies it */
+void tqp_tx_msg_init_copied(struct tqp_tx_msg *msg, struct tqp_conn *conn);	/* one message, TCP copies it */
 void tqp_tx_msg_put(struct tqp_tx_msg *msg);
 void tqp_clean_acked(struct sock *sk, u32 acked_seq);
 bool tqp_tx_outstanding(const struct tqp_conn *conn);	/* sk lock */
@@ -62,20 +67,19 @@ void tqp_tx_drop(struct tqp_conn *conn);		/* sk lock */
 /* After tqp_tx_drop(): have drivers let go, too? */
 static inline bool tqp_tx_released(struct tqp_conn *conn)
 {
-	return !atomic_read(&conn->tx_live);
+	return !atomic_read(&conn->tx.live);
 }
 
 /* They have not, in all the time there was. */
 void tqp_tx_release_timeout(struct tqp_conn *conn);
-/* After both: completions of what was in flight; sk lock */
-void tqp_tx_settle(struct tqp_conn *conn);
+/* After both: completions of what TCP had; sk lock */
+void tqp_tx_complete_sent(struct tqp_conn *conn);
 
 /* ---- requester.c: READs and atomics of ours ---- */
 /* May one more be asked for, and is there room for it? */
 bool tqp_read_room(struct tqp_conn *conn);
-/* Enter it under @rec's number; before the request is sent. */
-void tqp_read_begin(struct tqp_conn *conn, struct tqp_tx_msg *msg, u16 msn,
-		    const struct tqp_read *read);
+/* The current WQE's next request becomes the current message: all of an atomic, or an SGE of a READ. */
+void tqp_request_begin(struct tqp_conn *conn);
 /* Is the response that begins one we wait for? */
 bool tqp_read_expected(const struct tqp_conn *conn);
 enum ib_wc_status tqp_read_copy(struct tqp_conn *conn, struct sk_buff *skb, u32 skb_off, u32 bytes);

@@ -33,9 +33,9 @@ static void tqp_complete_in_order(struct tqp_conn *conn)
 	struct tqp_tx_msg *msg;
 	u32 count = 0;
 
-	lockdep_assert_held(&conn->done_lock);
+	lockdep_assert_held(&conn->tx.done_lock);
 	for (;;) {
-		msg = &conn->tx[(sq->index + count) & sq->mask];
+		msg = &conn->tx.msgs[(sq->index + count) & sq->mask];
 		if (!msg->done)
 			break;
 		msg->done = false;
@@ -57,25 +57,25 @@ static void tqp_complete_in_order(struct tqp_conn *conn)
 void tqp_tx_finish_bad(struct tqp_conn *conn)
 {
 	struct ib_uverbs_wc wc = {
-		.wr_id = conn->tx_bad_wr_id,
-		.status = conn->tx_bad_status,
+		.wr_id = conn->tx.bad_wr_id,
+		.status = conn->tx.bad_status,
 		.qp_num = conn->qpn,
 	};
 	unsigned long flags;
 	bool fatal = false;
 
 	sock_owned_by_me(conn->sk);
-	if (!conn->tx_failed || !conn->qp)
+	if (!conn->tx.failed || !conn->qp)
 		return;
-	spin_lock_irqsave(&conn->done_lock, flags);
-	if (!conn->tx_dead && conn->qp->sq->index == conn->sq_next) {
+	spin_lock_irqsave(&conn->tx.done_lock, flags);
+	if (!conn->tx.dead && conn->qp->sq->index == conn->tx.sq_next) {
 		tqp_cq_post(conn->qp->scq, &wc, false);
 		tqp_ring_consume(conn->qp->sq);
-		conn->sq_next = conn->qp->sq->index;
-		conn->tx_dead = true;
+		conn->tx.sq_next = conn->qp->sq->index;
+		conn->tx.dead = true;
 		fatal = true;
 	}
-	spin_unlock_irqrestore(&conn->done_lock, flags);
+	spin_unlock_irqrestore(&conn->tx.done_lock, flags);
 	if (fatal)
 		tqp_conn_fail(conn, TCP_QP_REASON_LOCAL_ERROR);
 }
@@ -88,13 +88,13 @@ static void tqp_wqe_done(struct tqp_tx_msg *msg)
 
 	while (msg->nr_mrs)
 		tqp_mr_put(msg->mrs[--msg->nr_mrs]);
-	spin_lock_irqsave(&conn->done_lock, flags);
-	if (msg->loaded && !conn->tx_dead) {
+	spin_lock_irqsave(&conn->tx.done_lock, flags);
+	if (msg->loaded && !conn->tx.dead) {
 		msg->done = true;
 		tqp_complete_in_order(conn);
 	}
-	kick = READ_ONCE(conn->tx_failed) && !conn->tx_dead;
-	spin_unlock_irqrestore(&conn->done_lock, flags);
+	kick = READ_ONCE(conn->tx.failed) && !conn->tx.dead;
+	spin_unlock_irqrestore(&conn->tx.done_lock, flags);
 	if (kick)
 		tqp_tx_kick(conn);
 }
@@ -102,15 +102,15 @@ static void tqp_wqe_done(struct tqp_tx_msg *msg)
 static void tqp_tx_msg_done(struct tqp_tx_msg *msg)
 {
 	struct tqp_conn *conn = msg->conn;
-	bool light = msg->light;
+	bool copied = msg->copied;
 
 	if (msg->is_response)
 		tqp_response_done(msg);
 	else
 		tqp_wqe_done(msg);
-	if (light)		/* @msg may be another one's by now */
+	if (copied)		/* @msg may be another one's by now */
 		return;
-	if (atomic_dec_and_test(&conn->tx_live)) {	/* a full barrier: we see who waits */
+	if (atomic_dec_and_test(&conn->tx.live)) {	/* a full barrier: we see who waits */
 		wake_up_all(&conn->wait);
 		tqp_end_wake(conn);
 	}
@@ -138,7 +138,7 @@ static void tqp_tx_msg_clear(struct tqp_tx_msg *msg, struct tqp_conn *conn)
 	msg->unacked = 0;
 	msg->awaited = 0;
 	msg->is_response = false;
-	msg->light = false;
+	msg->copied = false;
 	msg->loaded = false;
 }
 
@@ -148,16 +148,16 @@ void tqp_tx_msg_init(struct tqp_tx_msg *msg, struct tqp_conn *conn)
 	tqp_tx_msg_clear(msg, tqp_conn_get(conn));
 	msg->ubuf.ops = &tqp_ubuf_ops;
 	msg->ubuf.flags = SKBFL_ZEROCOPY_FRAG | SKBFL_DONT_ORPHAN;
-	atomic_inc(&conn->tx_live);
+	atomic_inc(&conn->tx.live);
 }
 
 /* The one reference is the acknowledgement's, which leaves all else as it is. */
-void tqp_tx_msg_light(struct tqp_tx_msg *msg, struct tqp_conn *conn)
+void tqp_tx_msg_init_copied(struct tqp_tx_msg *msg, struct tqp_conn *conn)
 {
-	if (!msg->light)
+	if (!msg->copied)
 		tqp_tx_msg_clear(msg, conn);
 	msg->unacked = 1;
-	msg->light = true;
+	msg->copied = true;
 	msg->loaded = true;
 }
 
@@ -169,18 +169,18 @@ static u32 tqp_train_acked(struct tqp_conn *conn, u32 index, u32 count)
 	bool kick;
 	u32 n = 0;
 
-	spin_lock_irqsave(&conn->done_lock, flags);
+	spin_lock_irqsave(&conn->tx.done_lock, flags);
 	for (; n < count; n++) {
-		msg = conn->log_msg[(index + n) & conn->log.mask];
-		if (!msg || !msg->light)
+		msg = conn->tx.log_msg[(index + n) & conn->tx.log.mask];
+		if (!msg || !msg->copied)
 			break;
 		msg->unacked = 0;
-		msg->done = !conn->tx_dead;
+		msg->done = !conn->tx.dead;
 	}
-	if (!conn->tx_dead)
+	if (!conn->tx.dead)
 		tqp_complete_in_order(conn);
-	kick = READ_ONCE(conn->tx_failed) && !conn->tx_dead;
-	spin_unlock_irqrestore(&conn->done_lock, flags);
+	kick = READ_ONCE(conn->tx.failed) && !conn->tx.dead;
+	spin_unlock_irqrestore(&conn->tx.done_lock, flags);
 	if (kick)
 		tqp_tx_kick(conn);
 	return n;
@@ -190,10 +190,10 @@ static u32 tqp_train_acked(struct tqp_conn *conn, u32 index, u32 count)
 static void tqp_records_acked(struct tqp_conn *conn, u32 index, u32 count)
 {
 	while (count) {
-		struct tqp_tx_msg *msg = conn->log_msg[index & conn->log.mask];
-		u32 n = msg && msg->light ? tqp_train_acked(conn, index, count) : 1;
+		struct tqp_tx_msg *msg = conn->tx.log_msg[index & conn->tx.log.mask];
+		u32 n = msg && msg->copied ? tqp_train_acked(conn, index, count) : 1;
 
-		if (msg && !msg->light) {
+		if (msg && !msg->copied) {
 			msg->unacked--;
 			tqp_tx_msg_put(msg);
 		}
@@ -209,37 +209,37 @@ void tqp_clean_acked(struct sock *sk, u32 acked_seq)
 
 	if (!conn)
 		return;
-	head = conn->log.head;
-	acked = tqp_msglog_ack(&conn->log, acked_seq);
+	head = conn->tx.log.head;
+	acked = tqp_msglog_ack(&conn->tx.log, acked_seq);
 	tqp_records_acked(conn, head, acked);
 	if (!acked)
 		return;
-	if (conn->tx_wait_log)
+	if (tqp_tx_waits(&conn->tx, TQP_TX_WAIT_LOG))
 		tqp_tx_kick(conn);
-	if (conn->state == TQP_CONN_DEAD && tqp_msglog_empty(&conn->log))
+	if (conn->state == TQP_CONN_DEAD && tqp_msglog_empty(&conn->tx.log))
 		tqp_end_wake(conn);
 }
 
 bool tqp_tx_outstanding(const struct tqp_conn *conn)
 {
-	return !tqp_msglog_empty(&conn->log) || conn->cur.active || conn->reads_out ||
-	       (conn->wqe.valid && conn->wqe.loaded) ||
-	       conn->response_head != conn->response_tail;
+	return !tqp_msglog_empty(&conn->tx.log) || conn->tx.cur.active || conn->requester.out ||
+	       (conn->tx.wqe.valid && conn->tx.wqe.loaded) ||
+	       conn->responder.head != conn->responder.tail;
 }
 
 /* The sender's reference of the WQE at sq_next, if it was loaded. */
 static void tqp_drop_current(struct tqp_conn *conn)
 {
-	struct tqp_tx_cur *cur = &conn->cur;
+	struct tqp_tx_cur *cur = &conn->tx.cur;
 
 	if (cur->active && cur->msg && cur->msg->is_response)
 		tqp_tx_msg_put(cur->msg);
 	cur->active = false;
-	if (conn->wqe.valid && conn->wqe.loaded)
-		tqp_tx_msg_put(&conn->tx[conn->sq_next & conn->sq_mask]);
-	conn->wqe.valid = false;
-	while (conn->response_head != conn->response_tail)
-		tqp_tx_msg_put(&conn->responses[conn->response_head++ % TQP_RESPONSES_MAX].msg);
+	if (conn->tx.wqe.valid && conn->tx.wqe.loaded)
+		tqp_tx_msg_put(&conn->tx.msgs[conn->tx.sq_next & conn->tx.sq_mask]);
+	conn->tx.wqe.valid = false;
+	while (conn->responder.head != conn->responder.tail)
+		tqp_tx_msg_put(&conn->responder.responses[conn->responder.head++ % TQP_RESPONSES_MAX].msg);
 }
 
 /*
@@ -250,14 +250,14 @@ static void tqp_drop_current(struct tqp_conn *conn)
  */
 void tqp_tx_drop(struct tqp_conn *conn)
 {
-	u32 head = conn->log.head, left = conn->log.tail - conn->log.head;
+	u32 head = conn->tx.log.head, left = conn->tx.log.tail - conn->tx.log.head;
 
 	/* callers: socket lock held, or the socket is being destroyed */
 	tqp_tx_die(conn);
-	conn->log.head = conn->log.tail;
+	conn->tx.log.head = conn->tx.log.tail;
 	for (; left; left--, head++)	/* unacked stays: they were not */
-		if (conn->log_msg[head & conn->log.mask])
-			tqp_tx_msg_put(conn->log_msg[head & conn->log.mask]);
+		if (conn->tx.log_msg[head & conn->tx.log.mask])
+			tqp_tx_msg_put(conn->tx.log_msg[head & conn->tx.log.mask]);
 	tqp_read_drop(conn);
 	tqp_drop_current(conn);
 }
@@ -269,11 +269,11 @@ void tqp_tx_release_timeout(struct tqp_conn *conn)
 			     conn->qpn);
 }
 
-static enum ib_wc_status tqp_settled_status(const struct tqp_conn *conn,
-					    const struct tqp_tx_msg *msg)
+static enum ib_wc_status tqp_sent_status(const struct tqp_conn *conn,
+					 const struct tqp_tx_msg *msg)
 {
-	if (msg == conn->error_msg)
-		return conn->error_status;
+	if (msg == conn->end.failed_msg)
+		return conn->end.failed_status;
 	return !msg->unacked && !msg->awaited ? IB_WC_SUCCESS : IB_WC_WR_FLUSH_ERR;
 }
 
@@ -281,19 +281,19 @@ static enum ib_wc_status tqp_settled_status(const struct tqp_conn *conn,
  * What was handed to TCP, in SQ order: the peer has it, or it was the one that
  * failed, or nobody knows.
  */
-void tqp_tx_settle(struct tqp_conn *conn)
+void tqp_tx_complete_sent(struct tqp_conn *conn)
 {
 	struct tqp_ring *sq = conn->qp->sq;
 
-	while (sq->index != conn->sq_next) {
-		struct tqp_tx_msg *msg = &conn->tx[sq->index];
+	while (sq->index != conn->tx.sq_next) {
+		struct tqp_tx_msg *msg = &conn->tx.msgs[sq->index];
 
-		tqp_post_send_wc(conn, msg, tqp_settled_status(conn, msg));
+		tqp_post_send_wc(conn, msg, tqp_sent_status(conn, msg));
 		tqp_ring_consume(sq);
 	}
 	/* partly sent */
-	if (conn->error_msg == &conn->tx[sq->index] && tqp_ring_posted(sq, sq->index)) {
-		tqp_post_send_wc(conn, conn->error_msg, conn->error_status);
+	if (conn->end.failed_msg == &conn->tx.msgs[sq->index] && tqp_ring_posted(sq, sq->index)) {
+		tqp_post_send_wc(conn, conn->end.failed_msg, conn->end.failed_status);
 		tqp_ring_consume(sq);
 	}
 }

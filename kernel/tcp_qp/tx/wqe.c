@@ -1,16 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * The send queue: the next WQE, copied once and checked, becomes one message.
- * A READ becomes a request for each of its SGEs, so that each response has one
- * target.
- */
+/* A work request: what is copied of it beside wqe.h's, and its checks. */
 #include "memory/memory.h"
-#include "tx/tx.h"
-
-static bool tqp_is_atomic(const struct tqp_op *op)
-{
-	return op->request && op->bth_opcode != TCP_BTH_OP_READ_REQUEST;
-}
+#include "tx/wqe.h"
 
 /* ---- the one copy ---- */
 
@@ -24,18 +15,13 @@ static void tqp_wqe_copy_bind(const struct rxe_send_wqe *from, struct tqp_mw_bin
 	bind->bytes = READ_ONCE(from->wr.wr.mw.length);
 }
 
-static void tqp_wqe_copy(const struct rxe_send_wqe *from, struct tqp_wqe *wqe)
+void tqp_wqe_copy_operands(const struct rxe_send_wqe *from, struct tqp_wqe *wqe)
 {
-	wqe->op = tqp_op_of(READ_ONCE(from->wr.opcode));
-	wqe->wr_id = READ_ONCE(from->wr.wr_id);
-	wqe->flags = READ_ONCE(from->wr.send_flags);
-	wqe->ex = wqe->op && wqe->op->invalidates ? READ_ONCE(from->wr.ex.invalidate_rkey) :
-						   ntohl(READ_ONCE(from->wr.ex.imm_data));
-	wqe->num_sge = READ_ONCE(from->dma.num_sge);
-	wqe->inline_bytes = READ_ONCE(from->dma.length);
-	if (wqe->op && wqe->op->local) {
+	wqe->ex = wqe->op->invalidates ? READ_ONCE(from->wr.ex.invalidate_rkey) :
+					 ntohl(READ_ONCE(from->wr.ex.imm_data));
+	if (wqe->op->local) {
 		tqp_wqe_copy_bind(from, &wqe->bind);
-	} else if (wqe->op && tqp_is_atomic(wqe->op)) {
+	} else if (tqp_is_atomic(wqe->op)) {
 		wqe->remote_addr = READ_ONCE(from->wr.wr.atomic.remote_addr);
 		wqe->compare_add = READ_ONCE(from->wr.wr.atomic.compare_add);
 		wqe->swap = READ_ONCE(from->wr.wr.atomic.swap);
@@ -44,22 +30,20 @@ static void tqp_wqe_copy(const struct rxe_send_wqe *from, struct tqp_wqe *wqe)
 		wqe->remote_addr = READ_ONCE(from->wr.wr.rdma.remote_addr);
 		wqe->rkey = READ_ONCE(from->wr.wr.rdma.rkey);
 	}
-	wqe->part = 0;
-	wqe->nr_sge = 0;
-	wqe->loaded = false;
-	wqe->valid = true;
 }
 
 /* SGEs with bytes; the length is ours to sum, never taken from the WQE. */
-static enum ib_wc_status tqp_wqe_sges(struct tqp_conn *conn, const struct rxe_send_wqe *from,
-				      u32 *total)
+enum ib_wc_status tqp_wqe_copy_sges(struct tqp_conn *conn)
 {
-	struct tqp_wqe *wqe = &conn->wqe;
+	const struct rxe_send_wqe *from = tqp_wqe_ring(conn);
+	u32 num_sge = READ_ONCE(from->dma.num_sge);
+	struct tqp_wqe *wqe = &conn->tx.wqe;
 	u64 bytes = 0;
 
-	if (wqe->num_sge > conn->qp->cap.max_send_sge || wqe->num_sge > TQP_SGE_MAX)
+	if (num_sge > conn->qp->cap.max_send_sge || num_sge > TQP_SGE_MAX)
 		return IB_WC_LOC_QP_OP_ERR;
-	for (u32 i = 0; i < wqe->num_sge; i++) {
+	wqe->nr_sge = 0;
+	for (u32 i = 0; i < num_sge; i++) {
 		struct ib_sge *sge = &wqe->sges[wqe->nr_sge];
 
 		sge->addr = READ_ONCE(from->dma.sge[i].addr);
@@ -71,67 +55,108 @@ static enum ib_wc_status tqp_wqe_sges(struct tqp_conn *conn, const struct rxe_se
 	}
 	if (bytes > tqp_message_max(conn))
 		return IB_WC_LOC_LEN_ERR;
-	*total = bytes;
+	wqe->bytes = bytes;
 	return IB_WC_SUCCESS;
 }
 
-/* ---- may it go now? ---- */
+/* ---- what those behind it say, until they are copied: hints ---- */
 
-bool tqp_tx_has_credit(const struct tqp_conn *conn)
+static const struct rxe_send_wqe *tqp_wqe_peek(const struct tqp_conn *conn, u32 index)
 {
-	return (s16)(READ_ONCE(conn->peer_limit) - conn->tx_msn) > 0;
+	const struct tqp_ring *sq = conn->qp->sq;
+
+	return tqp_ring_posted(sq, index & sq->mask) ? tqp_ring_entry(sq, index) : NULL;
 }
 
-static bool tqp_tx_credit(struct tqp_conn *conn)
+bool tqp_wqe_follows(const struct tqp_conn *conn, u32 index)
 {
-	if (tqp_tx_has_credit(conn)) {
-		conn->probe_delay_ms = TQP_PROBE_FIRST_MS;
-		return true;
-	}
-	/* nothing tells us of receives posted after the handshake until we have sent something */
-	if (conn->probe_allowed || !conn->info.tx_messages) {
-		conn->probe_allowed = false;
-		return true;
-	}
-	/* ask to be kicked first, then look again: the limit is written without the lock */
-	WRITE_ONCE(conn->tx_wait_credit, true);
-	smp_mb();	/* pairs with the order of tqp_peer_credits() */
-	if (tqp_tx_has_credit(conn))
-		return true;
-	conn->info.tx_credit_waits++;
-	tqp_count(conn->dev, TQP_C_tx_credit_waits, 1);
-	tqp_queue_delayed(conn, &conn->probe_work, conn->probe_delay_ms);
-	return false;
-}
+	const struct rxe_send_wqe *wqe = tqp_wqe_peek(conn, index);
+	u32 opcode;
 
-static bool tqp_wqe_may_go(struct tqp_conn *conn)
-{
-	const struct tqp_wqe *wqe = &conn->wqe;
-
-	if (wqe->flags & IB_SEND_FENCE && !wqe->part && conn->reads_out) {
-		conn->tx_wait_read = true;
+	if (!wqe)
 		return false;
-	}
-	if (wqe->op->local && wqe->op->invalidates) {
-		WRITE_ONCE(conn->tx_wait_response, true);
-		smp_mb();	/* pairs with tqp_response_done(): it sees us wait, or we see it done */
-		if (tqp_response_uses(conn, wqe->ex))
-			return false;
-		WRITE_ONCE(conn->tx_wait_response, false);
-	}
-	if (wqe->op->request)
-		return tqp_read_room(conn);
-	return !wqe->op->untagged || tqp_tx_credit(conn);
+	opcode = READ_ONCE(wqe->wr.opcode);
+	return (opcode == IB_WR_SEND || opcode == IB_WR_SEND_WITH_IMM) &&
+	       !(READ_ONCE(wqe->wr.send_flags) & IB_SEND_FENCE) && tqp_tx_has_credit(conn) &&
+	       !tqp_msglog_full(&conn->tx.log);
 }
 
-/* ---- messages ---- */
-
-static struct tqp_tx_msg *tqp_wqe_msg(struct tqp_conn *conn)
+bool tqp_wqe_alike(const struct tqp_conn *conn)
 {
-	return &conn->tx[conn->sq_next & conn->qp->sq->mask];
+	const struct rxe_send_wqe *next = tqp_wqe_peek(conn, conn->tx.sq_next + 1);
+	u32 flags, bytes;
+
+	if (!next || READ_ONCE(next->wr.opcode) != IB_WR_SEND)
+		return false;
+	flags = READ_ONCE(next->wr.send_flags);
+	if (flags & IB_SEND_INLINE)
+		bytes = READ_ONCE(next->dma.length);
+	else if (READ_ONCE(next->dma.num_sge) == 1 && conn->qp->cap.max_send_sge)
+		bytes = READ_ONCE(next->dma.sge[0].length);
+	else
+		return false;
+	return bytes == conn->tx.wqe.bytes &&
+	       !((flags ^ conn->tx.wqe.flags) & (IB_SEND_FENCE | IB_SEND_SOLICITED));
 }
 
-static struct tqp_msg_rec tqp_wqe_record(const struct tqp_wqe *wqe, u32 length)
+/* ---- checks ---- */
+
+/* Pin the keys of what will be sent. */
+static enum ib_wc_status tqp_pin_sges(struct tqp_conn *conn, struct tqp_tx_msg *msg)
+{
+	for (u32 i = 0; i < conn->tx.wqe.nr_sge; i++) {
+		const struct ib_sge *sge = &conn->tx.wqe.sges[i];
+		struct tqp_mr *mr = tqp_mr_get(conn->dev, sge->lkey);
+
+		if (!mr)
+			return IB_WC_LOC_PROT_ERR;
+		msg->mrs[msg->nr_mrs++] = mr;
+		if (tqp_mr_check(mr, conn->qp->pd->pdn, sge->addr, sge->length, 0))
+			return IB_WC_LOC_PROT_ERR;
+	}
+	return IB_WC_SUCCESS;
+}
+
+static enum ib_wc_status tqp_load_payload(struct tqp_conn *conn, struct tqp_tx_msg *msg)
+{
+	if (!(conn->tx.wqe.flags & IB_SEND_INLINE))
+		return tqp_pin_sges(conn, msg);
+	tqp_wqe_copy_inline(conn, conn->tx.wqe.data);
+	return IB_WC_SUCCESS;
+}
+
+/* The sinks are looked up again when the response is here: nothing is pinned. */
+static enum ib_wc_status tqp_check_sinks(struct tqp_conn *conn)
+{
+	enum ib_wc_status status = IB_WC_SUCCESS;
+
+	rcu_read_lock();
+	for (u32 i = 0; i < conn->tx.wqe.nr_sge && !status; i++) {
+		const struct ib_sge *sge = &conn->tx.wqe.sges[i];
+		struct tqp_mr *mr = tqp_mr_lookup(conn->dev, sge->lkey);
+
+		if (!mr || tqp_mr_check(mr, conn->qp->pd->pdn, sge->addr, sge->length,
+					IB_ACCESS_LOCAL_WRITE))
+			status = IB_WC_LOC_PROT_ERR;
+	}
+	rcu_read_unlock();
+	return status;
+}
+
+static enum ib_wc_status tqp_load_request(struct tqp_conn *conn)
+{
+	struct tqp_wqe *wqe = &conn->tx.wqe;
+
+	if (tqp_is_atomic(wqe->op)) {
+		if (wqe->nr_sge != 1 || wqe->bytes < TCP_BTH_ATOMIC_RESPONSE_BYTES)
+			return IB_WC_LOC_LEN_ERR;
+		wqe->sges[0].length = TCP_BTH_ATOMIC_RESPONSE_BYTES;
+		wqe->bytes = TCP_BTH_ATOMIC_RESPONSE_BYTES;
+	}
+	return tqp_check_sinks(conn);
+}
+
+struct tqp_msg_rec tqp_wqe_record(const struct tqp_wqe *wqe, u32 length)
 {
 	struct tqp_msg_rec rec = {
 		.length = length,
@@ -149,276 +174,32 @@ static struct tqp_msg_rec tqp_wqe_record(const struct tqp_wqe *wqe, u32 length)
 	return rec;
 }
 
-/* Pin the keys of what will be sent. */
-static enum ib_wc_status tqp_pin_sges(struct tqp_conn *conn, struct tqp_tx_msg *msg)
-{
-	for (u32 i = 0; i < conn->wqe.nr_sge; i++) {
-		const struct ib_sge *sge = &conn->wqe.sges[i];
-		struct tqp_mr *mr = tqp_mr_get(conn->dev, sge->lkey);
-
-		if (!mr)
-			return IB_WC_LOC_PROT_ERR;
-		msg->mrs[msg->nr_mrs++] = mr;
-		if (tqp_mr_check(mr, conn->qp->pd->pdn, sge->addr, sge->length, 0))
-			return IB_WC_LOC_PROT_ERR;
-	}
-	return IB_WC_SUCCESS;
-}
-
-static enum ib_wc_status tqp_load_inline(struct tqp_conn *conn, const struct rxe_send_wqe *from)
-{
-	struct tqp_wqe *wqe = &conn->wqe;
-
-	if (wqe->inline_bytes > conn->qp->cap.max_inline_data ||
-	    wqe->inline_bytes > TQP_INLINE_MAX_BYTES)
-		return IB_WC_LOC_LEN_ERR;
-	memcpy(wqe->data, from->dma.inline_data, wqe->inline_bytes);
-	conn->cur.is_inline = true;
-	conn->cur.data = wqe->data;
-	conn->cur.left = wqe->inline_bytes;
-	return IB_WC_SUCCESS;
-}
-
-static enum ib_wc_status tqp_load_payload(struct tqp_conn *conn, const struct rxe_send_wqe *from)
+enum ib_wc_status tqp_wqe_load(struct tqp_conn *conn)
 {
 	struct tqp_tx_msg *msg = tqp_wqe_msg(conn);
-	struct tqp_tx_cur *cur = &conn->cur;
+	struct tqp_wqe *wqe = &conn->tx.wqe;
 	enum ib_wc_status status;
 
-	if (conn->wqe.flags & IB_SEND_INLINE)
-		return tqp_load_inline(conn, from);
-	status = tqp_wqe_sges(conn, from, &cur->left);
-	if (status)
-		return status;
-	cur->is_inline = false;
-	cur->sges = conn->wqe.sges;
-	cur->nr_sge = conn->wqe.nr_sge;
-	return tqp_pin_sges(conn, msg);
-}
-
-static void tqp_begin_payload(struct tqp_conn *conn)
-{
-	struct tqp_msg_rec rec = tqp_wqe_record(&conn->wqe, conn->cur.left);
-	struct tqp_tx_msg *msg = tqp_wqe_msg(conn);
-
-	rec.msn = conn->wqe.op->untagged ? conn->tx_msn++ : conn->tx_write_msn++;
-	msg->bytes = rec.length;
-	conn->cur.ends_wqe = true;
-	tqp_tx_begin(conn, msg, &rec);
-}
-
-/* The sinks are looked up again when the response is here: nothing is pinned. */
-static enum ib_wc_status tqp_check_sinks(struct tqp_conn *conn)
-{
-	enum ib_wc_status status = IB_WC_SUCCESS;
-
-	rcu_read_lock();
-	for (u32 i = 0; i < conn->wqe.nr_sge && !status; i++) {
-		const struct ib_sge *sge = &conn->wqe.sges[i];
-		struct tqp_mr *mr = tqp_mr_lookup(conn->dev, sge->lkey);
-
-		if (!mr || tqp_mr_check(mr, conn->qp->pd->pdn, sge->addr, sge->length,
-					IB_ACCESS_LOCAL_WRITE))
-			status = IB_WC_LOC_PROT_ERR;
-	}
-	rcu_read_unlock();
-	return status;
-}
-
-static enum ib_wc_status tqp_load_request(struct tqp_conn *conn, const struct rxe_send_wqe *from)
-{
-	struct tqp_wqe *wqe = &conn->wqe;
-	struct tqp_tx_msg *msg = tqp_wqe_msg(conn);
-	enum ib_wc_status status;
-
-	if (wqe->flags & IB_SEND_INLINE)
+	if (wqe->op->request && wqe->flags & IB_SEND_INLINE)
 		return IB_WC_LOC_QP_OP_ERR;
-	status = tqp_wqe_sges(conn, from, &msg->bytes);
+	status = tqp_wqe_size(conn);
 	if (status)
 		return status;
-	if (tqp_is_atomic(wqe->op)) {
-		if (wqe->nr_sge != 1 || wqe->sges[0].length < TCP_BTH_ATOMIC_RESPONSE_BYTES)
-			return IB_WC_LOC_LEN_ERR;
-		wqe->sges[0].length = TCP_BTH_ATOMIC_RESPONSE_BYTES;
-		msg->bytes = TCP_BTH_ATOMIC_RESPONSE_BYTES;
-	}
-	return tqp_check_sinks(conn);
-}
-
-static void tqp_atomic_operands(const struct tqp_wqe *wqe, u8 *operands)
-{
-	bool swap = wqe->op->bth_opcode == TCP_BTH_OP_CMP_SWAP;
-	struct tcp_bth_atomic_request request = {
-		.va = wqe->remote_addr,
-		.rkey = wqe->rkey,
-		.swap_add = swap ? wqe->swap : wqe->compare_add,
-		.compare = swap ? wqe->compare_add : 0,
-	};
-
-	tcp_bth_put_atomic_request(operands, &request);
-}
-
-/* One request: all of an atomic, or the next SGE of a READ. */
-static void tqp_begin_request(struct tqp_conn *conn)
-{
-	static const struct ib_sge nothing;
-	struct tqp_wqe *wqe = &conn->wqe;
-	const struct ib_sge *sink = wqe->nr_sge ? &wqe->sges[wqe->part] : &nothing;
-	struct tqp_read read = {
-		.va = sink->addr,
-		.key = sink->lkey,
-		.length = sink->length,
-		.atomic = tqp_is_atomic(wqe->op),
-	};
-	struct tcp_bth_read_request request = {
-		.va = wqe->remote_addr,
-		.rkey = wqe->rkey,
-		.length = sink->length,
-		.sink_va = sink->addr,
-		.sink_key = sink->lkey,
-	};
-	struct tqp_tx_cur *cur = &conn->cur;
-	struct tqp_msg_rec rec;
-
-	if (read.atomic) {
-		tqp_atomic_operands(wqe, cur->operands);
-		cur->left = TCP_BTH_ATOMIC_REQUEST_BYTES;
-	} else {
-		tcp_bth_put_read_request(cur->operands, &request);
-		cur->left = TCP_BTH_READ_REQUEST_BYTES;
-	}
-	cur->is_inline = true;
-	cur->data = cur->operands;
-	cur->ends_wqe = ++wqe->part >= wqe->nr_sge;
-	wqe->remote_addr += sink->length;
-	rec = tqp_wqe_record(wqe, cur->left);
-	rec.msn = conn->tx_request_msn++;
-	tqp_read_begin(conn, tqp_wqe_msg(conn), rec.msn, &read);
-	tqp_tx_begin(conn, tqp_wqe_msg(conn), &rec);
-}
-
-static void tqp_wqe_promise(struct tqp_conn *conn, struct tqp_tx_msg *msg)
-{
-	const struct tqp_wqe *wqe = &conn->wqe;
-
-	msg->wr_id = wqe->wr_id;
-	msg->wc_opcode = wqe->op->wc_opcode;
-	msg->signaled = conn->qp->sq_sig_all || wqe->flags & IB_SEND_SIGNALED;
-	msg->loaded = true;
-}
-
-static enum ib_wc_status tqp_wqe_load(struct tqp_conn *conn)
-{
-	const struct rxe_send_wqe *from = tqp_ring_entry(conn->qp->sq, conn->sq_next);
-	struct tqp_tx_msg *msg = tqp_wqe_msg(conn);
-	struct tqp_wqe *wqe = &conn->wqe;
-	enum ib_wc_status status;
-
 	tqp_tx_msg_init(msg, conn);
-	status = wqe->op->request ? tqp_load_request(conn, from) : tqp_load_payload(conn, from);
+	status = wqe->op->request ? tqp_load_request(conn) : tqp_load_payload(conn, msg);
 	if (status) {
 		tqp_tx_msg_put(msg);
 		return status;
 	}
-	tqp_wqe_promise(conn, msg);
+	tqp_wqe_set_completion(conn, msg);
 	wqe->loaded = true;
 	return IB_WC_SUCCESS;
-}
-
-/* The WQE that cannot be sent completes with @status; everything after it is flushed. */
-static bool tqp_wqe_refuse(struct tqp_conn *conn, enum ib_wc_status status)
-{
-	tqp_count(conn->dev, status == IB_WC_LOC_PROT_ERR ? TQP_C_tx_protection_errors :
-							     TQP_C_wqe_invalid, 1);
-	conn->tx_bad_status = status;
-	conn->tx_bad_wr_id = conn->wqe.wr_id;
-	conn->tx_failed = true;
-	tqp_tx_finish_bad(conn);
-	return false;
 }
 
 void tqp_wqe_sent(struct tqp_conn *conn)
 {
 	struct tqp_tx_msg *msg = tqp_wqe_msg(conn);
 
-	conn->wqe.valid = false;
-	conn->sq_next = (conn->sq_next + 1) & conn->qp->sq->mask;
+	tqp_wqe_advance(conn);
 	tqp_tx_msg_put(msg);
-}
-
-/* Done when its turn comes; it completes in the SQ's order, like all others. */
-static bool tqp_wqe_local(struct tqp_conn *conn)
-{
-	const struct tqp_wqe *wqe = &conn->wqe;
-	struct tqp_tx_msg *msg = tqp_wqe_msg(conn);
-	struct tqp_binding *old = NULL;
-	enum ib_wc_status status;
-
-	conn->tx_turn -= TQP_TX_WQE_BYTES;
-	if (wqe->op->invalidates)
-		status = tqp_mw_invalidate(conn, wqe->ex) ? IB_WC_SUCCESS : IB_WC_MW_BIND_ERR;
-	else
-		status = tqp_mw_bind(conn, &wqe->bind, &old);
-	if (status)
-		return tqp_wqe_refuse(conn, status);
-	tqp_tx_msg_init(msg, conn);
-	msg->bytes = 0;
-	tqp_wqe_promise(conn, msg);
-	if (old)
-		tqp_mw_retire(old, msg, tqp_tx_msg_put);
-	tqp_wqe_sent(conn);
-	return true;
-}
-
-/*
- * A stock end's TCP acknowledges whatever arrives, so what it does not take
- * must not be sent: the answer is the one it would give.
- */
-static bool tqp_peer_takes(const struct tqp_conn *conn, const struct tqp_op *op)
-{
-	return op->local || !READ_ONCE(conn->peer_stock) ||
-	       op->bth_opcode == TCP_BTH_OP_SEND_ONLY || op->bth_opcode == TCP_BTH_OP_SEND_ONLY_IMM;
-}
-
-/* The next WQE that is posted and may go now; a local one is done here, until the turn is over. */
-static bool tqp_wqe_take(struct tqp_conn *conn)
-{
-	struct tqp_wqe *wqe = &conn->wqe;
-
-	do {
-		if (!wqe->valid) {
-			if (!tqp_ring_posted(conn->qp->sq, conn->sq_next))
-				return false;
-			tqp_wqe_copy(tqp_ring_entry(conn->qp->sq, conn->sq_next), wqe);
-		}
-		if (!wqe->op)
-			return tqp_wqe_refuse(conn, IB_WC_LOC_QP_OP_ERR);
-		if (!tqp_peer_takes(conn, wqe->op))
-			return tqp_wqe_refuse(conn, IB_WC_REM_INV_REQ_ERR);
-		if (!tqp_wqe_may_go(conn))
-			return false;
-		if (!wqe->op->local)
-			return true;
-	} while (tqp_wqe_local(conn) && conn->tx_turn > 0);
-	return false;
-}
-
-bool tqp_wqe_next(struct tqp_conn *conn)
-{
-	struct tqp_wqe *wqe = &conn->wqe;
-	enum ib_wc_status status;
-
-	if (!tqp_wqe_take(conn))
-		return false;
-	conn->tx_wait_credit = false;
-	if (!wqe->loaded) {
-		status = tqp_wqe_load(conn);
-		if (status)
-			return tqp_wqe_refuse(conn, status);
-	}
-	if (wqe->op->request)
-		tqp_begin_request(conn);
-	else
-		tqp_begin_payload(conn);
-	return true;
 }

@@ -69,7 +69,6 @@ static void tqp_map_reth(struct tqp_skb_map *map, const struct tcp_bth *bth)
 void tqp_map_fill(struct tqp_skb_map *map, const struct tcp_bth *bth, __u32 payload)
 {
 	memset(map, 0, sizeof(*map));
-	map->magic = TQP_MAP_MAGIC;
 	map->start_seq = bth->start_seq;
 	map->msn = bth->msn;
 	if (bth->flags & TCP_BTH_F_SOLICITED)

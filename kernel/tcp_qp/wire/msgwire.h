@@ -12,26 +12,19 @@
 #include <tcp_qp/tcp_bth.h>
 #include "wire/msglog.h"
 
-/*
- * What a data skb says of itself.  Equal for all segments of a message that
- * may merge: TCP compares it byte by byte.
- */
+/* What a data skb says of itself.  Equal for all segments of a message that may merge. */
 struct tqp_skb_map {
 	__u32 start_seq;
 	__u32 length;		/* valid if TQP_MAP_LENGTH_KNOWN */
 	__u64 va;
 	__u32 rkey;		/* with va: valid if TQP_MAP_RETH */
 	__u32 ext4;		/* of 4 bytes of extension, or the immediate of a WRITE; bytes of a train */
-	__u16 mptcp_flags;	/* zero: where struct mptcp_ext has its flags, none is set */
-	__u16 magic;
 	__u16 msn;
 	__u8 opcode;		/* ONLY variant if TQP_MAP_OPCODE_KNOWN, else the MIDDLE of its kind */
 	__u8 flags;		/* TQP_MAP_* */
 };
-TCP_QP_STATIC_ASSERT(sizeof(struct tqp_skb_map) == 32, "tqp_skb_map");
 
 enum {
-	TQP_MAP_MAGIC = 0x7170,
 	TQP_MAP_LENGTH_KNOWN = 1 << 0,
 	TQP_MAP_EXT4 = 1 << 1,
 	TQP_MAP_OPCODE_KNOWN = 1 << 2,

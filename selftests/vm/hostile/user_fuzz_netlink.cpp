@@ -10,7 +10,7 @@
 
 #include <cerrno>
 
-#include "verbs/fd.hpp"
+#include "base/fd.hpp"
 
 namespace nupa::fuzz::netlink {
 namespace {

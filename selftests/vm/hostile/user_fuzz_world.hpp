@@ -14,9 +14,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/fd.hpp"
 #include "user_fuzz_dice.hpp"
 #include "user_fuzz_log.hpp"
-#include "verbs/fd.hpp"
 
 namespace nupa::fuzz {
 

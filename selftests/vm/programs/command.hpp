@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "verbs/fd.hpp"
+#include "base/fd.hpp"
 
 namespace nupa::programs {
 

@@ -165,9 +165,9 @@ void one_call(const tcpqp::Context& context) {
 void refused(const tcpqp::Context& context) {
     Bench b(context), other(context);
     constexpr uint32_t kRing = TCP_QP_CQ_DOORBELL, kWait = TCP_QP_CQ_WAIT;
-    for (uint32_t bit = TCP_QP_CQ_CALM << 1; bit != 0; bit <<= 1)
+    for (uint32_t bit = TCP_QP_CQ_CLEAR << 1; bit != 0; bit <<= 1)
         expect("an unknown flag", call_cq(b.fd(), kWait | bit), EINVAL);
-    expect("nudge and calm", call_cq(b.fd(), TCP_QP_CQ_NUDGE | TCP_QP_CQ_CALM), EINVAL);
+    expect("signal and clear", call_cq(b.fd(), TCP_QP_CQ_SIGNAL | TCP_QP_CQ_CLEAR), EINVAL);
     expect("a time for nothing", call_cq(b.fd(), TCP_QP_CQ_TIMEOUT), EINVAL);
     expect("a time, no flag", call_cq(b.fd(), kWait, 0, 1), EINVAL);
     expect("a number, no doorbell", call_cq(b.fd(), kWait, b.source->number()), EINVAL);
@@ -250,7 +250,7 @@ void destroyed(const tcpqp::Context& context) {
         expect("polled later", polled(mine.get()), kGone);
         expect("waited later", wait_on(mine.get()), EIDRM);
         expect("rung later", call_cq(mine.get(), TCP_QP_CQ_DOORBELL, number), EIDRM);
-        expect("nudged later", call_cq(mine.get(), TCP_QP_CQ_NUDGE), 0);
+        expect("signalled later", call_cq(mine.get(), TCP_QP_CQ_SIGNAL), 0);
     }
 }
 
@@ -295,14 +295,14 @@ void several(const tcpqp::Context& context) {
     expect("the third, emptied", polled(third.fd()), 0);
 }
 
-void nudged(const tcpqp::Context& context) {
+void signalled(const tcpqp::Context& context) {
     Bench b(context);
     Sleeper sleeper([&] { return wait_on(b.fd()); });
-    expect("nudge", call_cq(b.fd(), TCP_QP_CQ_NUDGE), 0);
+    expect("signal", call_cq(b.fd(), TCP_QP_CQ_SIGNAL), 0);
     expect("who waited", sleeper.result(), 0);
-    expect("nudged and polled", polled(b.fd()), POLLIN);
-    expect("calm", call_cq(b.fd(), TCP_QP_CQ_CALM), 0);
-    expect("calm and polled", polled(b.fd()), 0);
+    expect("signalled and polled", polled(b.fd()), POLLIN);
+    expect("clear", call_cq(b.fd(), TCP_QP_CQ_CLEAR), 0);
+    expect("clear and polled", polled(b.fd()), 0);
 }
 
 void overflown(const tcpqp::Context& context) {
@@ -367,7 +367,7 @@ const std::map<std::string, std::function<void(const tcpqp::Context&)>> kCases{
     {"level", level},     {"edges", edges},         {"one-call", one_call},
     {"refused", refused}, {"times", times},         {"signals", signals},
     {"waiters", waiters}, {"destroyed", destroyed}, {"qp-destroyed", qp_destroyed},
-    {"several", several}, {"nudged", nudged},       {"overflown", overflown},
+    {"several", several}, {"signalled", signalled}, {"overflown", overflown},
     {"resized", resized}, {"hostile", hostile},
 };
 

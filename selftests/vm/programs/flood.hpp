@@ -15,11 +15,11 @@
 #include <string>
 #include <thread>
 
+#include "base/fd.hpp"
 #include "memory.hpp"
 #include "verbs/attach.hpp"
 #include "verbs/context.hpp"
 #include "verbs/cq.hpp"
-#include "verbs/fd.hpp"
 #include "verbs/mr.hpp"
 #include "verbs/qp.hpp"
 

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <stdexcept>
 
-#include "verbs/fd.hpp"
+#include "base/fd.hpp"
 
 namespace nupa::programs {
 

@@ -7,8 +7,8 @@
 #include <span>
 #include <string>
 
+#include "base/fd.hpp"
 #include "verbs/context.hpp"
-#include "verbs/fd.hpp"
 #include "verbs/mr.hpp"
 
 namespace nupa::programs {

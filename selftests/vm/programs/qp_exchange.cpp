@@ -139,7 +139,7 @@ public:
             poll(nullptr, 0, static_cast<int>(o_.pause_ms));
         while (received_ < to_receive_ || completed_ < to_send_)
             step();
-        farewell();
+        await_peer_end();
         report();
     }
 
@@ -301,7 +301,7 @@ private:
     }
 
     // Both sides are done when both say so; each has its receives counted by then.
-    void farewell() {
+    void await_peer_end() {
         shutdown(socket_.get(), SHUT_WR);
         pollfd p{socket_.get(), POLLRDHUP, 0};
         poll(&p, 1, 10000);

@@ -80,7 +80,7 @@ public:
         peer_.post(wr);
         posted_++;
     }
-    void settle() {
+    void complete_all() {
         for (; posted_; posted_--) {
             const ibv_wc wc = peer_.wait();
             if (wc.status != IBV_WC_SUCCESS)
@@ -120,7 +120,7 @@ void write_then_send(Active& a, uint32_t round) {
     fill(a.at(0, kBytes), imm_of(kWriteSend, round));
     a.post(IBV_WR_RDMA_WRITE, 0, kBytes, 0);
     a.ask(imm_of(kWriteSend, round));
-    a.settle();
+    a.complete_all();
 }
 
 void last_write_wins(Active& a, uint32_t round) {
@@ -130,7 +130,7 @@ void last_write_wins(Active& a, uint32_t round) {
         a.post(IBV_WR_RDMA_WRITE, i * kBytes, kBytes, 0);
     }
     a.ask(imm_of(kLastWins, round));
-    a.settle();
+    a.complete_all();
 }
 
 void write_with_immediate(Active& a, uint32_t round) {
@@ -139,7 +139,7 @@ void write_with_immediate(Active& a, uint32_t round) {
     a.expect_answer();
     a.post(IBV_WR_RDMA_WRITE, 0, kBytes, 0);
     a.post(IBV_WR_RDMA_WRITE_WITH_IMM, kBytes, kBytes, kBytes, 0, imm_of(kWriteImm, round));
-    a.settle();
+    a.complete_all();
 }
 
 void read_after_write(Active& a, uint32_t round) {
@@ -147,7 +147,7 @@ void read_after_write(Active& a, uint32_t round) {
     std::ranges::fill(a.at(kBytes, kBytes), uint8_t{0});
     a.post(IBV_WR_RDMA_WRITE, 0, kBytes, 0);
     a.post(IBV_WR_RDMA_READ, kBytes, kBytes, 0);
-    a.settle();
+    a.complete_all();
     if (first_wrong(a.at(kBytes, kBytes), round + 5) != kBytes)
         wrong("a READ did not see the WRITE before it");
 }
@@ -158,7 +158,7 @@ void write_after_read(Active& a, uint32_t round) {
     std::ranges::fill(a.at(kBytes, kBytes), uint8_t{0});
     a.post(IBV_WR_RDMA_READ, kBytes, kBytes, 0);
     a.post(IBV_WR_RDMA_WRITE, 2 * kBytes, kBytes, 0, IBV_SEND_FENCE);
-    a.settle();
+    a.complete_all();
     if (first_wrong(a.at(kBytes, kBytes), round + 5) != kBytes)
         wrong("a READ saw the fenced WRITE after it");
 }
@@ -167,37 +167,37 @@ void write_after_read(Active& a, uint32_t round) {
 void buffer_reuse(Active& a, uint32_t round) {
     fill(a.at(0, kBytes), imm_of(kReuse, round));
     a.post(IBV_WR_RDMA_WRITE, 0, kBytes, 0);
-    a.settle();
+    a.complete_all();
     std::ranges::fill(a.at(0, kBytes), uint8_t{0xee});
     a.ask(imm_of(kReuse, round));
-    a.settle();
+    a.complete_all();
 }
 
 // Whole 128-byte lines, low to high: a poller on a line's last word finds the rest.
 void lines(Active& a, uint32_t rounds) {
     a.ask(imm_of(kLinesBegin, rounds));
-    a.settle();
+    a.complete_all();
     for (uint64_t round = 1; round <= rounds; round++) {
         for (uint32_t i = 0; i < kLines; i++)
             for (uint32_t w = 0; w < kLineBytes / 8; w++)
                 std::memcpy(&a.at(i * kLineBytes, kLineBytes)[w * 8], &round, 8);
         a.post(IBV_WR_RDMA_WRITE, 0, kLines * kLineBytes, 0);
-        a.settle();
+        a.complete_all();
     }
     a.ask(imm_of(kLinesEnd, 0));
-    a.settle();
+    a.complete_all();
 }
 
 // Adds of ours and of the peer's CPU to one counter: none is lost, and each sees another value.
 void atomics_and_cpu(Active& a, uint32_t rounds) {
     constexpr uint32_t kBatch = 8;
     a.ask(imm_of(kCpu, rounds * kBatch));
-    a.settle();
+    a.complete_all();
     uint64_t last = 0;
     for (uint32_t round = 0; round < rounds; round++) {
         for (uint32_t i = 0; i < kBatch; i++)
             a.fetch_add(i * 8, kCounterAt, 1);
-        a.settle();
+        a.complete_all();
         for (uint32_t i = 0; i < kBatch; i++) {
             const uint64_t seen = word_at(a.at(i * 8, 8), 0);
             if ((round || i) && seen <= last)
@@ -217,7 +217,7 @@ void active(RdmaPeer& peer, const Options& o) {
     lines(a, o.rounds);
     atomics_and_cpu(a, o.rounds);
     a.ask(imm_of(kEnd, 0));
-    a.settle();
+    a.complete_all();
 }
 
 // ---- the passive side ----

@@ -71,7 +71,7 @@ private:
 
     void one();
     static std::string wrong_data(const Slot& s, const uint8_t* got);
-    void settle();
+    void complete_one();
     void write(uint32_t slot, bool immediate);
     void read(uint32_t slot);
     void atomic(uint32_t slot);
@@ -172,7 +172,7 @@ void Active::atomic(uint32_t slot) {
 
 void Active::one() {
     if (free_.empty())
-        settle();
+        complete_one();
     const uint32_t slot = free_.front();
     free_.pop_front();
     Slot& s = slots_[slot];
@@ -208,7 +208,7 @@ std::string Active::wrong_data(const Slot& s, const uint8_t* got) {
 }
 
 // One completion: in order, successful, and with the data that the model says.
-void Active::settle() {
+void Active::complete_one() {
     const ibv_wc wc = peer_.wait();
     const auto slot = static_cast<uint32_t>(wc.wr_id);
     const Slot& s = slots_.at(slot);
@@ -227,7 +227,7 @@ void Active::settle() {
 
 void Active::finish() {
     while (free_.size() < kSlots)
-        settle();
+        complete_one();
     reads_in_flight_ = atomics_in_flight_ = false;
 }
 
@@ -239,7 +239,7 @@ void Active::check_whole_region() {
         s.bytes = static_cast<uint32_t>(std::min<uint64_t>(kSlotBytes / 2, model_.size() - at));
         free_.pop_front();
         read(0);
-        settle();
+        complete_one();
         free_.pop_back();
         free_.push_front(0);
     }
@@ -264,7 +264,7 @@ void Active::run() {
     slots_[0] = {};
     slots_[0].opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
     post(0, {}, end);
-    settle();
+    complete_one();
 }
 
 // Immediates in order, and no other completion, until the last one.

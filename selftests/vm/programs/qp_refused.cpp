@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Requests that the peer must refuse: keys, bounds and rights that are not the
 // requester's.  Each case is a connection of its own: a WRITE and a READ that
-// are in order, the one that is not, and a SEND behind it.  The first two must
-// succeed, the third must fail with just the status that IBTA names, the last
-// be flushed; and not one byte of the region may change.
+// are in order, in some cases small SENDs that travel as a train, the one that
+// is not in order, and a SEND behind it.  All before it must succeed, it must
+// fail with just the status that IBTA names, the last be flushed; and not one
+// byte of the region may change.
 //
 //   qp_refused --port PORT [--connect ADDR] [--engine E] [--case NAME ...]
 #include <algorithm>
@@ -25,6 +26,7 @@ constexpr uint8_t kFill = 0x5c;
 constexpr uint32_t kReceives = 4;
 constexpr int kBacklog = 8;
 constexpr uint32_t kReceiveBytes = 256;
+constexpr uint32_t kSendBytes = 64;
 constexpr size_t kRegionBytes = 1 << 20;
 
 enum class Target { kKey, kReadOnly, kStale, kForeign, kGuessed };
@@ -38,6 +40,7 @@ struct Case {
     ibv_wc_status status;
     int passive_access = kRemoteAll;
     bool local_key = true;  // false: the requester's own key is wrong
+    uint32_t sends = 0;     // in front of it, fewer than receives
 };
 
 const std::vector<Case> kCases{
@@ -67,6 +70,14 @@ const std::vector<Case> kCases{
     {"local-key", IBV_WR_RDMA_WRITE, Target::kKey, 0, 64, IBV_WC_LOC_PROT_ERR, kRemoteAll, false},
     {"local-sink", IBV_WR_RDMA_READ, Target::kKey, 0, 64, IBV_WC_LOC_PROT_ERR, kRemoteAll, false},
     {"send-long", IBV_WR_SEND, Target::kKey, 0, kReceiveBytes + 1, IBV_WC_REM_INV_REQ_ERR},
+    {"second-of-train", IBV_WR_SEND, Target::kKey, 0, kSendBytes, IBV_WC_LOC_PROT_ERR, kRemoteAll,
+     false, 1},
+    {"last-of-train", IBV_WR_SEND, Target::kKey, 0, kSendBytes, IBV_WC_LOC_PROT_ERR, kRemoteAll,
+     false, 3},
+    {"long-behind-train", IBV_WR_SEND, Target::kKey, 0, kReceiveBytes + 1, IBV_WC_REM_INV_REQ_ERR,
+     kRemoteAll, true, 3},
+    {"write-behind-train", IBV_WR_RDMA_WRITE, Target::kGuessed, 0, kSendBytes,
+     IBV_WC_REM_ACCESS_ERR, kRemoteAll, true, 3},
 };
 
 struct Options {
@@ -74,7 +85,7 @@ struct Options {
     std::vector<std::string> cases;
 };
 
-enum Id : uint64_t { kGoodWrite, kGoodRead, kBad, kAfter };
+enum Id : uint64_t { kGoodWrite, kGoodRead, kBad, kAfter, kGoodSend };
 
 uint32_t key_of(const Offer& offer, Target target) {
     switch (target) {
@@ -100,31 +111,41 @@ void expect(const ibv_wc& wc, Id id, ibv_wc_status status) {
 
 void active(RdmaPeer& peer, const Case& c) {
     std::ranges::fill(peer.scratch(), kFill);
-    ibv_sge good{reinterpret_cast<uint64_t>(peer.scratch().data()), 64, peer.scratch_key()};
+    ibv_sge good{reinterpret_cast<uint64_t>(peer.scratch().data()), kSendBytes, peer.scratch_key()};
     ibv_sge bad{good.addr, c.bytes, good.lkey ^ (c.local_key ? 0u : 0x5a00u)};
-    ibv_send_wr wr[4]{};
-    const ibv_wr_opcode opcodes[4]{IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, c.opcode, IBV_WR_SEND};
-    const bool good_write = c.passive_access & IBV_ACCESS_REMOTE_WRITE;
-    for (uint64_t i = 0; i < 4; i++) {
-        wr[i].wr_id = i;
-        wr[i].opcode = opcodes[i];
-        wr[i].send_flags = IBV_SEND_SIGNALED;
-        wr[i].sg_list = i == kBad ? &bad : &good;
-        wr[i].num_sge = 1;
-        wr[i].wr.rdma = {peer.peer().address, peer.peer().key};
-        wr[i].next = i == kAfter ? nullptr : &wr[i + 1];
-    }
     const uint64_t address = peer.peer().address + static_cast<uint64_t>(c.offset);
+    std::vector<ibv_send_wr> wrs;
+    auto add = [&](Id id, ibv_wr_opcode opcode) -> ibv_send_wr& {
+        ibv_send_wr& wr = wrs.emplace_back();
+        wr.wr_id = id;
+        wr.opcode = opcode;
+        wr.send_flags = IBV_SEND_SIGNALED;
+        wr.sg_list = id == kBad ? &bad : &good;
+        wr.num_sge = 1;
+        wr.wr.rdma = {peer.peer().address, peer.peer().key};
+        return wr;
+    };
+    if (c.passive_access & IBV_ACCESS_REMOTE_WRITE)
+        add(kGoodWrite, IBV_WR_RDMA_WRITE);
+    add(kGoodRead, IBV_WR_RDMA_READ);
+    for (uint32_t i = 0; i < c.sends; i++)
+        add(kGoodSend, IBV_WR_SEND);
+    ibv_send_wr& wrong = add(kBad, c.opcode);
     if (c.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || c.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
-        wr[kBad].wr.atomic = {address, 1, 2, key_of(peer.peer(), c.target)};
+        wrong.wr.atomic = {address, 1, 2, key_of(peer.peer(), c.target)};
     else
-        wr[kBad].wr.rdma = {address, key_of(peer.peer(), c.target)};
-    peer.post(good_write ? wr[kGoodWrite] : wr[kGoodRead]);
-    if (good_write)
-        expect(peer.wait(), kGoodWrite, IBV_WC_SUCCESS);
-    expect(peer.wait(), kGoodRead, IBV_WC_SUCCESS);
-    expect(peer.wait(), kBad, c.status);
-    expect(peer.wait(), kAfter, IBV_WC_WR_FLUSH_ERR);
+        wrong.wr.rdma = {address, key_of(peer.peer(), c.target)};
+    add(kAfter, IBV_WR_SEND);
+    for (size_t i = 0; i + 1 < wrs.size(); i++)
+        wrs[i].next = &wrs[i + 1];
+    peer.post(wrs.front());
+    for (const ibv_send_wr& wr : wrs) {
+        const auto id = static_cast<Id>(wr.wr_id);
+        expect(peer.wait(), id,
+               id == kBad     ? c.status
+               : id == kAfter ? IBV_WC_WR_FLUSH_ERR
+                              : IBV_WC_SUCCESS);
+    }
 }
 
 void passive(RdmaPeer& peer, const Case& c) {
@@ -132,8 +153,11 @@ void passive(RdmaPeer& peer, const Case& c) {
         peer.post_receive(i, i * kReceiveBytes, kReceiveBytes);
     for (uint32_t i = 0; i < kReceives; i++) {
         const ibv_wc wc = peer.wait();
-        const bool too_long = c.opcode == IBV_WR_SEND && i == 0;
-        if (wc.wr_id != i || wc.status != (too_long ? IBV_WC_LOC_LEN_ERR : IBV_WC_WR_FLUSH_ERR))
+        const bool too_long = c.opcode == IBV_WR_SEND && c.local_key && i == c.sends;
+        const ibv_wc_status status = i < c.sends ? IBV_WC_SUCCESS
+                                     : too_long  ? IBV_WC_LOC_LEN_ERR
+                                                 : IBV_WC_WR_FLUSH_ERR;
+        if (wc.wr_id != i || wc.status != status || (i < c.sends && wc.byte_len != kSendBytes))
             throw std::runtime_error(fmt::format("receive {} ended with \"{}\"", wc.wr_id,
                                                  ibv_wc_status_str(wc.status)));
     }

@@ -8,12 +8,12 @@
 #include <span>
 #include <string>
 
+#include "base/fd.hpp"
 #include "completion.hpp"
 #include "memory.hpp"
 #include "verbs/attach.hpp"
 #include "verbs/context.hpp"
 #include "verbs/cq.hpp"
-#include "verbs/fd.hpp"
 #include "verbs/mr.hpp"
 #include "verbs/qp.hpp"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "verbs/fd.hpp"
+#include "base/fd.hpp"
 
 namespace nupa::programs {
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from .programs import Program
 
-RUN = "$BUILD/cmake/user/libtcpqp/run/tcpqp-run"
+RUN = "$BUILD/cmake/user/tcpqp_run/tcpqp-run"
 NGINX = """printf 'daemon off; pid /tmp/n.pid; error_log /tmp/n.log; worker_processes 2; events {}
 http { access_log off; sendfile on; server { listen {port}; root /tmp; } }\\n' >/tmp/n.conf; seq 1000000 >/tmp/page; exec nginx -c /tmp/n.conf"""
 PAGE = "".join(f"{n}\n" for n in range(1, 1_000_001)).encode()

@@ -5,27 +5,27 @@
 #include <csignal>
 #include <string_view>
 
-#include "last_words.hpp"
-#include "log.hpp"
+#include "event/log.hpp"
 #include "switch.hpp"
 
 namespace {
 
 using namespace nupa::daemon;
 
-constexpr rlim_t kDescriptorsPerPort = 2 * NUPA_VECTORS + 6;  // eventfds, sockets, BAR2, capture
 constexpr rlim_t kDescriptorsElse = 32 + kControlClientsMax;
 
 // Running out later would leave a listening socket ready that can't be served.
-void raise_descriptor_limit(size_t ports) {
-    const rlim_t need = ports * kDescriptorsPerPort + kDescriptorsElse;
+void raise_descriptor_limit(const Options& options) {
+    rlim_t need = kDescriptorsElse;
+    for (const auto& port : options.ports)
+        need += port->descriptors_max();
     rlimit limit{};
     if (::getrlimit(RLIMIT_NOFILE, &limit) < 0)
         throw_errno("getrlimit");
     if (limit.rlim_max < need)
         throw OptionError(fmt::format(
-            "{} ports need {} open files and the hard limit is {}: raise it (ulimit -Hn)", ports,
-            need, limit.rlim_max));
+            "{} ports need {} open files and the hard limit is {}: raise it (ulimit -Hn)",
+            options.ports.size(), need, limit.rlim_max));
     limit.rlim_cur = limit.rlim_max;
     if (::setrlimit(RLIMIT_NOFILE, &limit) < 0)
         throw_errno("setrlimit");
@@ -50,8 +50,7 @@ int main(int argc, char** argv) {
         return exit_code;
     try {
         std::signal(SIGPIPE, SIG_IGN);
-        raise_descriptor_limit(options->ports.size());
-        install_last_words();
+        raise_descriptor_limit(*options);
         Switch fabric_switch(*options);
         tell_ready(options->ready_fd);
         fabric_switch.run();

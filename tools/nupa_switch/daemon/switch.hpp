@@ -5,16 +5,16 @@
 #include <memory>
 #include <vector>
 
-#include "control_commands.hpp"
-#include "control_server.hpp"
-#include "event.hpp"
-#include "fabric.hpp"
-#include "tap_port.hpp"
-#include "vm_port.hpp"
+#include "control/control_commands.hpp"
+#include "control/control_server.hpp"
+#include "event/epoll.hpp"
+#include "event/heartbeat.hpp"
+#include "fabric/fabric.hpp"
+#include "options.hpp"
 
 namespace nupa::daemon {
 
-class Switch {
+class Switch final : private EventHandler {
 public:
     // Every port listens when it returns; throws std::exception with what to do.
     explicit Switch(const Options& options);
@@ -22,18 +22,17 @@ public:
     void run();
 
 private:
+    enum What : uint32_t { kSignal, kTimer };
+
     void block_signals();
-    void add_port(const PortOptions& options, uint16_t id, uint64_t hash_seed);
-    void dispatch(const Event& event);
-    bool deferred() noexcept;
-    void beat() noexcept;
+    void handle(uint32_t what, uint32_t events) override;
+    bool work() noexcept;
+    bool beat() noexcept;
 
     Epoll epoll_;
     Fd signals_;
-    Fd beat_;
+    Heartbeat heartbeat_;
     Fabric fabric_;
-    std::vector<VmPort*> vm_ports_;  // by port id, null where it is not one
-    std::vector<TapPort*> tap_ports_;
     std::vector<std::unique_ptr<Port>> ports_;
     ControlCommands commands_;
     ControlServer control_;

@@ -44,20 +44,20 @@ public:
 
     // Something was lost, overtaken or sent again, all before @next has come: such a path's
     // windows are small, and each wait is a part of its round trip.
-    void troubled(std::uint32_t next) noexcept {
-        troubled_ = true;
-        calm_at_ = next + kAckCalmBytes;
+    void note_loss(std::uint32_t next) noexcept {
+        loss_recent_ = true;
+        quiet_at_ = next + kAckQuietBytes;
     }
 
     // All before @next has come.
     void reached(std::uint32_t next) noexcept {
-        troubled_ = troubled_ && calm_at_ - next - 1 < kSequenceHalf;
+        loss_recent_ = loss_recent_ && quiet_at_ - next - 1 < kSequenceHalf;
     }
 
     // All before @next has come, the host's window ends at @right_edge: may TCP hear of it later?
     bool may_wait(std::uint32_t next, std::uint32_t right_edge) const noexcept {
         const std::uint32_t under_way = next - acked_;
-        return !troubled_ && under_way < limit_ && under_way < (right_edge - acked_) / 2;
+        return !loss_recent_ && under_way < limit_ && under_way < (right_edge - acked_) / 2;
     }
 
 private:
@@ -68,8 +68,8 @@ private:
     std::uint32_t acked_;
     std::uint32_t limit_ = kAckStretchFirstBytes;
     std::uint32_t silent_at_ = kAckStretchMaxBytes;  // the sender waited with so much under way
-    bool troubled_ = false;                          // before calm_at_
-    std::uint32_t calm_at_ = 0;
+    bool loss_recent_ = false;                       // before quiet_at_
+    std::uint32_t quiet_at_ = 0;
 };
 
 }  // namespace nupa

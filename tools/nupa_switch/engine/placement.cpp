@@ -102,10 +102,11 @@ bool has_dma_length(std::uint8_t opcode) noexcept {
     return tcp_bth_op(opcode)->ext != TCP_BTH_EXT_RETH_IMM;
 }
 
-// One segment on its way down the ladder.
-class Ladder {
+// The placement checks of one segment.
+class PlacementChecks {
 public:
-    Ladder(QpContext& qp, const MrTable& mrs, const Packet& packet, Decision& decision) noexcept
+    PlacementChecks(QpContext& qp, const MrTable& mrs, const Packet& packet,
+                    Decision& decision) noexcept
         : qp_(qp),
           mrs_(mrs),
           packet_(packet),
@@ -114,7 +115,7 @@ public:
           bytes_(packet.payload.bytes()) {}
 
     // After the checksum: what to do with a segment that TCP would look at.
-    Reason climb() noexcept;
+    Reason run() noexcept;
 
 private:
     Reason option() noexcept;
@@ -137,7 +138,7 @@ private:
     Target target_;
 };
 
-Reason Ladder::climb() noexcept {
+Reason PlacementChecks::run() noexcept {
     if (packet_.at.tcp_flags & (kTcpSyn | kTcpFin | kTcpRst | kTcpUrg))
         return Reason::kFlags;
     const Reason parsed = option();
@@ -171,7 +172,7 @@ Reason Ladder::climb() noexcept {
     return reason;
 }
 
-Reason Ladder::option() noexcept {
+Reason PlacementChecks::option() noexcept {
     const Headers& at = packet_.at;
     const std::uint8_t* options = packet_.header.data() + at.options_at;
     unsigned int found = 0;
@@ -191,32 +192,34 @@ Reason Ladder::option() noexcept {
 
 // TCP has dropped what was placed of a WRITE, and a later one is in memory
 // already: the host must not copy the older bytes over it.
-bool Ladder::overtaken() const noexcept {
+bool PlacementChecks::overtaken() const noexcept {
     return placeable(d_.bth) && is_write(d_.bth.opcode) && qp_.writes.overtaken(seq_ + bytes_);
 }
 
 // The same without an option, which a middlebox took: nobody can tell a WRITE's bytes, which must
 // not be copied any more, from those of a message that the host has yet to copy.
-bool Ladder::unnamed_overtaken() const noexcept { return qp_.writes.overtaken(seq_ + bytes_); }
+bool PlacementChecks::unnamed_overtaken() const noexcept {
+    return qp_.writes.overtaken(seq_ + bytes_);
+}
 
 // msn 0 names where the first message of its kind starts.  Peers send those
 // bytes only after they saw our rtr, hence none of them escaped this context;
 // what lies before may have, and is never placed.
-bool Ladder::sync() noexcept {
+bool PlacementChecks::sync() noexcept {
     if (qp_.synced)
         return true;
     if (d_.bth.msn != 0 || seq_after(d_.bth.start_seq, seq_))
         return false;
     if (seq_after(d_.bth.start_seq, qp_.disorder.next())) {  // WRITEs may be among these, too
         qp_.writes.delivered(qp_.disorder.next(), d_.bth.start_seq);
-        qp_.writes.settle(qp_.shadow);
+        qp_.writes.forget_copied(qp_.shadow);
     }
     qp_.disorder.raise(d_.bth.start_seq);
     qp_.synced = true;
     return true;
 }
 
-bool Ladder::consistent() noexcept {
+bool PlacementChecks::consistent() noexcept {
     const tcp_bth& b = d_.bth;
     if (is_train(b))
         return consistent_train();
@@ -228,7 +231,7 @@ bool Ladder::consistent() noexcept {
                             target, b.start_seq);
 }
 
-bool Ladder::consistent_train() noexcept {
+bool PlacementChecks::consistent_train() noexcept {
     const tcp_bth& b = d_.bth;
     return each_message(b, bytes_, [&](std::uint32_t place, std::uint32_t, std::uint32_t) {
         return qp_.starts.agree(MsnSpace::kUntagged, static_cast<std::uint16_t>(b.msn + place), 0,
@@ -236,12 +239,12 @@ bool Ladder::consistent_train() noexcept {
     });
 }
 
-Reason Ladder::untagged() noexcept {
+Reason PlacementChecks::untagged() noexcept {
     return is_train(d_.bth) ? train() : receive(d_.bth.msn, d_.bth.mbo, bytes_);
 }
 
 // All of its messages in this segment, or nothing.
-Reason Ladder::train() noexcept {
+Reason PlacementChecks::train() noexcept {
     Reason reason = Reason::kPlaced;
     each_message(
         d_.bth, bytes_, [&](std::uint32_t place, std::uint32_t offset, std::uint32_t bytes) {
@@ -252,7 +255,8 @@ Reason Ladder::train() noexcept {
 }
 
 // @bytes of a SEND go to the receive that its @msn names, from @offset on.
-Reason Ladder::receive(std::uint16_t msn, std::uint64_t offset, std::uint64_t bytes) noexcept {
+Reason PlacementChecks::receive(std::uint16_t msn, std::uint64_t offset,
+                                std::uint64_t bytes) noexcept {
     if (!qp_.rq.posted(msn))
         return Reason::kNoReceive;
     RecvWqe wqe;
@@ -281,7 +285,7 @@ Reason Ladder::receive(std::uint16_t msn, std::uint64_t offset, std::uint64_t by
 
 // WRITEs and read responses carry their own target.  A WRITE needs the right
 // to write; a response needs a READ of ours that asked for just this.
-Reason Ladder::tagged() noexcept {
+Reason PlacementChecks::tagged() noexcept {
     const tcp_bth& b = d_.bth;
     const std::uint64_t end = std::uint64_t{b.mbo} + bytes_;
     const std::uint64_t length = has_dma_length(b.opcode) ? b.dma_length
@@ -362,9 +366,9 @@ Decision place(QpContext& qp, const MrTable& mrs, const Packet& packet) noexcept
         d.reason = Reason::kCsum;  // TCP drops it, too: nothing to remember
         return d;
     }
-    qp.writes.settle(qp.shadow);
+    qp.writes.forget_copied(qp.shadow);
     const bool whole = !qp.disorder.blocks();
-    d.reason = Ladder(qp, mrs, packet, d).climb();
+    d.reason = PlacementChecks(qp, mrs, packet, d).run();
     if (qp.from_peer(packet))
         qp.heard(packet);
     if (d.dropped())

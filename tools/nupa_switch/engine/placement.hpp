@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The decision ladder of docs/dataflow.md, "Receive, switch": place or deliver.
+// The placement checks of docs/dataflow.md, "Receive, switch": place or deliver.
 #pragma once
 
 #include <tcp_qp/tcp_bth.h>
@@ -30,7 +30,7 @@ struct Decision {
 // What @decision on a run says of @part of it.
 Decision of_part(Decision decision, const Packet& part) noexcept;
 
-// Decide on one TCP packet of @qp's flow, whose checksum state is settled
+// Decide on one TCP packet of @qp's flow, whose checksum state is known
 // (kPartial, kGood or kBad), and when the answer is "place", copy its payload.
 // Counts in @qp.stats only.  Never fails.
 Decision place(QpContext& qp, const MrTable& mrs, const Packet& packet) noexcept;

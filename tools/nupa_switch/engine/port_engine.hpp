@@ -52,7 +52,7 @@ public:
     Runs runs(const Packet& burst) const noexcept;
 
     // A segment (or run) the host is about to receive, after all faults.  Verifies an
-    // unknown checksum (packet.csum is settled afterwards), decides, copies
+    // unknown checksum (packet.csum is known afterwards), decides, copies
     // placed payload, counts.  When the answer is placed() only the header may be handed up.
     Decision receive(Packet& packet) noexcept;
 

@@ -67,7 +67,7 @@ void QpContext::passed_up(std::uint32_t seq, std::uint32_t bytes) noexcept {
     if (in_order)
         pace.reached(disorder.next());
     else
-        pace.troubled(disorder.next());
+        pace.note_loss(disorder.next());
     // So that the edge can never fall 2^31 behind and look like far ahead.
     if (seq_before(right_edge_, disorder.next()))
         right_edge_ = disorder.next();

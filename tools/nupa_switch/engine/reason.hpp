@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Why a segment was delivered rather than placed: the steps of the decision
-// ladder in order.
+// placement checks in order.
 #pragma once
 
 #include <tcp_qp/nupa_hw.h>

@@ -45,7 +45,7 @@ public:
         return any_placed_ && !seq_after(end, latest_);
     }
     // Forget what the host has copied; once for each segment, so that no mark grows old.
-    void settle(const Shadow& shadow) noexcept {
+    void forget_copied(const Shadow& shadow) noexcept {
         used_ = used_ && !(shadow.consumed(end_) && (!older_ || shadow.consumed(before_)));
         any_placed_ = any_placed_ && !shadow.consumed(latest_);
     }

@@ -5,10 +5,11 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <functional>
-#include <optional>
 
 #include "client.hpp"
+#include "prometheus.hpp"
 #include "render.hpp"
+#include "top.hpp"
 
 namespace {
 
@@ -34,6 +35,7 @@ double parse_rate(const std::string& text) {
 struct Command {
     Json request;
     std::function<std::string(const Json&)> render;
+    std::function<void()> act = nullptr;  // instead of one request
 };
 
 class Arguments {
@@ -43,6 +45,7 @@ public:
         app_.add_flag("--json", json_, "print the reply as JSON");
         app_.require_subcommand(1);
         add_looking();
+        add_top();
         add_faults();
         add_acting();
     }
@@ -74,7 +77,14 @@ private:
         CLI::App* stats = add("stats", "counters that moved, of one port or all");
         add_port_option(stats, false);
         stats->add_flag("--all", all_, "zero counters too");
+        auto* prometheus =
+            stats->add_flag("--prometheus", prometheus_, "for Prometheus to scrape (text 0.0.4)");
+        stats->add_flag("--flows", flows_, "each QP context's counters, too")->needs(prometheus);
         stats->callback([this] {
+            if (prometheus_) {
+                command_.act = [this] { print_prometheus(); };
+                return;
+            }
             command_ = {request("stats"),
                         [this](const Json& j) { return nupa::ctl::render_stats(j, all_); }};
         });
@@ -83,6 +93,34 @@ private:
         qps->callback([this] { command_ = {request("qps"), nupa::ctl::render_qps}; });
         add("macs", "learnt addresses")->callback([this] {
             command_ = {request("macs"), nupa::ctl::render_macs};
+        });
+    }
+
+    void print_prometheus() const {
+        Json ports = nupa::ctl::request(control_, {{"cmd", "ports"}});
+        if (!port_.empty())
+            std::erase_if(ports["ports"].get_ref<Json::array_t&>(),
+                          [this](const Json& p) { return p.at("name") != port_; });
+        const Json stats = nupa::ctl::request(control_, request("stats"));
+        const Json qps = flows_ ? nupa::ctl::request(control_, request("qps")) : Json();
+        fmt::print("{}", nupa::ctl::render_prometheus(ports, stats, qps));
+    }
+
+    void add_top() {
+        CLI::App* top = add("top", "what passes now: ports and flows, by second");
+        top->add_flag("--once", top_.once, "one interval's rates, and end");
+        top->add_option("--interval", top_.interval_s, "seconds between two looks (1)")
+            ->check(CLI::Range(0.1, 3600.0));
+        std::map<std::string, nupa::ctl::TopOrder> orders;
+        for (size_t i = 0; i < std::size(nupa::ctl::kTopOrders); i++)
+            orders[nupa::ctl::kTopOrders[i]] = static_cast<nupa::ctl::TopOrder>(i);
+        top->add_option("--sort", top_.order, "placed, copied, sent, drops or name")
+            ->transform(CLI::CheckedTransformer(orders));
+        top->callback([this] {
+            command_.act = [this] {
+                top_.control = control_;
+                nupa::ctl::run_top(top_);
+            };
         });
     }
 
@@ -173,6 +211,9 @@ private:
     std::string clear_;
     bool json_ = false;
     bool all_ = false;
+    bool prometheus_ = false;
+    bool flows_ = false;
+    nupa::ctl::TopOptions top_;
     Json set_ = Json::object();
     Json flow_ = Json::object();
     Command command_;
@@ -184,6 +225,10 @@ int main(int argc, char** argv) {
     Arguments arguments;
     CLI11_PARSE(arguments.app(), argc, argv);
     try {
+        if (arguments.command().act) {
+            arguments.command().act();
+            return 0;
+        }
         const Json reply = nupa::ctl::request(arguments.control(), arguments.command().request);
         fmt::print("{}",
                    arguments.json() ? reply.dump(2) + "\n" : arguments.command().render(reply));

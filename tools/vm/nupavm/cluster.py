@@ -16,7 +16,7 @@ from .initramfs import initramfs
 from .kernel import bootable
 from .modules import unpacked
 from .node import CommandFailed, Job, Node, NodeDead, Result
-from .paths import BUILD, REPO, SetupError, VM_BUILD, in_guest, kernel_image, module_dir, slowness
+from .paths import BUILD, REPO, SetupError, VM_BUILD, in_guest, kernel_image, kernel_release, module_dir, module_tree, slowness
 from .process import Children
 from .tsc import host_tsc_khz
 
@@ -219,6 +219,7 @@ class Cluster:
             "HOST_REPO": REPO,
             "PEERS": " ".join(p.ip4 for p in peers), "PEERS6": " ".join(p.ip6 for p in peers), "PEER": peers[0].ip4 if peers else "",
             "PEER6": peers[0].ip6 if peers else "", "FABRIC": "yes" if self.with_switch else "no", "MTU": self.mtu or "",
+            "KERNEL_MODULES": in_guest(module_tree(self.image)), "RELEASE": kernel_release(self.image),
             "RESULTS": "/results", "MODULES": in_guest(unpacked(self.image)), "KO": in_guest(module_dir()), "TOPOLOGY": self.topology,
         }  # fmt: skip
         return "".join(f"{key}={shlex.quote(str(value))}\n" for key, value in words.items())

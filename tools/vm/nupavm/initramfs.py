@@ -21,7 +21,7 @@ def initramfs(image: Path) -> Path:
     if out.exists() and all(p.stat().st_mtime <= out.stat().st_mtime for p in inputs):
         return out
     VM_BUILD.mkdir(parents=True, exist_ok=True)
-    modules = closure(release, WANTED)
+    modules = closure(image, WANTED)
     entries = [("bin", None), ("modules", None), ("dev", None)]
     entries += [("bin/busybox", BUSYBOX.read_bytes()), ("init", (GUEST / "init").read_bytes())]
     entries += [(f"modules/{name}", data) for name, data in modules]

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from .paths import VM_BUILD, SetupError, kernel_release
+from .paths import VM_BUILD, SetupError, kernel_release, module_tree
 
 # What guest/setup loads before our own modules.
 FOR_SETUP = ("ib_uverbs", "rdma_ucm")
@@ -22,17 +22,17 @@ def unpacked(image: Path) -> Path:
     if order.exists() and order.stat().st_mtime >= max(image.stat().st_mtime, Path(__file__).stat().st_mtime):
         return out
     out.mkdir(parents=True, exist_ok=True)
-    modules = closure(release, FOR_SETUP)
+    modules = closure(image, FOR_SETUP)
     for name, data in modules:
         (out / name).write_bytes(data)
     order.write_text("".join(f"{name}\n" for name, _ in modules))
     return out
 
 
-def closure(release: str, wanted: Iterable[str]) -> list[tuple[str, bytes]]:
+def closure(image: Path, wanted: Iterable[str]) -> list[tuple[str, bytes]]:
     """(file name, contents) of the wanted modules and what they need, in load order."""
     found: dict[str, bytes] = {}
-    tree = Path("/lib/modules") / release
+    tree = module_tree(image)
     if not tree.is_dir():  # a kernel that has everything built in
         return []
     index = dict(line.split(":", 1) for line in (tree / "modules.dep").read_text().splitlines())

@@ -42,6 +42,13 @@ def kernel_release(image: Path) -> str:
     return head[at + 0x200 :].split(b"\0")[0].split()[0].decode()
 
 
+def module_tree(image: Path) -> Path:
+    """Where that kernel's own modules are: beside it if its package was only unpacked, else this machine's."""
+    release = kernel_release(image)
+    beside = image.parent.parent / "usr/lib/modules" / release
+    return beside if beside.is_dir() else Path("/lib/modules") / release
+
+
 def module_dir() -> Path:
     """Where our own modules are, built for that kernel; NUPA_MODULES names another place."""
     return Path(os.environ.get("NUPA_MODULES", BUILD / "kernel"))

@@ -18,16 +18,17 @@ if TYPE_CHECKING:
 
 ESCAPE = 0x1D  # Ctrl-]
 # The host's own profile may take minutes under TCG.
-SHELL = r"NCQP=$BUILD/cmake/tools/ncqp/ncqp PS1='\h:\w\$ ' setsid -c bash --noprofile --norc -i </dev/hvc0 >/dev/hvc0 2>&1"
+SHELL = r"NCQP=$BUILD/cmake/tools/ncqp/ncqp STAT=$BUILD/cmake/tools/tcpqp_stat/tcpqp-stat PS1='\h:\w\$ ' setsid -c bash --noprofile --norc -i </dev/hvc0 >/dev/hvc0 2>&1"
 FOREVER_S = 7 * 24 * 3600
 # The second shell starts what the first has to wait for; each line works as it stands.
 GREETING = """
 Two machines on a NUPA switch, 10.77.0.1 (node0) and 10.77.0.2 (node1).  Three things to try, as root of both:
 
   ping -c 3 $PEER                                             # the network that the switch makes
-  rdma statistic show link tcpqp0/1                           # what the queue pair device has counted
   node0# $NCQP -l -p 5000 >/mnt/t/copy                        # then Ctrl-] 1, and there
   node1# $NCQP -s $PEER -p 5000 </bin/bash                    # a file through a queue pair; it says by which engine
+  node0# $NCQP -q -l -p 5001 >/dev/null &                     # bytes without an end, and who places them:
+  node1# $NCQP -q -s $PEER -p 5001 </dev/zero & sleep 1; $STAT; rdma statistic show link tcpqp0/1
 
 Ctrl-] and a digit: that node's shell; Ctrl-] q: end.
 """

@@ -4,7 +4,7 @@
 // tcpqp_pipe HOST PORT.
 //
 // One poll(2) loop.  tcpqp_ready() is asked before each sleep, because any call may have taken the
-// news that the descriptor would have told of.
+// events that the descriptor would have told of.
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>

@@ -445,9 +445,9 @@ enum {
 };
 
 /*
- * For event loops: takes all news from tcpqp_conn_fd(), which is not readable
+ * For event loops: takes all events from tcpqp_conn_fd(), which is not readable
  * any more until there are others, and says what can be done: TCPQP_READABLE,
- * ...  All calls take news, so ask this one last before you sleep on the
+ * ...  All calls take events, so ask this one last before you sleep on the
  * descriptor, and sleep only if it names nothing that you want.  Never waits.  -EINVAL.
  */
 int tcpqp_ready(tcpqp_conn *conn);

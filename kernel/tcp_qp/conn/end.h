@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Why a conn ends, and how far its end is. */
+#ifndef TQP_CONN_END_H
+#define TQP_CONN_END_H
+
+#include <linux/workqueue.h>
+#include <tcp_qp/tcp_bth_operands.h>
+
+struct tqp_tx_msg;
+
+enum {
+	TQP_TERMINATE_MS = 1000,		/* for TCP to take why we end, and for the peer to acknowledge it */
+	TQP_TERMINATE_LOOK_MS = 10,		/* for room in TCP */
+};
+
+/* What the work is at.  It never sleeps for others: it is woken, or comes back. */
+enum tqp_end_step {
+	TQP_END_BEGIN,
+	TQP_END_TERMINATE,		/* is on its way into TCP */
+	TQP_END_HEARD,			/* and to the peer */
+	TQP_END_CUT,			/* nothing is sent any more, but what drivers have */
+	TQP_END_DRIVERS,
+	TQP_END_OVER,
+};
+
+/*
+ * Locks: the sk lock, but step, abort, terminate_begun and by are the work's alone.
+ * waits, told, over and the syndrome may be looked at without a lock.
+ */
+struct tqp_end {
+	struct work_struct work;
+	struct delayed_work late_work;	/* wakes the work */
+	enum tqp_end_step step;
+	bool abort;			/* the connection ends with a RST */
+	bool terminate_begun;
+	unsigned long by;		/* jiffies; of the step */
+	bool waits;			/* who finishes what the work waits for wakes it */
+	bool told;			/* the peer was, or never will be; conn->wait is woken */
+	bool over;			/* DEAD, and the QP flushed or parted from; release/acquire */
+	u32 reason;			/* enum tcp_qp_reason */
+	int sk_err;			/* what TCP gave up for */
+	struct tcp_bth_terminate nak;	/* to tell the peer, if it has a syndrome, */
+	u8 operands[TCP_BTH_TERMINATE_BYTES];	/* as it is sent */
+	bool ack_held;			/* nothing from ack_limit on is acknowledged any more */
+	u32 ack_limit;
+	struct tqp_tx_msg *failed_msg;	/* the WQE that failed at the peer, */
+	u32 failed_status;		/* how (enum ib_wc_status) */
+};
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* A conn's receive side: the message being received, and the receive that it takes. */
+#ifndef TQP_CONN_RX_H
+#define TQP_CONN_RX_H
+
+#include <linux/workqueue.h>
+#include <tcp_qp/tcp_bth_operands.h>
+#include "wire/msgwire.h"
+#include "wire/rxmsg.h"
+#include "object/tqp.h"
+
+enum {
+	TQP_STALL_FIRST_MS = 1,			/* look for late receives while data waits */
+	TQP_STALL_LAST_MS = 64,
+	TQP_RX_TURN_BYTES = 8 << 20,		/* out of TCP, as TQP_TX_TURN_BYTES */
+	TQP_RX_MESSAGE_BYTES = 512,		/* a message or an skb counts for so many, beside its own */
+};
+
+/* The receive of the message, copied once. */
+struct tqp_rx_wqe {
+	bool valid;
+	u8 nr_sge;
+	u64 wr_id;
+	u64 room;			/* of all SGEs */
+	struct ib_sge *sges;		/* as many as a receive may have */
+};
+
+/* Lock: the sk lock. */
+struct tqp_rx {
+	struct tqp_rx_msg msg;
+	struct tqp_rx_train train;
+	struct tqp_rx_wqe wqe;
+	u8 operands[TCP_BTH_OPERANDS_MAX_BYTES];
+	bool started;			/* the first message was seen */
+	bool stalled;
+	bool running;
+	bool eof;
+	bool yielded;			/* the turn is over, tx.work goes on */
+	u32 seq;			/* up to where we have read; valid if started */
+	struct tqp_rx_numbers next;	/* .untagged == messages completed, low 16 bits */
+	u32 stall_ms;
+	u32 watch_ms;
+	struct delayed_work work;
+};
+
+#endif

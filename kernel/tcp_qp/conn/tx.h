@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* A conn's transmit side: the send queue's messages from the WQE to the acknowledgement. */
+#ifndef TQP_CONN_TX_H
+#define TQP_CONN_TX_H
+
+#include <linux/skbuff.h>
+#include <linux/workqueue.h>
+#include <tcp_qp/tcp_bth_operands.h>
+#include "wire/msglog.h"
+#include "object/tqp.h"
+
+enum {
+	TQP_SNDBUF_BYTES = 8 << 20,		/* TCP may hold unsent and unacked, where it is allowed */
+	TQP_MEMORY_WAIT_MS = 20,		/* an allocation failed and no ACK will wake us */
+	TQP_SEND_BVECS = 32,			/* page fragments per call into TCP; on the stack */
+	TQP_SEND_PIECE_BYTES = 1 << 20,
+	/* A turn: what is done under one hold of the socket lock, whoever feeds it; then others' turn. */
+	TQP_TX_TURN_BYTES = 16 << 20,		/* into TCP: more than its send buffer takes */
+	TQP_TX_WQE_BYTES = 8 << 10,		/* a WQE or a response counts for so many, beside its own */
+	TQP_YIELD_MS = 1,			/* after a turn of tx.work, if others want the lock */
+	TQP_TRAIN_BYTES = 4096,			/* of small messages, gathered */
+	TQP_TRAIN_MESSAGE_BYTES = 256,		/* longer ones go to TCP one by one */
+};
+
+/* One work request in flight, or one READ response. */
+struct tqp_tx_msg {
+	/* refs: sender; each message until acknowledged; each response awaited; each skb with its pages */
+	struct ubuf_info ubuf;
+	struct tqp_conn *conn;
+	struct tqp_mr **mrs;		/* pinned until done */
+	u64 wr_id;
+	u32 bytes;
+	u16 unacked;			/* messages in the stream; sk lock */
+	u16 awaited;			/* responses; sk lock */
+	u8 nr_mrs;
+	u8 wc_opcode;
+	bool signaled;
+	bool is_response;		/* not of the SQ */
+	bool copied;			/* copied as a whole: no skb, no driver has to do with it */
+	bool loaded;			/* has its place in the stream */
+	bool done;			/* done_lock */
+};
+
+/* What BIND_MW asks for. */
+struct tqp_mw_bind {
+	u32 old_key;			/* the window's, */
+	u32 new_key;			/* whose low byte it takes */
+	u32 lkey;			/* of the region */
+	int access;			/* IB_ACCESS_REMOTE_* */
+	u64 va;
+	u64 bytes;
+};
+
+/* The WQE at sq_next, copied once. */
+struct tqp_wqe {
+	bool valid;
+	bool sized;			/* bytes, nr_sge and sges are */
+	bool loaded;			/* checked, and a READ may have sent some of its requests */
+	const struct tqp_op *op;
+	u32 flags;			/* IB_SEND_* */
+	u32 bytes;			/* of all SGEs, or inline */
+	u32 ex;				/* immediate or key to invalidate, host order */
+	u32 rkey;
+	u64 wr_id;
+	u64 remote_addr;
+	u64 compare_add;
+	u64 swap;
+	struct tqp_mw_bind bind;
+	u32 part;			/* next SGE of a READ to ask for */
+	u32 nr_sge;			/* of sges[], those with bytes */
+	struct ib_sge *sges;		/* [cap.max_send_sge] */
+	u8 *data;			/* [cap.max_inline_data] */
+	u8 operands[TCP_BTH_OPERANDS_MAX_BYTES];	/* of the request that is being sent */
+};
+
+/* The message being handed to TCP, as tqp_tx_begin() made it: may take several calls. */
+struct tqp_tx_cur {
+	bool active;
+	bool ends_wqe;			/* after it the SQ goes on */
+	u8 nr_sge;
+	u8 sge;				/* next byte: this SGE, */
+	u32 sge_off;			/* at this offset, or at this one of data */
+	u32 left;
+	struct tqp_tx_msg *msg;		/* NULL: nobody's */
+	const struct ib_sge *sges;	/* of msg->mrs[], or */
+	const u8 *data;			/* TCP copies these; else NULL */
+};
+
+/*
+ * The last message handed to TCP, if the next one may share its segments: then
+ * TCP was not told where it ends.
+ */
+struct tqp_tx_train {
+	bool open;
+	u8 flags;			/* TCP_BTH_F_SOLICITED */
+	u16 messages;			/* so far */
+	u32 length;			/* of each */
+	u32 at, end;			/* of bytes: TCP has not taken these of gathered ones */
+	u8 *bytes;			/* [TQP_TRAIN_BYTES], from the first train on */
+};
+
+/* What the send queue waits for; who brings it kicks. */
+enum {
+	TQP_TX_WAIT_SPACE = 1 << 0,	/* in TCP's send buffer */
+	TQP_TX_WAIT_CREDIT = 1 << 1,
+	TQP_TX_WAIT_MEMORY = 1 << 2,
+	TQP_TX_WAIT_LOG = 1 << 3,	/* a free record */
+	TQP_TX_WAIT_READ = 1 << 4,	/* fence, or too many READs */
+	TQP_TX_WAIT_RESPONSE = 1 << 5,	/* READs through a window that is taken back */
+};
+
+/*
+ * Locks: the sk lock, but done_lock guards dead, msgs[].done and the consumer's
+ * index of the SQ.  live may be counted down in any context.
+ */
+struct tqp_tx {
+	struct tqp_msglog log;
+	struct tqp_tx_msg **log_msg;	/* [log entries]: whose the record is; NULL: nobody waits */
+	struct tqp_tx_msg *msgs;	/* [sq entries] */
+	atomic_t live;			/* sends and responses whose pages TCP or a driver may read */
+	struct tqp_mr **mrs;		/* [sq entries * max_send_sge] */
+	struct tqp_wqe wqe;
+	struct tqp_tx_cur cur;
+	struct tqp_tx_train train;
+	u32 first_seq;			/* valid if tqp_tx_begun() */
+	u32 sq_next;			/* ring index of the next WQE to load */
+	u32 sq_mask;
+	u16 msn;			/* next untagged */
+	u16 write_msn;
+	u16 request_msn;
+	u32 waits;			/* TQP_TX_WAIT_*; read without the lock */
+	bool running;
+	bool failed;			/* the WQE at sq_next was refused */
+	s32 turn;			/* TQP_TX_TURN_BYTES, what is left of them */
+	u32 bad_status;			/* enum ib_wc_status */
+	u64 bad_wr_id;
+	struct work_struct work;	/* what is left of a turn, whoever's it was */
+	spinlock_t done_lock;
+	bool dead;			/* no more send CQEs */
+};
+
+/* sk lock */
+static inline void tqp_tx_wait(struct tqp_tx *tx, u32 what)
+{
+	WRITE_ONCE(tx->waits, tx->waits | what);
+}
+
+static inline void tqp_tx_wait_over(struct tqp_tx *tx, u32 what)
+{
+	if (tx->waits & what)
+		WRITE_ONCE(tx->waits, tx->waits & ~what);
+}
+
+/* Any context. */
+static inline bool tqp_tx_waits(const struct tqp_tx *tx, u32 what)
+{
+	return READ_ONCE(tx->waits) & what;
+}
+
+#endif

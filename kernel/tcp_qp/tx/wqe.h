@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The current WQE, the one at sq_next: copied once from the ring, then checked.
+ * Whatever becomes of it, alone or with others, goes through here; sk lock.
+ */
+#ifndef TQP_WQE_H
+#define TQP_WQE_H
+
+#include "tx/tx.h"
+
+static inline bool tqp_is_atomic(const struct tqp_op *op)
+{
+	return op->request && op->bth_opcode != TCP_BTH_OP_READ_REQUEST;
+}
+
+static inline const struct rxe_send_wqe *tqp_wqe_ring(const struct tqp_conn *conn)
+{
+	return tqp_ring_entry(conn->qp->sq, conn->tx.sq_next);
+}
+
+/* Where its completion is prepared. */
+static inline struct tqp_tx_msg *tqp_wqe_msg(const struct tqp_conn *conn)
+{
+	return &conn->tx.msgs[conn->tx.sq_next & conn->qp->sq->mask];
+}
+
+/* What is not the same for all: address, keys, immediate, operands. */
+void tqp_wqe_copy_operands(const struct rxe_send_wqe *from, struct tqp_wqe *wqe);
+
+/* It is posted: copy all but its payload.  Inline, as it is done for each of many small ones. */
+static inline void tqp_wqe_copy(struct tqp_conn *conn)
+{
+	const struct rxe_send_wqe *from = tqp_wqe_ring(conn);
+	struct tqp_wqe *wqe = &conn->tx.wqe;
+
+	wqe->op = tqp_op_of(READ_ONCE(from->wr.opcode));
+	wqe->wr_id = READ_ONCE(from->wr.wr_id);
+	wqe->flags = READ_ONCE(from->wr.send_flags);
+	wqe->ex = 0;
+	wqe->part = 0;
+	wqe->sized = false;
+	wqe->loaded = false;
+	wqe->valid = true;
+	if (wqe->op && wqe->op->operands)
+		tqp_wqe_copy_operands(from, wqe);
+}
+
+enum ib_wc_status tqp_wqe_copy_sges(struct tqp_conn *conn);
+
+static inline enum ib_wc_status tqp_wqe_size_inline(struct tqp_conn *conn)
+{
+	u32 bytes = READ_ONCE(tqp_wqe_ring(conn)->dma.length);
+
+	if (bytes > conn->qp->cap.max_inline_data || bytes > TQP_INLINE_MAX_BYTES)
+		return IB_WC_LOC_LEN_ERR;
+	conn->tx.wqe.bytes = bytes;
+	conn->tx.wqe.nr_sge = 0;
+	return IB_WC_SUCCESS;
+}
+
+/* 0, and nr_sge, sges and bytes are known; or what is wrong with them.  May be called again. */
+static inline enum ib_wc_status tqp_wqe_size(struct tqp_conn *conn)
+{
+	struct tqp_wqe *wqe = &conn->tx.wqe;
+	enum ib_wc_status status;
+
+	if (wqe->sized)
+		return IB_WC_SUCCESS;
+	status = wqe->flags & IB_SEND_INLINE ? tqp_wqe_size_inline(conn) : tqp_wqe_copy_sges(conn);
+	wqe->sized = !status;
+	return status;
+}
+
+/* The bytes of an inline one. */
+static inline void tqp_wqe_copy_inline(const struct tqp_conn *conn, u8 *to)
+{
+	u32 bytes = conn->tx.wqe.bytes;
+
+	OPTIMIZER_HIDE_VAR(bytes);	/* memcpy()'s own way, not the compiler's `rep movs` */
+	memcpy(to, tqp_wqe_ring(conn)->dma.inline_data, bytes);
+}
+
+/* What its completion will say. */
+static inline void tqp_wqe_set_completion(const struct tqp_conn *conn, struct tqp_tx_msg *msg)
+{
+	const struct tqp_wqe *wqe = &conn->tx.wqe;
+
+	msg->wr_id = wqe->wr_id;
+	msg->bytes = wqe->bytes;
+	msg->wc_opcode = wqe->op->wc_opcode;
+	msg->signaled = conn->qp->sq_sig_all || wqe->flags & IB_SEND_SIGNALED;
+	msg->loaded = true;
+}
+
+/* It has its place in the stream: the next one is the current one. */
+static inline void tqp_wqe_advance(struct tqp_conn *conn)
+{
+	conn->tx.wqe.valid = false;
+	conn->tx.sq_next = (conn->tx.sq_next + 1) & conn->qp->sq->mask;
+}
+
+/* ---- wqe.c ---- */
+/* All of it is checked, its memory pinned, and its completion set. */
+enum ib_wc_status tqp_wqe_load(struct tqp_conn *conn);
+/* The record of a message of @length bytes of @wqe's, its number left to the caller. */
+struct tqp_msg_rec tqp_wqe_record(const struct tqp_wqe *wqe, u32 length);
+/* The current message was its last. */
+void tqp_wqe_sent(struct tqp_conn *conn);
+/* Will the WQE at @index go to TCP at once?  The one before it holds its last partial segment back then. */
+bool tqp_wqe_follows(const struct tqp_conn *conn, u32 index);
+/* Is the next one a SEND of as many bytes, and as solicited? */
+bool tqp_wqe_alike(const struct tqp_conn *conn);
+
+#endif

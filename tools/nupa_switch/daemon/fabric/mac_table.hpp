@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which port an Ethernet address is behind, and who may use it.
+//
+// The address of a virtual machine's port is its own, whether it is plugged in or not.  Any other
+// one belongs to whoever used it first, as far as guests are concerned: none can take another's,
+// nor more than a few.  An uplink speaks for many, and the operator trusts it: it may take what no
+// port has as its own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+
+#include "fabric/mac_address.hpp"
+
+namespace nupa::daemon {
+
+inline constexpr size_t kMacsMax = 16384;
+inline constexpr size_t kMacsPerUplinkMax = 1024;  // one port can't crowd out the others
+inline constexpr size_t kMacsPerGuestMax = 64;     // bridges, macvlan, containers
+
+class MacTable {
+public:
+    static constexpr int kUnknown = -1;
+    enum class Kind : uint8_t { kGuest, kUplink };
+
+    // Set-up only: @mac is @port's own.
+    void reserve(const uint8_t* mac, uint16_t port);
+    // A frame from @port has the source @mac.  False: it may not have it, and must be dropped.
+    // Nothing is learnt past the bounds.
+    bool learn(const uint8_t* mac, uint16_t port, Kind kind) noexcept {
+        const uint64_t key = mac_key(mac);
+        return (key == last_key_ && port == last_port_) || learn(key, port, kind);
+    }
+    [[nodiscard]] int find(const uint8_t* mac) const noexcept {
+        const uint64_t key = mac_key(mac);
+        return key == found_key_ ? found_port_ : find(key);
+    }
+    // @port does not use @mac any more.
+    void forget(const uint8_t* mac, uint16_t port) noexcept;
+    void forget_port(uint16_t port) noexcept;
+    [[nodiscard]] const std::unordered_map<uint64_t, uint16_t>& entries() const noexcept {
+        return ports_;
+    }
+
+private:
+    bool learn(uint64_t key, uint16_t port, Kind kind) noexcept;
+    [[nodiscard]] int find(uint64_t key) const noexcept;
+    [[nodiscard]] bool may_have(uint64_t key, uint16_t port, Kind kind) const noexcept;
+    void changed() noexcept { last_key_ = found_key_ = kNoKey; }
+
+    static constexpr uint64_t kNoKey = ~0ull;
+    std::unordered_map<uint64_t, uint16_t> own_;
+    std::unordered_map<uint64_t, uint16_t> ports_;
+    std::unordered_map<uint16_t, size_t> counts_;
+    uint64_t last_key_ = kNoKey;  // bursts come from one sender,
+    uint16_t last_port_ = 0;
+    mutable uint64_t found_key_ = kNoKey;  // and go to one receiver
+    mutable int found_port_ = kUnknown;
+};
+
+}  // namespace nupa::daemon

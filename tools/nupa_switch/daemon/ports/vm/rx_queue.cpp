@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ports/vm/rx_queue.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/endian.hpp"
+#include "ports/vm/shared_field.hpp"
+#include "ports/vm/tx_queue.hpp"
+
+namespace nupa::daemon {
+namespace {
+
+constexpr uint16_t kChecksumFlags = NUPA_RX_F_CSUM_OK | NUPA_RX_F_CSUM_BAD;
+
+}  // namespace
+
+nupa_admin_status RxQueue::check(const HostMemory& memory, const nupa_cmd_queue& cmd) noexcept {
+    if (!valid_ring_entries(cmd.entries) || !valid_ring_entries(cmd.comp_entries) ||
+        cmd.buf_bytes < NUPA_RX_BUF_MIN_BYTES || cmd.buf_bytes > NUPA_RX_BUF_MAX_BYTES ||
+        cmd.flags & ~NUPA_RXQ_F_STRICT_SPLIT)
+        return NUPA_E_INVALID;
+    if (!memory.at(cmd.ring_addr, uint64_t{cmd.entries} * sizeof(nupa_rx_fill)) ||
+        !memory.at(cmd.comp_addr, uint64_t{cmd.comp_entries} * sizeof(nupa_rx_comp)) ||
+        !memory.at(cmd.slot_addr, uint64_t{cmd.comp_entries} * NUPA_RX_SLOT_BYTES))
+        return NUPA_E_ADDRESS;
+    return NUPA_OK;
+}
+
+RxQueue::RxQueue(const HostMemory& memory, nupa_rxq_ctl& ctl, const nupa_cmd_queue& cmd,
+                 PortStats& stats)
+    : memory_(memory),
+      ctl_(&ctl),
+      stats_(stats),
+      fills_(memory.at(cmd.ring_addr, uint64_t{cmd.entries} * sizeof(nupa_rx_fill))),
+      comps_(memory.at(cmd.comp_addr, uint64_t{cmd.comp_entries} * sizeof(nupa_rx_comp))),
+      slots_(memory.at(cmd.slot_addr, uint64_t{cmd.comp_entries} * NUPA_RX_SLOT_BYTES)),
+      fill_entries_(cmd.entries),
+      comp_entries_(cmd.comp_entries),
+      buf_bytes_(cmd.buf_bytes),
+      strict_split_(cmd.flags & NUPA_RXQ_F_STRICT_SPLIT),
+      runs_(kRunsMax) {
+    for (size_t i = 0; i < kRunsMax; i++) {
+        open_[i] = static_cast<uint8_t>(i);
+        runs_[i].more.reserve(kRunPiecesMax);
+        runs_[i].owned.reserve(kRunPiecesMax);
+    }
+    store_release(ctl_->fill_cons, 0u);
+    store_release(ctl_->comp_prod, 0u);
+}
+
+RxQueue::Result RxQueue::broken(const char* reason) noexcept {
+    reason_ = reason;
+    return Result::kBroken;
+}
+
+void RxQueue::set_mode(uint32_t mode, uint64_t hold_ns) noexcept {
+    checksums_ = mode & NUPA_RX_MODE_CSUM;
+    hold_ns_ = hold_ns;
+    // A merged packet has no valid checksum, so merging needs a host that asks for none.
+    const bool merge = checksums_ && mode & NUPA_RX_MODE_GRO;
+    for (Run& run : runs_)
+        run.merger.configure(buf_bytes_, merge);
+}
+
+RxQueue::Run* RxQueue::find(const Packet& packet) noexcept {
+    for (size_t i = 0; i < open_count_; i++) {
+        Run& run = runs_[open_[i]];
+        if (!run.merger.same_flow(packet))
+            continue;
+        std::rotate(open_.begin(), open_.begin() + static_cast<long>(i),
+                    open_.begin() + static_cast<long>(i) + 1);
+        return &run;
+    }
+    return nullptr;
+}
+
+// The run longest without a segment makes place for a new one.
+RxQueue::Run* RxQueue::open() noexcept {
+    if (open_count_ == kRunsMax && finish(runs_[open_[kRunsMax - 1]]) != Result::kTaken)
+        return nullptr;
+    std::rotate(open_.begin(), open_.begin() + static_cast<long>(open_count_),
+                open_.begin() + static_cast<long>(open_count_) + 1);
+    open_count_++;
+    return &runs_[open_[0]];
+}
+
+// Every open run owns one completion already.
+bool RxQueue::completion_free() const noexcept {
+    return comp_prod_ - comp_cons_seen_ + open_count_ < comp_entries_;
+}
+
+RxQueue::Result RxQueue::room_for(const Packet& packet) noexcept {
+    if (completion_free())
+        return Result::kTaken;
+    comp_cons_seen_ = load_acquire(ctl_->comp_cons);
+    if (comp_prod_ - comp_cons_seen_ > comp_entries_)
+        return broken("receive completion index beyond the ring");
+    return completion_free() || find(packet) ? Result::kTaken : Result::kNoBuffer;
+}
+
+uint32_t RxQueue::bufs_for(const Run& run, uint32_t payload_bytes, bool single) const noexcept {
+    if (!payload_bytes || run.placed)
+        return 0;
+    if (single && !run.strict && run.first.at.header_bytes + payload_bytes <= NUPA_RX_SLOT_BYTES)
+        return 0;
+    return (payload_bytes + buf_bytes_ - 1) / buf_bytes_;
+}
+
+uint32_t RxQueue::span(const Packet& burst, bool placed) noexcept {
+    const uint32_t span = runs_.front().merger.span(burst, placed);
+    if (placed || !span)
+        return span;
+    // Where buffers run short as much is taken as there is room for: segment by segment.
+    const uint32_t bufs = (burst.payload.bytes() / span + 1) * NUPA_RX_BUFS_PER_PACKET_MAX;
+    if (fill_seen_ - fill_cons_ < fills_reserved_ + bufs)
+        fill_seen_ = load_acquire(ctl_->fill_prod);
+    return fill_seen_ - fill_cons_ < fills_reserved_ + bufs ? 0 : span;
+}
+
+RxQueue::Result RxQueue::reserve(uint32_t bufs) noexcept {
+    if (fill_seen_ - fill_cons_ < fills_reserved_ + bufs) {
+        fill_seen_ = load_acquire(ctl_->fill_prod);
+        if (fill_seen_ - fill_cons_ > fill_entries_)
+            return broken("fill producer index beyond the ring");
+        if (fill_seen_ - fill_cons_ < fills_reserved_ + bufs)
+            return Result::kNoBuffer;
+    }
+    fills_reserved_ += bufs;
+    return Result::kTaken;
+}
+
+RxQueue::Result RxQueue::add(Packet& packet, const Decision& decision,
+                             const QueueChoice& choice) noexcept {
+    Run* run = find(packet);
+    if (run && (!run->merger.fits(packet, decision) ||
+                run->more.size() + kPayloadSpansMax > kRunPiecesMax)) {
+        if (Result done = finish(*run); done != Result::kTaken)
+            return done;
+        run = nullptr;
+    }
+    if (run)
+        return append(*run, packet, decision);
+    if (!completion_free())
+        return Result::kNoBuffer;
+    run = open();
+    return run ? start(*run, packet, decision, choice) : Result::kBroken;
+}
+
+RxQueue::Result RxQueue::start(Run& run, Packet& packet, const Decision& decision,
+                               const QueueChoice& choice) noexcept {
+    run.choice = choice;
+    run.placed = decision.placed();
+    run.may_wait = decision.may_wait;
+    run.grown = true;
+    run.due_ns = kNever;
+    run.due_max_ns = 0;
+    run.strict = strict_split_ && packet.at.l4 == L4::kTcp;
+    run.merger.start(packet, decision);
+    run.first = std::move(packet);
+    const uint32_t bufs = bufs_for(run, run.first.payload.bytes(), !run.first.mss);
+    if (Result room = reserve(bufs); room != Result::kTaken) {
+        run.merger.finish();
+        close(run);
+        return room;
+    }
+    run.reserved_bufs = bufs;
+    stats_.add(NUPA_STAT_rx_merged, run.first.segments() - 1);
+    return run.merger.closed() ? finish(run) : Result::kTaken;
+}
+
+RxQueue::Result RxQueue::append(Run& run, Packet& packet, const Decision& decision) noexcept {
+    const uint32_t bufs = bufs_for(run, run.merger.payload_bytes() + packet.payload.bytes(), false);
+    const uint32_t more = bufs - run.reserved_bufs;
+    if (Result room = reserve(more); room != Result::kTaken)
+        return room;
+    run.reserved_bufs = bufs;
+    run.merger.append(packet, decision);
+    run.may_wait = decision.may_wait;
+    run.grown = true;
+    stats_.add(NUPA_STAT_rx_merged, packet.segments());
+    if (!run.placed) {
+        // Room for both was reserved when the queue was made.
+        for (const Bytes& piece : packet.payload.pieces())
+            run.more.push_back(piece);
+        if (packet.owned)
+            run.owned.push_back(std::move(packet.owned));
+    }
+    return run.merger.closed() ? finish(run) : Result::kTaken;
+}
+
+// The run's slot is free again.
+void RxQueue::close(Run& run) noexcept {
+    fills_reserved_ -= run.reserved_bufs;
+    run.reserved_bufs = 0;
+    run.first.owned.reset();
+    run.more.clear();
+    run.owned.clear();
+    const auto index = static_cast<uint8_t>(&run - runs_.data());
+    auto at = std::find(open_.begin(), open_.begin() + static_cast<long>(open_count_), index);
+    open_count_--;
+    std::rotate(at, at + 1, open_.begin() + static_cast<long>(open_count_) + 1);
+}
+
+RxQueue::Result RxQueue::finish(Run& run) noexcept {
+    const Merged& merged = run.merger.finish();
+    const bool single = merged.gso_segs <= 1;
+    const uint32_t bufs = bufs_for(run, merged.payload_bytes, single);
+    std::byte* slot = slots_ + (comp_prod_ & (comp_entries_ - 1)) * size_t{NUPA_RX_SLOT_BYTES};
+    if (single)
+        run.first.fill_checksums();  // a merged one has no valid checksum, by the ABI
+    std::memcpy(slot, single ? run.first.header.data() : merged.header.data(), merged.header_bytes);
+    uint32_t slot_payload = 0;
+    Result result = Result::kTaken;
+    if (!run.placed && !bufs) {
+        run.first.payload.copy_to(slot + merged.header_bytes);
+        slot_payload = merged.payload_bytes;
+    } else if (!run.placed) {
+        result = write_payload(run);
+    }
+    if (result == Result::kTaken)
+        write_completion(run, merged, slot_payload, static_cast<uint16_t>(bufs));
+    close(run);
+    return result;
+}
+
+void RxQueue::write_completion(const Run& run, const Merged& merged, uint32_t slot_payload,
+                               uint16_t bufs) noexcept {
+    nupa_rx_comp comp{};
+    comp.flags = merged.flags;
+    if (!checksums_)
+        comp.flags &= static_cast<uint16_t>(~kChecksumFlags);
+    if (run.choice.hash_l4)
+        comp.flags |= NUPA_RX_F_HASH_L4;
+    comp.bufs = bufs;
+    comp.header_bytes = static_cast<uint16_t>(merged.header_bytes + slot_payload);
+    comp.gso_size = merged.gso_size;
+    comp.gso_segs = merged.gso_segs;
+    comp.payload_bytes = merged.payload_bytes - slot_payload;
+    comp.hash = run.choice.hash;
+    comp.qpn = merged.qpn;
+    std::memcpy(comps_ + (comp_prod_ & (comp_entries_ - 1)) * sizeof(comp), &comp, sizeof(comp));
+    comp_prod_++;
+    completed(run);
+    stats_.add(NUPA_STAT_rx_packets);
+    stats_.add(NUPA_STAT_rx_bytes, merged.header_bytes + merged.payload_bytes);
+}
+
+namespace {
+
+// Writes pieces one after the other into buffers of one size.
+class Scatter {
+public:
+    explicit Scatter(uint32_t buf_bytes) noexcept : buf_bytes_(buf_bytes) {}
+
+    // @next gives the next buffer or null; false when it gave null.
+    template <class NextBuffer>
+    bool write(Bytes piece, NextBuffer&& next) noexcept {
+        while (!piece.empty()) {
+            if (!left_) {
+                if (!(to_ = next()))
+                    return false;
+                left_ = buf_bytes_;
+            }
+            const size_t n = std::min<size_t>(piece.size(), left_);
+            std::memcpy(to_, piece.data(), n);
+            to_ += n;
+            left_ -= static_cast<uint32_t>(n);
+            piece = piece.subspan(n);
+        }
+        return true;
+    }
+
+private:
+    uint32_t buf_bytes_;
+    std::byte* to_ = nullptr;
+    uint32_t left_ = 0;
+};
+
+}  // namespace
+
+std::byte* RxQueue::next_buffer() noexcept {
+    const auto fill =
+        copy_once<nupa_rx_fill>(fills_ + (fill_cons_ & (fill_entries_ - 1)) * sizeof(nupa_rx_fill));
+    fill_cons_++;
+    return memory_.at(fill.addr, buf_bytes_);
+}
+
+RxQueue::Result RxQueue::write_payload(const Run& run) noexcept {
+    Scatter scatter(buf_bytes_);
+    auto next = [this]() noexcept { return next_buffer(); };
+    for (const Bytes& piece : run.first.payload.pieces())
+        if (!scatter.write(piece, next))
+            return broken("fill buffer outside host memory");
+    for (const Bytes& piece : run.more)
+        if (!scatter.write(piece, next))
+            return broken("fill buffer outside host memory");
+    return Result::kTaken;
+}
+
+RxQueue::Result RxQueue::flush() noexcept {
+    urgent_ = true;
+    while (open_count_)
+        if (Result done = finish(runs_[open_[open_count_ - 1]]); done != Result::kTaken)
+            return done;
+    return Result::kTaken;
+}
+
+// The checksum is filled in while the payload can still be read.
+bool RxQueue::hold(Run& run, uint64_t now_ns) noexcept {
+    if (!hold_ns_ || !run.placed || !run.may_wait)
+        return false;
+    if (!run.due_max_ns) {
+        run.due_max_ns = now_ns + kHoldTotal * hold_ns_;
+        if (!run.first.mss)
+            run.first.fill_checksums();
+        run.first.payload.clear();
+        run.first.owned.reset();
+    }
+    if (run.grown)
+        run.due_ns = std::min(now_ns + hold_ns_, run.due_max_ns);
+    run.grown = false;
+    return now_ns < run.due_ns;
+}
+
+void RxQueue::completed(const Run& run) noexcept {
+    if (hold_ns_ && run.placed && run.may_wait &&
+        comp_prod_ - signalled_ < std::min(kQuietMax, comp_entries_ / 4))
+        quiet_qpn_ = run.merger.qpn();
+    else
+        urgent_ = true;
+}
+
+bool RxQueue::waits_for(uint32_t qpn) const noexcept {
+    return std::any_of(open_.begin(), open_.begin() + static_cast<long>(open_count_),
+                       [&](uint8_t i) { return runs_[i].merger.qpn() == qpn; });
+}
+
+RxQueue::Result RxQueue::turn(uint64_t now_ns) noexcept {
+    for (size_t i = open_count_; i-- > 0;) {
+        Run& run = runs_[open_[i]];
+        if (hold(run, now_ns))
+            continue;
+        if (Result done = finish(run); done != Result::kTaken)
+            return done;
+    }
+    if (comp_prod_ != signalled_ && interrupt_due_ns_ == kNever)
+        interrupt_due_ns_ = now_ns + hold_ns_;
+    return Result::kTaken;
+}
+
+std::optional<RxQueue::Result> RxQueue::expire(uint64_t now_ns, uint32_t& silent_qpn) noexcept {
+    for (size_t i = 0; i < open_count_; i++) {
+        Run& run = runs_[open_[i]];
+        if (now_ns < run.due_ns)
+            continue;
+        silent_qpn = run.due_ns < run.due_max_ns ? run.merger.qpn() : 0;
+        urgent_ = true;
+        return finish(run);
+    }
+    if (now_ns >= interrupt_due_ns_) {
+        silent_qpn = waits_for(quiet_qpn_) ? 0 : quiet_qpn_;
+        interrupt_due_ns_ = kNever;
+        urgent_ = true;
+        return Result::kTaken;
+    }
+    return std::nullopt;
+}
+
+uint64_t RxQueue::due_ns() const noexcept {
+    uint64_t due = interrupt_due_ns_;
+    for (size_t i = 0; i < open_count_; i++)
+        due = std::min(due, runs_[open_[i]].due_ns);
+    return due;
+}
+
+bool RxQueue::publish() noexcept {
+    if (published_ != comp_prod_) {
+        published_ = comp_prod_;
+        store_release(ctl_->fill_cons, fill_cons_);
+        store_release(ctl_->comp_prod, comp_prod_);
+    }
+    if (!urgent_)
+        return false;
+    const uint32_t old = signalled_;
+    signalled_ = comp_prod_;
+    urgent_ = false;
+    interrupt_due_ns_ = kNever;
+    full_fence();
+    return old != comp_prod_ && nupa_need_event(load_relaxed(ctl_->irq_event), comp_prod_, old);
+}
+
+}  // namespace nupa::daemon

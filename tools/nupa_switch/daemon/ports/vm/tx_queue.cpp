@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ports/vm/tx_queue.hpp"
+
+#include <bit>
+
+#include "engine/endian.hpp"
+#include "ports/vm/shared_field.hpp"
+
+namespace nupa::daemon {
+
+bool valid_ring_entries(uint32_t entries) noexcept {
+    return std::has_single_bit(entries) && entries >= NUPA_RING_ENTRIES_MIN &&
+           entries <= NUPA_RING_ENTRIES_MAX;
+}
+
+ConsumedRing::ConsumedRing(nupa_ring_ctl& ctl, uint32_t entries) noexcept
+    : ctl_(&ctl), entries_(entries) {
+    store_release(ctl_->cons, 0u);
+    store_release(ctl_->db_event, 0u);
+}
+
+uint32_t ConsumedRing::pending() noexcept {
+    if (produced_ == taken_)
+        produced_ = load_acquire(ctl_->prod);
+    return produced_ - taken_;
+}
+
+bool ConsumedRing::publish() noexcept {
+    const uint32_t old = published_;
+    if (old == taken_)
+        return false;
+    published_ = taken_;
+    store_release(ctl_->cons, taken_);
+    full_fence();
+    return nupa_need_event(load_relaxed(ctl_->irq_event), taken_, old);
+}
+
+bool ConsumedRing::rearm() noexcept {
+    store_release(ctl_->db_event, taken_);
+    full_fence();
+    produced_ = load_acquire(ctl_->prod);
+    return produced_ != taken_;
+}
+
+nupa_admin_status TxQueue::check(const HostMemory& memory, const nupa_cmd_queue& cmd) noexcept {
+    if (!valid_ring_entries(cmd.entries) || cmd.flags)
+        return NUPA_E_INVALID;
+    return memory.at(cmd.ring_addr, uint64_t{cmd.entries} * sizeof(nupa_tx_entry)) ? NUPA_OK
+                                                                                   : NUPA_E_ADDRESS;
+}
+
+TxQueue::TxQueue(const HostMemory& memory, nupa_ring_ctl& ctl, const nupa_cmd_queue& cmd) noexcept
+    : memory_(memory),
+      entries_(memory.at(cmd.ring_addr, uint64_t{cmd.entries} * sizeof(nupa_tx_entry))),
+      ring_(ctl, cmd.entries) {}
+
+TxQueue::Next TxQueue::broken(const char* reason) noexcept {
+    reason_ = reason;
+    return Next::kBroken;
+}
+
+TxQueue::Next TxQueue::next() noexcept {
+    const uint32_t pending = ring_.pending();
+    if (!pending)
+        return Next::kEmpty;
+    if (ring_.broken())
+        return broken("transmit producer index beyond the ring");
+    context_ = copy_once<nupa_tx_entry>(entries_ + ring_.index(0) * sizeof(nupa_tx_entry)).ctx;
+    const uint32_t bufs = context_.bufs;
+    if (!bufs || bufs > NUPA_TX_FRAGS_MAX)
+        return broken("transmit packet with too few or too many buffers");
+    if (bufs + 1 > pending)
+        return broken("transmit packet published in parts");
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < bufs; i++) {
+        const auto buf =
+            copy_once<nupa_tx_entry>(entries_ + ring_.index(1 + i) * sizeof(nupa_tx_entry)).buf;
+        const std::byte* at = memory_.at(buf.addr, buf.bytes);
+        if (!at || buf.reserved)
+            return broken("transmit buffer outside host memory");
+        buffers_[i] = {at, buf.bytes};
+        bytes += buf.bytes;
+    }
+    if (bytes != context_.bytes)
+        return broken("transmit buffers do not sum up to the packet");
+    ring_.take(1 + bufs);
+    return Next::kPacket;
+}
+
+}  // namespace nupa::daemon

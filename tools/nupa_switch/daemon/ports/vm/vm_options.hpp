@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a virtual machine's port is made of.
+#pragma once
+
+#include <string>
+
+#include "engine/port_engine.hpp"
+#include "fabric/mac_address.hpp"
+
+namespace nupa::daemon {
+
+inline constexpr unsigned kQueuePairsDefault = 4;
+
+struct VmOptions {
+    std::string name;
+    std::string socket;  // where QEMU connects
+    std::string ram;     // guest memory file
+    MacAddress mac{};    // zero: one made from the port's number
+    unsigned queue_pairs = kQueuePairsDefault;
+    PortEngine::Limits limits;
+};
+
+}  // namespace nupa::daemon

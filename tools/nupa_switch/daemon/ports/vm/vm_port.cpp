@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// VmPort: plugging, control, reset, failure.
+#include "ports/vm/vm_port.hpp"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+
+#include "event/log.hpp"
+#include "ports/vm/last_words.hpp"
+
+namespace nupa::daemon {
+
+VmPort::VmPort(const PortContext& context, const VmOptions& options, uint16_t id,
+               uint64_t hash_seed)
+    : Port(options.name, id, MacTable::Kind::kGuest),
+      epoll_(context.epoll),
+      fabric_(context.fabric),
+      heartbeat_(context.heartbeat),
+      options_(options),
+      listener_(options.socket),
+      engine_(memory_, stats(), hash_seed, options.limits),
+      steering_(hash_seed) {
+    if (mac_key(options_.mac.data()) == 0)
+        options_.mac = {
+            0x02, 'N', 'U', 'P', static_cast<uint8_t>(id >> 8), static_cast<uint8_t>(id)};
+    fabric_.macs().reserve(options_.mac.data(), id);
+    epoll_.add(listener_.fd(), *this, kListen);
+}
+
+VmPort::~VmPort() { last_words_of(id(), nullptr, -1); }
+
+void VmPort::handle(uint32_t what, uint32_t /*events*/) {
+    if (what == kListen) {
+        accept_client();
+        heartbeat_.start();
+    } else if (what == kClient) {
+        client_event();
+    } else {
+        doorbell(what - kDoorbell);
+    }
+}
+
+bool VmPort::beat() noexcept {
+    if (client_)
+        registers_.beat();
+    return client_.has_value();
+}
+
+void VmPort::shut_down() noexcept {
+    if (!client_)
+        return;
+    reset();
+    registers_.set_status(NUPA_STATUS_GONE);
+    interrupt(0);
+}
+
+std::vector<PortFact> VmPort::facts() const {
+    return {{"kind", "vm"},
+            {"socket", options_.socket},
+            {"ram", options_.ram},
+            {"mac", format_mac(options_.mac.data())},
+            {"queue_pairs", uint64_t{options_.queue_pairs}},
+            {"qps", uint64_t{engine_.qps()}},
+            {"mrs", uint64_t{engine_.mrs()}}};
+}
+
+std::vector<PortQp> VmPort::qps() const {
+    std::vector<PortQp> all;
+    for (const auto& [qpn, flow] : qp_flows_)
+        all.push_back({qpn, flow, engine_.qp_stats(qpn)});
+    return all;
+}
+
+const char* VmPort::state() const noexcept {
+    if (!client_)
+        return "unplugged";
+    return failed_ ? "failed" : running_ ? "running" : "plugged";
+}
+
+void VmPort::accept_client() {
+    while (Fd socket = listener_.accept()) {
+        // The old client's end and the new one's start may be told in any order.
+        if (client_)
+            client_event();
+        if (client_) {
+            log_line("nupa_switch: {}: a second client was turned away", name());
+            continue;
+        }
+        try {
+            plug(std::move(socket));
+        } catch (const std::exception& e) {
+            log_line("nupa_switch: {}: {}", name(), e.what());
+            unplug(nullptr);
+        }
+    }
+}
+
+void VmPort::plug(Fd socket) {
+    client_.emplace(std::move(socket));
+    stats() = {};
+    control_gen_ = 0;
+    failure_logs_ = 0;
+    registers_ = Registers(client_->bar2());
+    registers_.initialise(options_, id(), options_.limits.qps_max, options_.limits.mrs_max,
+                          status_bits());
+    epoll_.add(client_->socket(), *this, kClient, EPOLLIN | EPOLLRDHUP);
+    for (unsigned v = 0; v < NUPA_VECTORS; v++)  // edge triggered: nobody has to read them
+        epoll_.add(client_->doorbell(v), *this, kDoorbell + v, EPOLLIN | EPOLLET);
+    client_->handshake();
+    last_words_of(id(), &reinterpret_cast<nupa_regs*>(client_->bar2())->status,
+                  client_->interrupt_fd(0));
+    log_line("nupa_switch: {}: plugged", name());
+}
+
+void VmPort::client_event() noexcept {
+    if (!client_)
+        return;
+    char byte = 0;
+    const ssize_t n = ::recv(client_->socket(), &byte, 1, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    unplug(n > 0 ? "the client spoke, which ivshmem clients never do" : "unplugged");
+}
+
+void VmPort::unplug(const char* why) noexcept {
+    if (!client_)
+        return;
+    reset();
+    fabric_.unplugged(*this);
+    // Copies of these descriptors live on in the client: closing ours would not end their events.
+    epoll_.remove(client_->socket());
+    for (unsigned v = 0; v < NUPA_VECTORS; v++)
+        epoll_.remove(client_->doorbell(v));
+    last_words_of(id(), nullptr, -1);
+    client_.reset();
+    memory_.clear();
+    ram_ = GuestRam();
+    pending_ = 0;
+    failed_ = false;
+    if (why)
+        log_line("nupa_switch: {}: {}", name(), why);
+}
+
+// Every queue, MR and QP is gone when this returns.
+void VmPort::reset() noexcept {
+    running_ = false;
+    set_due_ns(kNever);
+    for (auto& tx : tx_)
+        tx.reset();
+    for (auto& rx : rx_)
+        rx.reset();
+    admin_ring_.reset();
+    slow_.reset();
+    engine_.reset();
+    qp_flows_.clear();
+    steering_.reset();
+    rx_mode_ = {.flags = 0, .mtu = NUPA_MTU_MAX, .mac = {}, .hold_us = 0};
+    std::copy(options_.mac.begin(), options_.mac.end(), rx_mode_.mac);
+    pending_ &= 1;
+}
+
+void VmPort::control() noexcept {
+    const ControlRequest request = registers_.control();
+    if (request.generation == control_gen_)
+        return;
+    control_gen_ = request.generation;
+    reset();
+    failed_ = false;
+    if (request.enable)
+        enable();
+    registers_.restore();
+    // The acknowledgement is the last thing to change before the interrupt.
+    registers_.set_status(status_bits());
+    registers_.acknowledge(request.generation);
+    interrupt(0);
+}
+
+void VmPort::enable() noexcept {
+    try {
+        // QEMU has created the file by the time its guest runs; not earlier.
+        if (!ram_) {
+            ram_ = GuestRam(options_.ram);
+            ram_.describe(memory_);
+        }
+    } catch (const std::exception& e) {
+        log_line("nupa_switch: {}: {}", name(), e.what());
+        fail("guest memory can't be mapped");
+        return;
+    }
+    const nupa_admin_ctl& ctl = registers_.admin();
+    admin_cmds_ = memory_.at(ctl.ring_addr, sizeof(nupa_admin_cmd) * NUPA_ADMIN_ENTRIES);
+    admin_comps_ = memory_.at(ctl.comp_addr, sizeof(nupa_admin_comp) * NUPA_ADMIN_ENTRIES);
+    if (!admin_cmds_ || !admin_comps_) {
+        fail("admin ring outside host memory");
+        return;
+    }
+    admin_ring_.emplace(registers_.admin().ring, NUPA_ADMIN_ENTRIES);
+    running_ = true;
+}
+
+// The host broke the ABI: it is stopped, everybody else goes on.
+void VmPort::fail(const char* reason) noexcept {
+    if (failure_logs_++ < kFailureLogsMax)
+        log_line("nupa_switch: {}: stopped: {}", name(), reason);
+    stats().add(NUPA_STAT_abi_errors);
+    reset();
+    failed_ = true;
+    show_status();
+}
+
+uint32_t VmPort::status_bits() const noexcept {
+    uint32_t bits = 0;
+    if (running_)
+        bits |= NUPA_STATUS_READY;
+    if (link_up_)
+        bits |= NUPA_STATUS_LINK_UP;
+    if (failed_)
+        bits |= NUPA_STATUS_FAILED;
+    return bits;
+}
+
+void VmPort::show_status() noexcept {
+    if (!client_)
+        return;
+    registers_.set_status(status_bits());
+    interrupt(0);
+}
+
+void VmPort::link_changed(bool up) noexcept {
+    if (up == link_up_)
+        return;
+    link_up_ = up;
+    show_status();
+}
+
+void VmPort::interrupt(unsigned vector) noexcept { client_->interrupt(vector); }
+
+bool VmPort::work() noexcept {
+    if (!client_)
+        pending_ = 0;
+    if (pending_ & 1) {
+        pending_ &= ~1u;
+        control();
+        if (running_)
+            admin();
+    }
+    if (running_)
+        bursts();
+    if (!running_)
+        pending_ &= 1;
+    return pending_ != 0;
+}
+
+}  // namespace nupa::daemon

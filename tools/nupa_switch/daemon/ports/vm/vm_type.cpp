@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// --port: the port of a virtual machine.
+#include <fmt/core.h>
+#include <sys/random.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+
+#include "ports/port_type.hpp"
+#include "ports/vm/last_words.hpp"
+#include "ports/vm/vm_port.hpp"
+
+namespace nupa::daemon {
+namespace {
+
+constexpr size_t kMemoryMaxMib = 1 << 20;
+constexpr size_t kObjectsMax = 1 << 24;
+constexpr unsigned kDescriptorsMax = 2 * NUPA_VECTORS + 6;  // eventfds, sockets, BAR2, capture
+constexpr const char* kForm = "name=NAME,socket=PATH,ram=PATH[,mac=XX:XX:XX:XX:XX:XX][,queues=N]";
+
+uint64_t random_seed() {
+    uint64_t seed = 0;
+    if (::getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
+        throw_errno("getrandom");
+    return seed;
+}
+
+class VmPlan final : public PortPlan {
+public:
+    explicit VmPlan(VmOptions options) : PortPlan(options.name), options_(std::move(options)) {}
+    [[nodiscard]] std::vector<Claim> claims() const override {
+        return {{"socket", options_.socket}, {"memory file", options_.ram}};
+    }
+    [[nodiscard]] unsigned descriptors_max() const noexcept override { return kDescriptorsMax; }
+    [[nodiscard]] std::unique_ptr<Port> open(const PortContext& context,
+                                             uint16_t id) const override {
+        install_last_words();
+        return std::make_unique<VmPort>(context, options_, id, random_seed());
+    }
+
+private:
+    VmOptions options_;
+};
+
+unsigned parse_queues(const std::string& text, const Fields& fields) {
+    unsigned value = 0;
+    auto [end, err] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (err != std::errc{} || end != text.data() + text.size() || value < 1 ||
+        value > NUPA_QUEUE_PAIRS_MAX)
+        throw fields.error(
+            fmt::format("queues must be 1 to {}", static_cast<int>(NUPA_QUEUE_PAIRS_MAX)));
+    return value;
+}
+
+class VmType final : public PortType {
+public:
+    [[nodiscard]] const char* option() const noexcept override { return "--port"; }
+    [[nodiscard]] const char* about() const noexcept override { return "a virtual machine's port"; }
+    [[nodiscard]] const char* form() const noexcept override { return kForm; }
+
+    void add_options(CLI::App& app) override {
+        app.add_option("--port-memory-mib", memory_mib_,
+                       "of the switch, for the MRs and QPs of one virtual machine's port")
+            ->capture_default_str()
+            ->check(CLI::Range(size_t{1}, kMemoryMaxMib));
+        app.add_option("--port-mrs", limits_.mrs_max, "MRs of one port")
+            ->capture_default_str()
+            ->check(CLI::Range(size_t{0}, kObjectsMax));
+        app.add_option("--port-qps", limits_.qps_max, "QP contexts of one port")
+            ->capture_default_str()
+            ->check(CLI::Range(size_t{0}, kObjectsMax));
+    }
+
+    [[nodiscard]] std::unique_ptr<PortPlan> plan(std::string name, Fields& fields) const override {
+        VmOptions port;
+        port.name = std::move(name);
+        port.socket = fields.take("socket");
+        port.ram = fields.take("ram");
+        if (port.socket.empty() || port.ram.empty())
+            throw fields.error(fmt::format("socket= and ram= are both needed: {}", kForm));
+        if (const std::string mac = fields.take("mac"); !mac.empty()) {
+            const auto parsed = parse_mac(mac);
+            if (!parsed || is_multicast(parsed->data()))
+                throw fields.error(
+                    fmt::format("mac '{}' is not a unicast address like 02:00:00:00:00:01", mac));
+            port.mac = *parsed;
+        }
+        if (const std::string queues = fields.take("queues"); !queues.empty())
+            port.queue_pairs = parse_queues(queues, fields);
+        port.limits = limits_;
+        port.limits.memory_bytes = memory_mib_ << 20;
+        return std::make_unique<VmPlan>(std::move(port));
+    }
+
+private:
+    PortEngine::Limits limits_;
+    size_t memory_mib_ = limits_.memory_bytes >> 20;
+};
+
+}  // namespace
+
+std::unique_ptr<PortType> make_vm_type() { return std::make_unique<VmType>(); }
+
+}  // namespace nupa::daemon

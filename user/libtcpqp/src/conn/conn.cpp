@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "conn/conn.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+tcpqp_conn::tcpqp_conn(const tcpqp_conn_opts& opts)
+    : buffer_bytes_(opts.buffer_bytes),
+      buffers_(opts.buffers),
+      memory_(size_t{2} * opts.buffers * opts.buffer_bytes),
+      receives_(memory_.all().first(memory_.size() / 2), opts.buffers, opts.first_buffers),
+      sends_(memory_.all().subspan(memory_.size() / 2), opts.buffers, opts.first_buffers),
+      slots_(size_t{2} * opts.buffers, Slot::kFree),
+      ready_(opts.buffers) {
+    free_.reserve(buffers_);
+}
+
+tcpqp_conn::~tcpqp_conn() { tear_down(); }
+
+void tcpqp_conn::tear_down() noexcept {
+    qp_.reset();
+    cq_.reset();
+    receives_.clear();
+    sends_.clear();
+    context_.reset();
+    free_.clear();
+}
+
+int tcpqp_conn::add_sends() noexcept {
+    const uint32_t before = sends_.size();
+    const int error = sends_.grow(*context_);
+    for (uint32_t i = before; i < sends_.size(); i++)
+        free_.push_back(buffers_ + i);
+    return error;
+}
+
+// The peer filled all that were posted, or sends long messages: it might have sent more.
+void tcpqp_conn::add_receives() noexcept {
+    const uint32_t before = receives_.size();
+    (void)receives_.grow(*context_);
+    for (uint32_t slot = before; slot < receives_.size(); slot++)
+        post_receive(slot);
+}
+
+bool tcpqp_conn::is_held(const tcpqp_view& view) const noexcept {
+    const bool is_streams = (has_partial_ && view.slot == partial_.slot) ||
+                            (shown_left_ != 0 && view.slot == shown_.slot);
+    return view.slot < slots_.size() && slots_[view.slot] == Slot::kHeld && !is_streams;
+}
+
+// One at a time: what the caller does not need stays in the cq, whose
+// descriptor so stays readable.
+bool tcpqp_conn::pump_one() noexcept {
+    tcpqp_completion completion;
+    const int n = cq_->poll({&completion, 1});
+    if (n > 0)
+        handle(completion);
+    if (n < 0)
+        receive_status_ = send_status_ = -ENOTCONN;
+    return n > 0;
+}
+
+// What the stream's calls tell of must not stay in the cq: its descriptor would stay readable.
+bool tcpqp_conn::pump_all() noexcept {
+    bool moved = false;
+    while (!waiting_ && pump_one())
+        moved = true;
+    if (moved)
+        moved_.notify_all();
+    return moved;
+}
+
+// One thread sleeps on the cq, any other on the condition: no wake-up is lost
+// when one thread takes another's completion.
+int tcpqp_conn::wait_until(Lock& lock, int timeout_ms, Condition done) noexcept {
+    const tcpqp::Deadline deadline(timeout_ms);
+    for (;;) {
+        while (!(this->*done)() && !waiting_ && pump_one())
+            moved_.notify_all();
+        if ((this->*done)())
+            return 0;
+        if (timeout_ms == 0)
+            return -EAGAIN;
+        const int left_ms = deadline.left_ms();
+        if (left_ms == 0)
+            return -ETIMEDOUT;
+        if (waiting_) {
+            if (left_ms < 0)
+                moved_.wait(lock);
+            else
+                moved_.wait_for(lock, std::chrono::milliseconds(left_ms));
+            continue;
+        }
+        waiting_ = true;
+        lock.unlock();
+        const int error = cq_->wait(left_ms);
+        lock.lock();
+        waiting_ = false;
+        moved_.notify_all();
+        if (error != 0 && error != -ETIMEDOUT)
+            return error;
+    }
+}
+
+void tcpqp_conn::handle(const tcpqp_completion& c) noexcept {
+    const auto slot = static_cast<uint32_t>(c.id);
+    if (c.opcode == TCPQP_OP_SEND) {
+        sending_--;
+        if (c.status != 0)
+            send_status_ = -ENOTCONN;
+        if (slot < slots_.size())
+            give_back(slot);
+        after_send();
+        return;
+    }
+    posted_--;
+    if (c.status != 0) {
+        slots_[slot] = Slot::kFree;
+        if (receive_status_ == 0)
+            receive_status_ = c.status == -EMSGSIZE ? -EMSGSIZE : -ENOTCONN;
+        return;
+    }
+    slots_[slot] = Slot::kReady;
+    ready_[(ready_head_ + ready_count_++) % ready_.size()] = {at(slot), c.length, c.imm, c.flags,
+                                                              slot};
+    if (posted_ == 0 || c.length > buffer_bytes_ / 2)
+        add_receives();
+}
+
+tcpqp_work tcpqp_conn::receive_work(uint32_t slot) noexcept {
+    return {slot, at(slot), buffer_bytes_, 0, 0, 0, mr_of(slot)};
+}
+
+int tcpqp_conn::post_receive(uint32_t slot) noexcept {
+    const tcpqp_work work = receive_work(slot);
+    slots_[slot] = Slot::kPosted;
+    const int n = qp_->post_recv({&work, 1});
+    if (n > 0) {
+        posted_++;
+        return 0;
+    }
+    slots_[slot] = Slot::kFree;  // the connection has ended
+    return n;
+}
+
+void tcpqp_conn::give_back(uint32_t slot) noexcept {
+    if (is_receive(slot)) {
+        post_receive(slot);
+        return;
+    }
+    slots_[slot] = Slot::kFree;
+    free_.push_back(slot);
+}
+
+int tcpqp_conn::take_free(Lock& lock, int timeout_ms, uint32_t& slot) noexcept {
+    int error = wait_until(lock, 0, &tcpqp_conn::has_free);
+    if (error == -EAGAIN && sends_.may_grow() && add_sends() == 0)
+        error = 0;
+    if (error == -EAGAIN && timeout_ms != 0)
+        error = wait_until(lock, timeout_ms, &tcpqp_conn::has_free);
+    if (error != 0)
+        return error;
+    if (send_status_ != 0)
+        return send_status_;
+    slot = free_.back();
+    free_.pop_back();
+    slots_[slot] = Slot::kHeld;
+    return 0;
+}
+
+int tcpqp_conn::start_send(const tcpqp_view& view) noexcept {
+    const tcpqp_work work{view.slot, at(view.slot),   view.length, view.imm, view.flags,
+                          0,         mr_of(view.slot)};
+    slots_[view.slot] = Slot::kSending;
+    const int error = post(work);
+    if (error != 0)
+        slots_[view.slot] = Slot::kHeld;
+    return error;
+}
+
+int tcpqp_conn::post(const tcpqp_work& work) noexcept {
+    const int n = qp_->post_send({&work, 1});
+    if (n <= 0)
+        return n;
+    sending_++;
+    return 0;
+}
+
+int tcpqp_conn::send(const void* data, size_t length, int timeout_ms) noexcept {
+    if (length > buffer_bytes_)
+        return -EMSGSIZE;
+    Lock lock(lock_);
+    uint32_t slot = 0;
+    int error = send_partial();
+    if (error == 0)
+        error = take_free(lock, timeout_ms, slot);
+    if (error != 0)
+        return error;
+    if (length != 0)
+        std::memcpy(at(slot), data, length);
+    error = start_send({at(slot), static_cast<uint32_t>(length), 0, 0, slot});
+    if (error != 0)
+        give_back(slot);
+    return error;
+}
+
+int tcpqp_conn::buffer(tcpqp_view& view, int timeout_ms) noexcept {
+    Lock lock(lock_);
+    uint32_t slot = 0;
+    const int error = take_free(lock, timeout_ms, slot);
+    if (error == 0)
+        view = {at(slot), buffer_bytes_, 0, 0, slot};
+    return error;
+}
+
+int tcpqp_conn::send_view(const tcpqp_view& view) noexcept {
+    const Lock lock(lock_);
+    if (!is_held(view) || (view.flags & ~uint32_t{TCPQP_F_IMM}) != 0)
+        return -EINVAL;
+    if (view.length > buffer_bytes_)
+        return -EMSGSIZE;
+    const int error = send_partial();  // what was written to the stream before
+    return error != 0 ? error : start_send(view);
+}
+
+int tcpqp_conn::recv(tcpqp_view& view, int timeout_ms) noexcept {
+    Lock lock(lock_);
+    const int error = wait_until(lock, timeout_ms, &tcpqp_conn::has_message);
+    if (error != 0)
+        return error;
+    if (ready_count_ == 0)
+        return receive_status_;
+    view = ready_[ready_head_];
+    ready_head_ = (ready_head_ + 1) % ready_.size();
+    ready_count_--;
+    slots_[view.slot] = Slot::kHeld;
+    return 0;
+}
+
+int tcpqp_conn::release(const tcpqp_view& view) noexcept {
+    const Lock lock(lock_);
+    if (!is_held(view))
+        return -EINVAL;
+    give_back(view.slot);
+    moved_.notify_all();
+    return 0;
+}
+
+int tcpqp_conn::cancel() noexcept {
+    {
+        const Lock lock(lock_);
+        canceled_ = true;
+    }
+    return qp_->cancel();
+}
+
+int tcpqp_conn::finish_sends(int timeout_ms) noexcept {
+    Lock lock(lock_);
+    send_partial();
+    return wait_until(lock, timeout_ms, &tcpqp_conn::has_sent);
+}

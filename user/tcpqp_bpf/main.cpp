@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// tcpqp-bpf: loads libtcpqp's BPF program and admits connections to it, until SIGTERM.
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <thread>
+
+#include "base/unix_message.hpp"
+#include "activation.hpp"
+#include "identity.hpp"
+#include "limits.hpp"
+#include "options.hpp"
+#include "server.hpp"
+
+namespace {
+
+// Readable at SIGTERM or SIGINT.
+tcpqp::Fd stop_signals() {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigprocmask(SIG_BLOCK, &set, nullptr);
+    tcpqp::Fd fd(::signalfd(-1, &set, SFD_CLOEXEC));
+    if (!fd)
+        tcpqp::throw_errno("signalfd");
+    return fd;
+}
+
+// One for each slot, and those of each desk.
+void raise_descriptors() {
+    constexpr rlim_t kWanted = TCPQP_BPF_SLOTS_MAX +
+                               tcpqp::bpf::kDesksMax * (tcpqp::bpf::kClientsPerDesk + 4) +
+                               tcpqp::bpf::kDescriptorsSpare;
+    rlimit files{};
+    if (::getrlimit(RLIMIT_NOFILE, &files) != 0)
+        return;
+    files.rlim_cur = files.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &files);
+    if (files.rlim_max < kWanted)
+        std::fprintf(stderr, "tcpqp-bpf: descriptors are short: %llu, and not %llu\n",
+                     0ULL + files.rlim_max, 0ULL + kWanted);
+}
+
+void serve(const tcpqp::bpf::Options& o) {
+    const tcpqp::Fd stop = stop_signals();
+    tcpqp::Fd listener = tcpqp::bpf::passed_listener();
+    const bool passed = static_cast<bool>(listener);
+    if (passed && o.socket_named)
+        tcpqp::throw_errno("--socket and --mode are the .socket unit's to say", EINVAL);
+    // who calls listen() is whom libraries see
+    if (!passed)
+        listener = tcpqp::listen_for_unix_messages(o.socket, o.mode, tcpqp::bpf::kBacklog);
+    if (!o.user.empty())
+        tcpqp::bpf::become(o.user);
+    tcpqp::bpf::Program program(o.cgroup);
+    tcpqp::bpf::Admission admission(program, o.verbose);
+    tcpqp::bpf::Server server(admission, std::move(listener));
+    const tcpqp::Fd last_look(::eventfd(0, EFD_CLOEXEC));
+    if (!last_look)
+        tcpqp::throw_errno("eventfd");
+    std::thread collector([&] { admission.collect(last_look.get()); });
+    std::puts("tcpqp-bpf: ready");
+    std::fflush(stdout);
+    server.run(stop.get());
+    if (!passed)
+        ::unlink(o.socket.c_str());
+    ::eventfd_write(last_look.get(), 1);
+    collector.join();
+    admission.close();
+    // for a desk whose user holds it up nobody waits
+    std::_Exit(0);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    int exit_code = 0;
+    const auto options = tcpqp::bpf::parse_options(argc, argv, exit_code);
+    if (!options)
+        return exit_code;
+    try {
+        raise_descriptors();
+        serve(*options);
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "tcpqp-bpf: %s\n", e.what());
+    }
+    return 1;
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The command line of tcpqp-run.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "tcpqp.h"
+
+namespace tcpqp::run {
+
+struct Options {
+    uint32_t engine = TCPQP_ENGINE_AUTO;
+    bool stats = false;
+    char** program = nullptr;  // its name and its arguments, as in argv
+};
+
+// Empty when the program should exit with @exit_code (help, mistakes; already told).
+std::optional<Options> parse_options(int argc, char** argv, int& exit_code);
+
+}  // namespace tcpqp::run
