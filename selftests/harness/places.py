@@ -27,15 +27,18 @@ PRODUCTS = (
 BOOT_CACHE = ("initramfs-*", "vmlinux-*", "modules-*", "kvm.json")
 # What README.md and the manual name; the rest of what is installed may change.
 INSTALLED = (
-    "include/tcp_qp/tcp_qp.h", "include/tcpqp.h", "lib/libtcpqp.so.0", "tcpqp/libtcpqp-preload.so", "bin/ncqp", "bin/tcpqp_perf", "bin/tcpqp-run", "bin/tcpqp-stat",
+    "include/tcp_qp/tcp_qp.h", "include/tcpqp.h", "lib/libtcpqp.so.0", "tcpqp/libtcpqp-preload.so", "bin/ncqp", "bin/tcpqp_perf", "bin/tcpqp-run",
+    "bin/tcpqp-stat",
     "bin/nupa_switch", "bin/nupactl", "man1/ncqp.1", "man1/tcpqp_perf.1", "man1/tcpqp-run.1", "man1/tcpqp-stat.1", "man1/nupactl.1", "man1/nupa_switch.1",
-    "man7/tcpqp.7", "man3/tcpqp_open.3", "pkgconfig/tcpqp.pc", "completions/ncqp", "system/tcpqp-bpf.socket", "sysusers.d/tcpqp.conf", "updates/tcp_qp/tcp_qp.ko", "updates/tcp_qp/nupa_dev.ko",
+    "man7/tcpqp.7", "man3/tcpqp_open.3", "pkgconfig/tcpqp.pc", "completions/ncqp", "system/tcpqp-bpf.socket", "sysusers.d/tcpqp.conf",
+    "updates/tcp_qp/tcp_qp.ko", "updates/tcp_qp/nupa_dev.ko",
 )  # fmt: skip
 LIMIT_S = 540
 NOBODY = 65534
 IN_GUESTS = 'test -f $REPO/Makefile && cd "$HOST_REPO" && test -f Makefile && $BUILD/cmake/tools/ncqp/ncqp --help >/dev/null && ping -c 1 $PEER >/dev/null'
 OTHER_FILE_SYSTEM = 'mount -t tmpfs other "$1" && shift && exec "$@"'
 READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && shift && exec "$@"'
+STREAMS = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
 
 
 class Trouble(Exception):
@@ -239,7 +242,8 @@ def two_builds() -> str:
 def killed_build() -> str:
     """make, and all that it started, killed in the middle; then it is made whole."""
     with _checkout("/tmp", "tcp_qp", products=()) as copy:
-        first = subprocess.Popen(["make", "-C", "kernel", "nupa_dev"], cwd=copy, env=_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        first = subprocess.Popen(["make", "-C", "kernel", "nupa_dev"], cwd=copy, env=_environment(), start_new_session=True, **quiet)
         try:
             _until(lambda: len(list((copy / "build/kernel/nupa_dev").glob("*.o"))) >= 3, "three objects")
         finally:
@@ -260,7 +264,7 @@ def killed_build() -> str:
 def two_clones_at_once() -> str:
     with _checkout("/tmp", "one") as one, _checkout("/tmp", "two") as two:
         both = [
-            subprocess.Popen([copy / "tools/vm/nupa-vm", "--", IN_GUESTS], env=_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            subprocess.Popen([copy / "tools/vm/nupa-vm", "--", IN_GUESTS], env=_environment(), **STREAMS)
             for copy in (one, two)
         ]  # fmt: skip
         for process in both:

@@ -122,7 +122,8 @@ def test_odd_path() -> None:
         program = python("print(os.environ['LD_PRELOAD']); socket.create_server(('127.0.0.1', 0))\nprint('tcpqp' in open('/proc/self/maps').read())")
 
         def ran(**more: str) -> subprocess.CompletedProcess:
-            return subprocess.run([place / Path(RUN).name, "--engine", "stock", *program], capture_output=True, text=True, timeout=LIMIT_S, env={**PLAIN, **more}, check=False)
+            argv = [place / Path(RUN).name, "--engine", "stock", *program]
+            return subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT_S, env={**PLAIN, **more}, check=False)
 
         done = ran(LD_PRELOAD="libm.so.6")
         path, _, others = done.stdout.split("\n")[0].partition(":")

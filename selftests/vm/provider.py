@@ -79,7 +79,9 @@ def bad_wire(t: Guests, seed: int) -> Iterator[None]:
 def start(t: Guests, program: str, listener: str = "", connector: str = "", common: str = "", address: str = NEAR_IP, limit_s: float = LIMIT_S) -> list[Job]:
     """The program on both ends: it listens on soft0."""
     port = free_port()
-    listens, connects = (f"--listen {port}", f"--connect {address}:{port}") if program == "qp_exchange" else (f"--port {port}", f"--port {port} --connect {address}")
+    listens, connects = f"--port {port}", f"--port {port} --connect {address}"
+    if program == "qp_exchange":
+        listens, connects = f"--listen {port}", f"--connect {address}:{port}"
     path = f"{PROGRAMS}/{program}"
     return [
         t.start(0, f"exec {path} {listens} --interface soft0 {common} {listener}", limit_s),
@@ -87,7 +89,8 @@ def start(t: Guests, program: str, listener: str = "", connector: str = "", comm
     ]
 
 
-def both(t: Guests, program: str, listener: str = "", connector: str = "", common: str = "--engine offload", address: str = NEAR_IP, limit_s: float = LIMIT_S) -> list[dict]:
+def both(t: Guests, program: str, listener: str = "", connector: str = "", common: str = "--engine offload",
+         address: str = NEAR_IP, limit_s: float = LIMIT_S) -> list[dict]:  # fmt: skip
     return outputs(start(t, program, listener, connector, common, address, limit_s))
 
 
@@ -137,6 +140,7 @@ def test_bad_wire(t: Guests) -> None:
                 t.check(seen[name] > 0, f"soft{end}: no {name}: no test of it")
 
 
+@pytest.mark.needs(replace(NEEDS, cpus=2))
 def test_counters_of_two_processors(t: Guests) -> None:
     """They are kept for each processor: of what several programs moved at once, none is lost."""
     with softnics(t):
@@ -145,9 +149,6 @@ def test_counters_of_two_processors(t: Guests) -> None:
         for end in (0, 1):
             for field, name in (("delivered", "rx_delivered_bytes"), ("placed", "rx_placed_bytes")):
                 t.equal(counter(t, end, name), sum(pair[end][field] for pair in counters), f"soft{end}: {name}")
-
-
-test_counters_of_two_processors.needs = replace(NEEDS, cpus=2)
 
 
 def test_one_sided(t: Guests) -> None:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 ESCAPE = 0x1D  # Ctrl-]
 # The host's own profile may take minutes under TCG.
-SHELL = r"NCQP=$BUILD/cmake/tools/ncqp/ncqp STAT=$BUILD/cmake/tools/tcpqp_stat/tcpqp-stat PS1='\h:\w\$ ' setsid -c bash --noprofile --norc -i </dev/hvc0 >/dev/hvc0 2>&1"
+TOOLS = "NCQP=$BUILD/cmake/tools/ncqp/ncqp STAT=$BUILD/cmake/tools/tcpqp_stat/tcpqp-stat"
+SHELL = rf"{TOOLS} PS1='\h:\w\$ ' setsid -c bash --noprofile --norc -i </dev/hvc0 >/dev/hvc0 2>&1"
 FOREVER_S = 7 * 24 * 3600
 # The second shell starts what the first has to wait for; each line works as it stands.
 GREETING = """
