@@ -3,7 +3,7 @@
 // process need not be root.
 #pragma once
 
-#include "verbs/fd.hpp"
+#include "base/fd.hpp"
 
 namespace tcpqp::bpf {
 
