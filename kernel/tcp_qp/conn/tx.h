@@ -56,6 +56,7 @@ struct tqp_wqe {
 	bool valid;
 	bool sized;			/* bytes, nr_sge and sges are */
 	bool loaded;			/* checked, and a READ may have sent some of its requests */
+	const struct rxe_send_wqe *from;	/* in the ring, where user space may change it */
 	const struct tqp_op *op;
 	u32 flags;			/* IB_SEND_* */
 	u32 bytes;			/* of all SGEs, or inline */
@@ -123,7 +124,7 @@ struct tqp_tx {
 	struct tqp_tx_cur cur;
 	struct tqp_tx_train train;
 	u32 first_seq;			/* valid if tqp_tx_begun() */
-	u32 sq_next;			/* ring index of the next WQE to load */
+	u32 sq_next;			/* ring index of the next WQE to load, masked */
 	u32 sq_mask;
 	u16 msn;			/* next untagged */
 	u16 write_msn;

@@ -116,7 +116,7 @@ static bool tqp_train_copy(struct tqp_conn *conn)
 
 	if (wqe->nr_sge)
 		return tqp_train_copy_sge(conn, wqe->sges, to);
-	tqp_wqe_copy_inline(conn, to);
+	tqp_wqe_copy_inline(wqe, to);
 	return true;
 }
 

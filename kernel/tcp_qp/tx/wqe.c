@@ -15,8 +15,10 @@ static void tqp_wqe_copy_bind(const struct rxe_send_wqe *from, struct tqp_mw_bin
 	bind->bytes = READ_ONCE(from->wr.wr.mw.length);
 }
 
-void tqp_wqe_copy_operands(const struct rxe_send_wqe *from, struct tqp_wqe *wqe)
+void tqp_wqe_copy_operands(struct tqp_wqe *wqe)
 {
+	const struct rxe_send_wqe *from = wqe->from;
+
 	wqe->ex = wqe->op->invalidates ? READ_ONCE(from->wr.ex.invalidate_rkey) :
 					 ntohl(READ_ONCE(from->wr.ex.imm_data));
 	if (wqe->op->local) {
@@ -35,9 +37,9 @@ void tqp_wqe_copy_operands(const struct rxe_send_wqe *from, struct tqp_wqe *wqe)
 /* SGEs with bytes; the length is ours to sum, never taken from the WQE. */
 enum ib_wc_status tqp_wqe_copy_sges(struct tqp_conn *conn)
 {
-	const struct rxe_send_wqe *from = tqp_wqe_ring(conn);
-	u32 num_sge = READ_ONCE(from->dma.num_sge);
 	struct tqp_wqe *wqe = &conn->tx.wqe;
+	const struct rxe_send_wqe *from = wqe->from;
+	u32 num_sge = READ_ONCE(from->dma.num_sge);
 	u64 bytes = 0;
 
 	if (num_sge > conn->qp->cap.max_send_sge || num_sge > TQP_SGE_MAX)
@@ -121,7 +123,7 @@ static enum ib_wc_status tqp_load_payload(struct tqp_conn *conn, struct tqp_tx_m
 {
 	if (!(conn->tx.wqe.flags & IB_SEND_INLINE))
 		return tqp_pin_sges(conn, msg);
-	tqp_wqe_copy_inline(conn, conn->tx.wqe.data);
+	tqp_wqe_copy_inline(&conn->tx.wqe, conn->tx.wqe.data);
 	return IB_WC_SUCCESS;
 }
 

@@ -13,26 +13,22 @@ static inline bool tqp_is_atomic(const struct tqp_op *op)
 	return op->request && op->bth_opcode != TCP_BTH_OP_READ_REQUEST;
 }
 
-static inline const struct rxe_send_wqe *tqp_wqe_ring(const struct tqp_conn *conn)
-{
-	return tqp_ring_entry(conn->qp->sq, conn->tx.sq_next);
-}
-
 /* Where its completion is prepared. */
 static inline struct tqp_tx_msg *tqp_wqe_msg(const struct tqp_conn *conn)
 {
-	return &conn->tx.msgs[conn->tx.sq_next & conn->qp->sq->mask];
+	return &conn->tx.msgs[conn->tx.sq_next];
 }
 
 /* What is not the same for all: address, keys, immediate, operands. */
-void tqp_wqe_copy_operands(const struct rxe_send_wqe *from, struct tqp_wqe *wqe);
+void tqp_wqe_copy_operands(struct tqp_wqe *wqe);
 
 /* It is posted: copy all but its payload.  Inline, as it is done for each of many small ones. */
 static inline void tqp_wqe_copy(struct tqp_conn *conn)
 {
-	const struct rxe_send_wqe *from = tqp_wqe_ring(conn);
+	const struct rxe_send_wqe *from = tqp_ring_entry(conn->qp->sq, conn->tx.sq_next);
 	struct tqp_wqe *wqe = &conn->tx.wqe;
 
+	wqe->from = from;
 	wqe->op = tqp_op_of(READ_ONCE(from->wr.opcode));
 	wqe->wr_id = READ_ONCE(from->wr.wr_id);
 	wqe->flags = READ_ONCE(from->wr.send_flags);
@@ -42,19 +38,20 @@ static inline void tqp_wqe_copy(struct tqp_conn *conn)
 	wqe->loaded = false;
 	wqe->valid = true;
 	if (wqe->op && wqe->op->operands)
-		tqp_wqe_copy_operands(from, wqe);
+		tqp_wqe_copy_operands(wqe);
 }
 
 enum ib_wc_status tqp_wqe_copy_sges(struct tqp_conn *conn);
 
 static inline enum ib_wc_status tqp_wqe_size_inline(struct tqp_conn *conn)
 {
-	u32 bytes = READ_ONCE(tqp_wqe_ring(conn)->dma.length);
+	struct tqp_wqe *wqe = &conn->tx.wqe;
+	u32 bytes = READ_ONCE(wqe->from->dma.length);
 
 	if (bytes > conn->qp->cap.max_inline_data || bytes > TQP_INLINE_MAX_BYTES)
 		return IB_WC_LOC_LEN_ERR;
-	conn->tx.wqe.bytes = bytes;
-	conn->tx.wqe.nr_sge = 0;
+	wqe->bytes = bytes;
+	wqe->nr_sge = 0;
 	return IB_WC_SUCCESS;
 }
 
@@ -72,12 +69,12 @@ static inline enum ib_wc_status tqp_wqe_size(struct tqp_conn *conn)
 }
 
 /* The bytes of an inline one. */
-static inline void tqp_wqe_copy_inline(const struct tqp_conn *conn, u8 *to)
+static inline void tqp_wqe_copy_inline(const struct tqp_wqe *wqe, u8 *to)
 {
-	u32 bytes = conn->tx.wqe.bytes;
+	u32 bytes = wqe->bytes;
 
 	OPTIMIZER_HIDE_VAR(bytes);	/* memcpy()'s own way, not the compiler's `rep movs` */
-	memcpy(to, tqp_wqe_ring(conn)->dma.inline_data, bytes);
+	memcpy(to, wqe->from->dma.inline_data, bytes);
 }
 
 /* What its completion will say. */
