@@ -83,11 +83,11 @@ TEST(AckPace, NothingWaitsOnAPathWithTrouble) {
     EXPECT_TRUE(pace.may_wait(kStart + 1, kStart + kWide));
     pace.note_loss(kStart);
     EXPECT_FALSE(pace.may_wait(kStart + 1, kStart + kWide));
-    pace.reached(kStart + nupa::kAckCalmBytes - 1);
-    pace.acknowledged(kStart + nupa::kAckCalmBytes - 1);
-    EXPECT_FALSE(pace.may_wait(kStart + nupa::kAckCalmBytes, kStart + kWide));
-    pace.reached(kStart + nupa::kAckCalmBytes);
-    EXPECT_TRUE(pace.may_wait(kStart + nupa::kAckCalmBytes, kStart + kWide));
+    pace.reached(kStart + nupa::kAckQuietBytes - 1);
+    pace.acknowledged(kStart + nupa::kAckQuietBytes - 1);
+    EXPECT_FALSE(pace.may_wait(kStart + nupa::kAckQuietBytes, kStart + kWide));
+    pace.reached(kStart + nupa::kAckQuietBytes);
+    EXPECT_TRUE(pace.may_wait(kStart + nupa::kAckQuietBytes, kStart + kWide));
 }
 
 }  // namespace
