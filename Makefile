@@ -13,6 +13,10 @@ VM ?=
 SEEDS ?= 2000
 SEED ?=
 SOAK_MINUTES ?= 60
+# `make kernels KERNELS=trixie KERNELS_ONLY="vm/rdma"`: whose kernels, and which tests.  USERLAND=debian13: with its programs, too.
+KERNELS ?=
+KERNELS_ONLY ?=
+USERLAND ?=
 
 # As many as `make -jN` says, or as there are processors.
 JOBS ?= $(or $(patsubst -j%,%,$(filter -j%,$(MAKEFLAGS))),$(shell nproc))
@@ -48,9 +52,10 @@ endif
 numbers := JOBS SEEDS SEED SOAK_MINUTES
 $(foreach name,$(numbers),$(if $(filter command environment,$(firstword $(origin $(name)))),\
 	$(if $(shell printf %s '$($(name))' | grep -Ex '[0-9]*'),,$(if $($(name)),$(error $(name) is a number, not "$($(name))")))))
+$(if $(filter-out debian13,$(USERLAND)),$(error USERLAND is debian13 or nothing, not "$(USERLAND)"))
 $(if $(filter /%,$(PREFIX)),,$(error PREFIX is a directory's whole path, not "$(PREFIX)"))
 
-.PHONY: all deps checkout user kernel tests debug-kernel check-debug demo compat sanitize check bench bars lint sim soak install uninstall deb check-deb clean vm help
+.PHONY: all deps checkout user kernel tests debug-kernel check-debug demo compat sanitize check kernels bench bars lint sim soak install uninstall deb check-deb clean vm help
 .DEFAULT_GOAL := all
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
@@ -99,6 +104,10 @@ debug-kernel: checkout ## a kernel with KASAN, lockdep, kmemleak ... and our mod
 check-debug: tests debug-kernel ## the VM tests on the debug kernel; build/results/check-debug.json has each
 	@$(PACKAGES) vm check
 	@selftests/run --debug-kernel $(if $(CHECK),--only "$(CHECK)")
+
+kernels: $(if $(USERLAND),checkout,tests) ## the guest tests on Debian 13's kernels, 6.12 and the newest; build/results/kernels.json
+	@$(DEPS) vm check kernels
+	@tools/kernels/kernels --jobs $(JOBS) $(if $(USERLAND),--userland) $(foreach only,$(KERNELS_ONLY),--only "$(only)") $(KERNELS)
 
 sanitize: tests ## libtcpqp's tests under ASAN + UBSAN, TSAN and valgrind
 	@JOBS=$(JOBS) selftests/stock/sanitize.sh

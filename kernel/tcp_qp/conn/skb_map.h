@@ -8,9 +8,10 @@
  * does not know whose the packet is: an MPTCP socket sees an extension with all
  * flags zero, which says nothing.
  *
- * A RETH does not fit.  It lies behind, in memory that the extensions have for
- * kinds that this packet lacks: each object has room for all kinds at once.  TCP
- * does not compare it, so a hash of it is in what TCP does compare.
+ * Before 7.3 the struct begins with eight bytes that take a RETH's address.
+ * Since then a RETH does not fit.  It lies behind, in memory that the extensions
+ * have for kinds that this packet lacks: each object has room for all kinds at
+ * once.  TCP does not compare it, so a hash of it is in what TCP does compare.
  */
 #ifndef TQP_SKB_MAP_H
 #define TQP_SKB_MAP_H
@@ -31,25 +32,27 @@ struct tqp_skb_ext {
 	u32 start_seq;
 	u32 length;
 	u32 ext4;
-	u32 reth_hash;
+	u32 reth;		/* its rkey, or if it lies behind its hash */
 	u16 mptcp_flags;	/* zero: where struct mptcp_ext has its flags, none is set */
 	u16 magic;
 	u16 msn;
 	u8 opcode;
 	u8 flags;
-	struct tqp_skb_reth reth[];	/* one if TQP_MAP_RETH */
+	struct tqp_skb_reth behind[];	/* one if TQP_MAP_RETH and not TQP_SKB_RETH_BEFORE */
 };
 
 enum {
 	TQP_SKB_EXT_MAGIC = 0x7170,
-	/* 7.3 took away what was before data_seq.  On older kernels, too, we begin there. */
 	TQP_SKB_EXT_AT = offsetof(struct mptcp_ext, data_seq),
+	TQP_SKB_RETH_BEFORE = sizeof(u64) <= TQP_SKB_EXT_AT,
 	TQP_SKB_CHUNK_BYTES = 8,	/* the unit of struct skb_ext's offsets */
 };
 
 static_assert(TQP_SKB_EXT_AT + sizeof(struct tqp_skb_ext) == sizeof(struct mptcp_ext));
 static_assert(TQP_SKB_EXT_AT + offsetof(struct tqp_skb_ext, mptcp_flags) ==
 	      offsetofend(struct mptcp_ext, csum));
+static_assert(TQP_SKB_RETH_BEFORE || IS_ENABLED(CONFIG_XFRM) ||
+	      IS_ENABLED(CONFIG_BRIDGE_NETFILTER));
 static_assert(sizeof(struct tqp_skb_reth) <= sizeof(struct sec_path));
 #if IS_ENABLED(CONFIG_BRIDGE_NETFILTER)
 static_assert(sizeof(struct tqp_skb_reth) <= sizeof(struct nf_bridge_info));
@@ -62,11 +65,15 @@ static inline bool tqp_skb_ext_spare(const struct skb_ext *all)
 	if (!all->offset[SKB_EXT_BRIDGE_NF])
 		return true;
 #endif
-	return !all->offset[SKB_EXT_SEC_PATH];
+#ifdef CONFIG_XFRM
+	if (!all->offset[SKB_EXT_SEC_PATH])
+		return true;
+#endif
+	return false;
 }
 
 /* Room for a RETH behind the extension that was just added to @skb; false: there is none. */
-static inline bool tqp_skb_reth_add(struct sk_buff *skb)
+static inline bool tqp_skb_reth_room(struct sk_buff *skb)
 {
 	struct skb_ext *all = skb->extensions;
 	u32 at = all->offset[SKB_EXT_MPTCP];
@@ -79,6 +86,32 @@ static inline bool tqp_skb_reth_add(struct sk_buff *skb)
 	all->chunks = at + (sizeof(struct mptcp_ext) + sizeof(struct tqp_skb_reth)) /
 			   TQP_SKB_CHUNK_BYTES;
 	return true;
+}
+
+static inline bool tqp_skb_reth_put(struct sk_buff *skb, struct tqp_skb_ext *ext,
+				    const struct tqp_skb_map *map)
+{
+	if (TQP_SKB_RETH_BEFORE) {
+		*(u64 *)((void *)ext - TQP_SKB_EXT_AT) = map->va;
+		ext->reth = map->rkey;
+		return true;
+	}
+	if (!tqp_skb_reth_room(skb))
+		return false;
+	ext->behind[0] = (struct tqp_skb_reth) { .va = map->va, .rkey = map->rkey };
+	ext->reth = jhash(&ext->behind[0], sizeof(ext->behind[0]), 0);
+	return true;
+}
+
+static inline void tqp_skb_reth_get(const struct tqp_skb_ext *ext, struct tqp_skb_map *map)
+{
+	if (TQP_SKB_RETH_BEFORE) {
+		map->va = *(const u64 *)((const void *)ext - TQP_SKB_EXT_AT);
+		map->rkey = ext->reth;
+	} else {
+		map->va = ext->behind[0].va;
+		map->rkey = ext->behind[0].rkey;
+	}
 }
 
 /*
@@ -100,14 +133,8 @@ static inline bool tqp_skb_map_put(struct sk_buff *skb, const struct tqp_skb_map
 	ext->msn = map->msn;
 	ext->opcode = map->opcode;
 	ext->flags = map->flags;
-	if (!(map->flags & TQP_MAP_RETH))
-		return true;
-	if (!tqp_skb_reth_add(skb)) {
+	if (map->flags & TQP_MAP_RETH && !tqp_skb_reth_put(skb, ext, map))
 		ext->flags &= ~TQP_MAP_RETH;
-		return true;
-	}
-	ext->reth[0] = (struct tqp_skb_reth) { .va = map->va, .rkey = map->rkey };
-	ext->reth_hash = jhash(&ext->reth[0], sizeof(ext->reth[0]), 0);
 	return true;
 }
 
@@ -136,10 +163,8 @@ static inline const struct tqp_skb_map *tqp_skb_map(const struct sk_buff *skb,
 		.opcode = ext->opcode,
 		.flags = ext->flags,
 	};
-	if (ext->flags & TQP_MAP_RETH) {
-		map->va = ext->reth[0].va;
-		map->rkey = ext->reth[0].rkey;
-	}
+	if (ext->flags & TQP_MAP_RETH)
+		tqp_skb_reth_get(ext, map);
 	return map;
 }
 

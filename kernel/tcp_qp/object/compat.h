@@ -15,7 +15,7 @@
 #include <linux/version.h>
 #include <net/tcp.h>
 
-#define TQP_KERNEL_BEFORE(major, minor) (LINUX_VERSION_CODE < KERNEL_VERSION(major, minor, 0))
+#define TQP_KERNEL_BEFORE(major, minor) (KERNEL_VERSION(major, minor, 0) > LINUX_VERSION_CODE)
 
 /* 6.15: the hook for acknowledged data is in struct tcp_sock, and its functions take that. */
 #if TQP_KERNEL_BEFORE(6, 15)
@@ -40,9 +40,9 @@
 
 /* 6.18: looking up a socket finds the hash table by the namespace alone. */
 #if TQP_KERNEL_BEFORE(6, 18)
-#define TQP_HASHINFO_ARG(net) (net)->ipv4.tcp_death_row.hashinfo,
+#define TQP_LOOKUP_ARGS(net) (net), (net)->ipv4.tcp_death_row.hashinfo
 #else
-#define TQP_HASHINFO_ARG(net)
+#define TQP_LOOKUP_ARGS(net) (net)
 #endif
 
 /* 6.19: the kernel's own calls take socket addresses of any size by a type that says so. */
@@ -52,11 +52,11 @@
 
 /* By 7.2: struct msghdr alone has the address's length. */
 #if TQP_KERNEL_BEFORE(7, 0)
-#define TQP_ADDR_LEN_PARAM , int *addr_len
-#define TQP_ADDR_LEN_ARG , addr_len
+#define TQP_RECV_FLAGS_PARAMS int flags, int *addr_len
+#define TQP_RECV_FLAGS(flags) (flags), addr_len
 #else
-#define TQP_ADDR_LEN_PARAM
-#define TQP_ADDR_LEN_ARG
+#define TQP_RECV_FLAGS_PARAMS int flags
+#define TQP_RECV_FLAGS(flags) (flags)
 #endif
 
 /* By 7.2: TCP computes its checksum without asking the address family's operations. */

@@ -78,8 +78,8 @@ static ssize_t tqp_plain_share(struct tqp_conn *conn, size_t len)
 }
 
 /* One reader at a time: what one counted as plain the other might take, and more. */
-static int tqp_plain_recvmsg(struct tqp_conn *conn, struct msghdr *msg, size_t len, int flags
-			     TQP_ADDR_LEN_PARAM)
+static int tqp_plain_recvmsg(struct tqp_conn *conn, struct msghdr *msg, size_t len,
+			     TQP_RECV_FLAGS_PARAMS)
 {
 	ssize_t share;
 	int rc;
@@ -89,8 +89,8 @@ static int tqp_plain_recvmsg(struct tqp_conn *conn, struct msghdr *msg, size_t l
 	share = tqp_plain_share(conn, len);
 	rc = share;
 	if (share >= 0)
-		rc = conn->socket.family->base_prot->recvmsg(conn->sk, msg, share, flags | MSG_DONTWAIT
-							     TQP_ADDR_LEN_ARG);
+		rc = conn->socket.family->base_prot->recvmsg(conn->sk, msg, share,
+							     TQP_RECV_FLAGS(flags | MSG_DONTWAIT));
 	mutex_unlock(&conn->socket.plain_mutex);
 	lock_sock(conn->sk);
 	if (conn->socket.installed)
@@ -99,8 +99,7 @@ static int tqp_plain_recvmsg(struct tqp_conn *conn, struct msghdr *msg, size_t l
 	return rc;
 }
 
-static int tqp_recvmsg(struct sock *sk, struct msghdr *msg, size_t len, int flags
-		       TQP_ADDR_LEN_PARAM)
+static int tqp_recvmsg(struct sock *sk, struct msghdr *msg, size_t len, TQP_RECV_FLAGS_PARAMS)
 {
 	struct tqp_conn *conn = NULL;
 	int rc;
@@ -112,8 +111,8 @@ static int tqp_recvmsg(struct sock *sk, struct msghdr *msg, size_t len, int flag
 		release_sock(sk);
 	}
 	if (!conn)
-		return tqp_base_prot(sk)->recvmsg(sk, msg, len, flags TQP_ADDR_LEN_ARG);
-	rc = tqp_plain_recvmsg(conn, msg, len, flags & ~(MSG_WAITALL | MSG_OOB) TQP_ADDR_LEN_ARG);
+		return tqp_base_prot(sk)->recvmsg(sk, msg, len, TQP_RECV_FLAGS(flags));
+	rc = tqp_plain_recvmsg(conn, msg, len, TQP_RECV_FLAGS(flags & ~(MSG_WAITALL | MSG_OOB)));
 	tqp_conn_put(conn);
 	return rc;
 }

@@ -63,11 +63,11 @@ static struct sock *tqp_lookup(struct net *net, struct sk_buff *skb, const struc
 		return skb->sk;		/* early demux; the skb holds it */
 	*ref = true;
 	if (pf == NFPROTO_IPV4)
-		return __inet_lookup_established(net, TQP_HASHINFO_ARG(net) ip_hdr(skb)->saddr,
+		return __inet_lookup_established(TQP_LOOKUP_ARGS(net), ip_hdr(skb)->saddr,
 						 th->source, ip_hdr(skb)->daddr, ntohs(th->dest),
 						 inet_iif(skb), inet_sdif(skb));
 #if IS_ENABLED(CONFIG_IPV6)
-	return __inet6_lookup_established(net, TQP_HASHINFO_ARG(net) &ipv6_hdr(skb)->saddr,
+	return __inet6_lookup_established(TQP_LOOKUP_ARGS(net), &ipv6_hdr(skb)->saddr,
 					  th->source, &ipv6_hdr(skb)->daddr, ntohs(th->dest),
 					  inet6_iif(skb), inet6_sdif(skb));
 #else
