@@ -12,7 +12,13 @@ from nupabench import bars, cases, engine, report
 from nupabench.cases import MIB, Case
 from nupabench.figures import Book, figures
 
+<<<<<<< HEAD:bench/report_test.py
 REPO = Path(__file__).resolve().parents[1]
+=======
+from nupabench import bars, bystander, cases, engine, report  # noqa: E402
+from nupabench.cases import MIB, Case  # noqa: E402
+from nupabench.figures import Book, figures  # noqa: E402
+>>>>>>> 120ac096303182dd84da57626949aa3079072968:selftests/bench/report_test.py
 
 
 def end(messages: int, busy: int, **more) -> dict:
@@ -96,6 +102,15 @@ class Bars(unittest.TestCase):
         book = Book()
         book.more += [{"idle": "guest", "wakeups_per_s": 0.2, "kernel_alone_per_s": 0}, {"idle": "switch", "wakeups_per_s": 3, "kernel_alone_per_s": 1}]
         self.assertEqual([(bar.value, bar.ok) for bar in bars.idle(book)], [(2, False)])
+
+    def test_bystander_is_with_over_without(self) -> None:
+        book = Book()
+        book.more.append(bystander.row("x", without=[100, 110, 90], loaded=[101.5, 300, 100]))
+        (bar,) = bars.bystander(book)
+        self.assertAlmostEqual(bar.value, 1.015)
+        self.assertFalse(bar.ok)
+        self.assertEqual(book.more[0]["spread_without"], 0.2)
+        self.assertEqual(bars.bystander(Book()), [])
 
     def test_ten_thousand_means_ten_thousand(self) -> None:
         book = Book()

@@ -9,6 +9,7 @@ from .figures import Book, rounded
 AT_MOST, AT_LEAST = "at most", "at least"
 COPY_LIMIT = 0.9  # of memcpy
 COPY_SIZES = (16384, 65536)
+BYSTANDER_LIMIT = 1.01  # of the instructions without the module; turns alike differ by 0.4 %
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,15 @@ def idle(book: Book) -> list[Bar]:
     return [Bar("idle: wake-ups a second beyond the kernel's own, switch and guests", AT_MOST, 1, worst)]
 
 
+def bystander(book: Book) -> list[Bar]:
+    rows = [row for row in book.more if "bystander" in row]
+    return [
+        Bar(f"plain TCP over loopback, {row['bystander']}: instructions, tcp_qp loaded / not", AT_MOST, BYSTANDER_LIMIT,
+            ratio(row["instructions_with"], row["instructions_without"]))
+        for row in rows
+    ]  # fmt: skip
+
+
 def many(book: Book) -> list[Bar]:
     rows = {row["qps"]: row for row in book.more if "qps" in row and "messages_per_s" in row}
     if not rows:
@@ -115,7 +125,7 @@ def many(book: Book) -> list[Bar]:
 
 
 def evaluate(book: Book) -> list[Bar]:
-    return [*bulk(book), *small(book), *native(book), *idle(book), *many(book)]
+    return [*bulk(book), *small(book), *native(book), *idle(book), *bystander(book), *many(book)]
 
 
 __all__ = ["Bar", "MIB", "evaluate", "ratio"]

@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import Callable
 
-from nupavm import Cluster, CommandFailed, Job
+from nupavm import Cluster, CommandFailed, Job, Node
 
 from .cases import Case
 
@@ -35,12 +35,7 @@ class Machines:
             raise CommandFailed(f"{node.name}: {PROGRAM} does not listen")
 
     def count_loop(self) -> float:
-        """Nanoseconds that an instruction takes by this guest's clock, by a loop of known length: 1 under -icount."""
-        out = self.cluster.node[CLIENT].run(f"{PROGRAM} --count-loop", 60, check=True).stdout
-        took = json.loads(out)["ns_per_instruction"]
-        if abs(took - 1) > CLOCK_ERROR_MAX:
-            raise CommandFailed(f"an instruction takes {took} ns under -icount: its counts mean nothing")
-        return took
+        return count_loop(self.cluster.node[CLIENT])
 
     def faults(self, **set_to: float) -> None:
         for port in ("n0", "n1"):
@@ -75,6 +70,15 @@ class Machines:
             for case, result in zip(cases, self.run(cases)):
                 add(case, result)
         return count
+
+
+def count_loop(node: Node) -> float:
+    """Nanoseconds that an instruction takes by this guest's clock, by a loop of known length: 1 under -icount."""
+    out = node.run(f"{PROGRAM} --count-loop", 60, check=True).stdout
+    took = json.loads(out)["ns_per_instruction"]
+    if abs(took - 1) > CLOCK_ERROR_MAX:
+        raise CommandFailed(f"an instruction takes {took} ns under -icount: its counts mean nothing")
+    return took
 
 
 def control(cluster: Cluster, request: dict) -> dict:
