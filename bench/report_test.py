@@ -8,17 +8,11 @@ import unittest
 from dataclasses import replace
 from pathlib import Path
 
-from nupabench import bars, cases, engine, report
+from nupabench import bars, bystander, cases, engine, report
 from nupabench.cases import MIB, Case
 from nupabench.figures import Book, figures
 
-<<<<<<< HEAD:bench/report_test.py
 REPO = Path(__file__).resolve().parents[1]
-=======
-from nupabench import bars, bystander, cases, engine, report  # noqa: E402
-from nupabench.cases import MIB, Case  # noqa: E402
-from nupabench.figures import Book, figures  # noqa: E402
->>>>>>> 120ac096303182dd84da57626949aa3079072968:selftests/bench/report_test.py
 
 
 def end(messages: int, busy: int, **more) -> dict:

@@ -93,7 +93,8 @@ def _look(file: str, unit: tuple[Path, str, list[str]]) -> str:
     kept = KEYS / file.replace("/", "%")
     if kept.is_file() and kept.read_text() == key:
         return ""
-    done = subprocess.run(["clang-tidy", "--quiet", "-p", build, file], cwd=REPO, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
+    argv = ["clang-tidy", "--quiet", "-p", build, file]
+    done = subprocess.run(argv, cwd=REPO, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
     if done.returncode:
         kept.unlink(missing_ok=True)
         return done.stdout
