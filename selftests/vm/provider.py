@@ -76,21 +76,21 @@ def bad_wire(t: Guests, seed: int) -> Iterator[None]:
         wire(t, **dict.fromkeys(FAULTS, 0))
 
 
-def start(t: Guests, program: str, listener: str = "", connector: str = "", common: str = "", address: str = NEAR_IP, limit_s: float = LIMIT_S) -> list[Job]:
+def start(t: Guests, program: str, listener: str = "", connector: str = "", common: str = "", address: str = NEAR_IP,
+          limit_s: float = LIMIT_S) -> list[Job]:  # fmt: skip
     """The program on both ends: it listens on soft0."""
-    port = free_port()
+    port, path = free_port(), f"{PROGRAMS}/{program}"
     listens, connects = f"--port {port}", f"--port {port} --connect {address}"
     if program == "qp_exchange":
         listens, connects = f"--listen {port}", f"--connect {address}:{port}"
-    path = f"{PROGRAMS}/{program}"
     return [
         t.start(0, f"exec {path} {listens} --interface soft0 {common} {listener}", limit_s),
         t.start(0, f"exec {FAR} {path} {connects} --interface soft1 {common} {connector}", limit_s),
     ]
 
 
-def both(t: Guests, program: str, listener: str = "", connector: str = "", common: str = "--engine offload",
-         address: str = NEAR_IP, limit_s: float = LIMIT_S) -> list[dict]:  # fmt: skip
+def both(t: Guests, program: str, listener: str = "", connector: str = "", common: str = "--engine offload", address: str = NEAR_IP,
+         limit_s: float = LIMIT_S) -> list[dict]:  # fmt: skip
     return outputs(start(t, program, listener, connector, common, address, limit_s))
 
 

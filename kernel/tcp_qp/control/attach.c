@@ -290,7 +290,7 @@ void tqp_conn_details(struct tqp_qp *qp, struct tqp_conn_details *details)
 		return;
 	details->socket_cookie = atomic64_read(&conn->sk->sk_cookie);
 	lock_sock(conn->sk);
-	credits = READ_ONCE(conn->peer_limit) - conn->tx_msn;
+	credits = READ_ONCE(conn->credit.peer_limit) - conn->tx.msn;
 	release_sock(conn->sk);
 	details->tx_credits = max_t(s16, credits, 0);
 	tqp_conn_put(conn);
