@@ -7,13 +7,17 @@ The module takes tcp_qp's place on the auxiliary bus.
 import re
 from dataclasses import replace
 
-import provider
-from provider import MODULE, UP, softnics
-from vmtest import Guests, Needs
+import pytest
+
+from harness.guests import Guests
+from harness.needs import Needs
+from vm import provider
+from vm.provider import MODULE, UP, softnics
 
 CONTRACT = "$KO/tests/offload_contract/offload_contract.ko"
 CASES = 9
 NEEDS = replace(provider.NEEDS, modules=("tcp_qp", "tests/softnic", "tests/offload_contract"), programs=())
+pytestmark = pytest.mark.needs(NEEDS)
 NUPA = Needs(modules=("tcp_qp", "nupa_dev", "tests/offload_contract"), setup="full")
 BACK = "insmod $KO/tcp_qp/tcp_qp.ko"
 
@@ -41,15 +45,13 @@ def test_softnic(t: Guests) -> None:
         t.run(0, f"rmmod softnic; {BACK}")
 
 
+@pytest.mark.needs(NUPA)
 def test_nupa_dev(t: Guests) -> None:
     t.run(0, "rmmod tcp_qp")
     try:
         holds(t, ("nupa0",))
     finally:
         t.run(0, f"{BACK}; rdma link add tcpqp0 type tcp_qp netdev nupa0; sh $REPO/tools/vm/guest/mkdev")
-
-
-test_nupa_dev.needs = NUPA
 
 
 def test_provider_without_operations(t: Guests) -> None:
@@ -60,6 +62,7 @@ def test_provider_without_operations(t: Guests) -> None:
     t.equal(said(t, before), ["lo: without operations, not bound"], "what came of it")
 
 
+@pytest.mark.needs(provider.NEEDS)
 def test_provider_comes_after_the_rdma_device(t: Guests) -> None:
     """An RDMA device that found no provider has none for its life; one that is made anew finds it."""
     t.run(0, f"ip netns add far; rmmod tcp_qp; insmod {MODULE} && ip link set soft1 netns far")
@@ -75,6 +78,3 @@ def test_provider_comes_after_the_rdma_device(t: Guests) -> None:
         provider.mostly_placed(t, provider.exchange(t, "--messages 60 --seed 49"))
     finally:
         t.run(0, "echo 1 >/sys/bus/auxiliary/drivers_autoprobe; rmmod softnic; ip netns delete far")
-
-
-test_provider_comes_after_the_rdma_device.needs = provider.NEEDS

@@ -4,14 +4,18 @@
 import contextlib
 from collections.abc import Iterator
 
-from exchange import exchange, placed_share
-from pairs import Pair
-from vmtest import Guests, Needs
+import pytest
+
+from harness.guests import Guests
+from harness.needs import Needs
+from harness.pairs import Pair
+from vm.exchange import exchange, placed_share
 
 NEEDS = Needs(
     modules=("tcp_qp", "nupa_dev"), programs=tuple(f"selftests/vm/programs/{name}" for name in ("qp_end", "qp_exchange", "qp_many")), setup="full",
     switch_args=("--port-memory-mib", "1"),
 )  # fmt: skip
+pytestmark = pytest.mark.needs(NEEDS)
 QUOTA_BYTES = 1 << 20
 HOGS = 600  # contexts of more than 1.7 KiB
 EDQUOT = 122
