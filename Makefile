@@ -33,11 +33,11 @@ PROGRAMS = $(STAGE) programs tools/front/programs
 KERNEL = $(STAGE) modules $(MAKE) -C kernel $(if $(findstring --jobserver,$(MAKEFLAGS)),,-j $(JOBS)) all
 
 # What may be said on the command line; the second line is for kbuild, compilers and what the tests and tools ask for.
-variables := PREFIX DESTDIR CMAKE_ARGS CHECK VM SEEDS SEED SOAK_MINUTES JOBS KDIR V QUICK DEPS
+variables := PREFIX DESTDIR CMAKE_ARGS CHECK VM SEEDS SEED SOAK_MINUTES JOBS KDIR V QUICK DEPS KERNELS KERNELS_ONLY USERLAND
 variables += CC CXX CFLAGS CXXFLAGS LDFLAGS W C KCFLAGS LLVM MAKEFLAGS TMPDIR MIRROR SECURITY DEB_WORK NUPA_% TCPQP_%
 said := $(strip $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),$(name))))
 unknown := $(filter-out $(variables) MFLAGS MAKEOVERRIDES GNUMAKEFLAGS -*-%,$(said))
-$(if $(unknown),$(error $(firstword $(unknown)): make has no such variable here; it has $(wordlist 1,12,$(variables)): see make help))
+$(if $(unknown),$(error $(firstword $(unknown)): make has no such variable here; it has $(wordlist 1,15,$(variables)): see make help))
 one_of = $(if $(filter $(2) ,$($(1))),,$(if $($(1)),$(error $(1) is $(3), not "$($(1))")))
 $(call one_of,DEPS,yes no,yes or no)
 $(call one_of,V,0 1,0 or 1)
@@ -106,7 +106,7 @@ check-debug: tests debug-kernel ## the VM tests on the debug kernel; build/resul
 	@selftests/run --debug-kernel $(if $(CHECK),--only "$(CHECK)")
 
 kernels: $(if $(USERLAND),checkout,tests) ## the guest tests on Debian 13's kernels, 6.12 and the newest; build/results/kernels.json
-	@$(DEPS) vm check kernels
+	@$(PACKAGES) vm check kernels
 	@tools/kernels/kernels --jobs $(JOBS) $(if $(USERLAND),--userland) $(foreach only,$(KERNELS_ONLY),--only "$(only)") $(KERNELS)
 
 sanitize: tests ## libtcpqp's tests under ASAN + UBSAN, TSAN and valgrind
