@@ -2,6 +2,7 @@
 """A set of guests on one switch, from boot to the check of their kernel logs."""
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -24,6 +25,7 @@ NODES_MAX = 16
 BOOT_S = 60.0
 BYE_S = 10.0
 RUNS_KEPT = 20
+RUN_NAME = re.compile(r"-\d{4}-\d{6}-\d+(\.\d+)?$")
 SHM = Path("/dev/shm")
 
 
@@ -246,7 +248,8 @@ def _new_results(name: str) -> Path:
     link.unlink(missing_ok=True)
     link.symlink_to(path.name)
     link.rename(VM_BUILD / "last")
-    runs = sorted((p for p in VM_BUILD.iterdir() if p.is_dir() and not p.is_symlink()), key=lambda p: p.stat().st_mtime)
+    # Not unpacked modules, which lie there, too: another run may use them.
+    runs = sorted((p for p in VM_BUILD.glob("*-*-*-*") if RUN_NAME.search(p.name)), key=lambda p: p.stat().st_mtime)
     for old in runs[:-RUNS_KEPT]:
         if time.time() - old.stat().st_mtime > 3600:
             shutil.rmtree(old, ignore_errors=True)
