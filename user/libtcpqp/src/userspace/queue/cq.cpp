@@ -11,6 +11,13 @@
 
 namespace tcpqp::stock {
 
+namespace {
+
+constexpr unsigned kNoSqArray = 1U
+                                << 16;  // IORING_SETUP_NO_SQARRAY, which Debian 12's header lacks
+
+}  // namespace
+
 Cq::Cq(tcpqp_context& owner, uint32_t entries, uint32_t flags)
     : tcpqp_cq(owner), single_threaded_((flags & TCPQP_CQ_F_SINGLE_THREADED) != 0) {
     io_uring_params params{};
@@ -203,12 +210,15 @@ int Cq::poll(std::span<tcpqp_completion> out) noexcept {
 }
 
 // Queued SQEs become the kernel's by the caller's own io_uring_enter(): the
-// lock can't be held in there.  liburing fills the array in either place.
+// lock can't be held in there.  liburing fills the array in either place.  Since 2.6 it makes rings
+// without one where the kernel can.
 unsigned Cq::publish_sqes() noexcept {
     io_uring_sq& sq = ring_.sq;
     const unsigned n = sq.sqe_tail - sq.sqe_head;
-    for (; sq.sqe_head != sq.sqe_tail; sq.sqe_head++)
-        sq.array[sq.sqe_head & sq.ring_mask] = sq.sqe_head & sq.ring_mask;
+    if ((ring_.flags & kNoSqArray) == 0)
+        for (; sq.sqe_head != sq.sqe_tail; sq.sqe_head++)
+            sq.array[sq.sqe_head & sq.ring_mask] = sq.sqe_head & sq.ring_mask;
+    sq.sqe_head = sq.sqe_tail;
     io_uring_smp_store_release(sq.ktail, sq.sqe_tail);
     return n;
 }
