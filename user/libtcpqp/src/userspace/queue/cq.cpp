@@ -13,8 +13,8 @@ namespace tcpqp::stock {
 
 namespace {
 
-constexpr unsigned kNoSqArray = 1U
-                                << 16;  // IORING_SETUP_NO_SQARRAY, which Debian 12's header lacks
+// IORING_SETUP_NO_SQARRAY, which Debian 12's header lacks
+constexpr unsigned kNoSqArray = 1U << 16;
 
 }  // namespace
 
