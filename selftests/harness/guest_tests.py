@@ -5,11 +5,14 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
+from _pytest.runner import runtestprotocol
 
 from harness import names
 from harness.boots import MACHINE_TROUBLE, Boots, LeftBehind
 from harness.guests import Failed, Guests
 from harness.needs import Needs, on_debug_kernel
+
+from nupavm import EmulatorCrashed
 
 PLAIN = (Failed, LeftBehind, *MACHINE_TROUBLE)  # tell enough without a traceback
 PROBLEM = pytest.StashKey[BaseException]()
@@ -28,6 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(Needs(...)): what the guests must have; the nearest one counts")
     config.addinivalue_line("markers", "long: costs more time than `make check` has; `make soak` runs it")
     config.addinivalue_line("markers", "debug_kernel: for the debug kernel only")
+    config.addinivalue_line("markers", "emulator_may_crash: QEMU is known to (docs/testing.md); the test is run once more then, which is said")
     config.stash[BOOTS], config.stash[WAITING] = Boots(), Counter()
 
 
@@ -43,8 +47,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     item.stash[FOLLOWING] = _boot(nextitem) if nextitem else None
+    if not item.get_closest_marker("emulator_may_crash"):
+        return None
+    reports = runtestprotocol(item, nextitem=nextitem, log=False)
+    if isinstance(item.stash.get(PROBLEM, None), EmulatorCrashed):
+        print(f"# {names.of_node(item.nodeid)}: QEMU crashed, as it is known to; once more", flush=True)
+        del item.stash[PROBLEM]
+        item._initrequest()  # as pytest-rerunfailures does
+        reports = runtestprotocol(item, nextitem=nextitem, log=False)
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    return True
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -28,6 +28,9 @@ EXPECTED = (
     ("fresh_software", "passed", ""),
     ("fresh_offload", "passed", ""),
     ("other_kernel", "skipped", "needs the debug kernel"),
+    ("emulator_crashes_once", "passed", ""),
+    ("emulator_crashes_twice", "failed", "planted in guests 6"),
+    ("emulator_crashes_unmarked", "failed", "planted, unmarked"),
     ("late_complaint", "failed", "kernel log at power-off\nWARNING: planted late"),
 )
 

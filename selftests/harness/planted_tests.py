@@ -8,6 +8,8 @@ import pytest
 from harness.guests import Guests
 from harness.needs import Needs
 
+from nupavm import EmulatorCrashed
+
 NEEDS = Needs(switch=False, nodes=1)
 NO_BOOT = replace(NEEDS, append="never boots")
 pytestmark = pytest.mark.needs(NEEDS)
@@ -57,8 +59,25 @@ def test_other_kernel(t: Guests) -> None:
     booted(t, 0)
 
 
+@pytest.mark.emulator_may_crash
+def test_emulator_crashes_once(t: Guests) -> None:
+    if t.cluster.number == 4:
+        raise EmulatorCrashed("planted")
+    booted(t, 5)
+
+
+@pytest.mark.emulator_may_crash
+def test_emulator_crashes_twice(t: Guests) -> None:
+    raise EmulatorCrashed(f"planted in guests {t.cluster.number}")
+
+
+def test_emulator_crashes_unmarked(t: Guests) -> None:
+    booted(t, 7)
+    raise EmulatorCrashed("planted, unmarked")
+
+
 def test_late_complaint(t: Guests) -> None:
-    booted(t, 4)
+    booted(t, 8)
     t.cluster.late = "WARNING: planted late"
 
 

@@ -118,6 +118,7 @@ def _plug(t: Guests, node: int) -> None:
     t.run(node, f"until [ -e /sys/bus/pci/drivers/nupa_dev/0* ]; do sleep 0.2; done; {SETUP}", 40)
 
 
+@pytest.mark.emulator_may_crash
 @kills_the_switch
 def test_switch_dies(t: Guests) -> None:
     """The fabric falls silent: errors on both sides in bounded time, no splat; new devices on a new switch work."""

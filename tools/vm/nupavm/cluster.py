@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ from .control import Hub
 from .initramfs import initramfs
 from .kernel import bootable
 from .modules import unpacked
-from .node import CommandFailed, Job, Node, NodeDead, Result
+from .node import CommandFailed, EmulatorCrashed, Job, Node, NodeDead, Result
 from .paths import BUILD, REPO, SetupError, VM_BUILD, in_guest, kernel_image, kernel_release, module_dir, module_tree, slowness
 from .process import Children
 from .tsc import host_tsc_khz
@@ -25,6 +26,7 @@ NODES_MAX = 16
 BOOT_S = 60.0
 BYE_S = 10.0
 RUNS_KEPT = 20
+CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 RUN_NAME = re.compile(r"-\d{4}-\d{6}-\d+(\.\d+)?$")
 SHM = Path("/dev/shm")
 
@@ -193,7 +195,8 @@ class Cluster:
             if node.process and node.process.poll() is not None and node.index not in self.hub.gone:
                 log = node.log() + _text(node.results / "qemu.log")
                 tail = "\n".join([*log.splitlines()[-60:], *dmesg.emulator_fault(log)])
-                raise NodeDead(f"{node.name} died (QEMU ended with {node.process.returncode}); last lines:\n{tail}")
+                kind = EmulatorCrashed if -node.process.returncode in CRASHES else NodeDead
+                raise kind(f"{node.name} died (QEMU ended with {node.process.returncode}); last lines:\n{tail}")
         if self.switch and self.switch.process.poll() is not None:
             raise NodeDead(f"nupa_switch ended with {self.switch.process.returncode}:\n{_text(self.switch.log)[-3000:]}")
 
@@ -264,4 +267,4 @@ def _sweep_stale_runs() -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-__all__ = ["Cluster", "CommandFailed", "Job", "KernelComplaint", "Node", "NodeDead", "Result", "SetupError", "TimeLimit"]
+__all__ = ["Cluster", "CommandFailed", "EmulatorCrashed", "Job", "KernelComplaint", "Node", "NodeDead", "Result", "SetupError", "TimeLimit"]

@@ -18,6 +18,10 @@ class NodeDead(Exception):
     """A guest ended before it was told to."""
 
 
+class EmulatorCrashed(NodeDead):
+    """QEMU itself was ended by a signal, and not by one of ours."""
+
+
 class CommandFailed(Exception):
     """A command checked for success did not have it."""
 
