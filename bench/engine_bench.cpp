@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What the switch engine costs per segment and per byte, next to memcpy.
-#include <tcp_qp/tcp_bth_option.h>
 #include <benchmark/benchmark.h>
+#include <tcp_qp/tcp_bth_option.h>
 
 #include "engine/checksum.hpp"
 #include "engine/copy.hpp"

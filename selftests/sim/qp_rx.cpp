@@ -233,12 +233,14 @@ bool QpReceiver::finish() {
         end_.fail(k_access_errors);
         return false;
     }
-    if ((msg_.kind == TCP_BTH_KIND_READ_REQUEST || msg_.kind == TCP_BTH_KIND_ATOMIC_REQUEST) && !request()) {
+    if ((msg_.kind == TCP_BTH_KIND_READ_REQUEST || msg_.kind == TCP_BTH_KIND_ATOMIC_REQUEST) &&
+        !request()) {
         end_.fail(k_access_errors);
         return false;
     }
     check_message();
-    if ((msg_.kind == TCP_BTH_KIND_READ_RESPONSE || msg_.kind == TCP_BTH_KIND_ATOMIC_RESPONSE) && !response())
+    if ((msg_.kind == TCP_BTH_KIND_READ_RESPONSE || msg_.kind == TCP_BTH_KIND_ATOMIC_RESPONSE) &&
+        !response())
         return false;
     if (tqp_rx_msg_untagged(&msg_)) {
         consume();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // From a message's record to the option of a segment and back, by the kernel's own source.
-#include <tcp_qp/tcp_bth_option.h>
 #include <gtest/gtest.h>
+#include <tcp_qp/tcp_bth_option.h>
 
 #include <array>
 #include <cstdint>

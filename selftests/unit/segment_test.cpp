@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <tcp_qp/tcp_bth_option.h>
 #include <gtest/gtest.h>
+#include <tcp_qp/tcp_bth_option.h>
 
 #include "engine/endian.hpp"
 #include "engine/icrc.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // SEND_TRAIN: several messages in a segment, each to its own receive, all of them or none.
-#include <tcp_qp/tcp_bth_option.h>
 #include <gtest/gtest.h>
+#include <tcp_qp/tcp_bth_option.h>
 
 #include <utility>
 #include <vector>

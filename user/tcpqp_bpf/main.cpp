@@ -12,8 +12,8 @@
 #include <string>
 #include <thread>
 
-#include "base/unix_message.hpp"
 #include "activation.hpp"
+#include "base/unix_message.hpp"
 #include "identity.hpp"
 #include "limits.hpp"
 #include "options.hpp"

@@ -15,7 +15,7 @@ struct Options {
     std::string cgroup = "/sys/fs/cgroup";
     std::string socket = TCPQP_BPF_SOCKET_PATH;
     bool socket_named = false;  // or its mode
-    std::string user;  // empty: who we are
+    std::string user;           // empty: who we are
     mode_t mode = 0660;
     bool verbose = false;
 };

@@ -34,7 +34,8 @@ void relay_for(const Options& o) {
     Fd front = become_relay();
     const Directory directory;
     Relay relay(o.engine, directory.socket());
-    Program program(o.program, directory.preloadable(library), directory.socket(), std::move(front));
+    Program program(o.program, directory.preloadable(library), directory.socket(),
+                    std::move(front));
     ::unsetenv("TCPQP_ENGINE");  // the relay asks for what it wants
     relay.run(program, o.stats);
 }
