@@ -195,7 +195,7 @@ class Cluster:
             if node.process and node.process.poll() is not None and node.index not in self.hub.gone:
                 log = node.log() + _text(node.results / "qemu.log")
                 tail = "\n".join([*log.splitlines()[-60:], *dmesg.emulator_fault(log)])
-                kind = EmulatorCrashed if -node.process.returncode in CRASHES else NodeDead
+                kind = EmulatorCrashed if -node.process.returncode in CRASHES or dmesg.emulator_fault(log) else NodeDead
                 raise kind(f"{node.name} died (QEMU ended with {node.process.returncode}); last lines:\n{tail}")
         if self.switch and self.switch.process.poll() is not None:
             raise NodeDead(f"nupa_switch ended with {self.switch.process.returncode}:\n{_text(self.switch.log)[-3000:]}")

@@ -19,7 +19,7 @@ class NodeDead(Exception):
 
 
 class EmulatorCrashed(NodeDead):
-    """QEMU itself was ended by a signal, and not by one of ours."""
+    """QEMU itself was ended by a signal, and not by one of ours, or did what no processor does."""
 
 
 class CommandFailed(Exception):
