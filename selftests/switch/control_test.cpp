@@ -16,11 +16,6 @@ namespace {
 
 constexpr uint16_t kTestType = 0x88b5;
 
-CommandResult nupactl(const DaemonProcess& daemon, std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), {NUPACTL_PROGRAM, "--control", daemon.path("control")});
-    return run(arguments);
-}
-
 bool contains(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }

@@ -168,4 +168,9 @@ CommandResult run(const std::vector<std::string>& argv) {
     return result;
 }
 
+CommandResult nupactl(const DaemonProcess& daemon, std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {NUPACTL_PROGRAM, "--control", daemon.path("control")});
+    return run(arguments);
+}
+
 }  // namespace nupa::testing

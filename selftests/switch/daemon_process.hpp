@@ -42,5 +42,7 @@ struct CommandResult {
 };
 // Runs a program to its end, at most kWaitMs.
 CommandResult run(const std::vector<std::string>& argv);
+// The same of nupactl, with this daemon's control socket.
+CommandResult nupactl(const DaemonProcess& daemon, std::vector<std::string> arguments);
 
 }  // namespace nupa::testing

@@ -16,11 +16,6 @@ namespace {
 
 constexpr int kSkipped = 77;
 
-CommandResult nupactl(const DaemonProcess& daemon, std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), {NUPACTL_PROGRAM, "--control", daemon.path("control")});
-    return run(arguments);
-}
-
 std::vector<std::string> words(const std::string& line) {
     std::istringstream in(line);
     return {std::istream_iterator<std::string>(in), {}};
