@@ -66,6 +66,8 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo) -> Iterator[None]:
     report = (yield).get_result()
     if call.excinfo and not report.skipped:
+        if isinstance(call.excinfo.value, EmulatorCrashed):  # whatever the test itself first saw of it
+            item.stash[PROBLEM] = call.excinfo.value
         item.stash.setdefault(PROBLEM, call.excinfo.value)
         if isinstance(call.excinfo.value, PLAIN):
             report.longrepr = _where(item, call.excinfo) + str(call.excinfo.value)

@@ -129,7 +129,6 @@ def test_switch_dies(t: Guests) -> None:
         with t.monitor(node) as monitor:
             device = next(d["qdev_id"] for b in monitor.command("query-pci") for d in _devices(b) if d["qdev_id"].startswith("nupa"))
             monitor.unplug(device)
-            monitor.wait_event("DEVICE_DELETED")
     t.cluster.start_switch()
     for node in (0, 1):
         _plug(t, node)

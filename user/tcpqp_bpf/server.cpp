@@ -20,22 +20,22 @@ void ring(int) {}
 
 // What lies unread in a client's socket is closed with it, and a TCP socket among that may linger:
 // signals end that.
-class Impatience {
+class CloseAlarm {
 public:
-    Impatience() noexcept {
+    CloseAlarm() noexcept {
         const itimerval again{kCloseLimit, kCloseLimit};
         ::setitimer(ITIMER_REAL, &again, nullptr);
     }
-    ~Impatience() {
+    ~CloseAlarm() {
         const itimerval none{};
         ::setitimer(ITIMER_REAL, &none, nullptr);
     }
-    Impatience(const Impatience&) = delete;
-    Impatience& operator=(const Impatience&) = delete;
+    CloseAlarm(const CloseAlarm&) = delete;
+    CloseAlarm& operator=(const CloseAlarm&) = delete;
 };
 
 void send_away(Fd client) noexcept {
-    const Impatience impatience;
+    const CloseAlarm alarm;
     client.reset();
 }
 

@@ -3,12 +3,14 @@
 
 import itertools
 import json
+import os
 import socket
 from pathlib import Path
 
 from .qemu import PORT_BUS, NUPA_VECTORS
 
 REPLY_S = 20.0
+STALE_DESCRIPTORS = 4 * NUPA_VECTORS  # as many as an ivshmem device had, and some
 
 
 class MonitorError(Exception):
@@ -37,6 +39,9 @@ class Monitor:
 
     def command(self, name: str, **arguments) -> dict:
         self._link.sendall(json.dumps({"execute": name, "arguments": arguments}).encode() + b"\n")
+        return self._reply(name)
+
+    def _reply(self, name: str) -> dict:
         while True:
             reply = json.loads(self._lines.readline())
             if "error" in reply:
@@ -50,8 +55,22 @@ class Monitor:
             pass
 
     def unplug(self, device: str = "nupa") -> None:
-        """Asks the guest to let the device go; wait_event("DEVICE_DELETED") says when it has."""
+        """Asks the guest to let the device go, and returns when it has."""
         self.command("device_del", id=device)
+        self.wait_event("DEVICE_DELETED")
+        self._occupy_stale_descriptors()
+
+    def _occupy_stale_descriptors(self) -> None:
+        """QEMU 7.2's ivshmem closes its eventfds, but leaves their handlers with freed memory: whatever gets such a number and becomes
+        readable ends QEMU by SIGSEGV.  An eventfd that nobody writes takes each of them."""
+        quiet = os.eventfd(0)
+        try:
+            for _ in range(STALE_DESCRIPTORS):
+                request = {"execute": "getfd", "arguments": {"fdname": f"stale-{next(self._numbers)}"}}
+                socket.send_fds(self._link, [json.dumps(request).encode() + b"\n"], [quiet])
+                self._reply("getfd")
+        finally:
+            os.close(quiet)
 
     def plug_port(self, port_socket: Path) -> str:
         """Connects to a switch's port and puts a new NUPA device into the slot; its id."""
