@@ -20,8 +20,6 @@ USERLAND ?=
 
 # As many as `make -jN` says, or as there are processors.
 JOBS ?= $(or $(patsubst -j%,%,$(filter -j%,$(MAKEFLAGS))),$(shell nproc))
-# The newest 6.12: the kernel that guests boot.
-export KDIR ?= $(shell ls -d /usr/src/linux-headers-6.12.*-amd64 2>/dev/null | sort -V | tail -n 1)
 # tools/front/stage: everything as it comes.
 export V DEPS
 
