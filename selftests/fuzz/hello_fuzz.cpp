@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The hello of kernel/tcp_qp/wire/cm_wire.c, the kernel's own source: for any bytes a reader that does as told ends
-// within the buffer, however few come at once, and what is accepted is the same when it is built again.
+// The hello of kernel/tcp_qp/wire/cm_wire.c, the kernel's own source: for any bytes a reader that
+// does as told ends within the buffer, however few come at once, and what is accepted is the same
+// when it is built again.
 #include <algorithm>
 #include <memory>
 #include <vector>
@@ -29,7 +30,8 @@ void rebuilt(std::span<const std::uint8_t> frame, tqp_hello_kind kind, const tqp
     tqp_hello_number number;
 
     again.resize(tqp_hello_build(again.data(), kind, &hello, frame.data() + TQP_HELLO_HEAD_BYTES));
-    require(std::equal(again.begin(), again.end(), frame.begin(), frame.end()), "build(parse(x)) == x");
+    require(std::equal(again.begin(), again.end(), frame.begin(), frame.end()),
+            "build(parse(x)) == x");
     if (kind != TQP_HELLO_NUMBER || tqp_hello_get_number(frame.data(), &number) != 0)
         return;
     again.resize(tqp_hello_build_number(again.data(), &number));
@@ -46,7 +48,8 @@ void read_all(std::span<const std::uint8_t> bytes, std::size_t step, tqp_hello_k
             return;
         if (missing == 0)
             return rebuilt(bytes.first(have), kind, hello);
-        require(have + static_cast<std::size_t>(missing) <= TQP_HELLO_MAX_BYTES, "within the buffer");
+        require(have + static_cast<std::size_t>(missing) <= TQP_HELLO_MAX_BYTES,
+                "within the buffer");
         const std::size_t next = have + std::min(step, static_cast<std::size_t>(missing));
         if (next > bytes.size())
             return;  // the peer closed

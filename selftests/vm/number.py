@@ -90,12 +90,12 @@ MODIFY_LIMIT_S = 0.1  # or while the peer connects: what that does is done under
 GIDS_BY_FAMILY = (0, 1)  # indices of the IPv4 and the global IPv6 address
 
 
-def ends(t: Guests, scenario: str, options: str = "", nodes: tuple[int, int] = (0, 1), sides: tuple[str, str] = ("", ""), limit_s: float = LIMIT_S) -> list[dict]:
+def ends(t: Guests, scenario: str, options: str = "", nodes: tuple[int, int] = (0, 1), limit_s: float = LIMIT_S) -> list[dict]:
     """What both ends of a scenario say, which must succeed; side 0 is on the first of the nodes."""
     port = free_port()
-    jobs = [t.start(nodes[0], f"exec {ENDS} {scenario} --listen {port} {options} {sides[0]}", limit_s)]
+    jobs = [t.start(nodes[0], f"exec {ENDS} {scenario} --listen {port} {options}", limit_s)]
     t.wait_listening(nodes[0], port)
-    jobs.append(t.start(nodes[1], f"exec {ENDS} {scenario} --connect {ADDRESSES[nodes[0]]}:{port} {options} {sides[1]}", limit_s))
+    jobs.append(t.start(nodes[1], f"exec {ENDS} {scenario} --connect {ADDRESSES[nodes[0]]}:{port} {options}", limit_s))
     results = [job.wait() for job in jobs]
     for side, result in enumerate(results):
         if not result.ok:

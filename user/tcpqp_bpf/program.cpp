@@ -41,7 +41,8 @@ bpf_object* open_object() {
     return object;
 }
 
-// The module's port of connections by number, if it is here and was told another than the usual one.
+// The module's port of connections by number, if it is here and was told another than the usual
+// one.
 void set_number_port(bpf_object* object) {
     uint16_t port = 0;
     std::ifstream parameter("/sys/module/tcp_qp/parameters/number_port");
