@@ -164,6 +164,7 @@ struct tqp_device *tqp_device_alloc(struct net_device *netdev)
 	dev->netdev = netdev;
 	netdev_hold(netdev, &dev->netdev_tracker, GFP_KERNEL);
 	INIT_LIST_HEAD(&dev->node);
+	INIT_LIST_HEAD(&dev->number_node);
 	xa_init(&dev->mws);
 	xa_init_flags(&dev->qps, XA_FLAGS_ALLOC1);
 	get_random_bytes(&dev->qpn_key, sizeof(dev->qpn_key));

@@ -14,6 +14,7 @@
 #include "cm/cm.h"
 #include "device/device.h"
 #include "memory/memory.h"
+#include "number/number.h"
 #include "offload/offload.h"
 
 /* The list, and what of a device is said to be under it in tqp.h.  Inside rtnl. */
@@ -206,6 +207,7 @@ static void tqp_client_remove(struct ib_device *ib, void *data)
 {
 	struct tqp_device *dev = to_tqp_device(ib);
 
+	tqp_number_remove_device(dev);
 	WRITE_ONCE(dev->leave_by, jiffies + msecs_to_jiffies(TQP_LEAVE_MS));
 	smp_store_release(&dev->leaving, true);	/* who sees it sees the time */
 	tqp_link_wake_attaches(dev);
@@ -218,6 +220,7 @@ static int tqp_client_add(struct ib_device *ib)
 		return -EOPNOTSUPP;
 	/* It may come back, in another network namespace. */
 	WRITE_ONCE(to_tqp_device(ib)->leaving, false);
+	tqp_number_add_device(to_tqp_device(ib));
 	return 0;
 }
 

@@ -4,6 +4,7 @@
 #include "cm/cm.h"
 #include "control/control.h"
 #include "device/device.h"
+#include "number/number.h"
 #include "offload/offload.h"
 
 static int __init tqp_init(void)
@@ -20,9 +21,12 @@ static int __init tqp_init(void)
 	ret = tqp_conn_init();
 	if (ret)
 		goto err_work;
-	ret = tqp_offload_init(tqp_link_remove);
+	ret = tqp_number_init();
 	if (ret)
 		goto err_conn;
+	ret = tqp_offload_init(tqp_link_remove);
+	if (ret)
+		goto err_number;
 	ret = tqp_netdev_init();
 	if (ret)
 		goto err_offload;
@@ -35,6 +39,8 @@ err_netdev:
 	tqp_netdev_exit();
 err_offload:
 	tqp_offload_exit();
+err_number:
+	tqp_number_exit();
 err_conn:
 	tqp_conn_exit();
 err_work:
@@ -48,6 +54,7 @@ static void __exit tqp_exit(void)
 	tqp_cm_exit();
 	tqp_netdev_exit();
 	tqp_offload_exit();
+	tqp_number_exit();
 	tqp_conn_exit();
 	rcu_barrier();	/* regions and windows let go by callbacks of ours */
 	/* Drains the releases of MRs whose last pages conn let go. */

@@ -6,6 +6,7 @@
 #include "control/control.h"
 #include "device/device.h"
 #include "memory/memory.h"
+#include "number/number.h"
 
 /* msn arithmetic and the switch's rq_mask. */
 static_assert(TQP_WR_MAX < 1 << 15);
@@ -158,6 +159,7 @@ int tqp_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 		tqp_conn_detach(qp);
 	if (qp->ep)
 		tqp_ep_abort(qp->ep);
+	tqp_number_stop(qp);
 	mutex_unlock(&qp->mutex);
 
 	tqp_qp_put(qp);
@@ -214,6 +216,8 @@ int tqp_qp_doorbell(struct tqp_qp *qp)
 	switch (tqp_qp_state(qp)) {
 	case IB_QPS_RTS:
 		tqp_conn_doorbell(qp);
+		if (unlikely(READ_ONCE(qp->number_waits)))
+			tqp_number_posted(qp);
 		return 0;
 	case IB_QPS_ERR:
 		return tqp_qp_flush_posted(qp);

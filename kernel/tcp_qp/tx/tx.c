@@ -248,7 +248,7 @@ static bool tqp_tx_next(struct tqp_conn *conn)
 		return false;
 	}
 	tqp_tx_wait_over(&conn->tx, TQP_TX_WAIT_LOG);
-	return tqp_response_next(conn) || tqp_batch_next(conn);
+	return tqp_response_next(conn) || (tqp_qp_may_send(conn->qp) && tqp_batch_next(conn));
 }
 
 /* Something to push: what TCP has not taken yet, or the next. */
