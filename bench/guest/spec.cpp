@@ -50,6 +50,8 @@ void set(Spec& s, std::string_view key, std::string_view value) {
         flag(key, value, s.poll);
     else if (key == "calls")
         flag(key, value, s.calls);
+    else if (key == "scattered")
+        flag(key, value, s.scattered);
     else if (key == "memory")
         flag(key, value, s.memory);
     else
@@ -92,7 +94,8 @@ std::string to_text(const Spec& s) {
            number("flows", s.flows) + number("messages", s.messages) + number("ms", s.ms) +
            number("warm_bytes", s.warm_bytes) + number("depth", s.depth) +
            number("batch", s.batch) + number("burst", s.burst) + number("mtu", s.mtu) +
-           number("poll", s.poll) + number("calls", s.calls) + number("memory", s.memory);
+           number("poll", s.poll) + number("calls", s.calls) +
+           number("scattered", s.scattered) + number("memory", s.memory);
 }
 
 std::string to_json(const Spec& s) {

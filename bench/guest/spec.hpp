@@ -26,6 +26,7 @@ struct Spec {
     uint32_t mtu = 0;               // of the interface; 0: as it is
     bool poll = false;              // spin on the completion queue instead of sleeping
     bool calls = false;             // count system calls, which costs a little itself
+    bool scattered = false;         // buffers of 4 KiB pages that do not follow each other in memory
     bool memory = false;            // report the kernel memory that the connections took
 
     [[nodiscard]] bool pingpong() const noexcept { return mode == "pingpong"; }

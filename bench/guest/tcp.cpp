@@ -17,7 +17,7 @@ public:
     explicit Tcp(TransportArgs args)
         : spec_(args.spec),
           flows_(std::move(args.sockets), args.spec.pingpong()),
-          buffer_(std::max<size_t>(spec_.bytes, kReadMinBytes)) {}
+          buffer_(std::max<size_t>(spec_.bytes, kReadMinBytes), spec_.scattered) {}
 
     void send(uint64_t messages) override {
         flows_.begin(spec_, messages);

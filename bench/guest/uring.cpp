@@ -61,7 +61,8 @@ public:
           ring_(4 * kChainMax),
           buffers_(std::clamp<uint32_t>(static_cast<uint32_t>(kWindowBytes / spec_.bytes),
                                         kBuffersMin, kBuffersMax)),
-          memory_(std::max<size_t>(size_t{buffers_} * spec_.bytes, kReadMaxBytes)) {
+          memory_(std::max<size_t>(size_t{buffers_} * spec_.bytes, kReadMaxBytes),
+                  spec_.scattered) {
         if (flows_.several())
             throw std::invalid_argument("io_uring has one flow");
     }

@@ -28,7 +28,8 @@ public:
           buffers_(std::clamp<uint32_t>(static_cast<uint32_t>(kWindowBytes / spec_.bytes),
                                         kBuffersMin, kBuffersMax)),
           memory_(args.sender ? size_t{buffers_} * spec_.bytes
-                              : std::max<size_t>(spec_.bytes, kReadMinBytes)) {
+                              : std::max<size_t>(spec_.bytes, kReadMinBytes),
+                  spec_.scattered) {
         if (flows_.several())
             throw std::invalid_argument("zerocopy has one flow");
         const int one = 1;
