@@ -59,7 +59,9 @@ bool tqp_tx_has_credit(const struct tqp_conn *conn);
 /* ---- txdone.c ---- */
 void tqp_tx_msg_init(struct tqp_tx_msg *msg, struct tqp_conn *conn);
 void tqp_tx_msg_init_copied(struct tqp_tx_msg *msg, struct tqp_conn *conn);	/* one message, TCP copies it */
+void tqp_tx_msg_init_behind(struct tqp_tx_msg *msg, struct tqp_tx_msg *lead);	/* done with @lead */
 void tqp_tx_msg_put(struct tqp_tx_msg *msg);
+void tqp_tx_msg_undo(struct tqp_tx_msg *msg);		/* it has no place in the stream and gets none */
 void tqp_clean_acked(struct sock *sk, u32 acked_seq);
 bool tqp_tx_outstanding(const struct tqp_conn *conn);	/* sk lock */
 void tqp_tx_finish_bad(struct tqp_conn *conn);		/* sk lock */

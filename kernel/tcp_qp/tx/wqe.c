@@ -86,25 +86,25 @@ bool tqp_wqe_follows(const struct tqp_conn *conn, u32 index)
 bool tqp_wqe_alike(const struct tqp_conn *conn)
 {
 	const struct rxe_send_wqe *next = tqp_wqe_peek(conn, conn->tx.sq_next + 1);
-	u32 flags, bytes;
+	u32 flags, bytes = 0, num_sge;
 
 	if (!next || READ_ONCE(next->wr.opcode) != IB_WR_SEND)
 		return false;
 	flags = READ_ONCE(next->wr.send_flags);
-	if (flags & IB_SEND_INLINE)
+	if (flags & IB_SEND_INLINE) {
 		bytes = READ_ONCE(next->dma.length);
-	else if (READ_ONCE(next->dma.num_sge) == 1 && conn->qp->cap.max_send_sge)
-		bytes = READ_ONCE(next->dma.sge[0].length);
-	else
-		return false;
+	} else {
+		num_sge = min(READ_ONCE(next->dma.num_sge), conn->qp->cap.max_send_sge);
+		for (u32 i = 0; i < num_sge; i++)
+			bytes += READ_ONCE(next->dma.sge[i].length);
+	}
 	return bytes == conn->tx.wqe.bytes &&
 	       !((flags ^ conn->tx.wqe.flags) & (IB_SEND_FENCE | IB_SEND_SOLICITED));
 }
 
 /* ---- checks ---- */
 
-/* Pin the keys of what will be sent. */
-static enum ib_wc_status tqp_pin_sges(struct tqp_conn *conn, struct tqp_tx_msg *msg)
+enum ib_wc_status tqp_wqe_pin(struct tqp_conn *conn, struct tqp_tx_msg *msg)
 {
 	for (u32 i = 0; i < conn->tx.wqe.nr_sge; i++) {
 		const struct ib_sge *sge = &conn->tx.wqe.sges[i];
@@ -122,7 +122,7 @@ static enum ib_wc_status tqp_pin_sges(struct tqp_conn *conn, struct tqp_tx_msg *
 static enum ib_wc_status tqp_load_payload(struct tqp_conn *conn, struct tqp_tx_msg *msg)
 {
 	if (!(conn->tx.wqe.flags & IB_SEND_INLINE))
-		return tqp_pin_sges(conn, msg);
+		return tqp_wqe_pin(conn, msg);
 	tqp_wqe_copy_inline(&conn->tx.wqe, conn->tx.wqe.data);
 	return IB_WC_SUCCESS;
 }

@@ -99,6 +99,8 @@ static inline void tqp_wqe_advance(struct tqp_conn *conn)
 /* ---- wqe.c ---- */
 /* All of it is checked, its memory pinned, and its completion set. */
 enum ib_wc_status tqp_wqe_load(struct tqp_conn *conn);
+/* Pin the keys of what will be sent: they are @msg's, also those before one that is refused. */
+enum ib_wc_status tqp_wqe_pin(struct tqp_conn *conn, struct tqp_tx_msg *msg);
 /* The record of a message of @length bytes of @wqe's, its number left to the caller. */
 struct tqp_msg_rec tqp_wqe_record(const struct tqp_wqe *wqe, u32 length);
 /* The current message was its last. */

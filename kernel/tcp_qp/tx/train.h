@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What trains that are copied and trains that are sent from where they lie share; sk lock. */
+#ifndef TQP_TRAIN_H
+#define TQP_TRAIN_H
+
+#include "tx/wqe.h"
+
+static inline u8 tqp_train_flags(const struct tqp_wqe *wqe)
+{
+	return wqe->flags & IB_SEND_SOLICITED ? TCP_BTH_F_SOLICITED : 0;
+}
+
+/* Is the current WQE one that may be of a train?  What is wrong with it is told when it is sent alone. */
+static inline bool tqp_train_takes(struct tqp_conn *conn)
+{
+	const struct tqp_wqe *wqe = &conn->tx.wqe;
+
+	return wqe->op && !wqe->op->operands && !(wqe->flags & IB_SEND_FENCE) &&
+	       !tqp_wqe_size(conn) && wqe->bytes;
+}
+
+/* ---- train.c ---- */
+/* The next message is the first of a train; @open: TCP is not told where it ends. */
+void tqp_train_begin(struct tqp_conn *conn, bool open, u8 flags, u32 length);
+/* The record of a message that begins @at bytes behind what TCP has; tqp_train_limit() left room. */
+void tqp_train_log(struct tqp_conn *conn, struct tqp_tx_msg *msg, u32 at);
+
+/* ---- train_pages.c ---- */
+/*
+ * The current WQE and those behind it that are like it, @limit of them at most,
+ * become what is sent next, from where they lie; how many.  Zero: it goes alone.
+ */
+u32 tqp_train_pages(struct tqp_conn *conn, u32 limit);
+
+#endif
