@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .bars import Bar
-from .cases import KIB, MIB, MIDDLE_SIZES, PLAIN, Case
+from .cases import KIB, MIB, MIDDLE_SIZES, MIXED_BYTES, PLAIN, Case
 from .figures import Book, Row
 
 COLUMNS = ("", "Gb/s", "spread", "tx instr/B", "rx instr/B", "copies tx", "copies rx", "calls/MiB tx", "rx", "irq/MiB tx", "rx", "packets/MiB rx")
@@ -23,7 +23,7 @@ def size(count: int) -> str:
 
 
 def label(case: Case) -> str:
-    parts = [case.transport, size(case.bytes)]
+    parts = [case.transport, f"{'up to ' if case.mixed else ''}{size(case.bytes)}"]
     if case.flows > 1:
         parts.append(f"{case.flows} flows")
     if case.mtu != 1500:
@@ -82,7 +82,7 @@ def stream_table(book: Book) -> str:
 
 def beside(case: Case) -> tuple:
     """What plain TCP must share with a row to stand beside it."""
-    return case.bytes, case.scattered, case.flows, case.mtu, case.big, case.loss, case.mode, case.poll, case.clock
+    return case.bytes, case.mixed, case.scattered, case.flows, case.mtu, case.big, case.loss, case.mode, case.poll, case.clock
 
 
 def best_tcp(book: Book, case: Case, figure: str, better: Callable = min) -> tuple[str, float] | None:
@@ -102,7 +102,7 @@ def message_table(book: Book) -> str:
     """By message, each beside the best of plain TCP: instructions where they were counted, Gb/s where it was timed."""
     out = [("by message", "Gb/s", "over best", "tx instr", "over best", "rx instr", "over best")]
     for name, rows in _together(book).items():
-        if rows[0].case.mode != "stream" or rows[0].case.bytes not in MIDDLE_SIZES or not any(row.turns for row in rows):
+        if rows[0].case.mode != "stream" or rows[0].case.bytes not in (*MIDDLE_SIZES, MIXED_BYTES) or not any(row.turns for row in rows):
             continue
         cells: dict[str, tuple[str, str]] = {}
         for figure, better in (("gbps", max), ("tx_instructions_per_message", min), ("rx_instructions_per_message", min)):

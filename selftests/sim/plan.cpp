@@ -31,7 +31,8 @@ Planned draw(const ConnectionSettings& c, Dice& dice, bool empty) {
 std::vector<Planned> draw_plan(const ConnectionSettings& c, Dice& dice) {
     std::vector<Planned> plan;
     for (std::uint32_t i = 0; i < c.messages; i++) {
-        const bool again = c.trains && !plan.empty() && plan.back().verb == Verb::kSend;
+        const bool again = c.trains && !plan.empty() &&
+                           (plan.back().verb == Verb::kSend || plan.back().verb == Verb::kWrite);
         plan.push_back(again && dice.percent(75) ? plan.back() : draw(c, dice, dice.percent(8)));
     }
     for (std::uint32_t i = 0; i < kEpilogueMessages; i++)

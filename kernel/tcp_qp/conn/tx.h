@@ -99,14 +99,18 @@ struct tqp_tx_cur {
 };
 
 /*
- * The last message handed to TCP, if the next one may share its segments: then
- * TCP was not told where it ends.
+ * The last messages handed to TCP, or being gathered.  Open: the next one may
+ * share their segments, for TCP was not told where they end.
  */
 struct tqp_tx_train {
 	bool open;
+	u8 opcode;
 	u8 flags;			/* TCP_BTH_F_SOLICITED */
 	u16 messages;			/* so far */
 	u32 length;			/* of each */
+	u32 rkey;			/* of WRITEs, with */
+	u32 step;			/* from a target to the next one, in lengths; from two messages on */
+	u64 va;				/* the newest one's target */
 	u32 at, end;			/* of bytes: TCP has not taken these of gathered ones */
 	u8 *bytes;			/* [TQP_TRAIN_COPY_BYTES], from the first train on */
 };

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Trains: SENDs of one length, one behind the other, share segments.
+ * Trains: SENDs, or WRITEs, of one length, one behind the other, share segments.
  *
  * Two and more of a kind are gathered from the send queue, and TCP gets them by
  * one call, without being told where each of them ends.  Small ones, whether
  * inline or not, are copied together, here: for so few bytes anything else costs
- * more.  Longer ones are sent from where they lie, by train_pages.c.  One alone
- * that is inline may begin or go on a train, too.
+ * more.  Longer ones are sent from where they lie, by train_pages.c.  A SEND alone
+ * that is inline may begin or go on a train, too.  A train's WRITEs have one key,
+ * and targets equally far apart.
  */
 #include "memory/memory.h"
 #include "tx/train.h"
@@ -25,15 +26,17 @@ static bool tqp_train_may(const struct tqp_conn *conn)
 	return conn->host_version == 1 && !conn->icrc && READ_ONCE(conn->handshake.peer_trains);
 }
 
-void tqp_train_begin(struct tqp_conn *conn, bool open, u8 flags, u32 length)
+static void tqp_train_begin(struct tqp_conn *conn, bool open, const struct tqp_msg_rec *first)
 {
 	struct tqp_tx_train *train = &conn->tx.train;
 
 	if (train->open || !conn->info.tx_messages)	/* plain bytes before the first */
 		tqp_train_seal(conn);
 	train->open = open;
-	train->flags = flags;
-	train->length = length;
+	train->opcode = first->opcode;
+	train->flags = first->flags;
+	train->length = first->length;
+	train->rkey = first->rkey;
 	train->messages = 0;
 }
 
@@ -43,10 +46,18 @@ void tqp_train_join(struct tqp_conn *conn, struct tqp_msg_rec *rec, bool copied)
 	bool fits = copied && rec->opcode == TCP_BTH_OP_SEND_ONLY && rec->length &&
 		    tqp_train_may(conn);
 
-	if (!fits || !train->open || train->length != rec->length || train->flags != rec->flags ||
-	    train->messages == TCP_BTH_TRAIN_MAX_MESSAGES)
-		tqp_train_begin(conn, fits, rec->flags, rec->length);
+	if (!fits || !train->open || train->opcode != rec->opcode || train->length != rec->length ||
+	    train->flags != rec->flags || train->messages == TCP_BTH_TRAIN_MAX_MESSAGES)
+		tqp_train_begin(conn, fits, rec);
 	rec->train_place = train->messages++;
+}
+
+void tqp_train_start(struct tqp_conn *conn, bool open)
+{
+	const struct tqp_wqe *wqe = &conn->tx.wqe;
+	struct tqp_msg_rec first = tqp_wqe_record(wqe, wqe->bytes);
+
+	tqp_train_begin(conn, open, &first);
 }
 
 /* ---- gathering ---- */
@@ -54,22 +65,21 @@ void tqp_train_join(struct tqp_conn *conn, struct tqp_msg_rec *rec, bool copied)
 /* How many of the send queue's WQEs, from the current one on, could go now? */
 static u32 tqp_train_limit(const struct tqp_conn *conn)
 {
-	s16 credit = READ_ONCE(conn->credit.peer_limit) - conn->tx.msn;
+	u32 limit = min(tqp_ring_posted(conn->qp->sq, conn->tx.sq_next),
+			tqp_msglog_room(&conn->tx.log));
+	s16 credit;
 
-	if (credit <= 0 || !tqp_train_may(conn))
+	if (!tqp_train_may(conn))
 		return 0;
-	return min3(tqp_ring_posted(conn->qp->sq, conn->tx.sq_next), (u32)credit,
-		    tqp_msglog_room(&conn->tx.log));
+	if (!conn->tx.wqe.op->untagged)
+		return READ_ONCE(conn->handshake.peer_write_trains) ? limit : 0;
+	credit = READ_ONCE(conn->credit.peer_limit) - conn->tx.msn;
+	return credit > 0 ? min(limit, (u32)credit) : 0;
 }
 
 static inline bool tqp_train_copies(const struct tqp_wqe *wqe)
 {
 	return wqe->bytes <= TQP_TRAIN_COPY_MESSAGE_BYTES && wqe->nr_sge <= 1;
-}
-
-static bool tqp_train_fits(const struct tqp_tx_train *train, const struct tqp_wqe *wqe)
-{
-	return train->open && wqe->bytes == train->length && tqp_train_flags(wqe) == train->flags;
 }
 
 /* How many more may join it? */
@@ -113,17 +123,19 @@ static bool tqp_train_copy(struct tqp_conn *conn)
 
 void tqp_train_log(struct tqp_conn *conn, struct tqp_tx_msg *msg, u32 at)
 {
+	const struct tqp_wqe *wqe = &conn->tx.wqe;
 	struct tqp_tx_train *train = &conn->tx.train;
 	u32 slot = conn->tx.log.tail & conn->tx.log.mask;
+	struct tqp_msg_rec *rec = &conn->tx.log.rec[slot];
 
-	conn->tx.log.rec[slot] = (struct tqp_msg_rec) {
-		.start_seq = tcp_sk(conn->sk)->write_seq + at,
-		.length = train->length,
-		.msn = conn->tx.msn++,
-		.opcode = TCP_BTH_OP_SEND_ONLY,
-		.flags = train->flags | TCP_BTH_F_MORE,
-		.train_place = train->messages++,
-	};
+	*rec = tqp_wqe_record(wqe, train->length);
+	rec->start_seq = tcp_sk(conn->sk)->write_seq + at;
+	rec->msn = wqe->op->untagged ? conn->tx.msn++ : conn->tx.write_msn++;
+	rec->flags |= TCP_BTH_F_MORE;
+	rec->train_place = train->messages;
+	if (train->messages++ == 1)
+		tqp_train_step(wqe->remote_addr - train->va, train->length, &train->step);
+	train->va = wqe->remote_addr;
 	conn->tx.log_msg[slot] = msg;
 	tqp_msglog_commit(&conn->tx.log);
 }
@@ -133,7 +145,8 @@ static bool tqp_train_add(struct tqp_conn *conn)
 {
 	struct tqp_tx_msg *msg = tqp_wqe_msg(conn);
 
-	if (!tqp_train_fits(&conn->tx.train, &conn->tx.wqe) || !tqp_train_copy(conn))
+	if (!conn->tx.train.open || !tqp_train_fits(&conn->tx.train, &conn->tx.wqe) ||
+	    !tqp_train_copy(conn))
 		return false;
 	tqp_tx_msg_init_copied(msg, conn);
 	tqp_wqe_set_completion(conn, msg);
@@ -161,11 +174,12 @@ static bool tqp_train_found(struct tqp_conn *conn, u32 limit)
 {
 	const struct tqp_wqe *wqe = &conn->tx.wqe;
 
-	if (tqp_train_fits(&conn->tx.train, wqe) && tqp_train_room(&conn->tx.train))
+	if (conn->tx.train.open && tqp_train_fits(&conn->tx.train, wqe) &&
+	    tqp_train_room(&conn->tx.train))
 		return true;
 	if (limit < 2 || !tqp_wqe_alike(conn))
 		return false;
-	tqp_train_begin(conn, true, tqp_train_flags(wqe), wqe->bytes);
+	tqp_train_start(conn, true);
 	return true;
 }
 
@@ -185,9 +199,12 @@ static u32 tqp_train_copied(struct tqp_conn *conn, u32 limit)
 
 bool tqp_train_gather(struct tqp_conn *conn)
 {
-	u32 limit = tqp_train_limit(conn), n;
+	u32 limit, n;
 
-	if (!limit || !tqp_train_takes(conn))
+	if (!tqp_train_takes(conn))
+		return false;
+	limit = tqp_train_limit(conn);
+	if (!limit)
 		return false;
 	n = tqp_train_copies(&conn->tx.wqe) ? tqp_train_copied(conn, limit) :
 					      tqp_train_pages(conn, limit);

@@ -14,18 +14,18 @@
 /* What has been gathered of a train. */
 struct tqp_train_pages {
 	struct tqp_tx_msg *lead;
-	u32 length;		/* of each message */
-	u8 flags;
+	struct tqp_mr *pinned;	/* by the newest: mostly the next one is of it, too */
 	u32 messages;
 	u32 bvecs;
 	u32 bytes;
 };
 
-static bool tqp_pages_fit(const struct tqp_train_pages *pages, const struct tqp_wqe *wqe)
+static bool tqp_pages_fit(const struct tqp_conn *conn, const struct tqp_train_pages *pages)
 {
-	return wqe->bytes == pages->length && tqp_train_flags(wqe) == pages->flags &&
-	       wqe->nr_sge && !(wqe->flags & IB_SEND_INLINE) &&
-	       pages->bytes + wqe->bytes <= TQP_TRAIN_BYTES;
+	const struct tqp_wqe *wqe = &conn->tx.wqe;
+
+	return wqe->nr_sge && pages->bytes + wqe->bytes <= TQP_TRAIN_BYTES &&
+	       tqp_train_fits(&conn->tx.train, wqe);
 }
 
 /* How many fragments there are with the current WQE's; 0: too many. */
@@ -57,13 +57,13 @@ static bool tqp_pages_add(struct tqp_conn *conn, struct tqp_train_pages *pages)
 	struct tqp_tx_msg *msg = tqp_wqe_msg(conn);
 	u32 bvecs = 0;
 
-	if (!tqp_pages_fit(pages, &conn->tx.wqe))
+	if (!tqp_pages_fit(conn, pages))
 		return false;
 	if (pages->lead)
 		tqp_tx_msg_init_behind(msg, pages->lead);
 	else
 		tqp_tx_msg_init(msg, conn);
-	if (!tqp_wqe_pin(conn, msg))
+	if (!tqp_wqe_pin(conn, msg, pages->pinned))
 		bvecs = tqp_pages_lay(conn, msg, pages->bvecs);
 	if (!bvecs) {	/* it goes alone, where what is wrong with it is told */
 		tqp_tx_msg_undo(msg);
@@ -71,12 +71,13 @@ static bool tqp_pages_add(struct tqp_conn *conn, struct tqp_train_pages *pages)
 	}
 	if (!pages->lead)
 		pages->lead = msg;
+	pages->pinned = msg->mrs[msg->nr_mrs - 1];
 	tqp_wqe_set_completion(conn, msg);
 	msg->unacked = 1;
 	tqp_train_log(conn, msg, pages->bytes);
 	tqp_wqe_advance(conn);
 	pages->bvecs = bvecs;
-	pages->bytes += pages->length;
+	pages->bytes += conn->tx.train.length;
 	pages->messages++;
 	return true;
 }
@@ -106,14 +107,13 @@ static bool tqp_pages_ready(struct tqp_conn *conn)
 
 u32 tqp_train_pages(struct tqp_conn *conn, u32 limit)
 {
-	const struct tqp_wqe *wqe = &conn->tx.wqe;
-	struct tqp_train_pages pages = { .length = wqe->bytes, .flags = tqp_train_flags(wqe) };
+	struct tqp_train_pages pages = {};
 
 	limit = min(limit, (conn->tx.sq_mask + 1) / TQP_TRAIN_SQ_SHARE);
-	if (limit < 2 || wqe->bytes > TQP_TRAIN_BYTES / 2 || !tqp_wqe_alike(conn) ||
+	if (limit < 2 || conn->tx.wqe.bytes > TQP_TRAIN_BYTES / 2 || !tqp_wqe_alike(conn) ||
 	    !tqp_pages_ready(conn))
 		return 0;
-	tqp_train_begin(conn, false, pages.flags, pages.length);
+	tqp_train_start(conn, false);
 	while (tqp_pages_add(conn, &pages) && pages.messages < limit) {
 		tqp_wqe_copy(conn);
 		if (!tqp_train_takes(conn))

@@ -95,6 +95,8 @@ void tqp_read_fail(struct tqp_conn *conn, enum ib_wc_status status);
 bool tqp_response_room(struct tqp_conn *conn);
 /* 0, or the syndrome to refuse the current request with. */
 int tqp_request(struct tqp_conn *conn);
+/* May the peer WRITE there? */
+bool tqp_may_write(const struct tqp_conn *conn, u32 rkey, u64 va, u64 bytes);
 /* 0, or the syndrome to refuse the current WRITE with. */
 int tqp_write_check(struct tqp_conn *conn);
 /* Make a response the current message, if one is due. */
