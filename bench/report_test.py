@@ -17,7 +17,7 @@ REPO = Path(__file__).resolve().parents[1]
 
 def end(messages: int, busy: int, **more) -> dict:
     counters = {"busy_ns": busy, "interrupts": 2 * messages, "doorbells": messages, "rx_completions": 3 * messages, "calls": 5 * messages}
-    return {"messages": messages, "phase_ns": 1_000_000, "passive": False, "copied": 0, "counters": counters, **more}
+    return {"messages": messages, "payload": messages * MIB, "phase_ns": 1_000_000, "passive": False, "copied": 0, "counters": counters, **more}
 
 
 def result(messages: int, tx: int, rx: int, **more) -> dict:

@@ -241,6 +241,7 @@ struct tqp_op {
 	bool local;			/* no message: memory windows */
 	bool invalidates;		/* its ex is a key, not an immediate */
 	bool operands;			/* the WQE says more than what to send */
+	bool trains;			/* several of one length may share segments */
 	u8 bth_opcode;
 	u8 wc_opcode;
 };

@@ -121,7 +121,7 @@ static bool tqp_rx_train_next(const struct tqp_conn *conn, u32 seq)
 	const struct tqp_skb_map *all = &conn->rx.train.all;
 	u32 at = seq - all->start_seq;
 
-	return conn->rx.started && !conn->rx.msg.active && tqp_in_train(&conn->rx.train, seq) &&
+	return all->opcode == TCP_BTH_OP_SEND_TRAIN && conn->rx.started && !conn->rx.msg.active && tqp_in_train(&conn->rx.train, seq) &&
 	       at % all->length == 0 &&
 	       (u16)(all->msn + at / all->length) == conn->rx.next.untagged;
 }
@@ -170,7 +170,7 @@ u32 tqp_rx_train(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 seq)
 
 	if (!tqp_rx_train_next(conn, seq))
 		return 0;
-	count = min(skb->len - off, all->ext4 - (seq - all->start_seq)) / all->length;
+	count = min(skb->len - off, conn->rx.train.bytes - (seq - all->start_seq)) / all->length;
 	do {
 		n = tqp_rx_train_some(conn, skb, off + done * all->length,
 				      seq + done * all->length, count - done);
