@@ -5,6 +5,7 @@
 #include "control/control.h"
 #include "device/device.h"
 #include "offload/offload.h"
+#include "ud/ud.h"
 
 static int __init tqp_init(void)
 {
@@ -23,9 +24,12 @@ static int __init tqp_init(void)
 	ret = tqp_offload_init(tqp_link_remove);
 	if (ret)
 		goto err_conn;
-	ret = tqp_netdev_init();
+	ret = tqp_ud_init();
 	if (ret)
 		goto err_offload;
+	ret = tqp_netdev_init();
+	if (ret)
+		goto err_ud;
 	ret = tqp_link_init();
 	if (ret)
 		goto err_netdev;
@@ -33,6 +37,8 @@ static int __init tqp_init(void)
 
 err_netdev:
 	tqp_netdev_exit();
+err_ud:
+	tqp_ud_exit();
 err_offload:
 	tqp_offload_exit();
 err_conn:
@@ -47,6 +53,7 @@ static void __exit tqp_exit(void)
 	tqp_link_exit();
 	tqp_cm_exit();
 	tqp_netdev_exit();
+	tqp_ud_exit();
 	tqp_offload_exit();
 	tqp_conn_exit();
 	rcu_barrier();	/* regions and windows let go by callbacks of ours */

@@ -91,7 +91,7 @@ static void tqp_qp_post_flushed(struct tqp_qp *qp, struct tqp_cq *cq, u64 wr_id,
 }
 
 /* How much was posted is read once, so user space can't keep us here. */
-void tqp_qp_flush(struct tqp_qp *qp)
+void tqp_qp_flush_sends(struct tqp_qp *qp)
 {
 	u32 left;
 
@@ -103,6 +103,13 @@ void tqp_qp_flush(struct tqp_qp *qp)
 		tqp_ring_consume(qp->sq);
 		tqp_qp_post_flushed(qp, qp->scq, wr_id, tqp_wc_opcode(opcode));
 	}
+}
+
+void tqp_qp_flush(struct tqp_qp *qp)
+{
+	u32 left;
+
+	tqp_qp_flush_sends(qp);
 	if (!qp->rq)
 		return;
 	for (left = tqp_ring_posted(qp->rq, qp->rq->index); left; left--) {
