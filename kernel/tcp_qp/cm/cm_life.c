@@ -154,6 +154,8 @@ static int tqp_qp_claimable(struct tqp_qp *qp)
 	lockdep_assert_held(&qp->mutex);
 	if (!tqp_qp_callers(qp))
 		return -EPERM;
+	if (qp->ib.qp_type != IB_QPT_RC)
+		return -EOPNOTSUPP;
 	if (qp->ep || qp->conn || qp->number)
 		return -EISCONN;
 	if (state != IB_QPS_INIT && state != IB_QPS_RTR)

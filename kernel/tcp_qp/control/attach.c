@@ -167,6 +167,8 @@ static int tqp_conn_attach(struct tqp_qp *qp, struct tqp_conn_owner *owner, stru
 	int err;
 
 	lockdep_assert_held(&qp->mutex);
+	if (qp->ib.qp_type != IB_QPT_RC)
+		return -EOPNOTSUPP;
 	if (qp->conn)
 		return -EISCONN;
 	resp->reason = tqp_socket_reason(sk);

@@ -16,6 +16,7 @@
 #include "memory/memory.h"
 #include "number/number.h"
 #include "offload/offload.h"
+#include "ud/ud.h"
 
 /* The list, and what of a device is said to be under it in tqp.h.  Inside rtnl. */
 DEFINE_MUTEX(tqp_devices_mutex);
@@ -75,7 +76,12 @@ void tqp_link_dealloc(struct ib_device *ib)
 
 	WARN_ON_ONCE(!xa_empty(&dev->qps));
 	WARN_ON_ONCE(!xa_empty(&dev->mws));
+	WARN_ON_ONCE(!xa_empty(&dev->uds));
+	WARN_ON_ONCE(!xa_empty(&dev->ahs));
+	tqp_ud_del_device(dev);
 	xa_destroy(&dev->qps);
+	xa_destroy(&dev->uds);
+	xa_destroy(&dev->ahs);
 	tqp_mr_table_destroy(dev);
 	xa_destroy(&dev->mws);
 	ida_destroy(&dev->pds);
@@ -117,6 +123,17 @@ static int tqp_link_enlist(struct tqp_device *dev)
 	return ret;
 }
 
+/* Who has the port already may let go of it: a UD QP tries again. */
+static void tqp_link_open_ud(struct tqp_device *dev)
+{
+	int ret = tqp_ud_open(dev);
+
+	tqp_ud_add_device(dev);
+	if (ret && ret != -EOPNOTSUPP)
+		netdev_notice(dev->netdev, "tcp_qp: UDP port %u: error %d, no UD queue pairs\n",
+			      tqp_ud_port(), ret);
+}
+
 static int tqp_link_create(const char *name, struct net_device *netdev)
 {
 	struct tqp_device *dev;
@@ -130,6 +147,7 @@ static int tqp_link_create(const char *name, struct net_device *netdev)
 	ret = tqp_link_enlist(dev);
 	if (ret)
 		goto out_dealloc;
+	tqp_link_open_ud(dev);
 	ib_mark_name_assigned_by_user(&dev->ib);
 	/*
 	 * No dma_device: MRs map themselves for the offload device, since

@@ -6,6 +6,7 @@
 #include "device/device.h"
 #include "number/number.h"
 #include "offload/offload.h"
+#include "ud/ud.h"
 
 static int __init tqp_init(void)
 {
@@ -27,9 +28,12 @@ static int __init tqp_init(void)
 	ret = tqp_offload_init(tqp_link_remove);
 	if (ret)
 		goto err_number;
-	ret = tqp_netdev_init();
+	ret = tqp_ud_init();
 	if (ret)
 		goto err_offload;
+	ret = tqp_netdev_init();
+	if (ret)
+		goto err_ud;
 	ret = tqp_link_init();
 	if (ret)
 		goto err_netdev;
@@ -37,6 +41,8 @@ static int __init tqp_init(void)
 
 err_netdev:
 	tqp_netdev_exit();
+err_ud:
+	tqp_ud_exit();
 err_offload:
 	tqp_offload_exit();
 err_number:
@@ -53,6 +59,7 @@ static void __exit tqp_exit(void)
 	tqp_link_exit();
 	tqp_cm_exit();
 	tqp_netdev_exit();
+	tqp_ud_exit();
 	tqp_offload_exit();
 	tqp_number_exit();
 	tqp_conn_exit();

@@ -12,6 +12,7 @@
 #include "control/control.h"
 #include "device/device.h"
 #include "number/number.h"
+#include "ud/ud.h"
 
 /* By state from, the states that may be asked for.  RESET and ERR may always be. */
 static const u8 tqp_qp_next[IB_QPS_ERR + 1] = {
@@ -171,6 +172,8 @@ int tqp_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct 
 	struct tqp_qp *qp = to_tqp_qp(ibqp);
 	int ret;
 
+	if (qp->ud)
+		return tqp_ud_modify(qp, attr, mask);
 	ret = tqp_qp_check_attr(attr, mask);
 	if (ret)
 		return ret;

@@ -5,6 +5,7 @@
 #include <net/addrconf.h>
 #include <rdma/ib_mad.h>
 #include "device/device.h"
+#include "ud/ud.h"
 
 enum {
 	TQP_PORT = 1,
@@ -33,6 +34,7 @@ int tqp_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct i
 		.max_mw = TQP_MW_MAX,
 		.device_cap_flags = IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B,
 		.max_pd = TQP_PD_MAX,
+		.max_ah = tqp_ud_port() ? TQP_UD_AH_MAX : 0,
 		.max_srq = TQP_SRQ_MAX,
 		.max_srq_wr = TQP_WR_MAX,
 		.max_srq_sge = TQP_SGE_MAX,
@@ -77,7 +79,7 @@ int tqp_query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attr)
 	attr->state = attr->phys_state == IB_PORT_PHYS_STATE_LINK_UP ? IB_PORT_ACTIVE :
 								       IB_PORT_DOWN;
 	attr->max_mtu = IB_MTU_4096;
-	attr->active_mtu = ib_mtu_int_to_enum(READ_ONCE(netdev->mtu));
+	attr->active_mtu = tqp_ud_mtu(to_tqp_device(ib));
 	attr->gid_tbl_len = TQP_GIDS;
 	attr->pkey_tbl_len = TQP_PKEYS;
 	attr->max_msg_sz = TQP_MESSAGE_MAX_BYTES;

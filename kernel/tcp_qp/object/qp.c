@@ -92,7 +92,7 @@ static void tqp_qp_post_failed(struct tqp_qp *qp, struct tqp_cq *cq, u64 wr_id, 
 }
 
 /* How much was posted is read once, so user space can't keep us here. */
-static void tqp_qp_flush_all(struct tqp_qp *qp, enum ib_wc_status oldest)
+static void tqp_qp_flush_sq(struct tqp_qp *qp, enum ib_wc_status oldest)
 {
 	enum ib_wc_status status = oldest;
 	u32 left;
@@ -106,6 +106,12 @@ static void tqp_qp_flush_all(struct tqp_qp *qp, enum ib_wc_status oldest)
 		tqp_qp_post_failed(qp, qp->scq, wr_id, tqp_wc_opcode(opcode), status);
 		status = IB_WC_WR_FLUSH_ERR;
 	}
+}
+
+static void tqp_qp_flush_rq(struct tqp_qp *qp)
+{
+	u32 left;
+
 	if (!qp->rq)
 		return;
 	for (left = tqp_ring_posted(qp->rq, qp->rq->index); left; left--) {
@@ -117,12 +123,19 @@ static void tqp_qp_flush_all(struct tqp_qp *qp, enum ib_wc_status oldest)
 	}
 }
 
+void tqp_qp_flush_sends(struct tqp_qp *qp)
+{
+	tqp_qp_flush_sq(qp, IB_WC_WR_FLUSH_ERR);
+}
+
 void tqp_qp_flush(struct tqp_qp *qp)
 {
-	tqp_qp_flush_all(qp, IB_WC_WR_FLUSH_ERR);
+	tqp_qp_flush_sq(qp, IB_WC_WR_FLUSH_ERR);
+	tqp_qp_flush_rq(qp);
 }
 
 void tqp_qp_flush_unreachable(struct tqp_qp *qp)
 {
-	tqp_qp_flush_all(qp, IB_WC_RETRY_EXC_ERR);
+	tqp_qp_flush_sq(qp, IB_WC_RETRY_EXC_ERR);
+	tqp_qp_flush_rq(qp);
 }

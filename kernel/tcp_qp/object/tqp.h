@@ -86,7 +86,9 @@ enum {
 	X(cm_connects) X(cm_requests) X(cm_accepted) X(cm_rejected) X(cm_established) \
 	X(cm_garbage) X(cm_timeouts) X(cm_evicted) X(cm_backlog_full) \
 	X(number_connects) X(number_taken) X(number_parked) X(number_refused) \
-	X(number_established) X(number_unreachable)
+	X(number_established) X(number_unreachable) \
+	X(ud_tx_messages) X(ud_tx_dropped) X(ud_rx_messages) X(ud_rx_unknown_qp) X(ud_rx_bad_qkey) \
+	X(ud_rx_no_receive) X(ud_rx_too_short) X(ud_rx_malformed) X(ud_rx_overload)
 
 #define TQP_COUNTER_ENUM(name) TQP_C_##name,
 enum tqp_counter { TQP_COUNTERS(TQP_COUNTER_ENUM) TQP_C_COUNT };
@@ -99,6 +101,7 @@ enum {
 struct tqp_conn;
 struct tqp_ep;
 struct tqp_number;
+struct tqp_ud;
 
 /* One processor's share; a reader adds up all of them. */
 struct tqp_counters {
@@ -115,6 +118,9 @@ struct tqp_device {
 	struct rhashtable mrs;		/* key -> struct tqp_mr, RCU; tqp_mr_table_init() */
 	struct xarray mws;		/* key >> 8 -> struct tqp_window, RCU */
 	struct xarray qps;		/* tqp_qpn_index() -> struct tqp_qp */
+	struct xarray uds;		/* QPN -> struct tqp_ud, RCU */
+	struct xarray ahs;		/* number -> struct tqp_ah */
+	struct hlist_node ud_node;	/* of the devices of its namespace, RCU; ud/net.c */
 	struct ida pds;
 	u32 next_qp;			/* xa_alloc_cyclic() */
 	hsiphash_key_t qpn_key;		/* qpn.c */
@@ -221,6 +227,7 @@ struct tqp_qp {
 	enum ib_qp_state state;		/* under lock */
 	struct ib_qp_attr attr;		/* what query_qp returns, under lock; its qp_state is stale */
 	struct tqp_conn *conn;		/* under lock; holds a conn reference; stays till detach */
+	struct tqp_ud *ud;		/* of a UD QP, which has neither conn nor ep */
 	struct tqp_ep *ep;		/* the connection manager's claim, under mutex; holds a reference */
 	bool by_cm;			/* claimed since RESET, under mutex */
 	struct tqp_number *number;	/* its connection by number, under lock and mutex; a reference */
@@ -348,8 +355,11 @@ int tqp_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr);
 int tqp_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 		      const struct ib_recv_wr **bad);
 u32 tqp_srq_posted(const struct tqp_srq *srq);
-/* Copy the next receive out and take it; any context.  False: there is none. */
-typedef void (*tqp_srq_copy_t)(const struct rxe_recv_wqe *wqe, u32 max_sge, void *to);
+/*
+ * Copy the next receive out and take it, if @copy says so; any context.  False: there is
+ * none, or it was not taken.
+ */
+typedef bool (*tqp_srq_copy_t)(const struct rxe_recv_wqe *wqe, u32 max_sge, void *to);
 bool tqp_srq_take(struct tqp_srq *srq, tqp_srq_copy_t copy, void *to);
 
 /* ---- op.c ---- */
@@ -402,5 +412,7 @@ static inline bool tqp_qp_may_send(const struct tqp_qp *qp)
 void tqp_qp_flush(struct tqp_qp *qp);
 /* The same, but the oldest send's status is IB_WC_RETRY_EXC_ERR. */
 void tqp_qp_flush_unreachable(struct tqp_qp *qp);
+/* The same of the send queue alone. */
+void tqp_qp_flush_sends(struct tqp_qp *qp);
 
 #endif
