@@ -112,8 +112,8 @@ private:
     std::string report(uint64_t messages, const Copies& before, const std::string& counters) {
         const Copies after = transport_->copies();
         const std::string facts = transport_->facts();
-        std::string json = "{\"messages\": " + std::to_string(messages) + ", \"payload\": " +
-                           std::to_string(Lengths(spec_).total(messages)) +
+        std::string json = "{\"messages\": " + std::to_string(messages) +
+                           ", \"payload\": " + std::to_string(Lengths(spec_).total(messages)) +
                            ", \"phase_ns\": " + std::to_string(finished_ns_) +
                            ", \"passive\": " + (passive() ? "true" : "false") +
                            ", \"copied\": " + std::to_string(after.copied - before.copied) +

@@ -45,8 +45,8 @@ Flows::Flows(std::vector<tcpqp::Fd> sockets, bool no_delay, bool spins) {
             setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
         setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
         setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-        if (spins && setsockopt(fd.get(), SOL_SOCKET, SO_BUSY_POLL, &kBusyPollUs,
-                                sizeof kBusyPollUs))
+        if (spins &&
+            setsockopt(fd.get(), SOL_SOCKET, SO_BUSY_POLL, &kBusyPollUs, sizeof kBusyPollUs))
             tcpqp::throw_errno("SO_BUSY_POLL");
         if ((spins || sockets.size() > 1) && fcntl(fd.get(), F_SETFL, O_NONBLOCK) < 0)
             tcpqp::throw_errno("make a socket non-blocking");

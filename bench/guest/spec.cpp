@@ -70,7 +70,8 @@ void check(const Spec& s) {
     if (s.pingpong() && s.flows != 1)
         throw std::invalid_argument("pingpong has one flow");
     if (s.mixed && (s.pingpong() || s.flows != 1 || s.bytes < kMixedMinBytes))
-        throw std::invalid_argument("a mix of lengths is a stream of one flow, up to 128 bytes or more");
+        throw std::invalid_argument(
+            "a mix of lengths is a stream of one flow, up to 128 bytes or more");
 }
 
 }  // namespace
@@ -98,8 +99,7 @@ std::string to_text(const Spec& s) {
            number("flows", s.flows) + number("messages", s.messages) + number("ms", s.ms) +
            number("warm_bytes", s.warm_bytes) + number("depth", s.depth) +
            number("batch", s.batch) + number("burst", s.burst) + number("mtu", s.mtu) +
-           number("poll", s.poll) + number("calls", s.calls) +
-           number("mixed", s.mixed) +
+           number("poll", s.poll) + number("calls", s.calls) + number("mixed", s.mixed) +
            number("scattered", s.scattered) + number("memory", s.memory);
 }
 

@@ -28,8 +28,8 @@ struct Spec {
     bool poll = false;              // spin on the completion queue instead of sleeping
     bool calls = false;             // count system calls, which costs a little itself
     bool mixed = false;             // lengths are a mix, of up to bytes
-    bool scattered = false;         // buffers of 4 KiB pages that do not follow each other in memory
-    bool memory = false;            // report the kernel memory that the connections took
+    bool scattered = false;  // buffers of 4 KiB pages that do not follow each other in memory
+    bool memory = false;     // report the kernel memory that the connections took
 
     [[nodiscard]] bool pingpong() const noexcept { return mode == "pingpong"; }
 };

@@ -120,7 +120,8 @@ void Verbs::check() const {
         if (right == message.end() || (spec_.mixed && right != message.begin()))
             whole++;
         const auto rest = spec_.mixed ? at : place.begin();
-        if (right != message.end() && std::any_of(rest, place.end(), [](uint8_t b) { return b != Buffer::kFill; }))
+        if (right != message.end() &&
+            std::any_of(rest, place.end(), [](uint8_t b) { return b != Buffer::kFill; }))
             throw std::runtime_error(spec_.transport + ": place " + std::to_string(n) +
                                      " is wrong at byte " + std::to_string(at - place.begin()));
     }

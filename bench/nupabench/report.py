@@ -107,7 +107,8 @@ def message_table(book: Book) -> str:
         cells: dict[str, tuple[str, str]] = {}
         for figure, better in (("gbps", max), ("tx_instructions_per_message", min), ("rx_instructions_per_message", min)):
             row = next((row for row in rows if row.median(figure) is not None), None)
-            cells[figure] = ("-", "-") if row is None else (cell(row.median(figure), ".4g" if figure == "gbps" else ",.0f"), over_best(book, row.case, figure, better))
+            form = ".4g" if figure == "gbps" else ",.0f"
+            cells[figure] = ("-", "-") if row is None else (cell(row.median(figure), form), over_best(book, row.case, figure, better))
         out.append((name, *(text for pair in cells.values() for text in pair)))
     return grid(out)
 

@@ -108,7 +108,7 @@ private:
         std::uint8_t opcode;
         std::uint32_t rkey, step;  // of WRITEs; the step from the second on, in lengths
         std::uint64_t va;          // the newest one's
-    } train_{};  // the latest message, if the next may share its segments
+    } train_{};                    // the latest message, if the next may share its segments
     std::vector<tqp_msg_rec> records_;
     tqp_msglog log_{};
     std::vector<Buffer> buffers_;

@@ -103,8 +103,8 @@ TEST(BthErrors, Opcode) {
         const __u8 op = static_cast<__u8>(opcode);
         const bool only = tcp_bth_position(op) == TCP_BTH_POS_ONLY;
         const tcp_bth_error expected = tcp_bth_is_train(op) ? TCP_BTH_E_LENGTH
-                                       : only                      ? TCP_BTH_OK
-                                                                   : TCP_BTH_E_OPCODE;
+                                       : only               ? TCP_BTH_OK
+                                                            : TCP_BTH_E_OPCODE;
         EXPECT_EQ(Option(ver1(kSeq, 100, op)).parse(), expected) << opcode;
     }
 }

@@ -145,8 +145,8 @@ void Flood::completion(const ibv_wc& wc) {
 }
 
 void Flood::received(const ibv_wc& wc, uint32_t index) {
-    const uint32_t number = wc.wc_flags & IBV_WC_WITH_IMM ? ntohl(wc.imm_data)
-                                                          : static_cast<uint32_t>(received_);
+    const uint32_t number =
+        wc.wc_flags & IBV_WC_WITH_IMM ? ntohl(wc.imm_data) : static_cast<uint32_t>(received_);
     if (number != static_cast<uint32_t>(received_))
         throw WrongData("message " + std::to_string(number) + " where " +
                         std::to_string(received_) + " was next");

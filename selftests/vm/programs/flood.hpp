@@ -29,7 +29,7 @@ struct FloodOptions {
     uint32_t engine = TCP_QP_ENGINE_AUTO;
     uint32_t depth = 8;
     uint32_t bytes = 64 << 10;  // of each message
-    uint32_t train = 1;          // messages posted at once; several have no immediate
+    uint32_t train = 1;         // messages posted at once; several have no immediate
     uint64_t key = 1;           // of the messages' bytes; the same at both ends
     bool sends = true;
     bool receives = true;

@@ -39,7 +39,8 @@ struct Options {
 
 constexpr uint32_t kSlots = 24;  // operations in flight, each with its own scratch
 constexpr uint32_t kSlotBytes = 128 << 10;
-constexpr uint32_t kTrainMaxBytes = 20000;  // of each; eight of them twice as far apart fit the region
+constexpr uint32_t kTrainMaxBytes =
+    20000;  // of each; eight of them twice as far apart fit the region
 constexpr uint32_t kImmEnd = 0xffffffff;
 
 RdmaPeer::Options peer_options(const Options& o) {

@@ -349,9 +349,9 @@ Reason PlacementChecks::write_train() noexcept {
     if (reason != Reason::kPlaced)
         return reason;
     each_message(b, bytes_, [&](std::uint32_t place, std::uint32_t offset, std::uint32_t bytes) {
-        reason = target_.add(mrs_, b.rkey, qp_.pd(),
-                             {train_target(b, place), b.length, offset, bytes},
-                             NUPA_ACCESS_REMOTE_WRITE);
+        reason =
+            target_.add(mrs_, b.rkey, qp_.pd(), {train_target(b, place), b.length, offset, bytes},
+                        NUPA_ACCESS_REMOTE_WRITE);
         return reason == Reason::kPlaced;
     });
     return reason;

@@ -116,8 +116,8 @@ PortEngine::Runs PortEngine::runs(const Packet& burst) const noexcept {
     const bool named = tcp_bth_find(burst.header.data() + at.options_at, at.option_bytes(), at.seq,
                                     bytes, &b, nullptr) == TCP_BTH_OK &&
                        b.ver == 1;
-    const bool few = named && (!tcp_bth_is_train(b.opcode) ||
-                               bytes / b.length <= kTrainRunMessagesMax);
+    const bool few =
+        named && (!tcp_bth_is_train(b.opcode) || bytes / b.length <= kTrainRunMessagesMax);
     return few ? Runs::kPlaced : Runs::kNone;
 }
 
