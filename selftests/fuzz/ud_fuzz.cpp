@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The head of a UD datagram, kernel/tcp_qp/wire/ud_wire.c, the kernel's own source: for any bytes no read beyond the
-// head, and what is accepted is in bounds and the same when it is built again.
+// The head of a UD datagram, kernel/tcp_qp/wire/ud_wire.c, the kernel's own source: for any bytes
+// no read beyond the head, and what is accepted is in bounds and the same when it is built again.
 #include <algorithm>
 #include <array>
 #include <memory>

@@ -31,9 +31,9 @@ Datagram build(const tqp_ud_head& head) {
 
 // Only the head is there, as in an skb whose payload lies in fragments.
 int parse(const Datagram& datagram, tqp_ud_head* head) {
-    Datagram first(datagram.begin(),
-                   datagram.begin() + std::min<long>(static_cast<long>(datagram.size()),
-                                                     TQP_UD_HEAD_BYTES));
+    Datagram first(
+        datagram.begin(),
+        datagram.begin() + std::min<long>(static_cast<long>(datagram.size()), TQP_UD_HEAD_BYTES));
     first.shrink_to_fit();  // so that a sanitizer sees reads beyond
     return tqp_ud_parse(first.data(), static_cast<uint32_t>(datagram.size()), head);
 }
@@ -112,7 +112,8 @@ TEST(UdHead, WhatIsAcceptedIsBuiltTheSame) {
     SCOPED_TRACE(kSeed);
     int accepted = 0;
     for (int round = 0; round < 20000; round++) {
-        Datagram datagram = build(head_of(random() % 64, random() % 2 ? TQP_UD_SEND : TQP_UD_SEND_IMM));
+        Datagram datagram =
+            build(head_of(random() % 64, random() % 2 ? TQP_UD_SEND : TQP_UD_SEND_IMM));
         for (uint32_t flips = random() % 3; flips; flips--)
             datagram[random() % datagram.size()] ^= static_cast<uint8_t>(random());
         tqp_ud_head got{};

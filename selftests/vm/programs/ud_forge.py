@@ -18,7 +18,8 @@ def forged(dice: random.Random) -> bytes:
     if dice.random() < 0.2:
         return payload
     imm = dice.random() < 0.5
-    head = struct.pack(HEAD, 1, 0x65 if imm else 0x64, len(payload), dice.getrandbits(24), dice.getrandbits(24), dice.getrandbits(32), dice.getrandbits(32) if imm else 0)
+    opcode, value = (0x65, dice.getrandbits(32)) if imm else (0x64, 0)
+    head = struct.pack(HEAD, 1, opcode, len(payload), dice.getrandbits(24), dice.getrandbits(24), dice.getrandbits(32), value)
     datagram = bytearray(head + payload)
     for _ in range(dice.randrange(3)):
         datagram[dice.randrange(len(head))] ^= 1 << dice.randrange(8)

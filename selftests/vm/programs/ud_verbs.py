@@ -104,10 +104,12 @@ class Side:
         sges = sges or [self.host.sge(slot, length)]
         (self.srq or self.qp).post_recv(RecvWR(wr_id=slot, num_sge=len(sges), sg=sges))
 
-    def post_send(self, ah: AH, qpn: int, sges: list[SGE], qkey: int = QKEY, imm: int | None = None, flags: int = 0, opcode: int | None = None, wr_id: int = 7) -> None:
+    def post_send(
+        self, ah: AH, qpn: int, sges: list[SGE], qkey: int = QKEY, imm: int | None = None, flags: int = 0, opcode: int | None = None
+    ) -> None:
         if opcode is None:
             opcode = e.IBV_WR_SEND if imm is None else e.IBV_WR_SEND_WITH_IMM
-        wr = SendWR(wr_id=wr_id, opcode=opcode, num_sge=len(sges), imm_data=imm or 0, sg=sges, send_flags=flags | e.IBV_SEND_SIGNALED)
+        wr = SendWR(opcode=opcode, num_sge=len(sges), imm_data=imm or 0, sg=sges, send_flags=flags | e.IBV_SEND_SIGNALED)
         wr.set_wr_ud(ah, qpn, qkey)
         self.qp.post_send(wr)
 
