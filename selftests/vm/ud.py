@@ -259,7 +259,7 @@ def test_port_is_held(t: Guests) -> None:
 
 
 def test_namespace(t: Guests) -> None:
-    """A namespace has a port of its own, goes in mid-traffic, and takes nobody else's queue pairs along."""
+    """A namespace has a port of its own, serves nobody from outside, and goes after its last queue pair."""
     add = "ip netns add far; modprobe veth; ip link add ud0 type veth peer name ud1 netns far"
     up = "ip address add 10.78.0.1/24 dev ud0; ip link set ud0 up; ip -n far address add 10.78.0.2/24 dev ud1; ip -n far link set ud1 up"
     t.run(0, f"{add}; {up}")
