@@ -90,6 +90,7 @@ static bool tqp_netdev_has_ipv4(const struct net_device *netdev, __be32 addr)
 	return false;
 }
 
+#if IS_ENABLED(CONFIG_IPV6)
 static bool tqp_netdev_has_ipv6(struct net_device *netdev, const struct sk_buff *skb)
 {
 	const struct in6_addr *addr = &ipv6_hdr(skb)->daddr;
@@ -98,6 +99,12 @@ static bool tqp_netdev_has_ipv6(struct net_device *netdev, const struct sk_buff 
 		return false;	/* another link's neighbours may have the same */
 	return ipv6_chk_addr(dev_net(netdev), addr, netdev, 1);
 }
+#else
+static bool tqp_netdev_has_ipv6(struct net_device *netdev, const struct sk_buff *skb)
+{
+	return false;
+}
+#endif
 
 /* An address is the GID of the device whose netdev has it, whichever way a datagram came. */
 static struct tqp_device *tqp_ud_device_of(const struct tqp_ud_net *un, const struct sk_buff *skb)

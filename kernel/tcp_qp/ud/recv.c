@@ -111,13 +111,16 @@ static bool tqp_ud_copy_to(const struct tqp_qp *qp, const struct tqp_datagram *d
 {
 	struct tqp_mr *mr = tqp_mr_lookup(qp->dev, sge->lkey);
 	u64 addr = sge->addr;
+	void *to;
 	u32 run;
 
 	if (!mr || tqp_mr_check(mr, qp->pd->pdn, addr, bytes, IB_ACCESS_LOCAL_WRITE))
 		return false;
-	for (; bytes; bytes -= run, addr += run, at += run)
-		if (!tqp_ud_copy(d, at, tqp_mr_kaddr(mr, addr, bytes, &run), run))
+	for (; bytes; bytes -= run, addr += run, at += run) {
+		to = tqp_mr_kaddr(mr, addr, bytes, &run);
+		if (!tqp_ud_copy(d, at, to, run))
 			return false;
+	}
 	return true;
 }
 

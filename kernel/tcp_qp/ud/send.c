@@ -82,6 +82,7 @@ static bool tqp_ud_copy_from(const struct tqp_qp *qp, const struct ib_sge *sge, 
 {
 	u32 left = sge->length, run;
 	u64 addr = sge->addr;
+	const void *bytes;
 	struct tqp_mr *mr;
 	bool ok;
 
@@ -90,8 +91,10 @@ static bool tqp_ud_copy_from(const struct tqp_qp *qp, const struct ib_sge *sge, 
 	rcu_read_lock();
 	mr = tqp_mr_lookup(qp->dev, sge->lkey);
 	ok = mr && !tqp_mr_check(mr, qp->pd->pdn, addr, left, 0);
-	for (; ok && left; left -= run, addr += run, to += run)
-		memcpy(to, tqp_mr_kaddr(mr, addr, left, &run), run);
+	for (; ok && left; left -= run, addr += run, to += run) {
+		bytes = tqp_mr_kaddr(mr, addr, left, &run);
+		memcpy(to, bytes, run);
+	}
 	rcu_read_unlock();
 	return ok;
 }
