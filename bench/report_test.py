@@ -76,6 +76,17 @@ class Bars(unittest.TestCase):
         self.assertIsNone(self.value(book, "1 MiB: receive instructions per byte, offload / TCP, 64 KB").value)
         self.assertIsNone(self.value(book, "1 MiB: receive instructions per byte, offload / TCP, BIG").value)
 
+    def test_middle_sizes_stand_beside_the_best_of_tcp(self) -> None:
+        slow, fast, ours = (Case(name, bytes=4096) for name in ("tcp", "zerocopy", "offload"))
+        book = book_of((slow, result(1, 1, 1)), (fast, result(4, 1, 1)), (ours, result(6, 1, 1)))
+        bar = self.value(book, "4 KiB: throughput")
+        self.assertAlmostEqual(bar.value, 1.5)
+        self.assertFalse(bar.ok)
+        counted = Case("offload", bytes=4096, scattered=True).counted(2)
+        bar = self.value(book_of((counted, result(2, 3600, 2))), "4 KiB, scattered: instructions, send")
+        self.assertTrue(bar.ok)
+        self.assertAlmostEqual(bar.value, 1800)
+
     def test_unmeasured_never_holds(self) -> None:
         for bar in bars.evaluate(Book()):
             self.assertFalse(bar.ok, bar)

@@ -74,7 +74,7 @@ static u32 tqp_train_limit(const struct tqp_conn *conn)
 	if (!conn->tx.wqe.op->untagged)
 		return READ_ONCE(conn->handshake.peer_write_trains) ? limit : 0;
 	credit = READ_ONCE(conn->credit.peer_limit) - conn->tx.msn;
-	return credit > 0 ? min(limit, (u32)credit) : 0;
+	return credit > 0 ? min_t(u32, limit, credit) : 0;
 }
 
 static inline bool tqp_train_copies(const struct tqp_wqe *wqe)
