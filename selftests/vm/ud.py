@@ -21,7 +21,7 @@ MTU_9000 = 4096  # the largest UD message there
 LIMIT_S = 60
 FORGED = 20000
 FLOOD_S = 30  # it is killed before
-SOFTIRQ_MAX = 0.85  # of the processor; without a share a flood leaves others next to nothing
+SOFTIRQ_MAX = 0.45  # of the processor, as in vm/flood
 WORK = "head -1 /proc/stat; for i in $(seq 20); do /bin/true; done; head -1 /proc/stat"
 SOFTIRQ = 6  # of /proc/stat, behind "cpu"
 
@@ -208,13 +208,15 @@ def softirq(t: Guests) -> float:
 
 
 def test_flood(t: Guests) -> None:
-    """Datagrams without end, some to a queue pair that has no receives left: others still get to run."""
+    """Datagrams without end: others still get to run, and others' datagrams come, too."""
     names = ("ud_rx_messages", "ud_rx_no_receive", "ud_rx_overload")
-    before = {name: counter(t, 0, name) for name in names}
     with node_type_ca(t), flood(t):
+        before = {name: counter(t, 0, name) for name in names}
         shares = [softirq(t) for _ in range(3)]
-        t.equal(exchange(t, "--seed 9 --late 0.5", 64) > 0, True, "somebody else's datagrams come, too")
-    print(f"# flood: softirq's shares {', '.join(f'{s:.2f}' for s in shares)}; {({n: counter(t, 0, n) - before[n] for n in names})}", flush=True)
+        gained = {name: counter(t, 0, name) - was for name, was in before.items()}
+        t.check(exchange(t, "--seed 9 --late 0.5", 64) > 0, "nothing of somebody else's datagrams came")
+    print(f"# flood: softirq's shares {', '.join(f'{s:.2f}' for s in shares)}; meanwhile {gained}", flush=True)
+    t.check(sum(gained.values()) > 500, "hardly a flood")
     t.check(min(shares) < SOFTIRQ_MAX, f"softirq had {shares} of the processor")
 
 

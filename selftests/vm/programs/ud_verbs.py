@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """UD queue pairs by pyverbs, for the programs beside this one."""
 
+import ipaddress
 import time
 from pathlib import Path
 
@@ -60,7 +61,7 @@ class Host:
         raise SystemExit(f"no GID begins with {starts}")
 
     def ah(self, gid: str, index: int = 0, hop_limit: int = 64, traffic_class: int = 0, pd: PD | None = None) -> AH:
-        route = GlobalRoute(dgid=GID(gid), sgid_index=index, hop_limit=hop_limit, traffic_class=traffic_class)
+        route = GlobalRoute(dgid=GID(ipaddress.IPv6Address(gid).exploded), sgid_index=index, hop_limit=hop_limit, traffic_class=traffic_class)
         return AH(pd or self.pd, attr=AHAttr(port_num=1, is_global=1, gr=route))
 
     def sge(self, slot: int, length: int, offset: int = 0) -> SGE:
