@@ -8,8 +8,9 @@
 
 #include "input.hpp"
 
+// As C++, since these targets have no C compiler that knows the sanitizers' flags.
 extern "C" {
-#include "wire/cm_wire.h"
+#include "wire/cm_wire.c"
 }
 
 namespace {

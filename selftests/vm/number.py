@@ -318,8 +318,7 @@ def perftest(t: Guests, command: str) -> None:
     pair(t, full, f"{full} {ADDRESS}", port)
 
 
-# Not ib_send_*: on an RNIC its server grants credit by WRITEs, and never says RTS for them (docs/compat.md).
-@pytest.mark.parametrize("verb", ("write", "read", "atomic"))
+@pytest.mark.parametrize("verb", ("send", "write", "read", "atomic"))
 def test_perftest(t: Guests, verb: str) -> None:
     sizes = ("",) if verb == "atomic" else ("-s 64", "-s 65536")
     for size in sizes:
@@ -329,7 +328,9 @@ def test_perftest(t: Guests, verb: str) -> None:
 
 
 def test_perftest_both_ways(t: Guests) -> None:
+    perftest(t, "ib_send_bw -n 200 -b")
     perftest(t, "ib_write_bw -n 200 -b -q 4")
+    perftest(t, "ib_send_bw -n 200 -e")
 
 
 def test_srq_pingpong(t: Guests) -> None:

@@ -9,10 +9,10 @@
 #include "memory/memory.h"
 #include "ud/ud.h"
 
-static char *node_type = "rnic";
+static char *node_type = "ca";
 module_param(node_type, charp, 0444);
 MODULE_PARM_DESC(node_type,
-		 "rnic (default), or ca: for user space that takes InfiniBand devices only");
+		 "ca (default), or rnic: what user space takes the device for; the port is iWARP's either way");
 
 static int tqp_alloc_ucontext(struct ib_ucontext *uctx, struct ib_udata *udata)
 {

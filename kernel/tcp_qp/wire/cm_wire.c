@@ -2,14 +2,11 @@
 #include <tcp_qp/tcp_bth.h>
 #include "wire/cm_wire.h"
 
-/* Written as arrays: a key has no terminating zero. */
+/* By kind.  Written as arrays: a key has no terminating zero. */
 static const __u8 tqp_hello_keys[][TQP_HELLO_KEY_BYTES] = {
-	[TQP_HELLO_REQUEST] = { 't', 'c', 'p', '_', 'q', 'p', ' ', 'c',
-				'm', ' ', 'r', 'e', 'q', ' ', ' ', '\n' },
-	[TQP_HELLO_REPLY] = { 't', 'c', 'p', '_', 'q', 'p', ' ', 'c',
-			      'm', ' ', 'r', 'e', 'p', ' ', ' ', '\n' },
-	[TQP_HELLO_NUMBER] = { 't', 'c', 'p', '_', 'q', 'p', ' ', 'n',
-			       'u', 'm', 'b', 'e', 'r', ' ', ' ', '\n' },
+	{ 't', 'c', 'p', '_', 'q', 'p', ' ', 'c', 'm', ' ', 'r', 'e', 'q', ' ', ' ', '\n' },
+	{ 't', 'c', 'p', '_', 'q', 'p', ' ', 'c', 'm', ' ', 'r', 'e', 'p', ' ', ' ', '\n' },
+	{ 't', 'c', 'p', '_', 'q', 'p', ' ', 'n', 'u', 'm', 'b', 'e', 'r', ' ', ' ', '\n' },
 };
 
 enum {
@@ -18,10 +15,14 @@ enum {
 	TQP_HELLO_AT_PRIVATE = 18,
 	TQP_HELLO_AT_IRD = 20,
 	TQP_HELLO_AT_ORD = 22,
-	TQP_HELLO_AT_DEST_QPN = 24,
-	TQP_HELLO_AT_SRC_QPN = 28,
-	TQP_HELLO_AT_RQ_PSN = 32,
 	TQP_HELLO_24_BITS = 0xffffff,
+};
+
+/* In the private data of a number. */
+enum {
+	TQP_NUMBER_AT_DEST_QPN = 0,
+	TQP_NUMBER_AT_SRC_QPN = 4,
+	TQP_NUMBER_AT_RQ_PSN = 8,
 };
 
 /* What a number's head may not say. */
@@ -84,17 +85,19 @@ __u32 tqp_hello_build_number(__u8 *buf, const struct tqp_hello_number *number)
 	const struct tqp_hello head = { .private_bytes = TQP_HELLO_NUMBER_BYTES };
 	__u8 data[TQP_HELLO_NUMBER_BYTES];
 
-	tcp_bth_put32(data + TQP_HELLO_AT_DEST_QPN - TQP_HELLO_HEAD_BYTES, number->dest_qpn);
-	tcp_bth_put32(data + TQP_HELLO_AT_SRC_QPN - TQP_HELLO_HEAD_BYTES, number->src_qpn);
-	tcp_bth_put32(data + TQP_HELLO_AT_RQ_PSN - TQP_HELLO_HEAD_BYTES, number->rq_psn);
+	tcp_bth_put32(data + TQP_NUMBER_AT_DEST_QPN, number->dest_qpn);
+	tcp_bth_put32(data + TQP_NUMBER_AT_SRC_QPN, number->src_qpn);
+	tcp_bth_put32(data + TQP_NUMBER_AT_RQ_PSN, number->rq_psn);
 	return tqp_hello_build(buf, TQP_HELLO_NUMBER, &head, data);
 }
 
 int tqp_hello_get_number(const __u8 *buf, struct tqp_hello_number *number)
 {
-	number->dest_qpn = tcp_bth_get32(buf + TQP_HELLO_AT_DEST_QPN);
-	number->src_qpn = tcp_bth_get32(buf + TQP_HELLO_AT_SRC_QPN);
-	number->rq_psn = tcp_bth_get32(buf + TQP_HELLO_AT_RQ_PSN);
+	const __u8 *data = buf + TQP_HELLO_HEAD_BYTES;
+
+	number->dest_qpn = tcp_bth_get32(data + TQP_NUMBER_AT_DEST_QPN);
+	number->src_qpn = tcp_bth_get32(data + TQP_NUMBER_AT_SRC_QPN);
+	number->rq_psn = tcp_bth_get32(data + TQP_NUMBER_AT_RQ_PSN);
 	if ((number->dest_qpn | number->src_qpn | number->rq_psn) & ~TQP_HELLO_24_BITS)
 		return -TQP_HELLO_E_RANGE;
 	return 0;

@@ -56,12 +56,14 @@ def perftests() -> Iterator[Program]:
 
 def by_number() -> Iterator[Program]:
     """Without rdma_cm: the programs tell each other {QPN, GID, PSN} over a socket of their own."""
-    for kind in ("write", "read", "atomic"):  # on an RNIC not send (docs/compat.md)
+    for kind in ("send", "write", "read", "atomic"):
         sizes, figure = ("-n 500", figures.perftest_rate) if kind == "atomic" else (ALL_SIZES, figures.perftest_bw)
         yield perftest(f"ib_{kind}_bw", sizes, figure, connect=BY_NUMBER, short=kind == "write")
         yield perftest(f"ib_{kind}_lat", "-n 100" if kind == "atomic" else ALL_SIZES, figures.perftest_lat, connect=BY_NUMBER)
         yield perftest(f"ib_{kind}_bw", f"-q 8 {'-n 100' if kind == 'atomic' else ONE_SIZE}", figure, connect=BY_NUMBER)
     yield perftest("ib_write_bw", f"-q 64 {ONE_SIZE}", figures.perftest_bw, connect=BY_NUMBER)
+    yield perftest("ib_send_bw", "-e -s 65536 -n 200", figures.perftest_bw, connect=BY_NUMBER)
+    yield perftest("ib_send_bw", f"--use-srq -q 8 {ONE_SIZE}", figures.perftest_bw, connect=BY_NUMBER)
     for name, options in (("ibv_rc_pingpong", "-c"), ("ibv_rc_pingpong", "-c -e"), ("ibv_srq_pingpong", "-q 8"), ("ibv_srq_pingpong", "-q 8 -e")):
         command = f"{name} -d tcpqp0 -g 0 {options} -p {{port}}"
         yield Program(name, command, f"{command} {{peer}}", figures.pingpong)
