@@ -59,8 +59,7 @@ void tqp_rx_ready(struct tqp_conn *conn)
 	u64 began;
 
 	if (!tqp_share_enter(&began)) {
-		conn->rx.yielded = true;
-		tqp_tx_kick(conn);
+		tqp_rx_yield(conn);
 		return;
 	}
 	tqp_rx_run(conn);
