@@ -41,7 +41,7 @@ void tqp_conn_fail(struct tqp_conn *conn, enum tcp_qp_reason reason)
 /* From here on the peer's sequence numbers are not acknowledged, unless they were already. */
 static void tqp_hold_acks(struct tqp_conn *conn, u32 seq)
 {
-	u32 sent = tcp_sk(conn->sk)->rcv_wup;
+	u32 sent = conn->rx.ack_held ? conn->rx.acked : tcp_sk(conn->sk)->rcv_wup;
 
 	conn->end.ack_limit = before(seq, sent) ? sent : seq;
 	conn->end.ack_held = true;

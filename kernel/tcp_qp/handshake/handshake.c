@@ -17,7 +17,7 @@ enum {
 	TQP_STOCK_HELLO_WANTS = 1 << 2,		/* and wants to */
 };
 
-static void tqp_send_ack(struct tqp_conn *conn)
+void tqp_send_ack(struct tqp_conn *conn)
 {
 	__tcp_send_ack(conn->sk, tcp_sk(conn->sk)->rcv_nxt, 0);
 }

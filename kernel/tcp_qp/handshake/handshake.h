@@ -6,6 +6,7 @@
 #include "conn/conn.h"
 
 /* ---- handshake.c ---- */
+void tqp_send_ack(struct tqp_conn *conn);	/* of all that TCP has; sk lock */
 void tqp_rtr_start(struct tqp_conn *conn);	/* sk lock */
 void tqp_rtr_work(struct work_struct *work);
 /* A segment of the peer's carried an option: any context, RCU. */

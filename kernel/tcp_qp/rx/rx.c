@@ -335,6 +335,27 @@ static s64 tqp_rx_turn(const struct sock *sk)
 	return sk->sk_state == TCP_CLOSE ? S64_MAX : TQP_RX_TURN_BYTES;
 }
 
+void tqp_rx_yield(struct tqp_conn *conn)
+{
+	if (!conn->rx.ack_held) {
+		conn->rx.acked = tcp_sk(conn->sk)->rcv_wup;
+		conn->rx.ack_cut = false;
+		conn->rx.ack_held = true;
+	}
+	conn->rx.yielded = true;
+	tqp_tx_kick(conn);
+}
+
+/* The peer has not heard of what was received since, if TCP said it meanwhile. */
+static void tqp_rx_release_ack(struct tqp_conn *conn)
+{
+	if (likely(!conn->rx.ack_held) || conn->rx.yielded)
+		return;
+	conn->rx.ack_held = false;
+	if (conn->rx.ack_cut)
+		tqp_send_ack(conn);
+}
+
 static void tqp_rx_loop(struct tqp_conn *conn)
 {
 	struct sock *sk = conn->sk;
@@ -368,8 +389,7 @@ static void tqp_rx_loop(struct tqp_conn *conn)
 			return;
 		turn -= tqp_rx_cost(conn, bytes, messages);
 		if (turn <= 0) {
-			conn->rx.yielded = true;
-			tqp_tx_kick(conn);
+			tqp_rx_yield(conn);
 			return;
 		}
 	}
@@ -408,6 +428,7 @@ void tqp_rx_run(struct tqp_conn *conn)
 	tqp_rx_loop(conn);
 	conn->rx.seq = tcp_sk(sk)->copied_seq;
 	conn->rx.running = false;
+	tqp_rx_release_ack(conn);
 	if (conn->state == TQP_CONN_DEAD)
 		return;
 	if (conn->rx.started)

@@ -8,6 +8,8 @@
 /* ---- rx.c ---- */
 void tqp_rx_run(struct tqp_conn *conn);		/* sk lock, any context */
 void tqp_rx_work(struct work_struct *work);
+/* Receive the rest by tx_work.  It may be refused then, so it is not acknowledged before; sk lock. */
+void tqp_rx_yield(struct tqp_conn *conn);
 
 /* ---- share.c ---- */
 void tqp_rx_ready(struct tqp_conn *conn);	/* tqp_rx_run(), now or by tx_work; sk lock */

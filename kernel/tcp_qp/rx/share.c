@@ -51,8 +51,7 @@ void tqp_rx_ready(struct tqp_conn *conn)
 	share = this_cpu_ptr(&tqp_shares);
 	now = local_clock();
 	if (tqp_share_is_used_up(share, now)) {
-		conn->rx.yielded = true;
-		tqp_tx_kick(conn);
+		tqp_rx_yield(conn);
 		return;
 	}
 	tqp_rx_run(conn);

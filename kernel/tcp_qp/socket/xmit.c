@@ -183,11 +183,32 @@ static int tqp_xmit_ack(struct tqp_conn *conn, struct sock *sk, struct sk_buff *
 	return 0;
 }
 
-/* What failed is not acknowledged; the checksum is still to be filled in. */
-static void tqp_hold_ack(const struct tqp_conn *conn, struct tcphdr *th)
+/* What waits for its turn is not acknowledged before, unless it was already. */
+static u32 tqp_ack_of_turn(struct tqp_conn *conn, u32 ack)
 {
-	if (th->ack && after(ntohl(th->ack_seq), conn->end.ack_limit))
-		th->ack_seq = htonl(conn->end.ack_limit);
+	u32 received = tcp_sk(conn->sk)->copied_seq;
+	u32 limit = after(received, conn->rx.acked) ? received : conn->rx.acked;
+
+	if (after(ack, limit)) {
+		conn->rx.ack_cut = true;
+		ack = limit;
+	}
+	conn->rx.acked = ack;
+	return ack;
+}
+
+/* What failed is not acknowledged; the checksum is still to be filled in. */
+static void tqp_hold_ack(struct tqp_conn *conn, struct tcphdr *th)
+{
+	u32 ack = ntohl(th->ack_seq);
+
+	if (!th->ack)
+		return;
+	if (conn->end.ack_held)
+		ack = after(ack, conn->end.ack_limit) ? conn->end.ack_limit : ack;
+	else if (conn->state != TQP_CONN_DEAD && conn->qp)
+		ack = tqp_ack_of_turn(conn, ack);
+	th->ack_seq = htonl(ack);
 }
 
 int tqp_queue_xmit(struct sock *sk, struct sk_buff *skb, struct flowi *fl)
@@ -196,7 +217,7 @@ int tqp_queue_xmit(struct sock *sk, struct sk_buff *skb, struct flowi *fl)
 	u32 payload = skb->len - tcp_hdr(skb)->doff * 4;
 	int err;
 
-	if (unlikely(conn->end.ack_held))
+	if (unlikely(conn->end.ack_held || conn->rx.ack_held))
 		tqp_hold_ack(conn, tcp_hdr(skb));
 	err = payload ? tqp_xmit_data(conn, sk, skb, payload) : tqp_xmit_ack(conn, sk, skb);
 	if (err) {
