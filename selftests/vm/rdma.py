@@ -133,7 +133,6 @@ def test_refused_in_a_later_turn(t: Guests) -> None:
     try:
         pair(t, "qp_refused", ("software", "software"))
         pair(t, "qp_refused", ("offload", "offload"))
-        model(t, ("software", "software"), "--seed 39 --operations 100")
     finally:
         for node in (0, 1):
             t.run(node, f"echo 50 >{SOFTIRQ_PERCENT}")
