@@ -192,5 +192,9 @@ void tqp_device_event(struct tqp_device *dev, enum ib_event_type type)
 		.event = type,
 	};
 
+	/* what follows an event looks at tables that come and go with the registration, which waits for us */
+	if (!ib_device_try_get(&dev->ib))
+		return;
 	ib_dispatch_event(&event);
+	ib_device_put(&dev->ib);
 }
