@@ -132,10 +132,10 @@ static const struct tcp_bth_op_info tcp_bth_ops[TCP_BTH_OP_TABLE] __attribute__(
 		.position = TCP_BTH_POS_##position_, \
 		.first = TCP_BTH_OP_##family##_FIRST, \
 		.middle = TCP_BTH_OP_##family##_MIDDLE, \
-		.last = TCP_BTH_POS_##position_ == TCP_BTH_POS_ONLY ? (int)TCP_BTH_OP_##pair : value, \
-		.only = TCP_BTH_POS_##position_ == TCP_BTH_POS_LAST ? (int)TCP_BTH_OP_##pair : value, \
+		.last = TCP_BTH_POS_##position_ == TCP_BTH_POS_ONLY ? (int)TCP_BTH_OP_##pair : (value), \
+		.only = TCP_BTH_POS_##position_ == TCP_BTH_POS_LAST ? (int)TCP_BTH_OP_##pair : (value), \
 		.ext = TCP_BTH_EXT_##ext_, \
-		.operand_bytes = operands, \
+		.operand_bytes = (operands), \
 	},
 	TCP_BTH_OPCODES(TCP_BTH_OPCODE_ROW)
 #undef TCP_BTH_OPCODE_ROW

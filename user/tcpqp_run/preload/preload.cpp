@@ -163,7 +163,7 @@ ssize_t recvfrom(int fd, void* data, size_t bytes, int flags, sockaddr* from,
     return n;
 }
 
-// What _FORTIFY_SOURCE makes of it.
+// What _FORTIFY_SOURCE makes of it.  NOLINTNEXTLINE(bugprone-reserved-identifier)
 ssize_t __recvfrom_chk(int fd, void* data, size_t bytes, size_t room, int flags, sockaddr* from,
                        socklen_t* from_bytes) {
     if (bytes > room)

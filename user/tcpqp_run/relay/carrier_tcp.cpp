@@ -68,7 +68,8 @@ public:
     }
     void reset() noexcept override {
         const sockaddr_in none{AF_UNSPEC, 0, {0}, {0}};
-        ::connect(socket_, reinterpret_cast<const sockaddr*>(&none), sizeof(none));
+        static_cast<void>(
+            ::connect(socket_, reinterpret_cast<const sockaddr*>(&none), sizeof(none)));
     }
     int fd() noexcept override { return socket_; }
 

@@ -290,7 +290,8 @@ void Qp::end(uint32_t reason, bool reset) noexcept {
 // TCP drops what it has not sent, and with it every reference to our buffers.
 void Qp::reset_connection() noexcept {
     const sockaddr_in none{AF_UNSPEC, 0, {0}, {0}};
-    ::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&none), sizeof(none));
+    static_cast<void>(
+        ::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&none), sizeof(none)));
 }
 
 void Qp::stop_kernel() noexcept {
