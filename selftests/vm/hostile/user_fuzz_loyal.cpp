@@ -13,7 +13,6 @@
 #include <cerrno>
 #include <cstring>
 #include <system_error>
-#include <vector>
 
 #include "user_fuzz_world.hpp"
 #include "verbs/attach.hpp"
@@ -52,14 +51,6 @@ const uint8_t* pattern() {
     return at;
 }
 
-// The process's other threads unmap what they like, and what they unmap twice may have become ours
-// in between: before its region pinned it, it may have been lost.
-bool pattern_is_right() {
-    std::vector<uint8_t> right(kPatternBytes);
-    programs::fill(right, kPatternKey);
-    return std::memcmp(pattern(), right.data(), kPatternBytes) == 0;
-}
-
 class Client {
 public:
     Client(Player& p, tcpqp::Fd socket)
@@ -72,8 +63,6 @@ public:
           qp_(*context_, cq_, {kDepth, kDepth}) {}
 
     int run() {
-        if (!pattern_is_right())
-            return EFAULT;
         if (const int error = attach())
             return error;
         const uint32_t count = 1 + p_.dice.below(kMessagesMax);
