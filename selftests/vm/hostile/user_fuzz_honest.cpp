@@ -207,8 +207,12 @@ private:
         if (wc.byte_len != bytes)
             wrong("message " + std::to_string(number) + " has " + std::to_string(wc.byte_len) +
                   " bytes, not " + std::to_string(bytes));
-        if (std::memcmp(at.data(), &pattern[offset], bytes))
-            wrong("message " + std::to_string(number) + " has wrong bytes");
+        const auto [seen, right] =
+            std::mismatch(at.begin(), at.begin() + bytes, pattern.begin() + offset);
+        if (seen != at.begin() + bytes)
+            wrong("message " + std::to_string(number) + " has wrong bytes, the first at " +
+                  std::to_string(seen - at.begin()) + " of " + std::to_string(bytes) + " is " +
+                  std::to_string(*seen) + " and not " + std::to_string(*right));
     }
 
     const tcpqp::Context& context_;
