@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from ends import ADDRESSES, ADDRESSES_6, LIMIT_S, LINK_LOCAL, Ends, ends, skip_where_impossible, wakes, wakes_asleep
+from jobs import until
 
 IDLE_S = 1.1  # longer than any timer it could have
 ABI_REQUEST = (4).to_bytes(4, sys.byteorder) + bytes(4)  # struct tcpqp_bpf_request
@@ -29,10 +30,8 @@ def descriptors_do_not_stay(t: Ends) -> None:
             client.connect(t.socket(0))
             socket.send_fds(client, [ABI_REQUEST], [0, 0])
             assert client.recv(8) == ABI_REQUEST[:4] + (-errno.EPROTO).to_bytes(4, sys.byteorder, signed=True)
-    end = time.monotonic() + LIMIT_S  # the reply comes before the client is closed and the desk with it
-    while (after := len(list(open_files.iterdir()))) != before:
-        assert time.monotonic() < end, f"{after - before} descriptors stayed with the helper"
-        time.sleep(0.01)
+    # the reply comes before the client is closed, and the desk with it
+    until(f"the helper's {before} descriptors", lambda: len(list(open_files.iterdir())) == before)
 
 
 def helpers_sleep(t: Ends) -> None:
