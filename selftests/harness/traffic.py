@@ -3,11 +3,27 @@
 
 import itertools
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from harness.guests import NCQP, Failed, Guests
 
 _ports = itertools.count(20000)
+SOFTIRQ_PERCENT = "/sys/module/tcp_qp/parameters/softirq_percent"
 FLOOR_BPS = 5e6  # far below what the slowest machine does; catches a stall
+
+
+@contextmanager
+def softirq_percent(t: Guests, percent: int, nodes: tuple[int, ...] = (0, 1)) -> Iterator[None]:
+    """Receiving in softirq has this share of a processor, until the end of the block."""
+    before = [t.run(node, f"cat {SOFTIRQ_PERCENT}").strip() for node in nodes]
+    for node in nodes:
+        t.run(node, f"echo {percent} >{SOFTIRQ_PERCENT}")
+    try:
+        yield
+    finally:
+        for node, value in zip(nodes, before):
+            t.run(node, f"echo {value} >{SOFTIRQ_PERCENT}")
 
 
 def free_port() -> int:

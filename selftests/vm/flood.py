@@ -7,7 +7,7 @@ import pytest
 
 from harness.guests import Failed, Guests
 from harness.needs import Needs
-from harness.traffic import free_port
+from harness.traffic import free_port, softirq_percent
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), setup="full")
 pytestmark = pytest.mark.needs(NEEDS)
@@ -16,7 +16,7 @@ PARAMETERS = "/sys/module/tcp_qp/parameters"
 WRITTEN = "/sys/class/infiniband/tcpqp0/ports/1/hw_counters/rx_write_bytes"
 FORKS = 20
 FLOOD_S = 40  # it is killed before
-SHARE_PERCENT, DEFAULT_PERCENT = 15, 50  # of the processor, for receiving in softirq
+SHARE_PERCENT = 15  # of the processor, for receiving in softirq
 SOFTIRQ_MAX = 0.45  # of the processor: beside that, TCP's own part is up to 0.2; receiving was 0.3 to 0.5 without a share
 LIMIT_S = 120
 WORK = f"head -1 /proc/stat; for i in $(seq {FORKS}); do /bin/true; done; head -1 /proc/stat"
@@ -60,11 +60,7 @@ class Flood:
 
 
 def test_writes_leave_a_processor_to_others(t: Guests) -> None:
-    t.run(0, f"echo {SHARE_PERCENT} >{PARAMETERS}/softirq_percent")
-    try:
-        with Flood(t) as flood:
-            shares = [flood.softirq() for _ in range(3)]
-    finally:
-        t.run(0, f"echo {DEFAULT_PERCENT} >{PARAMETERS}/softirq_percent")
+    with softirq_percent(t, SHARE_PERCENT, (0,)), Flood(t) as flood:
+        shares = [flood.softirq() for _ in range(3)]
     print(f"# flood: softirq's shares {', '.join(f'{share:.2f}' for share in shares)}", flush=True)
     t.check(min(shares) < SOFTIRQ_MAX, f"softirq had {shares} of the processor")

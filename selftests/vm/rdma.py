@@ -10,6 +10,7 @@ import pytest
 from harness.guests import Guests
 from harness.needs import Needs, on_debug_kernel
 from harness.pairs import fabric, outputs
+from harness.traffic import softirq_percent
 from vm.exchange import FAULTS, exchange
 
 from nupavm import Job
@@ -20,7 +21,6 @@ pytestmark = pytest.mark.needs(NEEDS)
 
 PORT = 7300
 LIMIT_S = 90
-SOFTIRQ_PERCENT = "/sys/module/tcp_qp/parameters/softirq_percent"
 HUGE_PAGES = 24  # of 2 MiB: region and scratch of both programs
 END_LIMIT_S = 20  # for the survivor to hear of it
 
@@ -128,14 +128,9 @@ def test_refused_software(t: Guests) -> None:
 
 def test_refused_in_a_later_turn(t: Guests) -> None:
     """Softirq has no share, so each message waits for a task; it is not acknowledged before it was looked at."""
-    for node in (0, 1):
-        t.run(node, f"echo 0 >{SOFTIRQ_PERCENT}")
-    try:
+    with softirq_percent(t, 0):
         pair(t, "qp_refused", ("software", "software"))
         pair(t, "qp_refused", ("offload", "offload"))
-    finally:
-        for node in (0, 1):
-            t.run(node, f"echo 50 >{SOFTIRQ_PERCENT}")
 
 
 def test_windows_offload(t: Guests) -> None:
