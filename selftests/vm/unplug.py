@@ -112,6 +112,12 @@ def test_removed_by_sysfs(t: Guests) -> None:
     _works(t)
 
 
+def _unplug(t: Guests, node: int) -> None:
+    with t.monitor(node) as monitor:
+        found = [d["qdev_id"] for bus in monitor.command("query-pci") for d in _devices(bus)]
+        monitor.unplug(next(device for device in found if device.startswith("nupa")))
+
+
 def _plug(t: Guests, node: int) -> None:
     with t.monitor(node) as monitor:
         monitor.plug_port(t.cluster.run_dir / f"port{node}")
@@ -126,9 +132,7 @@ def test_switch_dies(t: Guests) -> None:
     t.cluster.stop_switch()
     _all_end(t, pair, "switch killed", gone=(0, 1))
     for node in (0, 1):
-        with t.monitor(node) as monitor:
-            device = next(d["qdev_id"] for b in monitor.command("query-pci") for d in _devices(b) if d["qdev_id"].startswith("nupa"))
-            monitor.unplug(device)
+        _unplug(t, node)
     t.cluster.start_switch()
     for node in (0, 1):
         _plug(t, node)
