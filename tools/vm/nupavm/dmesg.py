@@ -13,12 +13,12 @@ SPLATS = re.compile(
 )
 HARMLESS = re.compile(r"Kernel command line|clearcpuid|nupa-init: probe ok|DMA-API: (preallocated|debugging enabled)|leak detector initialized")
 # The agent asks for these traces when a job has had its time: a task in them waits, which is no fault by itself.
-INT3 = "Oops: int3"
 ASKED, ASKED_END = "agent: blocked tasks, asked for", "agent: end of blocked tasks"
 TRACE = "Call Trace"
 CONTEXT_LINES = 40
 EFLAGS = re.compile(r"EFLAGS: ([0-9a-f]{8})")
 EFLAGS_BITS = 0x3F7FD7  # that an x86 processor can set
+INT3 = "Oops: int3"
 MADE_UP = "no processor does that, QEMU's TCG made it up"
 
 
