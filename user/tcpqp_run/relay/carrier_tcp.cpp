@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A link whose peer has no queue pair: its TCP socket, read and written as ever.
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -8,6 +7,7 @@
 #include <cerrno>
 #include <vector>
 
+#include "base/reset.hpp"
 #include "relay/carrier.hpp"
 #include "relay/hello.hpp"
 #include "relay/limits.hpp"
@@ -66,11 +66,7 @@ public:
         int bytes = 0;
         return !down_.empty() || (::ioctl(socket_, FIONREAD, &bytes) == 0 && bytes > 0);
     }
-    void reset() noexcept override {
-        const sockaddr_in none{AF_UNSPEC, 0, {0}, {0}};
-        static_cast<void>(
-            ::connect(socket_, reinterpret_cast<const sockaddr*>(&none), sizeof(none)));
-    }
+    void reset() noexcept override { reset_connection(socket_); }
     int fd() noexcept override { return socket_; }
 
 private:

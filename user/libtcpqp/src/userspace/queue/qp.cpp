@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "userspace/queue/qp.hpp"
 
-#include <netinet/in.h>
 #include <poll.h>
 #include <tcp_qp/tcp_qp.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <utility>
+
+#include "base/reset.hpp"
 
 namespace tcpqp::stock {
 
@@ -61,7 +62,7 @@ Qp::~Qp() {
     stop_kernel();
     if (std::any_of(batches_.begin(), batches_.end(),
                     [](const auto& f) { return f->notifications != 0; }))
-        reset_connection();
+        tcpqp::reset_connection(socket_.get());
     cq_.drain([this] { return kernel_is_done(); });
     read_controls();
     flush();
@@ -282,16 +283,9 @@ void Qp::end(uint32_t reason, bool reset) noexcept {
         ::shutdown(socket_.get(), SHUT_RDWR);
         reset_after_ = reset;
     } else if (reset) {
-        reset_connection();
+        tcpqp::reset_connection(socket_.get());
     }
     flush();
-}
-
-// TCP drops what it has not sent, and with it every reference to our buffers.
-void Qp::reset_connection() noexcept {
-    const sockaddr_in none{AF_UNSPEC, 0, {0}, {0}};
-    static_cast<void>(
-        ::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&none), sizeof(none)));
 }
 
 void Qp::stop_kernel() noexcept {
@@ -376,7 +370,7 @@ void Qp::end_socket_wait(int result) noexcept {
     if (receive_only(result)) [[likely]]
         return;
     if (std::exchange(reset_after_, false))
-        reset_connection();
+        tcpqp::reset_connection(socket_.get());
     on_receive(result);
     flush();
 }

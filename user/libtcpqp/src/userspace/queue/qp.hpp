@@ -149,7 +149,6 @@ private:
     void flush_ended() noexcept;  // once the kernel is done with all buffers
     [[nodiscard]] bool kernel_is_done() const noexcept;
     void stop_kernel() noexcept;
-    void reset_connection() noexcept;
 
     Cq& cq_;
     Fd socket_;
