@@ -17,7 +17,7 @@ REPO = Path(__file__).resolve().parents[1]
 
 def end(messages: int, busy: int, **more) -> dict:
     counters = {"busy_ns": busy, "interrupts": 2 * messages, "doorbells": messages, "rx_completions": 3 * messages, "calls": 5 * messages}
-    return {"messages": messages, "phase_ns": 1_000_000, "passive": False, "copied": 0, "counters": counters, **more}
+    return {"messages": messages, "payload": messages * MIB, "phase_ns": 1_000_000, "passive": False, "copied": 0, "counters": counters, **more}
 
 
 def result(messages: int, tx: int, rx: int, **more) -> dict:
@@ -75,6 +75,17 @@ class Bars(unittest.TestCase):
         book = book_of((Case("tcp", big=False).counted(1), result(1, 1, 100)), (Case("offload").counted(1), result(1, 1, 1)))
         self.assertIsNone(self.value(book, "1 MiB: receive instructions per byte, offload / TCP, 64 KB").value)
         self.assertIsNone(self.value(book, "1 MiB: receive instructions per byte, offload / TCP, BIG").value)
+
+    def test_middle_sizes_stand_beside_the_best_of_tcp(self) -> None:
+        slow, fast, ours = (Case(name, bytes=4096) for name in ("tcp", "zerocopy", "offload"))
+        book = book_of((slow, result(1, 1, 1)), (fast, result(4, 1, 1)), (ours, result(6, 1, 1)))
+        bar = self.value(book, "4 KiB: throughput")
+        self.assertAlmostEqual(bar.value, 1.5)
+        self.assertFalse(bar.ok)
+        counted = Case("offload", bytes=4096, scattered=True).counted(2)
+        bar = self.value(book_of((counted, result(2, 3600, 2))), "4 KiB, scattered: instructions, send")
+        self.assertTrue(bar.ok)
+        self.assertAlmostEqual(bar.value, 1800)
 
     def test_unmeasured_never_holds(self) -> None:
         for bar in bars.evaluate(Book()):

@@ -10,15 +10,28 @@ namespace {
 
 constexpr size_t kHugeBytes = 2 << 20;
 
+constexpr size_t kPageBytes = 4096;
+constexpr size_t kPagesApart = 37;  // between two that are touched one after the other
+
 size_t whole(size_t bytes) { return (bytes + kHugeBytes - 1) / kHugeBytes * kHugeBytes; }
+
+// The kernel hands out neighbours to who touches pages one after the other.
+void touch_apart(std::span<uint8_t> bytes) {
+    for (size_t first = 0; first < kPagesApart; first++)
+        for (size_t at = first * kPageBytes; at < bytes.size(); at += kPagesApart * kPageBytes)
+            bytes[at] = Buffer::kFill;
+}
 
 }  // namespace
 
-Buffer::Buffer(size_t bytes) : pages_(whole(bytes) + kHugeBytes) {
+Buffer::Buffer(size_t bytes, bool scattered) : pages_(whole(bytes) + kHugeBytes) {
     const auto at = reinterpret_cast<uintptr_t>(pages_.bytes().data());
     const std::span<uint8_t> aligned =
         pages_.bytes().subspan((kHugeBytes - at % kHugeBytes) % kHugeBytes, whole(bytes));
-    (void)madvise(aligned.data(), aligned.size(), MADV_HUGEPAGE);  // a wish
+    (void)madvise(aligned.data(), aligned.size(),
+                  scattered ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);  // a wish
+    if (scattered)
+        touch_apart(aligned);
     used_ = aligned.first(bytes);
     std::ranges::fill(used_, kFill);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory to send from and receive into: huge pages where there are any, for every transport
-// alike, as programs that care about throughput have it.
+// Memory to send from and receive into, for every transport alike: huge pages where there are any,
+// as programs that care about throughput have it, or pages of 4 KiB that are scattered.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,8 @@ public:
     static constexpr uint8_t kFill = 0x5a;
 
     // Filled with kFill, so that no page is missing when it counts.  Throws.
-    explicit Buffer(size_t bytes);
+    // @scattered: no page of 4 KiB has the next one's bytes behind it in memory.
+    explicit Buffer(size_t bytes, bool scattered = false);
 
     [[nodiscard]] std::span<uint8_t> bytes() const noexcept { return used_; }
 

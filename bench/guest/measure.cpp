@@ -9,6 +9,7 @@
 
 #include "clock.hpp"
 #include "counters.hpp"
+#include "lengths.hpp"
 #include "link.hpp"
 #include "tcp.hpp"
 #include "transport.hpp"
@@ -112,6 +113,7 @@ private:
         const Copies after = transport_->copies();
         const std::string facts = transport_->facts();
         std::string json = "{\"messages\": " + std::to_string(messages) +
+                           ", \"payload\": " + std::to_string(Lengths(spec_).total(messages)) +
                            ", \"phase_ns\": " + std::to_string(finished_ns_) +
                            ", \"passive\": " + (passive() ? "true" : "false") +
                            ", \"copied\": " + std::to_string(after.copied - before.copied) +

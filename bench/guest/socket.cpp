@@ -8,9 +8,36 @@
 
 #include <stdexcept>
 
+#include "clock.hpp"
+
 namespace nupa::bench {
 
-Flows::Flows(std::vector<tcpqp::Fd> sockets, bool no_delay) {
+namespace {
+
+constexpr int kBusyPollUs = 50;
+constexpr uint64_t kLookEvery = 1 << 16;  // turns of a loop, at the clock,
+constexpr uint64_t kLookFirst = 16;       // and each of the first: one may have waited itself
+
+// Spins for kSilenceLimitMs at most.
+class Patience {
+public:
+    void again() {
+        if (turns_++ > kLookFirst && turns_ % kLookEvery)
+            return;
+        const uint64_t now = now_ns();
+        if (!began_ns_)
+            began_ns_ = now;
+        if (now - began_ns_ > uint64_t{kSilenceLimitMs} * 1000000)
+            throw std::runtime_error("sockets: nothing moves");
+    }
+
+private:
+    uint64_t turns_ = 0, began_ns_ = 0;
+};
+
+}  // namespace
+
+Flows::Flows(std::vector<tcpqp::Fd> sockets, bool no_delay, bool spins) {
     const int one = 1;
     const timeval limit{kSilenceLimitMs / 1000, 0};
     for (tcpqp::Fd& fd : sockets) {
@@ -18,19 +45,23 @@ Flows::Flows(std::vector<tcpqp::Fd> sockets, bool no_delay) {
             setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
         setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
         setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-        if (sockets.size() > 1 && fcntl(fd.get(), F_SETFL, O_NONBLOCK) < 0)
+        if (spins &&
+            setsockopt(fd.get(), SOL_SOCKET, SO_BUSY_POLL, &kBusyPollUs, sizeof kBusyPollUs))
+            tcpqp::throw_errno("SO_BUSY_POLL");
+        if ((spins || sockets.size() > 1) && fcntl(fd.get(), F_SETFL, O_NONBLOCK) < 0)
             tcpqp::throw_errno("make a socket non-blocking");
         flows_.push_back({std::move(fd)});
     }
 }
 
-void Flows::begin(const Spec& spec, uint64_t messages) {
+void Flows::begin(const Spec& spec, const Lengths& lengths, uint64_t messages) {
     const auto count = static_cast<uint32_t>(flows_.size());
     open_ = 0;
     shares_.clear();
     for (uint32_t i = 0; i < count; i++) {
-        flows_[i].left = share_of(messages, i, count) * spec.bytes;
-        flows_[i].done = 0;
+        const uint64_t share = share_of(messages, i, count);
+        flows_[i].left = spec.mixed ? lengths.total(share) : share * spec.bytes;
+        flows_[i].done = flows_[i].message = flows_[i].offset = 0;
         open_ += flows_[i].left > 0;
     }
 }
@@ -58,8 +89,13 @@ void Flows::wait(short events) {
 
 void send_all(int fd, const void* data, size_t bytes) {
     const auto* at = static_cast<const char*>(data);
+    Patience patience;
     while (bytes) {
         const ssize_t n = send(fd, at, bytes, MSG_NOSIGNAL);
+        if (n < 0 && errno == EAGAIN) {
+            patience.again();
+            continue;
+        }
         if (n <= 0)
             tcpqp::throw_errno("send");
         at += n;
@@ -70,10 +106,13 @@ void send_all(int fd, const void* data, size_t bytes) {
 // MSG_WAITALL may end early for a reason that is no error (io_uring's task work, a signal).
 void receive_all(int fd, void* data, size_t bytes) {
     auto* at = static_cast<char*>(data);
+    Patience patience;
     while (bytes) {
         const ssize_t n = recv(fd, at, bytes, MSG_WAITALL);
-        if (n < 0 && errno == EINTR)
+        if (n < 0 && (errno == EINTR || errno == EAGAIN)) {
+            patience.again();
             continue;
+        }
         if (n < 0)
             tcpqp::throw_errno("receive");
         if (n == 0)

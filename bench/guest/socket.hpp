@@ -9,6 +9,7 @@
 
 #include "base/fd.hpp"
 #include "buffer.hpp"
+#include "lengths.hpp"
 #include "transport.hpp"
 
 namespace nupa::bench {
@@ -21,15 +22,18 @@ struct Flow {
     tcpqp::Fd fd;
     uint64_t left = 0;  // bytes of this phase
     uint64_t done = 0;
+    uint64_t message = 0;  // the current one's number,
+    uint32_t offset = 0;   // and what of it is done
 };
 
 // Sockets of one end with what each has still to do.
 class Flows {
 public:
-    // Sets TCP_NODELAY if @no_delay, and that calls do not block if there are several.
-    Flows(std::vector<tcpqp::Fd> sockets, bool no_delay);
+    // Sets TCP_NODELAY if @no_delay, and that calls do not block if there are several or if @spins,
+    // which has the device looked at by whoever receives (SO_BUSY_POLL).
+    Flows(std::vector<tcpqp::Fd> sockets, bool no_delay, bool spins = false);
 
-    void begin(const Spec& spec, uint64_t messages);
+    void begin(const Spec& spec, const Lengths& lengths, uint64_t messages);
     [[nodiscard]] std::vector<Flow>& all() noexcept { return flows_; }
     [[nodiscard]] bool several() const noexcept { return flows_.size() > 1; }
     [[nodiscard]] bool finished() const noexcept { return open_ == 0; }
@@ -45,7 +49,8 @@ private:
     Shares shares_;
 };
 
-// One whole buffer each way, for round trips.  Throws.
+// One whole buffer each way, for round trips; a socket that does not block is asked again and
+// again.  Throws.
 void send_all(int fd, const void* data, size_t bytes);
 void receive_all(int fd, void* data, size_t bytes);
 

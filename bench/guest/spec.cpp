@@ -50,6 +50,10 @@ void set(Spec& s, std::string_view key, std::string_view value) {
         flag(key, value, s.poll);
     else if (key == "calls")
         flag(key, value, s.calls);
+    else if (key == "mixed")
+        flag(key, value, s.mixed);
+    else if (key == "scattered")
+        flag(key, value, s.scattered);
     else if (key == "memory")
         flag(key, value, s.memory);
     else
@@ -65,6 +69,9 @@ void check(const Spec& s) {
         throw std::invalid_argument("too many flows, or none");
     if (s.pingpong() && s.flows != 1)
         throw std::invalid_argument("pingpong has one flow");
+    if (s.mixed && (s.pingpong() || s.flows != 1 || s.bytes < kMixedMinBytes))
+        throw std::invalid_argument(
+            "a mix of lengths is a stream of one flow, up to 128 bytes or more");
 }
 
 }  // namespace
@@ -92,7 +99,8 @@ std::string to_text(const Spec& s) {
            number("flows", s.flows) + number("messages", s.messages) + number("ms", s.ms) +
            number("warm_bytes", s.warm_bytes) + number("depth", s.depth) +
            number("batch", s.batch) + number("burst", s.burst) + number("mtu", s.mtu) +
-           number("poll", s.poll) + number("calls", s.calls) + number("memory", s.memory);
+           number("poll", s.poll) + number("calls", s.calls) + number("mixed", s.mixed) +
+           number("scattered", s.scattered) + number("memory", s.memory);
 }
 
 std::string to_json(const Spec& s) {

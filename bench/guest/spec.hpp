@@ -11,6 +11,7 @@ namespace nupa::bench {
 
 inline constexpr uint64_t kMessageMaxBytes = 64 << 20;
 inline constexpr uint32_t kFlowsMax = 16384;
+inline constexpr uint32_t kMixedMinBytes = 128;
 
 struct Spec {
     std::string transport = "tcp";
@@ -26,7 +27,9 @@ struct Spec {
     uint32_t mtu = 0;               // of the interface; 0: as it is
     bool poll = false;              // spin on the completion queue instead of sleeping
     bool calls = false;             // count system calls, which costs a little itself
-    bool memory = false;            // report the kernel memory that the connections took
+    bool mixed = false;             // lengths are a mix, of up to bytes
+    bool scattered = false;  // buffers of 4 KiB pages that do not follow each other in memory
+    bool memory = false;     // report the kernel memory that the connections took
 
     [[nodiscard]] bool pingpong() const noexcept { return mode == "pingpong"; }
 };

@@ -16,11 +16,13 @@ class Tcp : public Transport {
 public:
     explicit Tcp(TransportArgs args)
         : spec_(args.spec),
-          flows_(std::move(args.sockets), args.spec.pingpong()),
-          buffer_(std::max<size_t>(spec_.bytes, kReadMinBytes)) {}
+          lengths_(spec_),
+          flows_(std::move(args.sockets), args.spec.pingpong(),
+                 args.spec.pingpong() && args.spec.poll),
+          buffer_(std::max<size_t>(spec_.bytes, kReadMinBytes), spec_.scattered) {}
 
     void send(uint64_t messages) override {
-        flows_.begin(spec_, messages);
+        flows_.begin(spec_, lengths_, messages);
         while (!flows_.finished()) {
             bool moved = false;
             for (Flow& f : flows_.all())
@@ -31,7 +33,7 @@ public:
     }
 
     void receive(uint64_t messages) override {
-        flows_.begin(spec_, messages);
+        flows_.begin(spec_, lengths_, messages);
         while (!flows_.finished()) {
             bool moved = false;
             for (Flow& f : flows_.all())
@@ -69,8 +71,12 @@ private:
     bool send_some(Flow& f) {
         if (!f.left)
             return false;
-        const size_t rest = spec_.bytes - f.done % spec_.bytes;
-        return moved(f, ::send(f.fd.get(), buffer_.bytes().data(), rest, MSG_NOSIGNAL));
+        const uint32_t bytes = lengths_.of(f.message);
+        const ssize_t n =
+            ::send(f.fd.get(), buffer_.bytes().data(), bytes - f.offset, MSG_NOSIGNAL);
+        if (n > 0 && (f.offset += static_cast<uint32_t>(n)) == bytes)
+            f.message++, f.offset = 0;
+        return moved(f, n);
     }
 
     bool receive_some(Flow& f) {
@@ -93,6 +99,7 @@ private:
     }
 
     Spec spec_;
+    Lengths lengths_;
     Flows flows_;
     Buffer buffer_;
     uint64_t copied_ = 0;

@@ -56,12 +56,14 @@ class Uring : public Transport {
 public:
     explicit Uring(TransportArgs args)
         : spec_(args.spec),
+          lengths_(spec_),
           zero_copy_(spec_.transport == "uring_zc"),
           flows_(std::move(args.sockets), args.spec.pingpong()),
           ring_(4 * kChainMax),
           buffers_(std::clamp<uint32_t>(static_cast<uint32_t>(kWindowBytes / spec_.bytes),
                                         kBuffersMin, kBuffersMax)),
-          memory_(std::max<size_t>(size_t{buffers_} * spec_.bytes, kReadMaxBytes)) {
+          memory_(std::max<size_t>(size_t{buffers_} * spec_.bytes, kReadMaxBytes),
+                  spec_.scattered) {
         if (flows_.several())
             throw std::invalid_argument("io_uring has one flow");
     }
@@ -73,7 +75,7 @@ public:
             while (held_ + chain > buffers_)
                 wait();
             for (uint64_t n = std::min(chain, messages - posted); n; n--, posted++)
-                post_send(slot(posted), n > 1);
+                post_send(slot(posted), lengths_.of(posted), n > 1);
             while (sending_)
                 wait();
         }
@@ -82,7 +84,7 @@ public:
     }
 
     void receive(uint64_t messages) override {
-        uint64_t left = messages * spec_.bytes;
+        uint64_t left = lengths_.total(messages);
         while (left)
             left -= receive_some(std::min<uint64_t>(left, kReadMaxBytes), 0);
     }
@@ -112,16 +114,16 @@ private:
     uint8_t* slot(uint64_t n) { return memory_.bytes().data() + (n % buffers_) * spec_.bytes; }
 
     // Linked, so that the bytes of one never follow those of the next.
-    void post_send(const uint8_t* data, bool linked) {
+    void post_send(const uint8_t* data, uint32_t bytes, bool linked) {
         io_uring_sqe& sqe = ring_.entry();
         const int flags = MSG_NOSIGNAL | MSG_WAITALL;
         if (zero_copy_)
-            io_uring_prep_send_zc(&sqe, fd(), data, spec_.bytes, flags, 0);
+            io_uring_prep_send_zc(&sqe, fd(), data, bytes, flags, 0);
         else
-            io_uring_prep_send(&sqe, fd(), data, spec_.bytes, flags);
+            io_uring_prep_send(&sqe, fd(), data, bytes, flags);
         if (linked)
             sqe.flags |= IOSQE_IO_LINK;
-        sqe.user_data = kSend;
+        sqe.user_data = kSend | uint64_t{bytes} << 32;
         sending_++;
         held_++;
     }
@@ -152,15 +154,16 @@ private:
             copies_.copied += received_;
             return;
         }
-        if (static_cast<uint32_t>(cqe.res) != spec_.bytes)
+        if (static_cast<uint64_t>(cqe.res) != cqe.user_data >> 32)
             throw std::runtime_error("io_uring: a short send");
         sending_--;
         if (!(cqe.flags & IORING_CQE_F_MORE))
             held_--;
-        (zero_copy_ ? copies_.avoided : copies_.copied) += spec_.bytes;
+        (zero_copy_ ? copies_.avoided : copies_.copied) += static_cast<uint64_t>(cqe.res);
     }
 
     Spec spec_;
+    Lengths lengths_;
     bool zero_copy_;
     Flows flows_;
     Ring ring_;

@@ -40,6 +40,7 @@ uint64_t slots_of(const Spec& s, uint32_t depth) {
 
 Verbs::Verbs(const TransportArgs& args, std::unique_ptr<tcpqp::Context> context, bool doorbells)
     : spec_(args.spec),
+      lengths_(spec_),
       context_(std::move(context)),
       write_(spec_.transport.find("write") != std::string::npos),
       doorbells_(doorbells),
@@ -50,7 +51,7 @@ Verbs::Verbs(const TransportArgs& args, std::unique_ptr<tcpqp::Context> context,
                          : std::clamp(depth_ / 4, 1u, kChainMax)),
       inline_bytes_(spec_.bytes <= kInlineMaxBytes ? spec_.bytes : 0),
       slots_(slots_of(spec_, depth_)),
-      memory_(slots_ * spec_.bytes),
+      memory_(slots_ * spec_.bytes, spec_.scattered),
       mr_(*context_, memory_.bytes().data(), memory_.bytes().size(), kAccess),
       cq_(*context_, static_cast<int>(uint64_t{3} * depth_ * spec_.flows),
           doorbells ? tcpqp::Waking::kDescriptor : tcpqp::Waking::kChannel),
@@ -105,7 +106,7 @@ void Verbs::fill_sources() noexcept {
         all[i] = byte_of_message(i % spec_.bytes);
 }
 
-// Each place holds a whole message or none of it, and there is one.
+// Each place holds a whole message or none of it, and there is one; of a mix, the longest so far.
 void Verbs::check() const {
     if (sends_)
         return;
@@ -116,9 +117,11 @@ void Verbs::check() const {
     for (uint64_t n = 0; n < slots_; n++) {
         const std::span<const uint8_t> place(slot(n), spec_.bytes);
         const auto [at, right] = std::ranges::mismatch(place, message);
-        if (right == message.end())
+        if (right == message.end() || (spec_.mixed && right != message.begin()))
             whole++;
-        else if (std::ranges::any_of(place, [](uint8_t b) { return b != Buffer::kFill; }))
+        const auto rest = spec_.mixed ? at : place.begin();
+        if (right != message.end() &&
+            std::any_of(rest, place.end(), [](uint8_t b) { return b != Buffer::kFill; }))
             throw std::runtime_error(spec_.transport + ": place " + std::to_string(n) +
                                      " is wrong at byte " + std::to_string(at - place.begin()));
     }
@@ -190,7 +193,7 @@ void Verbs::post_chain(uint32_t flow, uint32_t count, bool signaled) {
     Flow& f = flows_[flow];
     for (uint32_t i = 0; i < count; i++) {
         const uint64_t at = f.sources.next() * spec_.bytes;
-        f.posted++;
+        chain_.sges[i].length = lengths_.of(f.posted++);
         chain_.sges[i].addr = reinterpret_cast<uint64_t>(memory_.bytes().data()) + at;
         chain_.wrs[i].wr_id = uint64_t{flow} << 32 | static_cast<uint32_t>(f.posted);
         chain_.wrs[i].wr.rdma.remote_addr = peer_.address + at;
@@ -285,7 +288,7 @@ void Verbs::sends_completed(const ibv_wc& wc) {
 void Verbs::receive_completed(const ibv_wc& wc) {
     const auto index = static_cast<uint32_t>(wc.wr_id);
     Flow& f = flows_[index];
-    if (wc.byte_len != spec_.bytes)
+    if (wc.byte_len != lengths_.of(f.received))
         throw std::runtime_error(spec_.transport + ": a message of another length");
     received_++;
     left_--;
@@ -300,7 +303,7 @@ void Verbs::remember_shares() {
     if (!shares_.empty())
         return;
     for (const Flow& f : flows_)
-        shares_.push_back((f.sent + f.received) * spec_.bytes);
+        shares_.push_back(lengths_.total(f.sent + f.received));
 }
 
 void Verbs::wait() {

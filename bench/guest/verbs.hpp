@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "buffer.hpp"
+#include "lengths.hpp"
 #include "transport.hpp"
 #include "verbs/context.hpp"
 #include "verbs/cq.hpp"
@@ -114,6 +115,7 @@ private:
     }
 
     Spec spec_;
+    Lengths lengths_;
     std::unique_ptr<tcpqp::Context> context_;
     bool write_, doorbells_, sends_, receives_;
     uint32_t depth_, batch_, inline_bytes_;

@@ -24,11 +24,13 @@ class Zerocopy : public Transport {
 public:
     explicit Zerocopy(TransportArgs args)
         : spec_(args.spec),
+          lengths_(spec_),
           flows_(std::move(args.sockets), false),
           buffers_(std::clamp<uint32_t>(static_cast<uint32_t>(kWindowBytes / spec_.bytes),
                                         kBuffersMin, kBuffersMax)),
           memory_(args.sender ? size_t{buffers_} * spec_.bytes
-                              : std::max<size_t>(spec_.bytes, kReadMinBytes)) {
+                              : std::max<size_t>(spec_.bytes, kReadMinBytes),
+                  spec_.scattered) {
         if (flows_.several())
             throw std::invalid_argument("zerocopy has one flow");
         const int one = 1;
@@ -40,7 +42,7 @@ public:
         for (uint64_t i = 0; i < messages; i++) {
             while (calls_ - done_ >= buffers_)
                 reap(true);
-            send_one(memory_.bytes().data() + (i % buffers_) * spec_.bytes);
+            send_one(memory_.bytes().data() + (i % buffers_) * spec_.bytes, lengths_.of(i));
             if (calls_ - done_ > buffers_ / 2)
                 reap(false);
         }
@@ -49,7 +51,7 @@ public:
     }
 
     void receive(uint64_t messages) override {
-        uint64_t left = messages * spec_.bytes;
+        uint64_t left = lengths_.total(messages);
         while (left) {
             const size_t room = std::min<uint64_t>({left, memory_.bytes().size(), kReadMaxBytes});
             const ssize_t n = recv(fd(), memory_.bytes().data(), room, 0);
@@ -70,8 +72,7 @@ private:
     [[nodiscard]] int fd() { return flows_.all()[0].fd.get(); }
 
     // A call that takes a part only has a notification of its own: the message's last one counts.
-    void send_one(const uint8_t* data) {
-        size_t left = spec_.bytes;
+    void send_one(const uint8_t* data, size_t left) {
         while (left) {
             const ssize_t n = ::send(fd(), data, left, MSG_ZEROCOPY | MSG_NOSIGNAL);
             if (n < 0 && errno == ENOBUFS) {  // too many notifications wait
@@ -115,6 +116,7 @@ private:
     }
 
     Spec spec_;
+    Lengths lengths_;
     Flows flows_;
     uint32_t buffers_;
     Buffer memory_;

@@ -3,12 +3,13 @@
 
 from dataclasses import dataclass
 
-from .cases import MIB
+from .cases import KIB, MIB, PLAIN
 from .figures import Book, rounded
 
 AT_MOST, AT_LEAST = "at most", "at least"
 COPY_LIMIT = 0.9  # of memcpy
 COPY_SIZES = (16384, 65536)
+MESSAGE_COSTS = (("send", "tx", False, 900), ("receive", "rx", False, 600), ("send", "tx", True, 1800), ("receive", "rx", True, 1300))
 BYSTANDER_LIMIT = 1.01  # of the instructions without the module; turns alike differ by 0.4 %
 
 
@@ -75,11 +76,30 @@ def small(book: Book) -> list[Bar]:
     def rate(transport: str) -> float | None:
         return book.find("messages_per_s", transport=transport, bytes=64)
 
-    ours = least(trip("offload"), trip("offload", poll=True))
     return [
-        Bar("64 B: round trip, offload / TCP", AT_MOST, 0.8, ratio(ours, trip("tcp"))),
+        Bar("64 B: round trip, offload / TCP, both asleep", AT_MOST, 1, ratio(trip("offload"), trip("tcp"))),
+        Bar("64 B: round trip, offload / TCP, both spinning", AT_MOST, 0.5, ratio(trip("offload", True), trip("tcp", True))),
         Bar("64 B: message rate, offload / TCP", AT_LEAST, 3, ratio(rate("offload"), rate("tcp"))),
     ]
+
+
+def middle(book: Book) -> list[Bar]:
+    def fastest(size: int) -> float | None:
+        there = [value for name in PLAIN if (value := book.find("gbps", transport=name, bytes=size)) is not None]
+        return max(there) if there else None
+
+    def cost(end: str, scattered: bool) -> float | None:
+        return book.find(f"{end}_instructions_per_message", transport="offload", bytes=4 * KIB, scattered=scattered, clock="icount")
+
+    speeds = [
+        Bar(f"{size // KIB} KiB: throughput, offload / best TCP", AT_LEAST, bound, ratio(book.find("gbps", transport="offload", bytes=size), fastest(size)))
+        for size, bound in ((4 * KIB, 2), (16 * KIB, 2.5), (64 * KIB, 3))
+    ]
+    costs = [
+        Bar(f"4 KiB{', scattered' if scattered else ''}: instructions, {word}", AT_MOST, bound, cost(end, scattered))
+        for word, end, scattered, bound in MESSAGE_COSTS
+    ]
+    return [*speeds, *costs]
 
 
 def native(book: Book) -> list[Bar]:
@@ -125,7 +145,7 @@ def many(book: Book) -> list[Bar]:
 
 
 def evaluate(book: Book) -> list[Bar]:
-    return [*bulk(book), *small(book), *native(book), *idle(book), *bystander(book), *many(book)]
+    return [*bulk(book), *small(book), *middle(book), *native(book), *idle(book), *bystander(book), *many(book)]
 
 
 __all__ = ["Bar", "MIB", "evaluate", "ratio"]

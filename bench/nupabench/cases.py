@@ -24,6 +24,8 @@ class Case:
     batch: int = 0
     calls: bool = False
     memory: bool = False
+    mixed: bool = False  # lengths up to bytes, Zipf-like
+    scattered: bool = False  # buffers of 4 KiB pages that do not follow each other in memory
     messages: int = 0  # 0: as many as pass in ms
     warm_bytes: int = 8 * MIB
     ms: int = 300
@@ -34,7 +36,7 @@ class Case:
         words = {
             "transport": self.transport, "mode": self.mode, "bytes": self.bytes, "flows": self.flows, "messages": self.messages, "ms": self.ms,
             "warm_bytes": self.warm_bytes, "depth": self.depth, "batch": self.batch, "burst": BURST_BIG if self.big else BURST_PLAIN, "mtu": self.mtu,
-            "poll": int(self.poll), "calls": int(self.calls), "memory": int(self.memory),
+            "poll": int(self.poll), "calls": int(self.calls), "memory": int(self.memory), "scattered": int(self.scattered), "mixed": int(self.mixed),
         }  # fmt: skip
         return ",".join(f"{key}={value}" for key, value in words.items())
 
@@ -45,7 +47,7 @@ class Case:
     def facts(self) -> dict:
         return {
             "transport": self.transport, "mode": self.mode, "bytes": self.bytes, "flows": self.flows, "mtu": self.mtu, "big_tcp": self.big,
-            "loss": self.loss, "poll": self.poll, "clock": self.clock,
+            "loss": self.loss, "poll": self.poll, "scattered": self.scattered, "mixed": self.mixed, "clock": self.clock,
         }  # fmt: skip
 
 
@@ -59,6 +61,10 @@ TRANSPORTS = (
 MAIN = ("tcp", "software", "offload")
 SIZES = (8, 64, 4 * KIB, 64 * KIB, 256 * KIB, 16 * MIB)
 SIZE_TRANSPORTS = ("tcp", "uring", "rxe_send", "software", "offload")
+PLAIN = ("tcp", "zerocopy", "uring", "uring_zc")  # plain TCP in every way a program has it: the best of them counts
+MIDDLE_SIZES = (4 * KIB, 16 * KIB, 64 * KIB)
+MIXED_BYTES = 256 * KIB  # the longest of a mix, which begins at 64 bytes
+MIDDLE_TRANSPORTS = (*PLAIN, "software", "offload", "offload_write")
 FLOWS = (4, 16)
 MTU_TRANSPORTS = ("tcp", "zerocopy", "rxe_send", "rxe_write", "software", "offload", "offload_v1")
 LOSSES = (0.001, 0.01)
@@ -68,7 +74,7 @@ PINGPONG_BYTES = (64, 4 * KIB)
 def pingpong(bytes_: int) -> list[Case]:
     common = {"mode": "pingpong", "bytes": bytes_, "warm_bytes": 64 * bytes_}
     ends = [Case(name, **common) for name in ("tcp", "uring", "rxe_send", "software", "offload")]
-    return [*ends, *(Case(name, poll=True, **common) for name in ("software", "offload"))]
+    return [*ends, *(Case(name, poll=True, **common) for name in ("tcp", "software", "offload"))]
 
 
 def small(bytes_: int) -> list[Case]:
@@ -122,6 +128,16 @@ def tiny_messages(case: Case) -> int:
     return 4096 if case.transport.startswith("rxe") else 32768
 
 
+def middle() -> list[Case]:
+    """Middle sizes, where the number of messages counts, from pages that lie together and from pages that do not."""
+    equal = [Case(name, bytes=size, scattered=scattered) for size in MIDDLE_SIZES for scattered in (False, True) for name in MIDDLE_TRANSPORTS]
+    return [*equal, *(Case(name, bytes=MIXED_BYTES, mixed=True, depth=256, warm_bytes=128 * MIB) for name in MIDDLE_TRANSPORTS)]
+
+
+def middle_counted() -> list[Case]:
+    return [c.counted(2048 if c.mixed else 16 * MIB // c.bytes, c.warm_bytes) for c in middle()]
+
+
 def quick_counted() -> list[Case]:
     bulk = [c.counted(bulk_messages(c)) for c in quick_bulk()]
     tiny = [c.counted(tiny_messages(c), 2048 * 64) for c in quick_small(small(64))]
@@ -131,9 +147,8 @@ def quick_counted() -> list[Case]:
 def full_counted() -> list[Case]:
     bulk = [c.counted(bulk_messages(c)) for c in TRANSPORTS]
     tiny = [c.counted(tiny_messages(c), 2048 * 64) for c in small(64)]
-    middle = [c.counted(16 * MIB // size) for size in (4 * KIB, 64 * KIB) for c in (Case(name, bytes=size) for name in SIZE_TRANSPORTS)]
     jumbo = [c.counted(bulk_messages(c)) for c in (Case(name, mtu=9000) for name in MAIN)]
-    return [*bulk, *tiny, *middle, *(c.counted(1000) for c in pingpong(64) if not c.poll), *jumbo]
+    return [*bulk, *tiny, *(c.counted(1000) for c in pingpong(64) if not c.poll), *jumbo]
 
 
 def call_counts(cases: list[Case]) -> list[Case]:

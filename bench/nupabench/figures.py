@@ -13,7 +13,7 @@ def figures(case: Case, result: dict) -> dict[str, float]:
     """Of one measurement.  Seconds under -icount are no seconds: there only counts are given."""
     tx, rx = result["tx"], result["rx"]
     messages = rx["messages"]
-    payload = messages * case.bytes * (2 if case.mode == "pingpong" else 1)
+    payload = rx["payload"] * (2 if case.mode == "pingpong" else 1)
     out = {}
     if case.calls:
         return {f"{end}_calls_per_mib": result[end]["counters"]["calls"] / payload * MIB for end in ENDS}

@@ -26,11 +26,12 @@ def table(head: tuple[str, ...], rows: list[list[str]]) -> str:
 
 
 def name(row: dict) -> str:
-    parts = [row["transport"], size(row["bytes"])]
+    parts = [row["transport"], f"{'up to ' if row.get('mixed') else ''}{size(row['bytes'])}"]
     parts += [f"{row['flows']} flows"] if row["flows"] > 1 else []
     parts += [f"MTU {row['mtu']}"] if row["mtu"] != 1500 else []
     parts += ["64 KB bursts"] if not row["big_tcp"] else []
     parts += [f"loss {row['loss']:.1%}"] if row["loss"] else []
+    parts += ["scattered"] if row.get("scattered") else []
     parts += ["polling"] if row["poll"] else []
     return ", ".join(parts)
 

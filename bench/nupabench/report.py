@@ -5,10 +5,11 @@ import json
 import os
 import platform
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from .bars import Bar
-from .cases import KIB, MIB, Case
+from .cases import KIB, MIB, MIDDLE_SIZES, MIXED_BYTES, PLAIN, Case
 from .figures import Book, Row
 
 COLUMNS = ("", "Gb/s", "spread", "tx instr/B", "rx instr/B", "copies tx", "copies rx", "calls/MiB tx", "rx", "irq/MiB tx", "rx", "packets/MiB rx")
@@ -22,7 +23,7 @@ def size(count: int) -> str:
 
 
 def label(case: Case) -> str:
-    parts = [case.transport, size(case.bytes)]
+    parts = [case.transport, f"{'up to ' if case.mixed else ''}{size(case.bytes)}"]
     if case.flows > 1:
         parts.append(f"{case.flows} flows")
     if case.mtu != 1500:
@@ -31,6 +32,8 @@ def label(case: Case) -> str:
         parts.append("64 KB bursts")
     if case.loss:
         parts.append(f"loss {case.loss:.1%}")
+    if case.scattered:
+        parts.append("scattered")
     if case.mode != "stream":
         parts.append("polling" if case.poll else "sleeping")
     return ", ".join(parts)
@@ -74,6 +77,39 @@ def stream_table(book: Book) -> str:
         words = ("instructions_per_byte", "copies_per_byte", "calls_per_mib", "interrupts_per_mib")
         counts = [cell(_first(rows, f"{end}_{word}")) for word in words for end in ("tx", "rx")]
         out.append((name, cell(_first(rows, "gbps")), _spread(rows), *counts, cell(_first(rows, "rx_packets_per_mib"))))
+    return grid(out)
+
+
+def beside(case: Case) -> tuple:
+    """What plain TCP must share with a row to stand beside it."""
+    return case.bytes, case.mixed, case.scattered, case.flows, case.mtu, case.big, case.loss, case.mode, case.poll, case.clock
+
+
+def best_tcp(book: Book, case: Case, figure: str, better: Callable = min) -> tuple[str, float] | None:
+    """Plain TCP at its best beside @case, by name."""
+    there = [(c.transport, value) for c, row in book.rows.items()
+             if c.transport in PLAIN and beside(c) == beside(case) and (value := row.median(figure)) is not None]  # fmt: skip
+    return better(there, key=lambda one: one[1]) if there else None
+
+
+def over_best(book: Book, case: Case, figure: str, better: Callable = min) -> str:
+    """The row's figure over plain TCP's at its best, which is named."""
+    mine, best = book.rows[case].median(figure), best_tcp(book, case, figure, better)
+    return "-" if mine is None or best is None or not best[1] else f"{mine / best[1]:.2f} {best[0]}"
+
+
+def message_table(book: Book) -> str:
+    """By message, each beside the best of plain TCP: instructions where they were counted, Gb/s where it was timed."""
+    out = [("by message", "Gb/s", "over best", "tx instr", "over best", "rx instr", "over best")]
+    for name, rows in _together(book).items():
+        if rows[0].case.mode != "stream" or rows[0].case.bytes not in (*MIDDLE_SIZES, MIXED_BYTES) or not any(row.turns for row in rows):
+            continue
+        cells: dict[str, tuple[str, str]] = {}
+        for figure, better in (("gbps", max), ("tx_instructions_per_message", min), ("rx_instructions_per_message", min)):
+            row = next((row for row in rows if row.median(figure) is not None), None)
+            form = ".4g" if figure == "gbps" else ",.0f"
+            cells[figure] = ("-", "-") if row is None else (cell(row.median(figure), form), over_best(book, row.case, figure, better))
+        out.append((name, *(text for pair in cells.values() for text in pair)))
     return grid(out)
 
 

@@ -34,6 +34,12 @@
  * as a shorter train or as a SEND.  Only to peers whose AETH says that they take
  * them.
  *
+ * WRITE_TRAIN (ver 1): the same for WRITEs without immediate.  The RETH's address
+ * is the first one's, and its last word says how many there are and how far from
+ * one to the next: number i goes to va + i * step * length (modulo 2^64), so that
+ * 1 is side by side and 0 one over the other.  Peers say apart that they take
+ * these.
+ *
  * Requests (READ_REQUEST, CMP_SWAP, FETCH_ADD), ATOMIC_ACKNOWLEDGE and
  * TERMINATE carry operands as the payload of a message of their own; layouts
  * are below.  A response bears its request's msn.
@@ -127,7 +133,7 @@ struct tcp_bth_reth {
 	__be32 va_hi;
 	__be32 va_lo;
 	__be32 rkey;
-	__be32 length;		/* DMA length; the immediate on *_WITH_IMM */
+	__be32 length;		/* DMA length; the immediate on *_WITH_IMM; step and messages of a train */
 };
 
 TCP_QP_STATIC_ASSERT(sizeof(struct tcp_bth_head) == 8, "tcp_bth_head");
@@ -151,7 +157,7 @@ struct tcp_bth {
 	__u32 tsval, tsecr;	/* when TCP_BTH_F_TIMESTAMP */
 	__u32 ext4;		/* imm, ieth, aeth or bytes of a train: ext_bytes == 4 */
 	__u32 rkey;		/* RETH: ext_bytes == 16 */
-	__u32 dma_length;	/* RETH: or the immediate */
+	__u32 dma_length;	/* RETH: or the immediate, or a train's step << 16 | messages */
 	__u64 va;		/* RETH */
 };
 
@@ -190,10 +196,11 @@ static inline void tcp_bth_put32(__u8 *p, __u32 v)
 
 /*
  * AETH of an ACKNOWLEDGE: our own use of IBTA's 32 bits (syndrome, MSN).
- * bits 31-24 syndrome, zero = credits; bits 23-17 zero; bit 16: takes trains;
+ * bits 31-24 syndrome, zero = credits; bits 23-18 zero; bit 17: takes trains of
+ * WRITEs; bit 16: takes trains of SENDs;
  * bits 15-0 msn limit: the first untagged msn for which no receive is posted.
  */
-enum { TCP_BTH_AETH_TRAINS = 1 << 16 };
+enum { TCP_BTH_AETH_TRAINS = 1 << 16, TCP_BTH_AETH_WRITE_TRAINS = 1 << 17 };
 static inline __u32 tcp_bth_aeth_credits(__u16 msn_limit) { return msn_limit; }
 
 #ifdef __cplusplus

@@ -74,13 +74,16 @@ enum {
 	X(SEND_ONLY_INV, 0x17, SEND, ONLY, SEND, SEND_LAST_INV, IETH, 0, \
 	  "SEND Only with Invalidate") \
 	/* ours; ver 1: several SEND_ONLY of one length */ \
-	X(SEND_TRAIN, 0x18, TRAIN, ONLY, NONE, SEND_TRAIN, TRAIN, 0, "SEND Train")
+	X(SEND_TRAIN, 0x18, TRAIN, ONLY, NONE, SEND_TRAIN, TRAIN, 0, "SEND Train") \
+	/* ours; ver 1: several WRITE_ONLY of one length */ \
+	X(WRITE_TRAIN, 0x19, WRITE_TRAIN, ONLY, NONE, WRITE_TRAIN, RETH_TRAIN, 0, \
+	  "RDMA WRITE Train")
 
 enum {
 #define TCP_BTH_OPCODE_ENUM(name, value, ...) TCP_BTH_OP_##name = value,
 	TCP_BTH_OPCODES(TCP_BTH_OPCODE_ENUM)
 #undef TCP_BTH_OPCODE_ENUM
-	TCP_BTH_OP_COUNT = 0x19,
+	TCP_BTH_OP_COUNT = 0x1a,
 	/* a family of no segments but one */
 	TCP_BTH_OP_NONE_FIRST = 0xff,
 	TCP_BTH_OP_NONE_MIDDLE = 0xff,
@@ -98,6 +101,7 @@ enum tcp_bth_kind {
 	TCP_BTH_KIND_TERMINATE,
 	TCP_BTH_KIND_ACKNOWLEDGE,	/* of an end that can't send ACKs at will; its bytes mean nothing */
 	TCP_BTH_KIND_TRAIN,		/* several SENDs */
+	TCP_BTH_KIND_WRITE_TRAIN,	/* several WRITEs */
 };
 
 /* Where a segment stands in its message: bit 0 first, bit 1 last. */
@@ -111,6 +115,7 @@ enum tcp_bth_ext {
 	TCP_BTH_EXT_TRAIN,		/* 4 bytes: those of all of the train's messages */
 	TCP_BTH_EXT_RETH,		/* 16 bytes: va, key, length */
 	TCP_BTH_EXT_RETH_IMM,		/* 16 bytes: va, key, immediate */
+	TCP_BTH_EXT_RETH_TRAIN,		/* 16 bytes: va of the first, key, messages and step */
 };
 
 struct tcp_bth_op_info {
@@ -174,10 +179,22 @@ static inline bool tcp_bth_is_send(__u8 opcode)
 	       tcp_bth_op(opcode)->kind == TCP_BTH_KIND_TRAIN;
 }
 
+static inline bool tcp_bth_is_train(__u8 opcode)
+{
+	return tcp_bth_op(opcode)->kind == TCP_BTH_KIND_TRAIN ||
+	       tcp_bth_op(opcode)->kind == TCP_BTH_KIND_WRITE_TRAIN;
+}
+
+static inline bool tcp_bth_is_write(__u8 opcode)
+{
+	return tcp_bth_op(opcode)->kind == TCP_BTH_KIND_WRITE ||
+	       tcp_bth_op(opcode)->kind == TCP_BTH_KIND_WRITE_TRAIN;
+}
+
 /* WRITEs, and the responses that are placed the same way: by their own RETH */
 static inline bool tcp_bth_is_tagged(__u8 opcode)
 {
-	return tcp_bth_op(opcode)->kind == TCP_BTH_KIND_WRITE ||
+	return tcp_bth_is_write(opcode) ||
 	       tcp_bth_op(opcode)->kind == TCP_BTH_KIND_READ_RESPONSE;
 }
 
@@ -202,6 +219,7 @@ static inline unsigned int tcp_bth_ext_bytes(__u8 only)
 		return 0;
 	case TCP_BTH_EXT_RETH:
 	case TCP_BTH_EXT_RETH_IMM:
+	case TCP_BTH_EXT_RETH_TRAIN:
 		return 16;
 	default:
 		return 4;

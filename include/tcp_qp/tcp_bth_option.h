@@ -73,11 +73,29 @@ static inline bool tcp_bth_train_valid(__u32 length, __u32 bytes)
 	       bytes / length <= TCP_BTH_TRAIN_MAX_MESSAGES;
 }
 
+/* The last word of a train of WRITEs. */
+static inline __u32 tcp_bth_train_word(__u16 messages, __u16 step)
+{
+	return (__u32)step << 16 | messages;
+}
+
+static inline __u16 tcp_bth_train_step(__u32 word) { return (__u16)(word >> 16); }
+
+/* Bytes of the stream that @word's train of WRITEs of @length each takes; 0: no such train can be. */
+static inline __u32 tcp_bth_write_train_bytes(__u32 length, __u32 word)
+{
+	__u64 bytes = (__u64)length * (__u16)word;
+
+	return (__u16)word > TCP_BTH_TRAIN_MAX_MESSAGES || bytes > 0xffffffffu ? 0 : (__u32)bytes;
+}
+
 /* ver 1: sequence numbers that the message, or the train, takes. */
 static inline __u32 tcp_bth_stream_bytes(const struct tcp_bth *b)
 {
 	if (b->opcode == TCP_BTH_OP_SEND_TRAIN)
 		return b->ext4;
+	if (b->opcode == TCP_BTH_OP_WRITE_TRAIN)
+		return tcp_bth_write_train_bytes(b->length, b->dma_length);
 	return b->length ? b->length : 1;
 }
 
@@ -129,7 +147,7 @@ static inline enum tcp_bth_error tcp_bth_parse(const __u8 *opt, unsigned int roo
 	if (ver == 0) {
 		__u32 mbo_seg = tcp_bth_get32(p);
 
-		if (opcode == TCP_BTH_OP_SEND_TRAIN)
+		if (tcp_bth_is_train(opcode))
 			return TCP_BTH_E_OPCODE;
 		mbo = mbo_seg >> 8;
 		segno = (__u8)mbo_seg;
@@ -151,6 +169,12 @@ static inline enum tcp_bth_error tcp_bth_parse(const __u8 *opt, unsigned int roo
 				return TCP_BTH_E_LENGTH;
 			stream_bytes = tcp_bth_get32(opt + fixed);
 			if (!tcp_bth_train_valid(length, stream_bytes))
+				return TCP_BTH_E_RANGE;
+		} else if (opcode == TCP_BTH_OP_WRITE_TRAIN) {
+			if (ext != TCP_BTH_RETH_BYTES)
+				return TCP_BTH_E_LENGTH;
+			stream_bytes = tcp_bth_write_train_bytes(length, tcp_bth_get32(opt + fixed + 12));
+			if (!stream_bytes)
 				return TCP_BTH_E_RANGE;
 		}
 		mbo = payload ? seq - start_seq : 0;

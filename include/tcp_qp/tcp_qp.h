@@ -17,6 +17,11 @@
 #include <rdma/ib_user_ioctl_cmds.h>
 
 #define TCP_QP_ULP_NAME "tcp_qp"
+/*
+ * Where hosts connect QPs by number, unless the module's number_port says otherwise.
+ * Below 1024: no ordinary user can be there in the kernel's place.
+ */
+#define TCP_QP_NUMBER_PORT 791
 #define TCP_QP_ABI_VERSION 2	/* 2: completion descriptors */
 
 enum tcp_qp_methods {
@@ -131,7 +136,8 @@ enum tcp_qp_engine {
 	X(OFFLOAD_OFF, "the administrator turned QP offload off") \
 	X(PEER_STOCK_ICRC, "ICRC was asked for, and the peer is a stock end, which has none") \
 	X(SOCKET_IN_USE, "a send() or recv() that began before attach is under way on the socket") \
-	X(NAMESPACE, "the socket is of another network namespace than the RDMA device")
+	X(NAMESPACE, "the socket is of another network namespace than the RDMA device") \
+	X(RESERVED_PORT, "the socket is of the port where queue pairs are connected by number")
 
 #define TCP_QP_REASON_ENUM(name, text) TCP_QP_REASON_##name,
 enum tcp_qp_reason { TCP_QP_REASONS(TCP_QP_REASON_ENUM) TCP_QP_REASON_COUNT };

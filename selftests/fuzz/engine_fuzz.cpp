@@ -370,8 +370,8 @@ private:
                                            in.u8(), in.u8(), in.u8(), in.u8()};
             Input same(repeat, sizeof repeat);
             tcp_bth b = describe(same, start, mbo, length, peer.msn);
-            if (b.opcode == TCP_BTH_OP_SEND_TRAIN && b.length)
-                messages = b.ext4 / b.length;
+            if (tcp_bth_is_train(b.opcode) && b.length)
+                messages = tcp_bth_stream_bytes(&b) / b.length;
             if (b.ver == 0)
                 b.opcode = tcp_bth_variant(
                     b.opcode, (mbo == 0 ? TCP_BTH_POS_FIRST : 0) |

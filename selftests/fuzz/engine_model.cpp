@@ -238,6 +238,8 @@ void Model::receive(const ModelQp& qp, std::uint16_t msn, std::uint64_t skip,
 // The whole message must fit its target, whatever part of it this is.
 void Model::tagged(const ModelQp& qp, const tcp_bth& b, const std::vector<std::uint8_t>& payload) {
     require(tcp_bth_is_tagged(b.opcode) && b.ext_bytes == TCP_BTH_RETH_BYTES, "it has a target");
+    if (b.opcode == TCP_BTH_OP_WRITE_TRAIN)
+        return write_train(qp, b, payload);
     const bool imm = b.opcode == TCP_BTH_OP_WRITE_LAST_IMM || b.opcode == TCP_BTH_OP_WRITE_ONLY_IMM;
     require(imm || b.mbo + payload.size() <= b.dma_length, "inside the length it names");
     if (b.opcode <= TCP_BTH_OP_WRITE_ONLY_IMM) {
@@ -253,6 +255,20 @@ void Model::tagged(const ModelQp& qp, const tcp_bth& b, const std::vector<std::u
                 read.key == b.rkey && read.length == b.dma_length,
             "a READ asked for just this");
     write(qp, b.rkey, NUPA_ACCESS_LOCAL_WRITE, b.va + b.mbo, payload);
+}
+
+// As if each WRITE had come in a segment of its own.
+void Model::write_train(const ModelQp& qp, const tcp_bth& b, std::span<const std::uint8_t> left) {
+    require(qp.cmd.flags & NUPA_QP_F_REMOTE_WRITE, "the QP takes WRITEs");
+    const std::uint64_t step = b.dma_length >> 16;
+    for (std::uint64_t mbo = b.mbo; !left.empty();) {
+        const std::uint64_t in_message = mbo % b.length;
+        const std::size_t n = std::min<std::uint64_t>(b.length - in_message, left.size());
+        write(qp, b.rkey, NUPA_ACCESS_REMOTE_WRITE,
+              b.va + mbo / b.length * step * b.length + in_message, left.first(n));
+        left = left.subspan(n);
+        mbo += n;
+    }
 }
 
 void Model::write(const ModelQp& qp, std::uint32_t key, std::uint32_t access, std::uint64_t addr,

@@ -119,6 +119,7 @@ private:
     void receive(const ModelQp& qp, std::uint16_t msn, std::uint64_t skip,
                  std::span<const std::uint8_t> left, std::vector<Piece>& pieces);
     void untagged(const ModelQp& qp, const tcp_bth& b, const std::vector<std::uint8_t>& payload);
+    void write_train(const ModelQp& qp, const tcp_bth& b, std::span<const std::uint8_t> left);
     void tagged(const ModelQp& qp, const tcp_bth& b, const std::vector<std::uint8_t>& payload);
     void write(const ModelQp& qp, std::uint32_t key, std::uint32_t access, std::uint64_t addr,
                std::span<const std::uint8_t> bytes);

@@ -119,10 +119,14 @@ static void make_train(tcp_bth& b, std::uint8_t choice) {
     std::uint32_t messages = 1u << choice % (kLog2Max + 1);
     while (b.length % messages)
         messages /= 2;
+    const bool writes = b.opcode == TCP_BTH_OP_WRITE_ONLY;
     b.ver = 1;
-    b.opcode = TCP_BTH_OP_SEND_TRAIN;
-    b.ext_bytes = TCP_BTH_EXT4_BYTES;
-    b.ext4 = b.length;
+    b.opcode = writes ? TCP_BTH_OP_WRITE_TRAIN : TCP_BTH_OP_SEND_TRAIN;
+    b.ext_bytes = static_cast<std::uint8_t>(tcp_bth_ext_bytes(b.opcode));
+    if (writes)
+        b.dma_length = tcp_bth_train_word(static_cast<std::uint16_t>(messages), choice >> 5);
+    else
+        b.ext4 = b.length;
     b.length /= messages;
 }
 
@@ -153,6 +157,8 @@ tcp_bth describe(Input& in, std::uint32_t start_seq, std::uint32_t mbo, std::uin
         // often near a region's begin: the smallest has half a page
         b.va = 0x10000u * b.rkey + in.u16() % (how & 16 ? 0x1000 : 0x10000);
         b.dma_length = how & 8 ? in.u32() : length;
+        if (b.opcode == TCP_BTH_OP_WRITE_ONLY && how & 8 && length && in.u8() & 1)
+            make_train(b, in.u8());
     }
     if (how & 16) {  // one lie
         const std::uint32_t lie = in.u32();

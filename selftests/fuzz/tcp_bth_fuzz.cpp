@@ -58,11 +58,7 @@ void accepted(const std::uint8_t* opt, std::uint32_t seq, std::uint32_t payload,
     require(equal(b, second), "parse(build(x)) == x");
     if (b.ver == 1 && payload) {
         const std::uint64_t end = std::uint64_t{b.mbo} + payload;
-        const bool train = b.opcode == TCP_BTH_OP_SEND_TRAIN;
-        require(end <= (train      ? b.ext4
-                        : b.length ? b.length
-                                   : 1u),
-                "the segment lies in its message");
+        require(end <= tcp_bth_stream_bytes(&b), "the segment lies in its message");
     }
 }
 
@@ -81,10 +77,14 @@ void parse_anything(Input& in) {
 
 // A train as long as may be; how many bytes of the stream it takes.
 std::uint32_t make_train(Input& in, tcp_bth& b) {
-    b.ext_bytes = TCP_BTH_EXT4_BYTES;
+    const std::uint32_t messages = 1 + in.u16() % std::uint32_t{TCP_BTH_TRAIN_MAX_MESSAGES};
     b.length = 1 + in.u32() % (UINT32_MAX / TCP_BTH_TRAIN_MAX_MESSAGES);
-    b.ext4 = b.length * (1 + in.u16() % std::uint32_t{TCP_BTH_TRAIN_MAX_MESSAGES});
-    return b.ext4;
+    b.ext_bytes = static_cast<std::uint8_t>(tcp_bth_ext_bytes(b.opcode));
+    if (b.opcode == TCP_BTH_OP_SEND_TRAIN)
+        b.ext4 = b.length * messages;
+    else
+        b.dma_length = tcp_bth_train_word(static_cast<std::uint16_t>(messages), in.u16());
+    return b.length * messages;
 }
 
 // Any description that follows the rules of the header, and a segment it may stand on.
@@ -98,9 +98,9 @@ tcp_bth describe(Input& in, std::uint32_t& seq, std::uint32_t& payload) {
     b.ext_bytes = kExt[in.below(3)];
     b.msn = in.u16();
     seq = in.u32(), payload = in.u32();
-    const bool train = b.ver == 1 && b.opcode == TCP_BTH_OP_SEND_TRAIN;
+    const bool train = b.ver == 1 && tcp_bth_is_train(b.opcode);
     if (b.ver == 0) {
-        if (b.opcode == TCP_BTH_OP_SEND_TRAIN)
+        if (tcp_bth_is_train(b.opcode))
             b.opcode = TCP_BTH_OP_SEND_ONLY;
         const bool first = payload && tcp_bth_position(b.opcode) & TCP_BTH_POS_FIRST;
         b.mbo = first ? 0 : in.u32() % TCP_BTH_V0_MESSAGE_MAX_BYTES;
@@ -123,8 +123,11 @@ tcp_bth describe(Input& in, std::uint32_t& seq, std::uint32_t& payload) {
         b.tsval = in.u32(), b.tsecr = in.u32();
     if (b.ext_bytes == TCP_BTH_EXT4_BYTES && !train)
         b.ext4 = in.u32();
-    if (b.ext_bytes == TCP_BTH_RETH_BYTES)
-        b.va = in.u64(), b.rkey = in.u32(), b.dma_length = in.u32();
+    if (b.ext_bytes == TCP_BTH_RETH_BYTES) {
+        b.va = in.u64(), b.rkey = in.u32();
+        if (!train)
+            b.dma_length = in.u32();
+    }
     return b;
 }
 

@@ -20,7 +20,7 @@ from harness.report import Report
 
 REPO = Path(__file__).resolve().parent.parent.parent
 # The fuzzers have a build of their own, by clang.
-BUILDS = (REPO / "build/cmake", REPO / "build/cmake/selftests/fuzz/clang")
+BUILDS = (REPO / "build/cmake", REPO / "build/cmake/selftests/fuzz/build")
 KEYS = REPO / "build/lint/tidy"
 # What lint looks at.  The rest was never clean: `python3 -m harness.tidy 'tools/*'` tells of it; add a folder once it is.
 CLEAN = ("tools/nupa_switch/engine/*", "tools/nupa_switch/daemon/event/*", "user/*")

@@ -69,12 +69,16 @@ void End::judge_placed(const Truth& truth, const tcp_bth& bth, const std::vector
     if (!recreated_ && in.any(truth.at, truth.len, kByteHeld))
         world_.violation("end {}.{} bytes at {} + {} were placed although TCP has them",
                          {number_, side, truth.at, truth.len});
-    const Message& m = in.messages[index];
-    if (m.write() && !exposed_.claim(m, truth.at - m.at, truth.len))
-        world_.violation("end {}.{} message {}: placed over a later WRITE", {number_, side, index});
+    for (const Part& part : parts(truth)) {
+        const Message& m = in.messages[part.message];
+        if (m.write() && !exposed_.claim(m, part.offset, part.bytes))
+            world_.violation("end {}.{} message {}: placed over a later WRITE",
+                             {number_, side, part.message});
+    }
     judge_target(truth, writes);
-    if (bth.opcode == TCP_BTH_OP_SEND_TRAIN)
-        world_.coverage.add(k_train_segments_placed);
+    if (tcp_bth_is_train(bth.opcode))
+        world_.coverage.add(bth.opcode == TCP_BTH_OP_SEND_TRAIN ? k_train_segments_placed
+                                                                : k_write_train_segments_placed);
     in.mark(truth.at, truth.len, kBytePlaced | kByteHonest | kByteWritten);
 }
 
@@ -136,7 +140,10 @@ void End::judge_target(const Truth& truth, const std::vector<Write>& writes) {
                                  {number_, side, index,
                                   static_cast<std::uint64_t>(value - in.bytes.data()), at});
             const std::uint64_t n = std::min(left, run->bytes);
-            if (std::memcmp(host_.ram.at(at), value, n) != 0)
+            const bool stays = std::none_of(run + 1, runs.end(), [&](const QpReceiver::Run& later) {
+                return later.addr < at + n && at < later.addr + later.bytes;
+            });  // else a later WRITE of the same segment has its place
+            if (stays && std::memcmp(host_.ram.at(at), value, n) != 0)
                 world_.violation("end {}.{} message {}: wrong bytes placed at {}",
                                  {number_, side, index, at});
             host_.ram.accept(at, n);

@@ -26,12 +26,20 @@ Planned draw(const ConnectionSettings& c, Dice& dice, bool empty) {
     return {verb, empty ? 0 : 1 + dice.below(most)};
 }
 
+// Short WRITEs, some of which share a segment.
+Planned short_write(const ConnectionSettings& c, Dice& dice) {
+    return {Verb::kWrite, 1 + dice.below(std::min(c.message_max, c.mss / 2))};
+}
+
 }  // namespace
 
 std::vector<Planned> draw_plan(const ConnectionSettings& c, Dice& dice) {
     std::vector<Planned> plan;
-    for (std::uint32_t i = 0; i < c.messages; i++) {
-        const bool again = c.trains && !plan.empty() && plan.back().verb == Verb::kSend;
+    while (c.trains && c.one_sided && plan.size() < c.messages && dice.percent(60))
+        plan.push_back(plan.empty() ? short_write(c, dice) : plan.back());
+    while (plan.size() < c.messages) {
+        const bool again = c.trains && !plan.empty() &&
+                           (plan.back().verb == Verb::kSend || plan.back().verb == Verb::kWrite);
         plan.push_back(again && dice.percent(75) ? plan.back() : draw(c, dice, dice.percent(8)));
     }
     for (std::uint32_t i = 0; i < kEpilogueMessages; i++)

@@ -81,6 +81,8 @@ private:
     void commit(Message& m);
     Buffer* free_buffer() noexcept;
     std::uint16_t train_place(const Message& m);
+    bool train_reaches(const Message& m) const noexcept;
+    bool follow_train(Message& m, const Place& place);
     std::uint32_t left_of_train(const tqp_msg_rec& rec, std::uint32_t seq) const;
     std::uint32_t piece(std::uint32_t at, std::uint32_t limit);
     void emit(std::uint32_t at, std::uint32_t len);
@@ -103,7 +105,10 @@ private:
         bool open;
         std::uint16_t place;
         std::uint32_t length;
-    } train_{};  // the latest message, if the next may share its segments
+        std::uint8_t opcode;
+        std::uint32_t rkey, step;  // of WRITEs; the step from the second on, in lengths
+        std::uint64_t va;          // the newest one's
+    } train_{};                    // the latest message, if the next may share its segments
     std::vector<tqp_msg_rec> records_;
     tqp_msglog log_{};
     std::vector<Buffer> buffers_;

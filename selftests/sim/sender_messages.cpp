@@ -126,10 +126,24 @@ void Sender::aim(Message& m) {
         m.bad = m.length != 0;  // of an empty one no key is looked at
         place = wrong(true);
         m.va = place.key == peer.target().key ? peer.outside(m.length) : place.va;
-    } else {
+    } else if (!follow_train(m, place)) {
         m.va = place.va + dice.below(static_cast<std::uint32_t>(place.bytes - m.length + 1));
     }
     m.rkey = place.key;
+}
+
+// A WRITE goes where the train before it leads, if that is in @place.
+bool Sender::follow_train(Message& m, const Place& place) {
+    Dice& dice = end_.world().dice;
+    if (!train_.open || train_.opcode != m.opcode || train_.length != m.length ||
+        train_.rkey != place.key || !dice.percent(80))
+        return false;
+    const std::uint64_t step = train_.place ? train_.step : dice.below(3);
+    const std::uint64_t va = train_.va + step * m.length;
+    if (va < place.va || va + m.length > place.va + place.bytes)
+        return false;
+    m.va = va;
+    return true;
 }
 
 // A key without the right, or the right one, for an address outside.
@@ -211,14 +225,30 @@ void Sender::post_response() {
     commit(m);
 }
 
-// As tqp_train_join(): where @m stands in its train.
+// As tqp_train_reaches(): WRITEs with one key, equally far from each other.
+bool Sender::train_reaches(const Message& m) const noexcept {
+    const std::uint64_t far = m.va - train_.va;
+    if (m.opcode != TCP_BTH_OP_WRITE_ONLY)
+        return true;
+    return m.rkey == train_.rkey &&
+           (train_.place ? far == std::uint64_t{train_.step} * m.length
+                         : far % m.length == 0 && far / m.length <= UINT16_MAX);
+}
+
+// As in tx/train.c: where @m stands in its train.
 std::uint16_t Sender::train_place(const Message& m) {
-    const bool fits = end_.takes_trains() && m.opcode == TCP_BTH_OP_SEND_ONLY && m.length &&
-                      end_.world().dice.percent(80);  // others are not inline
-    if (fits && train_.open && train_.length == m.length)
-        return ++train_.place;
-    train_ = {fits, 0, m.length};
-    return 0;
+    const bool may = m.opcode == TCP_BTH_OP_SEND_ONLY || m.opcode == TCP_BTH_OP_WRITE_ONLY;
+    const bool fits = end_.takes_trains() && may && m.length &&
+                      end_.world().dice.percent(80);  // others are alone in the queue
+    if (!fits || !train_.open || train_.opcode != m.opcode || train_.length != m.length ||
+        !train_reaches(m)) {
+        train_ = {fits, 0, m.length, m.opcode, m.rkey, 0, m.va};
+        return 0;
+    }
+    if (train_.place++ == 0)
+        train_.step = static_cast<std::uint32_t>((m.va - train_.va) / m.length);
+    train_.va = m.va;
+    return train_.place;
 }
 
 // The record first: TCP may send at once.

@@ -102,9 +102,9 @@ TEST(BthErrors, Opcode) {
     for (int opcode = 0; opcode < TCP_BTH_OP_COUNT; opcode++) {
         const __u8 op = static_cast<__u8>(opcode);
         const bool only = tcp_bth_position(op) == TCP_BTH_POS_ONLY;
-        const tcp_bth_error expected = op == TCP_BTH_OP_SEND_TRAIN ? TCP_BTH_E_LENGTH
-                                       : only                      ? TCP_BTH_OK
-                                                                   : TCP_BTH_E_OPCODE;
+        const tcp_bth_error expected = tcp_bth_is_train(op) ? TCP_BTH_E_LENGTH
+                                       : only               ? TCP_BTH_OK
+                                                            : TCP_BTH_E_OPCODE;
         EXPECT_EQ(Option(ver1(kSeq, 100, op)).parse(), expected) << opcode;
     }
 }
@@ -146,6 +146,34 @@ TEST(BthErrors, Trains) {
     EXPECT_EQ(Option(reth).parse(100), TCP_BTH_E_LENGTH);
     tcp_bth in_ver0 = ver0(TCP_BTH_OP_SEND_TRAIN);
     in_ver0.ext_bytes = TCP_BTH_EXT4_BYTES, in_ver0.ext4 = 100;
+    EXPECT_EQ(Option(in_ver0).parse(), TCP_BTH_E_OPCODE);
+}
+
+tcp_bth write_train(__u32 start, __u32 length, __u16 messages, __u16 step = 1) {
+    tcp_bth b = ver1(start, length, TCP_BTH_OP_WRITE_TRAIN);
+    b.ext_bytes = TCP_BTH_RETH_BYTES, b.dma_length = tcp_bth_train_word(messages, step);
+    return b;
+}
+
+TEST(BthErrors, TrainsOfWrites) {
+    EXPECT_EQ(Option(write_train(kSeq, 10, 10)).parse(100), TCP_BTH_OK);
+    EXPECT_EQ(Option(write_train(kSeq, 100, 1, 0)).parse(100), TCP_BTH_OK);
+    EXPECT_EQ(Option(write_train(kSeq - 95, 10, 20, 0xffff)).parse(100), TCP_BTH_OK);
+    EXPECT_EQ(Option(write_train(kSeq - 105, 10, 20)).parse(100), TCP_BTH_E_RANGE);
+    EXPECT_EQ(Option(write_train(kSeq + 1, 10, 20)).parse(100), TCP_BTH_E_RANGE);
+    EXPECT_EQ(Option(write_train(kSeq, 10, 9)).parse(100), TCP_BTH_E_RANGE);
+    EXPECT_EQ(Option(write_train(kSeq, 0, 100)).parse(100), TCP_BTH_E_RANGE);
+    EXPECT_EQ(Option(write_train(kSeq, 10, 0)).parse(0), TCP_BTH_E_RANGE);
+    EXPECT_EQ(Option(write_train(kSeq, 2, TCP_BTH_TRAIN_MAX_MESSAGES)).parse(100), TCP_BTH_OK);
+    EXPECT_EQ(Option(write_train(kSeq, 2, TCP_BTH_TRAIN_MAX_MESSAGES + 1)).parse(100),
+              TCP_BTH_E_RANGE);
+    // more than sequence numbers there are: 2^31 * 2 would be none
+    EXPECT_EQ(Option(write_train(kSeq, 0x80000000, 2)).parse(100), TCP_BTH_E_RANGE);
+    tcp_bth ext4 = write_train(kSeq, 10, 10);
+    ext4.ext_bytes = TCP_BTH_EXT4_BYTES;
+    EXPECT_EQ(Option(ext4).parse(100), TCP_BTH_E_LENGTH);
+    tcp_bth in_ver0 = ver0(TCP_BTH_OP_WRITE_TRAIN);
+    in_ver0.ext_bytes = TCP_BTH_RETH_BYTES, in_ver0.dma_length = tcp_bth_train_word(10, 1);
     EXPECT_EQ(Option(in_ver0).parse(), TCP_BTH_E_OPCODE);
 }
 

@@ -62,7 +62,7 @@ TEST(Bth, RoundTripOfEverything) {
                 for (const bool timestamp : {false, true}) {
                     if (ver == 1 && tcp_bth_position(static_cast<__u8>(opcode)) != TCP_BTH_POS_ONLY)
                         continue;
-                    if (opcode == TCP_BTH_OP_SEND_TRAIN)  // one layout alone: below
+                    if (tcp_bth_is_train(static_cast<__u8>(opcode)))  // one layout alone: below
                         continue;
                     const tcp_bth in = filled(ver, static_cast<__u8>(opcode), ext, timestamp);
                     __u8 option[TCP_BTH_OPT_MAX_BYTES];
@@ -118,6 +118,24 @@ TEST(Bth, BytesOfATrain) {
     expect_equal(b, out);
 }
 
+TEST(Bth, BytesOfATrainOfWrites) {
+    tcp_bth b{};
+    b.ver = 1, b.opcode = TCP_BTH_OP_WRITE_TRAIN, b.msn = 0xbeef, b.start_seq = 0x01020304;
+    b.length = 64, b.mbo = 100, b.ext_bytes = TCP_BTH_RETH_BYTES;
+    b.va = 0x1122334455667788, b.rkey = 0x99aabbcc, b.dma_length = tcp_bth_train_word(10, 3);
+    __u8 o[TCP_BTH_OPT_MAX_BYTES];
+    const __u8 expected[] = {253,  32,   0x51, 0x50, 0x01, 0x19, 0xbe, 0xef, 1,    2,    3,
+                             4,    0,    0,    0,    64,   0x11, 0x22, 0x33, 0x44, 0x55, 0x66,
+                             0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0,    3,    0,    10};
+    ASSERT_EQ(tcp_bth_build(o, &b), sizeof expected);
+    EXPECT_EQ(memcmp(o, expected, sizeof expected), 0);
+    tcp_bth out{};
+    ASSERT_EQ(tcp_bth_parse(o, sizeof expected, b.start_seq + b.mbo, 540, &out), TCP_BTH_OK);
+    expect_equal(b, out);
+    EXPECT_EQ(tcp_bth_stream_bytes(&out), 640u);
+    EXPECT_EQ(tcp_bth_train_step(out.dma_length), 3);
+}
+
 TEST(Bth, SizesAreThoseOfTheDesign) {
     const unsigned v0[] = {24, 28, 40}, v1[] = {16, 20, 32}, v1_ts[] = {24, 28, 40};
     const unsigned ext[] = {0, 4, 16};
@@ -161,7 +179,7 @@ TEST(Bth, VariantAndOnlyAreInverse) {
         EXPECT_EQ(tcp_bth_only(last), op);
         EXPECT_EQ(tcp_bth_variant(op, TCP_BTH_POS_ONLY), op);
         const bool cut = last != op;
-        const bool parts = op != TCP_BTH_OP_SEND_TRAIN;  // its parts are trains
+        const bool parts = !tcp_bth_is_train(op);  // its parts are trains
         EXPECT_EQ(cut, parts && (tcp_bth_is_send(op) || tcp_bth_is_tagged(op)));
         if (!cut)
             continue;

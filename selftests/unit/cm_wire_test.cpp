@@ -131,6 +131,56 @@ TEST(Hello, MoreDataThanAnEventCarriesIsRefused) {
     }
 }
 
+Frame number_frame(uint32_t dest_qpn, uint32_t src_qpn, uint32_t rq_psn) {
+    const tqp_hello_number number{.dest_qpn = dest_qpn, .src_qpn = src_qpn, .rq_psn = rq_psn};
+    Frame frame(TQP_HELLO_HEAD_BYTES + TQP_HELLO_NUMBER_BYTES);
+    EXPECT_EQ(tqp_hello_build_number(frame.data(), &number), frame.size());
+    return frame;
+}
+
+TEST(Number, ReadsWhatWasBuilt) {
+    for (uint32_t value : {0u, 2u, 0x123456u, 0xffffffu}) {
+        Frame frame = number_frame(value, value ^ 1, value / 2);
+        tqp_hello head{};
+        tqp_hello_number got{};
+        ASSERT_EQ(parse(frame, frame.size(), TQP_HELLO_NUMBER, &head), 0);
+        ASSERT_EQ(tqp_hello_get_number(frame.data(), &got), 0);
+        EXPECT_EQ(got.dest_qpn, value);
+        EXPECT_EQ(got.src_qpn, value ^ 1);
+        EXPECT_EQ(got.rq_psn, value / 2);
+    }
+}
+
+TEST(Number, IsNoOtherHello) {
+    tqp_hello got{};
+    Frame number = number_frame(2, 3, 4);
+    for (auto kind : {TQP_HELLO_REQUEST, TQP_HELLO_REPLY}) {
+        EXPECT_EQ(parse(number, number.size(), kind, &got), -TQP_HELLO_E_KEY);
+        Frame other = build(kind, hello_of(12), data_of(12));
+        EXPECT_EQ(parse(other, other.size(), TQP_HELLO_NUMBER, &got), -TQP_HELLO_E_KEY);
+    }
+}
+
+TEST(Number, ItsHeadSaysNothingElse) {
+    tqp_hello got{};
+    const Frame good = number_frame(2, 3, 4);
+    for (size_t at = TQP_HELLO_KEY_BYTES; at < TQP_HELLO_HEAD_BYTES; at++)
+        for (int bit = 0; bit < 8; bit++) {
+            Frame bad = good;
+            bad[at] ^= static_cast<uint8_t>(1 << bit);
+            EXPECT_LT(parse(bad, bad.size(), TQP_HELLO_NUMBER, &got), 0) << at << " " << bit;
+        }
+}
+
+TEST(Number, MoreThan24BitsAreRefused) {
+    tqp_hello_number got{};
+    for (size_t field : {24, 28, 32}) {
+        Frame frame = number_frame(0xffffff, 0xffffff, 0xffffff);
+        frame[field] = 1;
+        EXPECT_EQ(tqp_hello_get_number(frame.data(), &got), -TQP_HELLO_E_RANGE) << field;
+    }
+}
+
 // However the bytes come and whatever they are, a reader that does as told ends, within the buffer.
 TEST(Hello, AReaderStaysWithinTheBuffer) {
     constexpr uint32_t kSeed = 20261121;

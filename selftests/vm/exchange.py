@@ -86,6 +86,37 @@ def test_trains_under_faults(t: Guests) -> None:
         under_faults(t, *engines, f"{TRAINS} --seed 27")
 
 
+# A quarter of the queue is a train; lengths up to a MiB have a burst for one or two.
+LONG_TRAINS = "--messages 1600 --max-bytes 12000 --inline 100 --depth 128 --train 32 --sges 3"
+
+
+def test_trains_of_long_messages(t: Guests) -> None:
+    for engine, address in (("offload", "10.77.0.1"), ("software", "fd77::1")):
+        counters = exchange(t, engine, engine, f"{LONG_TRAINS} --one-way --seed 31", address)
+        t.check(counters[1]["tx_segments"] < LONG_TRAIN_SEGMENTS_MAX, f"{engine}: long messages do not share bursts: {counters[1]}")
+        if engine == "offload":
+            t.check(placed_share(counters[0]) >= 0.9, f"only {placed_share(counters[0]):.3f} placed: {counters[0]}")
+
+
+LONG_TRAIN_SEGMENTS_MAX = 1300  # half of the 1,600 have immediates and go alone; a segment is what TCP hands over
+FEW_LONG_TRAINS = LONG_TRAINS.replace("1600", "400")
+
+
+def test_trains_of_long_messages_under_faults(t: Guests) -> None:
+    for engines in (("offload", "offload"), ("software", "offload"), ("software", "software")):
+        under_faults(t, *engines, f"{LONG_TRAINS} --seed 32")
+
+
+def test_trains_of_long_messages_with_late_receives(t: Guests) -> None:
+    exchange(t, "offload", "offload", f"{LONG_TRAINS} --late-receives --slow-ms 1 --seed 33")
+
+
+def test_long_messages_without_trains(t: Guests) -> None:
+    """ICRC and ver 0 know no trains."""
+    exchange(t, "offload", "offload", f"{FEW_LONG_TRAINS} --icrc --seed 34")
+    exchange(t, "software", "offload", f"{FEW_LONG_TRAINS} --wire 0 --seed 35")
+
+
 def test_trains_with_late_receives(t: Guests) -> None:
     exchange(t, "offload", "offload", f"{TRAINS} --late-receives --slow-ms 1 --seed 28")
 

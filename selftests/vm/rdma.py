@@ -49,6 +49,34 @@ def test_model_offload(t: Guests) -> None:
     mostly_placed(t, model(t, ("offload", "offload"), "--seed 31"))
 
 
+# Half of all operations are trains of WRITEs: side by side, with gaps between them, or all to one place.
+TRAINS = "--train 8 --operations 300"
+
+
+def shared(t: Guests, counters: dict) -> None:
+    t.check(counters["tx_segments"] < SEGMENTS_WITHOUT_TRAINS, f"WRITEs do not share bursts: {counters}")
+
+
+SEGMENTS_WITHOUT_TRAINS = 800  # 300 operations, half of them of five WRITEs each
+
+
+def test_write_trains_offload(t: Guests) -> None:
+    counters = model(t, ("offload", "offload"), f"{TRAINS} --seed 51")
+    shared(t, counters[1])
+    mostly_placed(t, counters)
+
+
+def test_write_trains_software(t: Guests) -> None:
+    for engines in (("software", "software"), ("offload", "software"), ("software", "offload")):
+        shared(t, model(t, engines, f"{TRAINS} --seed 52")[1])
+
+
+def test_write_trains_under_faults(t: Guests) -> None:
+    with fabric(t, **FAULTS):
+        for engines in (("offload", "offload"), ("software", "software")):
+            model(t, engines, f"{TRAINS} --seed 53")
+
+
 def test_model_offload_ver1(t: Guests) -> None:
     mostly_placed(t, model(t, ("offload", "offload"), "--seed 32", "--wire 1", "fd77::1"))
 

@@ -53,6 +53,25 @@ def test_sender_memory(t: Guests) -> None:
         _rounds(t, "", "--revoke memory", engine, **SLOW)
 
 
+# Trains: a message in the middle may be acknowledged when the moment comes, and all of them are sent from where they lie.
+TRAINS = "--train 8 --depth 64 --bytes 6000"
+
+
+def test_sender_memory_of_trains(t: Guests) -> None:
+    for engine in ("offload", "software"):
+        _rounds(t, f"{TRAINS} --seed 8", f"{TRAINS} --revoke memory --seed 8", engine, **SLOW)
+
+
+def test_sender_qp_with_trains(t: Guests) -> None:
+    for engine in ("offload", "software"):
+        _rounds(t, f"{TRAINS} --seed 9", f"{TRAINS} --revoke qp --seed 9", engine, **SLOW)
+
+
+def test_receiver_memory_of_trains(t: Guests) -> None:
+    for engine in ("offload", "software"):
+        _rounds(t, f"{TRAINS} --revoke memory --seed 10", f"{TRAINS} --seed 10", engine)
+
+
 @contextlib.contextmanager
 def _pauses(t: Guests, seconds: float) -> Iterator[None]:
     """The switch stands still for so long, again and again: what the drivers gave it waits in their rings."""
@@ -93,3 +112,7 @@ def test_sender_fails_while_the_switch_pauses(t: Guests) -> None:
 
 def test_receiver_fails_while_the_switch_pauses(t: Guests) -> None:
     _rounds_with_pauses(t, "--revoke error", "", 7)
+
+
+def test_trains_fail_while_the_switch_pauses(t: Guests) -> None:
+    _rounds_with_pauses(t, TRAINS, f"{TRAINS} --revoke error", 11)

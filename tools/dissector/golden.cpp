@@ -245,6 +245,13 @@ void add_v1(Capture& c) {
     b.ext4 = 20 * 64;
     c.add(data(seq, 800, b));
     c.add(data(seq + 800, 480, b));
+    seq += 1280;
+    b = make(1, TCP_BTH_OP_WRITE_TRAIN, 31, TCP_BTH_F_TIMESTAMP);
+    b.start_seq = seq;
+    b.length = 100;
+    b.dma_length = tcp_bth_train_word(20, 3);
+    c.add(data(seq, 850, b));
+    c.add(data(seq + 850, 1150, b));
 }
 
 // ver 0: one description per segment.
@@ -326,6 +333,13 @@ void add_hostile(Capture& c) {
     }
     v0.opcode = TCP_BTH_OP_SEND_FIRST;  // a first segment that is not at 0
     c.add(data(kIsn + 2024, 512, v0));
+    for (uint16_t messages : {0, 1, TCP_BTH_TRAIN_MAX_MESSAGES + 1}) {  // none, too short, too long
+        tcp_bth train = make(1, TCP_BTH_OP_WRITE_TRAIN, 4);
+        train.start_seq = kIsn;
+        train.length = 32;
+        train.dma_length = tcp_bth_train_word(messages, 1);
+        c.add(data(kIsn, 64, train));
+    }
 }
 
 // Opcodes of which @wanted holds, as a Lua set.
@@ -348,8 +362,8 @@ void print_opcodes() {
     TCP_BTH_OPCODES(TCP_BTH_OPCODE_TEXT)
 #undef TCP_BTH_OPCODE_TEXT
     std::puts("}");
-    std::printf("local OP_COUNT, TRAIN = 0x%02x, 0x%02x\n", TCP_BTH_OP_COUNT,
-                TCP_BTH_OP_SEND_TRAIN);
+    std::printf("local OP_COUNT, TRAIN, WRITE_TRAIN = 0x%02x, 0x%02x, 0x%02x\n", TCP_BTH_OP_COUNT,
+                TCP_BTH_OP_SEND_TRAIN, TCP_BTH_OP_WRITE_TRAIN);
     print_set("FIRST", [](const tcp_bth_op_info& o) { return o.position == TCP_BTH_POS_FIRST; });
     print_set("MIDDLE", [](const tcp_bth_op_info& o) { return o.position == TCP_BTH_POS_MIDDLE; });
     print_set("LAST", [](const tcp_bth_op_info& o) { return o.position == TCP_BTH_POS_LAST; });
@@ -358,7 +372,8 @@ void print_opcodes() {
     print_set("WITH_IMM", [](const tcp_bth_op_info& o) { return o.ext == TCP_BTH_EXT_RETH_IMM; });
     std::puts("-- Message numbers of these are a space of their own.");
     print_set("TAGGED", [](const tcp_bth_op_info& o) {
-        return o.kind == TCP_BTH_KIND_WRITE || o.kind == TCP_BTH_KIND_READ_RESPONSE;
+        return o.kind == TCP_BTH_KIND_WRITE || o.kind == TCP_BTH_KIND_WRITE_TRAIN ||
+               o.kind == TCP_BTH_KIND_READ_RESPONSE;
     });
 }
 

@@ -43,8 +43,9 @@ local opcodes = {
 	[0x16] = "SEND Last with Invalidate",
 	[0x17] = "SEND Only with Invalidate",
 	[0x18] = "SEND Train",
+	[0x19] = "RDMA WRITE Train",
 }
-local OP_COUNT, TRAIN = 0x19, 0x18
+local OP_COUNT, TRAIN, WRITE_TRAIN = 0x1a, 0x18, 0x19
 local FIRST = { [0x00] = true, [0x06] = true, [0x0d] = true }
 local MIDDLE = { [0x01] = true, [0x07] = true, [0x0e] = true }
 local LAST = { [0x02] = true, [0x03] = true, [0x08] = true, [0x09] = true, [0x0f] = true, [0x16] = true }
@@ -52,7 +53,7 @@ local IMM = { [0x03] = true, [0x05] = true }
 local INVALIDATE = { [0x16] = true, [0x17] = true }
 local WITH_IMM = { [0x09] = true, [0x0b] = true }
 -- Message numbers of these are a space of their own.
-local TAGGED = { [0x06] = true, [0x07] = true, [0x08] = true, [0x09] = true, [0x0a] = true, [0x0b] = true, [0x0d] = true, [0x0e] = true, [0x0f] = true, [0x10] = true }
+local TAGGED = { [0x06] = true, [0x07] = true, [0x08] = true, [0x09] = true, [0x0a] = true, [0x0b] = true, [0x0d] = true, [0x0e] = true, [0x0f] = true, [0x10] = true, [0x19] = true }
 -- opcodes: end
 local TRAIN_MAX_MESSAGES = 16384
 
@@ -86,6 +87,9 @@ field("train", ProtoField.uint32, "Bytes of all of the train's messages", base.D
 field("aeth", ProtoField.uint32, "AETH", base.HEX)
 f.aeth_syndrome = ProtoField.uint8("tcp_bth.aeth.syndrome", "Syndrome", base.HEX)
 f.aeth_trains = ProtoField.bool("tcp_bth.aeth.trains", "Takes trains", 32, nil, 0x10000)
+f.aeth_write_trains = ProtoField.bool("tcp_bth.aeth.write_trains", "Takes trains of WRITEs", 32, nil, 0x20000)
+f.train_step = ProtoField.uint16("tcp_bth.train.step", "From one target to the next, in lengths", base.DEC)
+f.train_messages = ProtoField.uint16("tcp_bth.train.messages", "Messages", base.DEC)
 f.aeth_limit = ProtoField.uint16("tcp_bth.aeth.msn_limit", "First message without a posted receive", base.DEC)
 field("va", ProtoField.uint64, "Virtual address of the message's first byte", base.HEX)
 field("rkey", ProtoField.uint32, "Remote key", base.HEX)
@@ -138,6 +142,12 @@ end
 
 -- Bytes of the stream that the option describes, or nil if there is no such train.
 local function described(o, r)
+	if r.opcode == WRITE_TRAIN then
+		local messages = o(r.ext_at + 14, 2):uint()
+		local bytes = messages * r.length
+		if bytes == 0 or messages > TRAIN_MAX_MESSAGES or bytes >= SEQ_SPACE then return nil end
+		return bytes
+	end
 	if r.opcode ~= TRAIN then return r.length end
 	local bytes = o(r.ext_at, 4):uint()
 	if r.length == 0 or bytes < r.length or bytes % r.length ~= 0 or bytes / r.length > TRAIN_MAX_MESSAGES then return nil end
@@ -174,7 +184,7 @@ local function parse(o, seq, payload)
 		return r
 	end
 	r.ext_at = fixed
-	if r.version == 0 and r.opcode == TRAIN then
+	if r.version == 0 and (r.opcode == TRAIN or r.opcode == WRITE_TRAIN) then
 		r.error = "OPCODE"
 		return r
 	end
@@ -191,7 +201,7 @@ local function parse(o, seq, payload)
 		r.error = "OPCODE"
 		return r
 	end
-	if r.opcode == TRAIN and r.ext ~= 4 then
+	if r.opcode == TRAIN and r.ext ~= 4 or r.opcode == WRITE_TRAIN and r.ext ~= 16 then
 		r.error = "LENGTH"
 		return r
 	end
@@ -261,7 +271,7 @@ local function summary(r)
 	local text = string.format("%s, msn %d", opcodes[r.opcode], r.msn)
 	if r.offset then text = text .. string.format(", offset %d", r.offset) end
 	if r.bytes and r.payload > 0 then text = text .. string.format(" of %d", r.bytes) end
-	if r.opcode == TRAIN then text = text .. string.format(" in %d messages", r.bytes / r.length) end
+	if r.opcode == TRAIN or r.opcode == WRITE_TRAIN then text = text .. string.format(" in %d messages", r.bytes / r.length) end
 	if r.mismatch then text = text .. ", MISMATCH" end
 	return text
 end
@@ -278,7 +288,11 @@ local function show_extension(tree, o, r)
 	if r.ext == 16 then
 		tree:add(f.va, e(0, 8))
 		tree:add(f.rkey, e(8, 4))
-		tree:add(WITH_IMM[r.opcode] and f.imm or f.dma_length, e(12, 4))
+		local word = tree:add(WITH_IMM[r.opcode] and f.imm or f.dma_length, e(12, 4))
+		if r.opcode == WRITE_TRAIN then
+			word:add(f.train_step, e(12, 2))
+			word:add(f.train_messages, e(14, 2))
+		end
 	elseif IMM[r.opcode] then
 		tree:add(f.imm, e)
 	elseif INVALIDATE[r.opcode] then
@@ -288,7 +302,10 @@ local function show_extension(tree, o, r)
 	elseif r.opcode == 0x11 or r.opcode == 0x12 then
 		local aeth = tree:add(f.aeth, e)
 		aeth:add(f.aeth_syndrome, e(0, 1))
-		if r.opcode == 0x11 then aeth:add(f.aeth_trains, e) end
+		if r.opcode == 0x11 then
+			aeth:add(f.aeth_trains, e)
+			aeth:add(f.aeth_write_trains, e)
+		end
 		aeth:add(f.aeth_limit, e(2, 2))
 	else
 		tree:add(f.ext4, e)

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 
 // The compiled program, by object.S
 extern "C" {
@@ -38,6 +39,20 @@ bpf_object* open_object() {
     if (object == nullptr)
         fail("open the BPF program", 0);
     return object;
+}
+
+// The module's port of connections by number, if it is here and was told another than the usual
+// one.
+void set_number_port(bpf_object* object) {
+    uint16_t port = 0;
+    std::ifstream parameter("/sys/module/tcp_qp/parameters/number_port");
+    if (!(parameter >> port))
+        return;
+    bpf_map* map = bpf_object__find_map_by_name(object, ".rodata.number_port");
+    if (map == nullptr)
+        fail("find the port of connections by number", -ENOENT);
+    if (const int error = bpf_map__set_initial_value(map, &port, sizeof(port)); error != 0)
+        fail("set the port of connections by number", error);
 }
 
 // Of the maps that slots holds: the kernel checks each against this one.
@@ -82,6 +97,7 @@ Program::Program(const std::string& cgroup) {
     if (!group)
         throw_errno("cgroup " + cgroup);
     object_.reset(open_object());
+    set_number_port(object_.get());
     const bool has_types = ::access(kKernelTypes, R_OK) == 0;
     if (!has_types)
         std::fprintf(stderr, "tcpqp-bpf: without %s memory that users keep is not counted\n",
@@ -178,7 +194,8 @@ void Program::start(int socket, const tcpqp_bpf_admitted& place) const {
     const int error = errno;
     bpf_map_delete_elem(sockets_, &socket);
     if (error == EPERM)
-        fail("start (the connection has ended)", -ENOTCONN);
+        fail("start (the connection has ended, or is of the port of connections by number)",
+             -ENOTCONN);
     fail("start (the socket's cgroup, or a kernel before 6.12)", -EOPNOTSUPP);
 }
 

@@ -23,6 +23,7 @@
 #include <bpf/bpf_helpers.h>
 #include <tcp_qp/tcp_bth.h>
 #include <tcp_qp/tcp_bth_option.h>
+#include <tcp_qp/tcp_qp.h>
 
 #include "base/bpf_abi.h"
 
@@ -41,6 +42,9 @@ enum {
 	WAKEUP_BYTES = 4096,		/* one record at a time is in it */
 	CLOSED_BYTES = 32 * TCPQP_BPF_SLOTS_MAX,	/* a ring's entry: header, and which it was */
 };
+
+/* The helper sets it to the module's number_port, if there is a module. */
+const volatile __u16 number_port SEC(".rodata.number_port") = TCP_QP_NUMBER_PORT;
 
 struct slot_map {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -419,6 +423,16 @@ static __always_inline bool is_connected(const struct bpf_sock *sk)
 	return sk->state == BPF_TCP_ESTABLISHED || sk->state == BPF_TCP_CLOSE_WAIT;
 }
 
+/*
+ * Modules at either end connect QPs by number there, and take who speaks tcp_bth on such a
+ * connection for the other host's module.
+ */
+static __always_inline bool is_reserved(const struct bpf_sock *sk)
+{
+	return number_port &&
+	       (sk->src_port == number_port || bpf_ntohs(sk->dst_port) == number_port);
+}
+
 /* Under the socket's lock: a connection is over before it starts, or its end is seen. */
 SEC("cgroup/setsockopt")
 int opt_in(struct bpf_sockopt *ctx)
@@ -435,7 +449,7 @@ int opt_in(struct bpf_sockopt *ctx)
 	tp = slot ? bpf_tcp_sock(ctx->sk) : NULL;
 	if (!tp)
 		return 1;	/* the kernel knows no such level */
-	if (ctx->optname != TCPQP_BPF_STOP && !is_connected(ctx->sk))
+	if (ctx->optname != TCPQP_BPF_STOP && (!is_connected(ctx->sk) || is_reserved(ctx->sk)))
 		return 0;
 	bpf_getsockopt(ctx->sk, SOL_TCP, SOCK_OPS_CB_FLAGS, &flags, sizeof(flags));
 	flags = ctx->optname == TCPQP_BPF_STOP ? flags & ~SEGMENT_FLAGS :

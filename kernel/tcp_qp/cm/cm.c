@@ -48,7 +48,7 @@ static void tqp_ep_write_hello(struct tqp_ep *ep, enum tqp_hello_kind kind, u8 f
 		.ord = ep->ord,
 	};
 
-	ep->tx_bytes = tqp_hello_build(ep->tx, kind, &hello, private_data);
+	ep->hs.tx_bytes = tqp_hello_build(ep->hs.tx, kind, &hello, private_data);
 }
 
 static int tqp_address_bytes(const struct sockaddr_storage *address)
@@ -100,21 +100,19 @@ static int tqp_ep_connect_from(struct tqp_ep *ep, const struct sockaddr_storage 
 {
 	const struct iw_cm_id *cm_id = ep->cm_id;
 	struct sockaddr_storage to = cm_id->m_remote_addr;
-	int err = tqp_cm_socket(ep->net, cm_id, &ep->sock);
+	int err = tqp_cm_socket(ep->net, cm_id, &ep->hs.sock);
 
 	if (err)
 		return err;
-	err = kernel_bind(ep->sock, (struct sockaddr_unsized *)from, tqp_address_bytes(from));
+	err = kernel_bind(ep->hs.sock, (struct sockaddr_unsized *)from, tqp_address_bytes(from));
 	if (err)
 		goto release;
-	tqp_ep_install(ep, ep->sock->sk->sk_data_ready);
-	err = kernel_connect(ep->sock, (struct sockaddr_unsized *)&to, tqp_address_bytes(&to), O_NONBLOCK);
+	tqp_hello_install(&ep->hs, ep->hs.sock->sk->sk_data_ready);
+	err = kernel_connect(ep->hs.sock, (struct sockaddr_unsized *)&to, tqp_address_bytes(&to), O_NONBLOCK);
 	if (!err || err == -EINPROGRESS)
 		return 0;
-	tqp_ep_uninstall(ep);
 release:
-	sock_release(ep->sock);
-	ep->sock = NULL;
+	tqp_hello_release(&ep->hs, false);
 	return err;
 }
 
@@ -196,15 +194,15 @@ static int tqp_ep_accept(struct tqp_ep *ep, const struct iw_cm_conn_param *param
 	if (err)
 		return err;
 	/* the request came to a listener, and its namespace need not be the caller's any more */
-	if (!net || !net_eq(net, sock_net(ep->sock->sk)) || !tqp_device_serves(ep->dev, net))
+	if (!net || !net_eq(net, sock_net(ep->hs.sock->sk)) || !tqp_device_serves(ep->dev, net))
 		return -ENETUNREACH;
 	err = tqp_ep_claim(ep, param->qpn);
 	if (err)
 		return err;
 	ep->ird = min_t(u32, param->ird, TQP_CM_DEPTH_MAX);
-	ep->ord = min3(param->ord, (u32)ep->hello.ird, (u32)TQP_CM_DEPTH_MAX);
+	ep->ord = min3(param->ord, (u32)ep->hs.hello.ird, (u32)TQP_CM_DEPTH_MAX);
 	tqp_ep_write_hello(ep, TQP_HELLO_REPLY, 0, param->private_data, param->private_data_len);
-	err = tqp_ep_send(ep);
+	err = tqp_hello_send(&ep->hs);
 	return err ?: tqp_ep_attach(ep);
 }
 
@@ -237,7 +235,7 @@ int tqp_cm_reject(struct iw_cm_id *cm_id, const void *private_data, u8 bytes)
 		return -ECONNRESET;
 	tqp_ep_count(ep, TQP_C_cm_rejected, 1);
 	tqp_ep_write_hello(ep, TQP_HELLO_REPLY, TQP_HELLO_F_REJECT, private_data, bytes);
-	tqp_ep_send(ep);
+	tqp_hello_send(&ep->hs);
 	tqp_ep_close(ep, false);
 	mutex_unlock(&ep->mutex);
 	tqp_ep_put(ep);

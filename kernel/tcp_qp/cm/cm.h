@@ -20,8 +20,8 @@
 
 #include <linux/net.h>
 #include <rdma/iw_cm.h>
-#include "wire/cm_wire.h"
 #include "conn/conn.h"
+#include "hello/hello.h"
 
 enum {
 	TQP_CM_CONNECT_MS = 10000,	/* SYN until established */
@@ -69,10 +69,9 @@ struct tqp_ep {
 	bool active;
 	bool aborted;			/* its QP or device wants it to end */
 	bool evicted;			/* its listener, unless its request is here */
-	bool installed;			/* socket callbacks are ours */
 	u32 id;				/* in the table of eps; what iw_cm knows a request by */
 	struct tqp_device *dev;		/* we hold a reference */
-	struct socket *sock;
+	struct tqp_hello_sock hs;	/* its socket, and what is said there before the QP */
 	struct net *net;		/* we hold a reference; active: where the caller lives */
 	struct iw_cm_id *cm_id;		/* we hold a reference; NULL before accept */
 	struct tqp_qp *qp;		/* we hold a reference, and qp->ep is us */
@@ -83,13 +82,7 @@ struct tqp_ep {
 	unsigned long deadline;		/* jiffies; 0: none */
 	unsigned long retry_at;		/* jiffies; while CONNECTING without a socket */
 	u32 retry_ms;			/* the next pause */
-	void (*saved_data_ready)(struct sock *sk);
-	void (*saved_state_change)(struct sock *sk);
 	u16 ird, ord;			/* ours, then what both ends agreed to */
-	struct tqp_hello hello;		/* of the peer */
-	u32 rx_bytes, tx_bytes;
-	u8 rx[TQP_HELLO_MAX_BYTES];	/* the peer's frame */
-	u8 tx[TQP_HELLO_MAX_BYTES];	/* ours */
 };
 
 /* The device's counters end when the core lets it go; an ep keeps its memory for longer. */
@@ -130,8 +123,6 @@ void tqp_listener_put(struct tqp_listener *listener);
 void tqp_ep_work(struct work_struct *work);
 /* Join with the QP; ep->mutex. */
 int tqp_ep_attach(struct tqp_ep *ep);
-/* Send ep->tx; ep->mutex. */
-int tqp_ep_send(struct tqp_ep *ep);
 
 /* ---- cm_event.c: what iw_cm is told ---- */
 int tqp_ep_tell_request(struct tqp_ep *ep);
@@ -150,9 +141,6 @@ struct tqp_ep *tqp_ep_find(struct tqp_device *dev, u32 id);
 struct tqp_ep *tqp_ep_get(struct tqp_ep *ep);
 void tqp_ep_put(struct tqp_ep *ep);
 void tqp_ep_deadline(struct tqp_ep *ep, u32 ms);	/* 0: none */
-/* The socket's events wake the ep; ep->mutex. */
-void tqp_ep_install(struct tqp_ep *ep, void (*saved_data_ready)(struct sock *sk));
-void tqp_ep_uninstall(struct tqp_ep *ep);
 /* Reserve the QP for this ep; ep->mutex, sleeps. */
 int tqp_ep_claim(struct tqp_ep *ep, u32 qpn);
 /* Let go of everything.  @reset: the peer gets a RST; else a FIN if TCP allows.  ep->mutex. */

@@ -4,58 +4,7 @@
 #include "cm/cm.h"
 #include "control/control.h"
 
-/* ---- hellos ---- */
-
-int tqp_ep_send(struct tqp_ep *ep)
-{
-	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
-	struct kvec kv = { ep->tx, ep->tx_bytes };
-	int sent = kernel_sendmsg(ep->sock, &msg, &kv, 1, ep->tx_bytes);
-
-	/* the send buffer is empty and far larger: less than all means trouble */
-	if (sent < 0)
-		return sent;
-	return sent == ep->tx_bytes ? 0 : -EPIPE;
-}
-
-static int tqp_ep_read(struct tqp_ep *ep, void *buf, size_t bytes)
-{
-	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
-	struct kvec kv = { buf, bytes };
-	int got = kernel_recvmsg(ep->sock, &msg, &kv, 1, bytes, msg.msg_flags);
-
-	return got ?: -ECONNRESET;
-}
-
-/* 0 when the frame is complete, -EAGAIN when more must come, -EPROTO when it is none. */
-static int tqp_ep_read_hello(struct tqp_ep *ep, enum tqp_hello_kind kind)
-{
-	int missing, got;
-
-	while ((missing = tqp_hello_parse(ep->rx, ep->rx_bytes, kind, &ep->hello))) {
-		if (missing < 0)
-			return -EPROTO;
-		got = tqp_ep_read(ep, ep->rx + ep->rx_bytes, missing);
-		if (got < 0)
-			return got;
-		ep->rx_bytes += got;
-	}
-	return 0;
-}
-
 /* ---- attach ---- */
-
-/* What is left after the hello would be neither the QP's nor anyone's. */
-static bool tqp_ep_unread(struct tqp_ep *ep)
-{
-	struct sock *sk = ep->sock->sk;
-	bool unread;
-
-	lock_sock(sk);
-	unread = tcp_sk(sk)->rcv_nxt != tcp_sk(sk)->copied_seq;
-	release_sock(sk);
-	return unread;
-}
 
 /*
  * What both ends agreed to.  An RNIC's memory is guarded by its keys alone, so
@@ -84,12 +33,12 @@ int tqp_ep_attach(struct tqp_ep *ep)
 	int err;
 
 	lockdep_assert_held(&ep->mutex);
-	tqp_ep_uninstall(ep);
-	if (tqp_ep_unread(ep))
+	tqp_hello_uninstall(&ep->hs);
+	if (tqp_hello_unread(&ep->hs))
 		return -EPROTO;
 	tqp_ep_set_attr(ep);
 	mutex_lock(&ep->qp->mutex);
-	err = tqp_qp_attach(ep->qp, &ep->owner, ep->sock, &req, &resp);
+	err = tqp_qp_attach(ep->qp, &ep->owner, ep->hs.sock, &req, &resp);
 	if (!err)
 		ep->conn = tqp_conn_get(ep->qp->conn);
 	mutex_unlock(&ep->qp->mutex);
@@ -105,9 +54,7 @@ int tqp_ep_attach(struct tqp_ep *ep)
 /* Nobody listens, yet. */
 static void tqp_ep_refused(struct tqp_ep *ep)
 {
-	tqp_ep_uninstall(ep);
-	sock_release(ep->sock);
-	ep->sock = NULL;
+	tqp_hello_release(&ep->hs, false);
 	ep->retry_at = jiffies + msecs_to_jiffies(ep->retry_ms);
 	ep->retry_ms *= 2;
 }
@@ -127,10 +74,10 @@ static int tqp_ep_step_connecting(struct tqp_ep *ep)
 	struct sockaddr_unsized *to = (struct sockaddr_unsized *)&ep->cm_id->m_remote_addr;
 	int err;
 
-	if (!ep->sock)
+	if (!ep->hs.sock)
 		return tqp_ep_step_refused(ep);
 	/* the second call of a connect that does not wait gives its result */
-	err = kernel_connect(ep->sock, to, sizeof(ep->cm_id->m_remote_addr), O_NONBLOCK);
+	err = kernel_connect(ep->hs.sock, to, sizeof(ep->cm_id->m_remote_addr), O_NONBLOCK);
 	if (err == -EALREADY || err == -EINPROGRESS)
 		return -EAGAIN;
 	if (err == -ECONNREFUSED && ep->retry_ms <= TQP_CM_REFUSED_LAST_MS) {
@@ -138,7 +85,7 @@ static int tqp_ep_step_connecting(struct tqp_ep *ep)
 		return -EAGAIN;
 	}
 	if (!err)
-		err = tqp_ep_send(ep);
+		err = tqp_hello_send(&ep->hs);
 	if (err)
 		return err;
 	WRITE_ONCE(ep->state, TQP_EP_REQUEST_SENT);
@@ -148,13 +95,13 @@ static int tqp_ep_step_connecting(struct tqp_ep *ep)
 
 static int tqp_ep_step_request_sent(struct tqp_ep *ep)
 {
-	int err = tqp_ep_read_hello(ep, TQP_HELLO_REPLY);
+	int err = tqp_hello_read(&ep->hs, TQP_HELLO_REPLY);
 
 	if (err)
 		return err;
-	if (ep->hello.flags & TQP_HELLO_F_REJECT)
+	if (ep->hs.hello.flags & TQP_HELLO_F_REJECT)
 		return -ECONNREFUSED;
-	ep->ord = min(ep->ord, ep->hello.ird);
+	ep->ord = min(ep->ord, ep->hs.hello.ird);
 	return tqp_ep_attach(ep);
 }
 
@@ -191,7 +138,7 @@ static void tqp_ep_connect_failed(struct tqp_ep *ep, int err)
 static int tqp_ep_step_request_wait(struct tqp_ep *ep)
 {
 	struct tqp_hello no = { .flags = TQP_HELLO_F_REJECT };
-	int err = tqp_ep_read_hello(ep, TQP_HELLO_REQUEST);
+	int err = tqp_hello_read(&ep->hs, TQP_HELLO_REQUEST);
 
 	if (err)
 		return err;
@@ -201,8 +148,8 @@ static int tqp_ep_step_request_wait(struct tqp_ep *ep)
 	err = tqp_ep_tell_request(ep);
 	if (err) {
 		tqp_ep_count(ep, TQP_C_cm_backlog_full, err == -ENOMEM);
-		ep->tx_bytes = tqp_hello_build(ep->tx, TQP_HELLO_REPLY, &no, NULL);
-		tqp_ep_send(ep);
+		ep->hs.tx_bytes = tqp_hello_build(ep->hs.tx, TQP_HELLO_REPLY, &no, NULL);
+		tqp_hello_send(&ep->hs);
 		tqp_ep_close(ep, false);
 		return 0;
 	}
@@ -214,7 +161,7 @@ static int tqp_ep_step_request_wait(struct tqp_ep *ep)
 static int tqp_ep_step_requested(struct tqp_ep *ep)
 {
 	u8 byte;
-	int got = tqp_ep_read(ep, &byte, sizeof(byte));
+	int got = tqp_hello_recv(&ep->hs, &byte, sizeof(byte));
 
 	return got < 0 ? got : -EPROTO;
 }
@@ -362,7 +309,7 @@ static void tqp_ep_run(struct tqp_ep *ep)
 
 static void tqp_ep_rearm(struct tqp_ep *ep)
 {
-	bool retry = ep->state == TQP_EP_CONNECTING && !ep->sock;
+	bool retry = ep->state == TQP_EP_CONNECTING && !ep->hs.sock;
 	long left = (long)((retry ? ep->retry_at : ep->deadline) - jiffies);
 
 	if (ep->state == TQP_EP_CLOSED || !ep->deadline)

@@ -30,9 +30,9 @@ static bool tqp_event_addresses(struct socket *sock, struct iw_cm_event *event)
 
 static void tqp_event_private(struct tqp_ep *ep, struct iw_cm_event *event)
 {
-	event->private_data_len = ep->hello.private_bytes;
+	event->private_data_len = ep->hs.hello.private_bytes;
 	if (event->private_data_len)
-		event->private_data = ep->rx + TQP_HELLO_HEAD_BYTES;
+		event->private_data = ep->hs.rx + TQP_HELLO_HEAD_BYTES;
 }
 
 /*
@@ -45,14 +45,14 @@ int tqp_ep_tell_request(struct tqp_ep *ep)
 	struct iw_cm_event event = {
 		.event = IW_CM_EVENT_CONNECT_REQUEST,
 		.provider_data = (void *)(uintptr_t)ep->id,
-		.ird = min_t(u16, ep->hello.ird, TQP_HELLO_DEPTH_MAX),
-		.ord = min_t(u16, ep->hello.ord, TQP_HELLO_DEPTH_MAX),
+		.ird = min_t(u16, ep->hs.hello.ird, TQP_HELLO_DEPTH_MAX),
+		.ord = min_t(u16, ep->hs.hello.ord, TQP_HELLO_DEPTH_MAX),
 	};
 	int err = -ECONNABORTED;
 
 	lockdep_assert_held(&ep->mutex);
 	tqp_event_private(ep, &event);
-	if (!tqp_event_addresses(ep->sock, &event))
+	if (!tqp_event_addresses(ep->hs.sock, &event))
 		return -ENOTCONN;
 	spin_lock(&listener->lock);
 	if (!listener->closing)
@@ -86,8 +86,8 @@ void tqp_ep_tell_connected(struct tqp_ep *ep, int status)
 
 	if (ep->active && (!status || status == -ECONNREFUSED))
 		tqp_event_private(ep, &event);
-	if (ep->sock)
-		tqp_event_addresses(ep->sock, &event);
+	if (ep->hs.sock)
+		tqp_event_addresses(ep->hs.sock, &event);
 	if (status)
 		ibdev_dbg(&ep->dev->ib, "connect: %d, %s\n", status, iwcm_reject_msg(status));
 	tqp_ep_tell(ep, &event);

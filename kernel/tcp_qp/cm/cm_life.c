@@ -68,6 +68,11 @@ static const struct tqp_conn_owner_ops tqp_ep_owner_ops = {
 
 /* ---- birth ---- */
 
+static void tqp_ep_socket_event(struct tqp_hello_sock *hs)
+{
+	tqp_ep_wake(container_of(hs, struct tqp_ep, hs));
+}
+
 struct tqp_ep *tqp_ep_create(struct tqp_device *dev, enum tqp_ep_state state)
 {
 	struct tqp_ep *ep = kzalloc(sizeof(*ep), GFP_KERNEL_ACCOUNT);
@@ -75,6 +80,7 @@ struct tqp_ep *tqp_ep_create(struct tqp_device *dev, enum tqp_ep_state state)
 	if (!ep)
 		return NULL;
 	ep->owner.ops = &tqp_ep_owner_ops;
+	ep->hs.event = tqp_ep_socket_event;
 	kref_init(&ep->ref);	/* the caller's */
 	mutex_init(&ep->mutex);
 	INIT_LIST_HEAD(&ep->node);
@@ -133,49 +139,6 @@ void tqp_ep_deadline(struct tqp_ep *ep, u32 ms)
 	ep->deadline = ms ? (jiffies + msecs_to_jiffies(ms)) ?: 1 : 0;
 }
 
-/* ---- the socket before it has a QP ---- */
-
-static void tqp_ep_socket_event(struct sock *sk)
-{
-	struct tqp_ep *ep;
-
-	read_lock_bh(&sk->sk_callback_lock);
-	ep = sk->sk_user_data;
-	if (ep)
-		tqp_ep_wake(ep);
-	read_unlock_bh(&sk->sk_callback_lock);
-}
-
-void tqp_ep_install(struct tqp_ep *ep, void (*saved_data_ready)(struct sock *sk))
-{
-	struct sock *sk = ep->sock->sk;
-
-	lockdep_assert_held(&ep->mutex);
-	write_lock_bh(&sk->sk_callback_lock);
-	ep->saved_data_ready = saved_data_ready;
-	ep->saved_state_change = sk->sk_state_change;
-	sk->sk_user_data = ep;
-	WRITE_ONCE(sk->sk_data_ready, tqp_ep_socket_event);
-	sk->sk_state_change = tqp_ep_socket_event;
-	write_unlock_bh(&sk->sk_callback_lock);
-	ep->installed = true;
-}
-
-void tqp_ep_uninstall(struct tqp_ep *ep)
-{
-	struct sock *sk = ep->sock->sk;
-
-	lockdep_assert_held(&ep->mutex);
-	if (!ep->installed)
-		return;
-	ep->installed = false;
-	write_lock_bh(&sk->sk_callback_lock);
-	sk->sk_user_data = NULL;
-	WRITE_ONCE(sk->sk_data_ready, ep->saved_data_ready);
-	sk->sk_state_change = ep->saved_state_change;
-	write_unlock_bh(&sk->sk_callback_lock);
-}
-
 /* ---- the QP ---- */
 
 /* rdma_ucm passes on whatever number it was given: the QP must be the caller's. */
@@ -191,7 +154,9 @@ static int tqp_qp_claimable(struct tqp_qp *qp)
 	lockdep_assert_held(&qp->mutex);
 	if (!tqp_qp_callers(qp))
 		return -EPERM;
-	if (qp->ep || qp->conn)
+	if (qp->ib.qp_type != IB_QPT_RC)
+		return -EOPNOTSUPP;
+	if (qp->ep || qp->conn || qp->number)
 		return -EISCONN;
 	if (state != IB_QPS_INIT && state != IB_QPS_RTR)
 		return -EINVAL;
@@ -246,13 +211,7 @@ void tqp_ep_close(struct tqp_ep *ep, bool reset)
 		return;
 	WRITE_ONCE(ep->state, TQP_EP_CLOSED);
 	tqp_listener_leave(ep);
-	if (ep->sock) {
-		tqp_ep_uninstall(ep);
-		if (reset)
-			sock_no_linger(ep->sock->sk);
-		sock_release(ep->sock);
-		ep->sock = NULL;
-	}
+	tqp_hello_release(&ep->hs, reset);
 	if (ep->conn) {
 		tqp_conn_put(ep->conn);
 		ep->conn = NULL;

@@ -84,8 +84,8 @@ static void tqp_listener_take(struct tqp_listener *listener, struct socket *sock
 		sock_release(sock);
 		return;
 	}
-	ep->sock = sock;
-	tqp_ep_install(ep, listener->saved_data_ready);
+	ep->hs.sock = sock;
+	tqp_hello_install(&ep->hs, listener->saved_data_ready);
 	if (tqp_listener_join(listener, ep)) {
 		tqp_ep_deadline(ep, TQP_CM_REQUEST_MS);
 		tqp_ep_wake(ep);	/* the hello may be here already */

@@ -18,6 +18,7 @@ static void tqp_conn_free_tx(struct tqp_conn *conn)
 	kvfree(conn->tx.msgs);
 	kfree(conn->sges);
 	kfree(conn->tx.train.bytes);
+	kfree(conn->tx.pages);
 }
 
 void tqp_conn_free(struct tqp_conn *conn)

@@ -44,6 +44,8 @@ struct tqp_conn_owner {
 		void (*put)(struct tqp_conn_owner *owner);
 		/* Something happened to the conn; any context. */
 		void (*wake)(struct tqp_conn_owner *owner);
+		/* the application moves the QP from state to state itself, and only its sends fail */
+		bool by_number;
 	} *ops;
 };
 
@@ -77,6 +79,11 @@ struct tqp_conn {
 	struct tqp_end end;
 	struct tcp_qp_info info;	/* its counters */
 };
+
+static inline bool tqp_conn_by_number(const struct tqp_conn_owner *owner)
+{
+	return owner && owner->ops->by_number;
+}
 
 /* Has TCP a byte of ours, or is it about to?  sk lock. */
 static inline bool tqp_tx_begun(const struct tqp_conn *conn)

@@ -25,6 +25,21 @@ struct tqp_rx_wqe {
 	struct ib_sge *sges;		/* as many as a receive may have */
 };
 
+/* The one copy of a receive WQE; not whether it is valid. */
+static inline void tqp_rx_wqe_copy(struct tqp_rx_wqe *to, const struct rxe_recv_wqe *from,
+				   u32 max_sge)
+{
+	to->wr_id = READ_ONCE(from->wr_id);
+	to->nr_sge = min3(READ_ONCE(from->dma.num_sge), max_sge, (u32)TQP_SGE_MAX);
+	to->room = 0;
+	for (u32 i = 0; i < to->nr_sge; i++) {
+		to->sges[i].addr = READ_ONCE(from->dma.sge[i].addr);
+		to->sges[i].length = READ_ONCE(from->dma.sge[i].length);
+		to->sges[i].lkey = READ_ONCE(from->dma.sge[i].lkey);
+		to->room += to->sges[i].length;
+	}
+}
+
 /* Lock: the sk lock. */
 struct tqp_rx {
 	struct tqp_rx_msg msg;

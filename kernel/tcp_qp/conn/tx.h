@@ -3,6 +3,7 @@
 #ifndef TQP_CONN_TX_H
 #define TQP_CONN_TX_H
 
+#include <linux/bvec.h>
 #include <linux/skbuff.h>
 #include <linux/workqueue.h>
 #include <tcp_qp/tcp_bth_operands.h>
@@ -13,25 +14,34 @@ enum {
 	TQP_SNDBUF_BYTES = 8 << 20,		/* TCP may hold unsent and unacked, where it is allowed */
 	TQP_MEMORY_WAIT_MS = 20,		/* an allocation failed and no ACK will wake us */
 	TQP_SEND_BVECS = 32,			/* page fragments per call into TCP; on the stack */
+	TQP_TRAIN_BVECS = 7 * MAX_SKB_FRAGS,	/* the same of a train that lies where it was posted */
 	TQP_SEND_PIECE_BYTES = 1 << 20,
 	/* A turn: what is done under one hold of the socket lock, whoever feeds it; then others' turn. */
 	TQP_TX_TURN_BYTES = 16 << 20,		/* into TCP: more than its send buffer takes */
 	TQP_TX_WQE_BYTES = 8 << 10,		/* a WQE or a response counts for so many, beside its own */
 	TQP_YIELD_MS = 1,			/* after a turn of tx.work, if others want the lock */
-	TQP_TRAIN_BYTES = 4096,			/* of small messages, gathered */
-	TQP_TRAIN_MESSAGE_BYTES = 256,		/* longer ones go to TCP one by one */
+	TQP_TRAIN_COPY_BYTES = 4096,		/* of small messages, gathered */
+	TQP_TRAIN_COPY_MESSAGE_BYTES = 256,	/* longer ones are sent from where they lie */
+	TQP_TRAIN_BYTES = 1 << 20,		/* of these: a burst */
+	TQP_TRAIN_SQ_SHARE = 4,			/* and this part of the SQ at most: all complete together */
 };
 
-/* One work request in flight, or one READ response. */
+/*
+ * One work request in flight, or one READ response.  Those of a train that is
+ * sent from where it lies are done together: an skb can hold one ubuf only, and
+ * that is their lead's.
+ */
 struct tqp_tx_msg {
 	/* refs: sender; each message until acknowledged; each response awaited; each skb with its pages */
 	struct ubuf_info ubuf;
+	struct tqp_tx_msg *lead;	/* whose ubuf it is: the train's first, or itself */
 	struct tqp_conn *conn;
 	struct tqp_mr **mrs;		/* pinned until done */
 	u64 wr_id;
 	u32 bytes;
 	u16 unacked;			/* messages in the stream; sk lock */
 	u16 awaited;			/* responses; sk lock */
+	u16 together;			/* of a lead: so many of the SQ, from itself on, are done with it */
 	u8 nr_mrs;
 	u8 wc_opcode;
 	bool signaled;
@@ -80,24 +90,29 @@ struct tqp_tx_cur {
 	bool ends_wqe;			/* after it the SQ goes on */
 	u8 nr_sge;
 	u8 sge;				/* next byte: this SGE, */
-	u32 sge_off;			/* at this offset, or at this one of data */
+	u16 nr_bvecs;			/* or of a train: tx.pages has so many */
+	u32 sge_off;			/* at this offset, or at this one of data or of the train */
 	u32 left;
-	struct tqp_tx_msg *msg;		/* NULL: nobody's */
+	struct tqp_tx_msg *msg;		/* NULL: nobody's; of a train: its lead */
 	const struct ib_sge *sges;	/* of msg->mrs[], or */
 	const u8 *data;			/* TCP copies these; else NULL */
 };
 
 /*
- * The last message handed to TCP, if the next one may share its segments: then
- * TCP was not told where it ends.
+ * The last messages handed to TCP, or being gathered.  Open: the next one may
+ * share their segments, for TCP was not told where they end.
  */
 struct tqp_tx_train {
 	bool open;
+	u8 opcode;
 	u8 flags;			/* TCP_BTH_F_SOLICITED */
 	u16 messages;			/* so far */
 	u32 length;			/* of each */
+	u32 rkey;			/* of WRITEs, with */
+	u32 step;			/* from a target to the next one, in lengths; from two messages on */
+	u64 va;				/* the newest one's target */
 	u32 at, end;			/* of bytes: TCP has not taken these of gathered ones */
-	u8 *bytes;			/* [TQP_TRAIN_BYTES], from the first train on */
+	u8 *bytes;			/* [TQP_TRAIN_COPY_BYTES], from the first train on */
 };
 
 /* What the send queue waits for; who brings it kicks. */
@@ -123,6 +138,7 @@ struct tqp_tx {
 	struct tqp_wqe wqe;
 	struct tqp_tx_cur cur;
 	struct tqp_tx_train train;
+	struct bio_vec *pages;		/* [TQP_TRAIN_BVECS], of a train in place, from the first one on */
 	u32 first_seq;			/* valid if tqp_tx_begun() */
 	u32 sq_next;			/* ring index of the next WQE to load, masked */
 	u32 sq_mask;

@@ -167,6 +167,8 @@ static int tqp_conn_attach(struct tqp_qp *qp, struct tqp_conn_owner *owner, stru
 	int err;
 
 	lockdep_assert_held(&qp->mutex);
+	if (qp->ib.qp_type != IB_QPT_RC)
+		return -EOPNOTSUPP;
 	if (qp->conn)
 		return -EISCONN;
 	resp->reason = tqp_socket_reason(sk);
@@ -207,7 +209,8 @@ static int tqp_conn_attach(struct tqp_qp *qp, struct tqp_conn_owner *owner, stru
 	tqp_keepalive(sk);
 	tqp_conn_resp(conn, resp);
 	trace_tqp_attach(qp->qpn, resp->engine, resp->reason, resp->wire_version, resp->mss);
-	tqp_qp_connected(qp);
+	if (!tqp_conn_by_number(owner))
+		tqp_qp_connected(qp);
 	tqp_conn_doorbell(qp);
 	return 0;
 
@@ -219,15 +222,22 @@ detach:
 	return err;
 }
 
-int tqp_qp_attach(struct tqp_qp *qp, struct tqp_conn_owner *owner, struct socket *sock,
-		  const struct tcp_qp_attach_req *req, struct tcp_qp_attach_resp *resp)
+static bool tqp_qp_attachable(struct tqp_qp *qp, const struct tqp_conn_owner *owner)
 {
 	enum ib_qp_state state = tqp_qp_state(qp);
 
+	if (tqp_conn_by_number(owner))
+		return state == IB_QPS_RTR || state == IB_QPS_RTS;
+	return state == IB_QPS_INIT || state == IB_QPS_RTR;
+}
+
+int tqp_qp_attach(struct tqp_qp *qp, struct tqp_conn_owner *owner, struct socket *sock,
+		  const struct tcp_qp_attach_req *req, struct tcp_qp_attach_resp *resp)
+{
 	lockdep_assert_held(&qp->mutex);
 	if (qp->conn)
 		return -EISCONN;
-	if (state != IB_QPS_INIT && state != IB_QPS_RTR)
+	if (!tqp_qp_attachable(qp, owner))
 		return -EINVAL;
 	if (READ_ONCE(qp->dev->leaving))
 		return -ENODEV;

@@ -77,6 +77,14 @@ static bool tqp_orderly(const struct tqp_conn *conn)
 	       (conn->owner && conn->end.reason == TCP_QP_REASON_NONE);
 }
 
+/* By number, the peer's end is no fault of ours: what it had not taken fails, if there is any. */
+static bool tqp_peer_lost(const struct tqp_conn *conn)
+{
+	return tqp_conn_by_number(conn->owner) &&
+	       (conn->end.reason == TCP_QP_REASON_PEER_CLOSED ||
+		conn->end.reason == TCP_QP_REASON_NO_PEER_QP);
+}
+
 static int tqp_fail_event(const struct tqp_conn *conn, bool abort)
 {
 	if (conn->end.reason == TCP_QP_REASON_REMOTE_ACCESS)
@@ -96,6 +104,39 @@ static void tqp_unreachable(struct tqp_conn *conn)
 		return;
 	conn->end.failed_msg = &conn->tx.msgs[sq->index & sq->mask];
 	conn->end.failed_status = IB_WC_RETRY_EXC_ERR;
+}
+
+/* Of what TCP had, the oldest that the peer did not take; false: it took all. */
+static bool tqp_blame_oldest(struct tqp_conn *conn)
+{
+	const struct tqp_ring *sq = conn->qp->sq;
+	struct tqp_tx_msg *msg;
+
+	for (u32 i = sq->index; i != conn->tx.sq_next; i = (i + 1) & sq->mask) {
+		msg = &conn->tx.msgs[i];
+		if (!msg->unacked && !msg->awaited)
+			continue;
+		conn->end.failed_msg = msg;
+		conn->end.failed_status = IB_WC_RETRY_EXC_ERR;
+		return true;
+	}
+	return false;
+}
+
+/*
+ * The peer was lost, and the QP needs not know: nothing that was posted failed by that, and
+ * no receive of an SRQ was taken.  Without the peer's rtr, another connection may yet come.
+ */
+static bool tqp_end_quiet(struct tqp_conn *conn)
+{
+	const struct tqp_qp *qp = conn->qp;
+
+	if (!tqp_peer_lost(conn) || READ_ONCE(qp->state) == IB_QPS_ERR)
+		return false;
+	if (!READ_ONCE(conn->handshake.rtr_seen))
+		return true;
+	return !tqp_blame_oldest(conn) && !tqp_ring_posted(qp->sq, conn->tx.sq_next) &&
+	       !(qp->srq && conn->rx.wqe.valid);
 }
 
 void tqp_conn_late_work(struct work_struct *work)
@@ -123,7 +164,8 @@ static void tqp_end_go(struct tqp_conn *conn, enum tqp_end_step step, u32 ms)
 static long tqp_end_begin(struct tqp_conn *conn)
 {
 	conn->end.abort = tqp_tx_outstanding(conn) || !tqp_orderly(conn);
-	tqp_qp_error(conn->qp, tqp_fail_event(conn, conn->end.abort));
+	if (!tqp_peer_lost(conn))
+		tqp_qp_error(conn->qp, tqp_fail_event(conn, conn->end.abort));
 	tqp_end_go(conn, conn->end.nak.syndrome ? TQP_END_TERMINATE : TQP_END_CUT, TQP_TERMINATE_MS);
 	return 0;
 }
@@ -165,6 +207,24 @@ static void tqp_end_cut(struct tqp_conn *conn)
 	tqp_conn_offload_stop(conn);
 }
 
+static void tqp_end_flush(struct tqp_conn *conn)
+{
+	bool lost = tqp_peer_lost(conn);
+
+	if (lost)
+		tqp_qp_error(conn->qp, -1);	/* IBTA: the completion is all that is told */
+	else
+		tqp_unreachable(conn);
+	tqp_tx_complete_sent(conn);
+	tqp_rx_flush(conn);
+	if (lost && !conn->end.failed_msg)	/* the oldest is one that TCP never had */
+		tqp_qp_flush_unreachable(conn->qp);
+	else
+		tqp_qp_flush(conn->qp);
+	if (conn->qp->srq)
+		tqp_qp_raise(conn->qp, IB_EVENT_QP_LAST_WQE_REACHED);
+}
+
 /*
  * Flush only when TCP and drivers can't send from the application's buffers any
  * more, nor the switch write to them.
@@ -178,12 +238,10 @@ static long tqp_end_drivers(struct tqp_conn *conn)
 	if (!tqp_tx_released(conn))
 		tqp_tx_release_timeout(conn);
 	conn->end.step = TQP_END_OVER;
-	tqp_unreachable(conn);
-	tqp_tx_complete_sent(conn);
-	tqp_rx_flush(conn);
-	tqp_qp_flush(conn->qp);
-	if (conn->qp->srq)
-		tqp_qp_raise(conn->qp, IB_EVENT_QP_LAST_WQE_REACHED);
+	if (tqp_end_quiet(conn))
+		tqp_tx_complete_sent(conn);	/* with success */
+	else
+		tqp_end_flush(conn);
 	tqp_conn_ended(conn);	/* under the lock: who posts from here on flushes */
 	return 0;
 }

@@ -7,11 +7,12 @@
 #include "control/control.h"
 #include "device/device.h"
 #include "memory/memory.h"
+#include "ud/ud.h"
 
-static char *node_type = "rnic";
+static char *node_type = "ca";
 module_param(node_type, charp, 0444);
 MODULE_PARM_DESC(node_type,
-		 "rnic (default), or ca: for user space that takes InfiniBand devices only");
+		 "ca (default), or rnic: what user space takes the device for; the port is iWARP's either way");
 
 static int tqp_alloc_ucontext(struct ib_ucontext *uctx, struct ib_udata *udata)
 {
@@ -80,11 +81,13 @@ static const struct ib_device_ops tqp_device_ops = {
 	.create_cq = tqp_create_cq,
 	.create_qp = tqp_create_qp,
 	.create_srq = tqp_create_srq,
+	.create_user_ah = tqp_create_user_ah,
 	.dealloc_driver = tqp_link_dealloc,
 	.dealloc_mw = tqp_dealloc_mw,
 	.dealloc_pd = tqp_dealloc_pd,
 	.dealloc_ucontext = tqp_dealloc_ucontext,
 	.dereg_mr = tqp_dereg_mr,
+	.destroy_ah = tqp_destroy_ah,
 	.destroy_cq = tqp_destroy_cq,
 	.destroy_qp = tqp_destroy_qp,
 	.destroy_srq = tqp_destroy_srq,
@@ -124,6 +127,7 @@ static const struct ib_device_ops tqp_device_ops = {
 	.req_notify_cq = tqp_req_notify_cq,
 	.resize_user_cq = tqp_resize_cq,
 
+	INIT_RDMA_OBJ_SIZE(ib_ah, tqp_ah, ib),
 	INIT_RDMA_OBJ_SIZE(ib_cq, tqp_cq, ib),
 	INIT_RDMA_OBJ_SIZE(ib_mw, tqp_mw, ib),
 	INIT_RDMA_OBJ_SIZE(ib_pd, tqp_pd, ib),
@@ -164,8 +168,11 @@ struct tqp_device *tqp_device_alloc(struct net_device *netdev)
 	dev->netdev = netdev;
 	netdev_hold(netdev, &dev->netdev_tracker, GFP_KERNEL);
 	INIT_LIST_HEAD(&dev->node);
+	INIT_LIST_HEAD(&dev->number_node);
 	xa_init(&dev->mws);
 	xa_init_flags(&dev->qps, XA_FLAGS_ALLOC1);
+	xa_init(&dev->uds);
+	xa_init_flags(&dev->ahs, XA_FLAGS_ALLOC1);
 	get_random_bytes(&dev->qpn_key, sizeof(dev->qpn_key));
 	ida_init(&dev->pds);
 	INIT_WORK(&dev->reap_work, tqp_link_reap);

@@ -14,7 +14,9 @@
 #include "cm/cm.h"
 #include "device/device.h"
 #include "memory/memory.h"
+#include "number/number.h"
 #include "offload/offload.h"
+#include "ud/ud.h"
 
 /* The list, and what of a device is said to be under it in tqp.h.  Inside rtnl. */
 DEFINE_MUTEX(tqp_devices_mutex);
@@ -74,7 +76,12 @@ void tqp_link_dealloc(struct ib_device *ib)
 
 	WARN_ON_ONCE(!xa_empty(&dev->qps));
 	WARN_ON_ONCE(!xa_empty(&dev->mws));
+	WARN_ON_ONCE(!xa_empty(&dev->uds));
+	WARN_ON_ONCE(!xa_empty(&dev->ahs));
+	tqp_ud_del_device(dev);
 	xa_destroy(&dev->qps);
+	xa_destroy(&dev->uds);
+	xa_destroy(&dev->ahs);
 	tqp_mr_table_destroy(dev);
 	xa_destroy(&dev->mws);
 	ida_destroy(&dev->pds);
@@ -116,6 +123,17 @@ static int tqp_link_enlist(struct tqp_device *dev)
 	return ret;
 }
 
+/* Who has the port already may let go of it: a UD QP tries again. */
+static void tqp_link_open_ud(struct tqp_device *dev)
+{
+	int ret = tqp_ud_open(dev);
+
+	tqp_ud_add_device(dev);
+	if (ret && ret != -EOPNOTSUPP)
+		netdev_notice(dev->netdev, "tcp_qp: UDP port %u: error %d, no UD queue pairs\n",
+			      tqp_ud_port(), ret);
+}
+
 static int tqp_link_create(const char *name, struct net_device *netdev)
 {
 	struct tqp_device *dev;
@@ -129,6 +147,7 @@ static int tqp_link_create(const char *name, struct net_device *netdev)
 	ret = tqp_link_enlist(dev);
 	if (ret)
 		goto out_dealloc;
+	tqp_link_open_ud(dev);
 	ib_mark_name_assigned_by_user(&dev->ib);
 	/*
 	 * No dma_device: MRs map themselves for the offload device, since
@@ -206,6 +225,7 @@ static void tqp_client_remove(struct ib_device *ib, void *data)
 {
 	struct tqp_device *dev = to_tqp_device(ib);
 
+	tqp_number_remove_device(dev);
 	WRITE_ONCE(dev->leave_by, jiffies + msecs_to_jiffies(TQP_LEAVE_MS));
 	smp_store_release(&dev->leaving, true);	/* who sees it sees the time */
 	tqp_link_wake_attaches(dev);
@@ -218,6 +238,7 @@ static int tqp_client_add(struct ib_device *ib)
 		return -EOPNOTSUPP;
 	/* It may come back, in another network namespace. */
 	WRITE_ONCE(to_tqp_device(ib)->leaving, false);
+	tqp_number_add_device(to_tqp_device(ib));
 	return 0;
 }
 

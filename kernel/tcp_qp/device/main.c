@@ -4,7 +4,9 @@
 #include "cm/cm.h"
 #include "control/control.h"
 #include "device/device.h"
+#include "number/number.h"
 #include "offload/offload.h"
+#include "ud/ud.h"
 
 static int __init tqp_init(void)
 {
@@ -20,12 +22,18 @@ static int __init tqp_init(void)
 	ret = tqp_conn_init();
 	if (ret)
 		goto err_work;
-	ret = tqp_offload_init(tqp_link_remove);
+	ret = tqp_number_init();
 	if (ret)
 		goto err_conn;
-	ret = tqp_netdev_init();
+	ret = tqp_offload_init(tqp_link_remove);
+	if (ret)
+		goto err_number;
+	ret = tqp_ud_init();
 	if (ret)
 		goto err_offload;
+	ret = tqp_netdev_init();
+	if (ret)
+		goto err_ud;
 	ret = tqp_link_init();
 	if (ret)
 		goto err_netdev;
@@ -33,8 +41,12 @@ static int __init tqp_init(void)
 
 err_netdev:
 	tqp_netdev_exit();
+err_ud:
+	tqp_ud_exit();
 err_offload:
 	tqp_offload_exit();
+err_number:
+	tqp_number_exit();
 err_conn:
 	tqp_conn_exit();
 err_work:
@@ -47,7 +59,9 @@ static void __exit tqp_exit(void)
 	tqp_link_exit();
 	tqp_cm_exit();
 	tqp_netdev_exit();
+	tqp_ud_exit();
 	tqp_offload_exit();
+	tqp_number_exit();
 	tqp_conn_exit();
 	rcu_barrier();	/* regions and windows let go by callbacks of ours */
 	/* Drains the releases of MRs whose last pages conn let go. */

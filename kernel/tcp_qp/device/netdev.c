@@ -3,6 +3,7 @@
 #include <linux/etherdevice.h>
 #include <linux/inetdevice.h>
 #include <linux/netdevice.h>
+#include <net/addrconf.h>
 #include "device/device.h"
 
 static void tqp_netdev_handle(struct tqp_device *dev, unsigned long what)
@@ -70,6 +71,52 @@ static struct notifier_block tqp_inetaddr_nb = {
 	.notifier_call = tqp_inetaddr_event,
 };
 
+#if IS_ENABLED(CONFIG_IPV6)
+/* IPv6 tells in atomic context, where tqp_devices_mutex can't be had: all devices read again. */
+static void tqp_inet6addr_changed(struct work_struct *work)
+{
+	struct tqp_device *dev;
+
+	mutex_lock(&tqp_devices_mutex);
+	list_for_each_entry(dev, &tqp_devices, node)
+		if (!dev->dead)
+			tqp_device_event(dev, IB_EVENT_GID_CHANGE);
+	mutex_unlock(&tqp_devices_mutex);
+}
+
+static DECLARE_WORK(tqp_inet6addr_work, tqp_inet6addr_changed);
+
+static int tqp_inet6addr_event(struct notifier_block *nb, unsigned long what, void *arg)
+{
+	queue_work(tqp_wq, &tqp_inet6addr_work);
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block tqp_inet6addr_nb = {
+	.notifier_call = tqp_inet6addr_event,
+};
+
+static int tqp_inet6addr_init(void)
+{
+	return register_inet6addr_notifier(&tqp_inet6addr_nb);
+}
+
+static void tqp_inet6addr_exit(void)
+{
+	unregister_inet6addr_notifier(&tqp_inet6addr_nb);
+	cancel_work_sync(&tqp_inet6addr_work);
+}
+#else
+static int tqp_inet6addr_init(void)
+{
+	return 0;
+}
+
+static void tqp_inet6addr_exit(void)
+{
+}
+#endif
+
 int tqp_netdev_init(void)
 {
 	int ret;
@@ -79,12 +126,22 @@ int tqp_netdev_init(void)
 		return ret;
 	ret = register_inetaddr_notifier(&tqp_inetaddr_nb);
 	if (ret)
-		unregister_netdevice_notifier(&tqp_netdev_nb);
+		goto err_netdev;
+	ret = tqp_inet6addr_init();
+	if (ret)
+		goto err_inetaddr;
+	return 0;
+
+err_inetaddr:
+	unregister_inetaddr_notifier(&tqp_inetaddr_nb);
+err_netdev:
+	unregister_netdevice_notifier(&tqp_netdev_nb);
 	return ret;
 }
 
 void tqp_netdev_exit(void)
 {
+	tqp_inet6addr_exit();
 	unregister_inetaddr_notifier(&tqp_inetaddr_nb);
 	unregister_netdevice_notifier(&tqp_netdev_nb);
 }

@@ -2,13 +2,17 @@
 /*
  * modify_qp and query_qp.
  *
- * Attach moves a QP to RTS.  The attributes of an InfiniBand path are checked
- * and kept for query, they steer nothing: TCP has the path.  Masks are not
- * insisted on, since rdma_cm's iWARP users set fewer than IBTA wants.
+ * Attach and rdma_cm move a QP to RTS.  An address vector with RTR names the peer
+ * of a connection by number, whose states are the application's own affair.  The
+ * other attributes of an InfiniBand path are checked and kept for query, and steer
+ * nothing: TCP has the path.  Masks are not insisted on, since rdma_cm's iWARP
+ * users set fewer than IBTA wants.
  */
 #include "cm/cm.h"
 #include "control/control.h"
 #include "device/device.h"
+#include "number/number.h"
+#include "ud/ud.h"
 
 /* By state from, the states that may be asked for.  RESET and ERR may always be. */
 static const u8 tqp_qp_next[IB_QPS_ERR + 1] = {
@@ -18,9 +22,17 @@ static const u8 tqp_qp_next[IB_QPS_ERR + 1] = {
 	[IB_QPS_RTS] = BIT(IB_QPS_RTS),
 };
 
-static bool tqp_qp_may(enum ib_qp_state from, enum ib_qp_state to)
+/* By number RTS is the application's to say, connected or not. */
+static bool tqp_qp_numbered(const struct tqp_qp *qp, enum ib_qp_state from)
+{
+	return from == IB_QPS_RTR && qp->number;
+}
+
+static bool tqp_qp_may(const struct tqp_qp *qp, enum ib_qp_state from, enum ib_qp_state to)
 {
 	if (to == IB_QPS_RESET || to == IB_QPS_ERR)
+		return true;
+	if (to == IB_QPS_RTS && tqp_qp_numbered(qp, from))
 		return true;
 	return to <= IB_QPS_ERR && (tqp_qp_next[from] & BIT(to));
 }
@@ -83,6 +95,7 @@ static void tqp_qp_reset(struct tqp_qp *qp)
 		tqp_conn_detach(qp);
 	if (qp->ep)
 		tqp_ep_abort(qp->ep);
+	tqp_number_stop(qp);
 	qp->by_cm = false;
 	spin_lock_irqsave(&qp->lock, flags);
 	WRITE_ONCE(qp->state, IB_QPS_RESET);
@@ -101,6 +114,7 @@ static void tqp_qp_close(struct tqp_qp *qp)
 	tqp_conn_wait_end(qp);
 	if (qp->ep)
 		tqp_ep_abort(qp->ep);
+	tqp_number_stop(qp);
 }
 
 static int tqp_qp_transit(struct tqp_qp *qp, const struct ib_qp_attr *attr, int mask)
@@ -116,9 +130,9 @@ static int tqp_qp_transit(struct tqp_qp *qp, const struct ib_qp_attr *attr, int 
 		to = IB_QPS_ERR;	/* how rdma_disconnect() says RDMAC's CLOSING, even twice */
 	if ((mask & IB_QP_CUR_STATE) && attr->cur_qp_state != from)
 		ret = -EINVAL;
-	else if (to == IB_QPS_RTS && from < IB_QPS_RTS)
+	else if (to == IB_QPS_RTS && from < IB_QPS_RTS && !tqp_qp_numbered(qp, from))
 		ret = -ENOTCONN;
-	else if ((mask & IB_QP_STATE) && !tqp_qp_may(from, to))
+	else if ((mask & IB_QP_STATE) && !tqp_qp_may(qp, from, to))
 		ret = -EINVAL;
 	if (!ret) {
 		tqp_qp_keep(qp, attr, mask);
@@ -132,7 +146,25 @@ static int tqp_qp_transit(struct tqp_qp *qp, const struct ib_qp_attr *attr, int 
 		tqp_qp_reset(qp);
 	else if (to == IB_QPS_ERR)
 		tqp_qp_close(qp);
+	else if (to == IB_QPS_RTS && from == IB_QPS_RTR)
+		tqp_number_rts(qp);
 	return 0;
+}
+
+/* What RTR names is looked at before, and counts once the QP is there. */
+static int tqp_qp_modify(struct tqp_qp *qp, const struct ib_qp_attr *attr, int mask)
+{
+	struct tqp_number *number = tqp_number_create(qp, attr, mask);
+	int ret;
+
+	if (IS_ERR(number))
+		return PTR_ERR(number);
+	ret = tqp_qp_transit(qp, attr, mask);
+	if (number && ret)
+		tqp_number_discard(number);
+	else if (number)
+		tqp_number_start(number);
+	return ret;
 }
 
 int tqp_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata)
@@ -140,13 +172,15 @@ int tqp_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct 
 	struct tqp_qp *qp = to_tqp_qp(ibqp);
 	int ret;
 
+	if (qp->ud)
+		return tqp_ud_modify(qp, attr, mask);
 	ret = tqp_qp_check_attr(attr, mask);
 	if (ret)
 		return ret;
 	/* An attach may wait for its peer with the mutex held. */
 	if (mutex_lock_interruptible(&qp->mutex))
 		return -EINTR;
-	ret = tqp_qp_transit(qp, attr, mask);
+	ret = tqp_qp_modify(qp, attr, mask);
 	mutex_unlock(&qp->mutex);
 	return ret;
 }

@@ -6,6 +6,8 @@
 #include "control/control.h"
 #include "device/device.h"
 #include "memory/memory.h"
+#include "number/number.h"
+#include "ud/ud.h"
 
 /* msn arithmetic and the switch's rq_mask. */
 static_assert(TQP_WR_MAX < 1 << 15);
@@ -17,7 +19,9 @@ static int tqp_qp_check_init(const struct ib_qp_init_attr *init)
 {
 	const struct ib_qp_cap *cap = &init->cap;
 
-	if (init->qp_type != IB_QPT_RC || init->create_flags || init->rwq_ind_tbl)
+	if (init->qp_type != IB_QPT_RC && init->qp_type != IB_QPT_UD)
+		return -EOPNOTSUPP;
+	if (init->create_flags || init->rwq_ind_tbl)
 		return -EOPNOTSUPP;
 	if (!init->send_cq || !init->recv_cq)
 		return -EINVAL;
@@ -134,11 +138,17 @@ int tqp_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_ud
 	ret = tqp_qp_publish(qp);
 	if (ret)
 		goto err_rq;
-	ret = ib_copy_to_udata(udata, &resp, sizeof(resp));
+	ret = init->qp_type == IB_QPT_UD ? tqp_ud_create(qp) : 0;
 	if (ret)
 		goto err_qpn;
+	ret = ib_copy_to_udata(udata, &resp, sizeof(resp));
+	if (ret)
+		goto err_ud;
 	return 0;
 
+err_ud:
+	if (qp->ud)
+		tqp_ud_destroy(qp);
 err_qpn:
 	tqp_qp_withdraw(qp);
 err_rq:
@@ -158,7 +168,10 @@ int tqp_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 		tqp_conn_detach(qp);
 	if (qp->ep)
 		tqp_ep_abort(qp->ep);
+	tqp_number_stop(qp);
 	mutex_unlock(&qp->mutex);
+	if (qp->ud)
+		tqp_ud_destroy(qp);
 
 	tqp_qp_put(qp);
 	wait_for_completion(&qp->released);
@@ -211,9 +224,13 @@ static int tqp_qp_flush_posted(struct tqp_qp *qp)
 /* A doorbell for receives alone is fine from INIT on, sends want a connection. */
 int tqp_qp_doorbell(struct tqp_qp *qp)
 {
+	if (qp->ud)
+		return tqp_ud_doorbell(qp);
 	switch (tqp_qp_state(qp)) {
 	case IB_QPS_RTS:
 		tqp_conn_doorbell(qp);
+		if (unlikely(READ_ONCE(qp->number_waits)))
+			tqp_number_posted(qp);
 		return 0;
 	case IB_QPS_ERR:
 		return tqp_qp_flush_posted(qp);

@@ -5,10 +5,11 @@
 #include <net/addrconf.h>
 #include <rdma/ib_mad.h>
 #include "device/device.h"
+#include "ud/ud.h"
 
 enum {
 	TQP_PORT = 1,
-	TQP_GIDS = 1,
+	TQP_GIDS = 16,
 	TQP_PKEYS = 1,
 	TQP_VENDOR_ID = 0xffffff,	/* no vendor's, as rxe says; programs want one that is not 0 */
 };
@@ -33,6 +34,7 @@ int tqp_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct i
 		.max_mw = TQP_MW_MAX,
 		.device_cap_flags = IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B,
 		.max_pd = TQP_PD_MAX,
+		.max_ah = tqp_ud_port() ? TQP_UD_AH_MAX : 0,
 		.max_srq = TQP_SRQ_MAX,
 		.max_srq_wr = TQP_WR_MAX,
 		.max_srq_sge = TQP_SGE_MAX,
@@ -77,7 +79,7 @@ int tqp_query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attr)
 	attr->state = attr->phys_state == IB_PORT_PHYS_STATE_LINK_UP ? IB_PORT_ACTIVE :
 								       IB_PORT_DOWN;
 	attr->max_mtu = IB_MTU_4096;
-	attr->active_mtu = ib_mtu_int_to_enum(READ_ONCE(netdev->mtu));
+	attr->active_mtu = tqp_ud_mtu(to_tqp_device(ib));
 	attr->gid_tbl_len = TQP_GIDS;
 	attr->pkey_tbl_len = TQP_PKEYS;
 	attr->max_msg_sz = TQP_MESSAGE_MAX_BYTES;
@@ -112,35 +114,72 @@ struct net_device *tqp_get_netdev(struct ib_device *ib, u32 port)
 	return netdev;
 }
 
-static bool tqp_netdev_ipv4(struct net_device *netdev, __be32 *addr)
-{
-	const struct in_ifaddr *ifa = NULL;
-	struct in_device *in_dev;
+/*
+ * The table of GIDs: the netdev's addresses, IPv4 mapped and first, so that index 0
+ * is one where there is one.  The core asks for one index after another, and reads all
+ * again at IB_EVENT_GID_CHANGE.
+ */
 
-	rcu_read_lock();
-	in_dev = __in_dev_get_rcu(netdev);
-	if (in_dev)
-		ifa = rcu_dereference(in_dev->ifa_list);
-	if (ifa)
-		*addr = ifa->ifa_local;
-	rcu_read_unlock();
-	return ifa;
+/* The @index-th IPv4 address; false, with how many there are taken off *@index: no such. */
+static bool tqp_gid_ipv4(const struct net_device *netdev, int *index, union ib_gid *gid)
+{
+	const struct in_device *in_dev = __in_dev_get_rcu(netdev);
+	const struct in_ifaddr *ifa;
+
+	if (!in_dev)
+		return false;
+	in_dev_for_each_ifa_rcu(ifa, in_dev) {
+		if ((*index)--)
+			continue;
+		ipv6_addr_set_v4mapped(ifa->ifa_local, (struct in6_addr *)gid->raw);
+		return true;
+	}
+	return false;
 }
 
-/* The first IPv4 address, mapped; without one the link local IPv6 address of the MAC. */
-int tqp_query_gid(struct ib_device *ib, u32 port, int index, union ib_gid *gid)
+#if IS_ENABLED(CONFIG_IPV6)
+/* Tentative ones, too: nobody tells us when they are that no more. */
+static bool tqp_gid_ipv6(const struct net_device *netdev, int *index, union ib_gid *gid)
 {
-	struct tqp_device *dev = to_tqp_device(ib);
-	__be32 addr;
+	const struct inet6_dev *in6_dev = __in6_dev_get(netdev);
+	const struct inet6_ifaddr *ifa;
 
-	if (index >= TQP_GIDS)
-		return -EINVAL;
-	if (tqp_netdev_ipv4(dev->netdev, &addr)) {
-		ipv6_addr_set_v4mapped(addr, (struct in6_addr *)gid->raw);
-		return 0;
+	if (!in6_dev)
+		return false;
+	list_for_each_entry_rcu(ifa, &in6_dev->addr_list, if_list) {
+		if (ifa->flags & IFA_F_DADFAILED || (*index)--)
+			continue;
+		memcpy(gid->raw, &ifa->addr, sizeof(gid->raw));
+		return true;
 	}
+	return false;
+}
+#else
+static bool tqp_gid_ipv6(const struct net_device *netdev, int *index, union ib_gid *gid)
+{
+	return false;
+}
+#endif
+
+/* Without any address rdma_cm still wants to see one GID: the link local one of the MAC. */
+static void tqp_gid_of_mac(const struct tqp_device *dev, union ib_gid *gid)
+{
 	gid->global.subnet_prefix = cpu_to_be64(0xfe80000000000000ULL);
 	addrconf_addr_eui48(gid->raw + 8, (const char *)dev->mac);
+}
+
+int tqp_query_gid(struct ib_device *ib, u32 port, int index, union ib_gid *gid)
+{
+	const struct tqp_device *dev = to_tqp_device(ib);
+	int at = index;
+
+	if (index < 0 || index >= TQP_GIDS)
+		return -EINVAL;
+	memset(gid, 0, sizeof(*gid));	/* the core skips these */
+	rcu_read_lock();
+	if (!tqp_gid_ipv4(dev->netdev, &at, gid) && !tqp_gid_ipv6(dev->netdev, &at, gid) && !index)
+		tqp_gid_of_mac(dev, gid);
+	rcu_read_unlock();
 	return 0;
 }
 

@@ -37,7 +37,8 @@ static int tqp_attach(struct tqp_qp *qp, int fd, const struct tcp_qp_attach_req 
 		return ret;
 	ret = -EINTR;
 	if (!mutex_lock_interruptible(&qp->mutex)) {
-		ret = qp->ep ? -EBUSY : tqp_qp_attach(qp, NULL, sock, req, resp);
+		ret = qp->ep || qp->number ? -EBUSY :
+					     tqp_qp_attach(qp, NULL, sock, req, resp);
 		mutex_unlock(&qp->mutex);
 	}
 	sockfd_put(sock);

@@ -36,9 +36,11 @@ int tqp_mr_check(const struct tqp_mr *mr, u32 pdn, u64 addr, u64 bytes, int acce
 void *tqp_mr_kaddr(const struct tqp_mr *mr, u64 addr, u32 bytes, u32 *run);
 /*
  * Page fragments of checked [addr, addr + bytes), physically contiguous pages
- * joined.  Returns how many of @max were used; *@done is set to bytes covered.
+ * joined, behind the @used ones that are in @bv.  Returns how many of @max are
+ * used now; *@done is set to bytes covered.
  */
-int tqp_mr_bvecs(const struct tqp_mr *mr, u64 addr, u32 bytes, struct bio_vec *bv, int max, u32 *done);
+u32 tqp_mr_bvecs(const struct tqp_mr *mr, u64 addr, u32 bytes, struct bio_vec *bv, u32 used, u32 max,
+		 u32 *done);
 
 /* ---- mw.c: memory windows ---- */
 int tqp_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata);

@@ -48,10 +48,10 @@ static bool tqp_mr_join(struct bio_vec *bv, phys_addr_t phys, u32 bytes)
 	return true;
 }
 
-int tqp_mr_bvecs(const struct tqp_mr *mr, u64 addr, u32 bytes, struct bio_vec *bv, int max, u32 *done)
+u32 tqp_mr_bvecs(const struct tqp_mr *mr, u64 addr, u32 bytes, struct bio_vec *bv, u32 used, u32 max,
+		 u32 *done)
 {
 	u32 covered = 0;
-	int used = 0;
 
 	while (covered < bytes) {
 		u64 at = addr + covered;

@@ -6,6 +6,7 @@ const struct tqp_op tqp_ops[TQP_WR_OPCODES] = {
 	[IB_WR_RDMA_WRITE] = {
 		.known = true,
 		.operands = true,
+		.trains = true,
 		.bth_opcode = TCP_BTH_OP_WRITE_ONLY,
 		.wc_opcode = IB_WC_RDMA_WRITE,
 	},
@@ -19,6 +20,7 @@ const struct tqp_op tqp_ops[TQP_WR_OPCODES] = {
 	[IB_WR_SEND] = {
 		.known = true,
 		.untagged = true,
+		.trains = true,
 		.bth_opcode = TCP_BTH_OP_SEND_ONLY,
 		.wc_opcode = IB_WC_SEND,
 	},

@@ -78,11 +78,12 @@ void tqp_qp_connected(struct tqp_qp *qp)
 	spin_unlock_irqrestore(&qp->lock, flags);
 }
 
-static void tqp_qp_post_flushed(struct tqp_qp *qp, struct tqp_cq *cq, u64 wr_id, u32 opcode)
+static void tqp_qp_post_failed(struct tqp_qp *qp, struct tqp_cq *cq, u64 wr_id, u32 opcode,
+			       enum ib_wc_status status)
 {
 	struct ib_uverbs_wc wc = {
 		.wr_id = wr_id,
-		.status = IB_WC_WR_FLUSH_ERR,
+		.status = status,
 		.opcode = opcode,
 		.qp_num = qp->qpn,
 	};
@@ -91,8 +92,9 @@ static void tqp_qp_post_flushed(struct tqp_qp *qp, struct tqp_cq *cq, u64 wr_id,
 }
 
 /* How much was posted is read once, so user space can't keep us here. */
-void tqp_qp_flush(struct tqp_qp *qp)
+static void tqp_qp_flush_sq(struct tqp_qp *qp, enum ib_wc_status oldest)
 {
+	enum ib_wc_status status = oldest;
 	u32 left;
 
 	for (left = tqp_ring_posted(qp->sq, qp->sq->index); left; left--) {
@@ -101,8 +103,15 @@ void tqp_qp_flush(struct tqp_qp *qp)
 		u32 opcode = READ_ONCE(wqe->wr.opcode);
 
 		tqp_ring_consume(qp->sq);
-		tqp_qp_post_flushed(qp, qp->scq, wr_id, tqp_wc_opcode(opcode));
+		tqp_qp_post_failed(qp, qp->scq, wr_id, tqp_wc_opcode(opcode), status);
+		status = IB_WC_WR_FLUSH_ERR;
 	}
+}
+
+static void tqp_qp_flush_rq(struct tqp_qp *qp)
+{
+	u32 left;
+
 	if (!qp->rq)
 		return;
 	for (left = tqp_ring_posted(qp->rq, qp->rq->index); left; left--) {
@@ -110,6 +119,23 @@ void tqp_qp_flush(struct tqp_qp *qp)
 		u64 wr_id = READ_ONCE(wqe->wr_id);
 
 		tqp_ring_consume(qp->rq);
-		tqp_qp_post_flushed(qp, qp->rcq, wr_id, IB_WC_RECV);
+		tqp_qp_post_failed(qp, qp->rcq, wr_id, IB_WC_RECV, IB_WC_WR_FLUSH_ERR);
 	}
+}
+
+void tqp_qp_flush_sends(struct tqp_qp *qp)
+{
+	tqp_qp_flush_sq(qp, IB_WC_WR_FLUSH_ERR);
+}
+
+void tqp_qp_flush(struct tqp_qp *qp)
+{
+	tqp_qp_flush_sq(qp, IB_WC_WR_FLUSH_ERR);
+	tqp_qp_flush_rq(qp);
+}
+
+void tqp_qp_flush_unreachable(struct tqp_qp *qp)
+{
+	tqp_qp_flush_sq(qp, IB_WC_RETRY_EXC_ERR);
+	tqp_qp_flush_rq(qp);
 }

@@ -112,8 +112,8 @@ bool tqp_srq_take(struct tqp_srq *srq, tqp_srq_copy_t copy, void *to)
 	unsigned long flags;
 
 	spin_lock_irqsave(&srq->lock, flags);
-	if (tqp_ring_posted(ring, ring->index)) {
-		copy(tqp_ring_entry(ring, ring->index), srq->max_sge, to);
+	if (tqp_ring_posted(ring, ring->index) &&
+	    copy(tqp_ring_entry(ring, ring->index), srq->max_sge, to)) {
 		tqp_ring_consume(ring);
 		taken = true;
 		limit = tqp_ring_posted(ring, ring->index) < srq->limit;

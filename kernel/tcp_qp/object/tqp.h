@@ -52,6 +52,7 @@ enum {
 	TQP_QP_MAX = 1 << 16,
 	TQP_QPN_MIN = 2,		/* 0 and 1 are IBTA's SMI and GSI */
 	TQP_QPN_MAX = (1 << 24) - 1,
+	TQP_PSN_MAX = (1 << 24) - 1,
 	TQP_CQ_MAX = 1 << 16,
 	TQP_MR_MAX = 1 << 20,
 	TQP_PD_MAX = 1 << 16,
@@ -83,7 +84,11 @@ enum {
 	X(peer_resets) X(peer_closes) X(wqe_invalid) X(naks_sent) X(naks_received) \
 	X(rx_write_bytes) X(rx_read_bytes) X(rx_read_requests) X(rx_atomics) X(rx_access_errors) \
 	X(cm_connects) X(cm_requests) X(cm_accepted) X(cm_rejected) X(cm_established) \
-	X(cm_garbage) X(cm_timeouts) X(cm_evicted) X(cm_backlog_full)
+	X(cm_garbage) X(cm_timeouts) X(cm_evicted) X(cm_backlog_full) \
+	X(number_connects) X(number_taken) X(number_parked) X(number_refused) \
+	X(number_established) X(number_unreachable) \
+	X(ud_tx_messages) X(ud_tx_dropped) X(ud_rx_messages) X(ud_rx_unknown_qp) X(ud_rx_bad_qkey) \
+	X(ud_rx_no_receive) X(ud_rx_too_short) X(ud_rx_malformed) X(ud_rx_overload)
 
 #define TQP_COUNTER_ENUM(name) TQP_C_##name,
 enum tqp_counter { TQP_COUNTERS(TQP_COUNTER_ENUM) TQP_C_COUNT };
@@ -95,6 +100,8 @@ enum {
 
 struct tqp_conn;
 struct tqp_ep;
+struct tqp_number;
+struct tqp_ud;
 
 /* One processor's share; a reader adds up all of them. */
 struct tqp_counters {
@@ -111,10 +118,14 @@ struct tqp_device {
 	struct rhashtable mrs;		/* key -> struct tqp_mr, RCU; tqp_mr_table_init() */
 	struct xarray mws;		/* key >> 8 -> struct tqp_window, RCU */
 	struct xarray qps;		/* tqp_qpn_index() -> struct tqp_qp */
+	struct xarray uds;		/* QPN -> struct tqp_ud, RCU */
+	struct xarray ahs;		/* number -> struct tqp_ah */
+	struct hlist_node ud_node;	/* of the devices of its namespace, RCU; ud/net.c */
 	struct ida pds;
 	u32 next_qp;			/* xa_alloc_cyclic() */
 	hsiphash_key_t qpn_key;		/* qpn.c */
 	atomic_t nr_mws;
+	struct list_head number_node;	/* number/find.c */
 	bool leaving;			/* removal began: an attach must not wait on; its conn->wait is woken */
 	unsigned long leave_by;		/* jiffies; when leaving: ends.c */
 	bool removed;			/* under tqp_devices_mutex: unregister as soon as registered */
@@ -216,8 +227,12 @@ struct tqp_qp {
 	enum ib_qp_state state;		/* under lock */
 	struct ib_qp_attr attr;		/* what query_qp returns, under lock; its qp_state is stale */
 	struct tqp_conn *conn;		/* under lock; holds a conn reference; stays till detach */
+	struct tqp_ud *ud;		/* of a UD QP, which has neither conn nor ep */
 	struct tqp_ep *ep;		/* the connection manager's claim, under mutex; holds a reference */
 	bool by_cm;			/* claimed since RESET, under mutex */
+	struct tqp_number *number;	/* its connection by number, under lock and mutex; a reference */
+	bool number_waits;		/* by number: no peer, (yet or any more); changes under mutex */
+	bool psn_mismatch;		/* by number: the peer expects other messages; the same */
 	bool bound;			/* a window of type 2; sk lock, until detached */
 	kuid_t owner;			/* who created it, */
 	bool net_admin;			/* and may send buffers be larger than others' */
@@ -233,6 +248,7 @@ struct tqp_op {
 	bool local;			/* no message: memory windows */
 	bool invalidates;		/* its ex is a key, not an immediate */
 	bool operands;			/* the WQE says more than what to send */
+	bool trains;			/* several of one length may share segments */
 	u8 bth_opcode;
 	u8 wc_opcode;
 };
@@ -339,8 +355,11 @@ int tqp_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr);
 int tqp_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 		      const struct ib_recv_wr **bad);
 u32 tqp_srq_posted(const struct tqp_srq *srq);
-/* Copy the next receive out and take it; any context.  False: there is none. */
-typedef void (*tqp_srq_copy_t)(const struct rxe_recv_wqe *wqe, u32 max_sge, void *to);
+/*
+ * Copy the next receive out and take it, if @copy says so; any context.  False: there is
+ * none, or it was not taken.
+ */
+typedef bool (*tqp_srq_copy_t)(const struct rxe_recv_wqe *wqe, u32 max_sge, void *to);
 bool tqp_srq_take(struct tqp_srq *srq, tqp_srq_copy_t copy, void *to);
 
 /* ---- op.c ---- */
@@ -383,7 +402,17 @@ void tqp_qp_connected(struct tqp_qp *qp);
 bool tqp_qp_error(struct tqp_qp *qp, int event);
 /* An event of the QP's, to whoever listens; any context. */
 void tqp_qp_raise(struct tqp_qp *qp, enum ib_event_type type);
+/* May what is posted be sent? */
+static inline bool tqp_qp_may_send(const struct tqp_qp *qp)
+{
+	return READ_ONCE(qp->state) == IB_QPS_RTS && !READ_ONCE(qp->psn_mismatch);
+}
+
 /* Complete every posted WQE of both rings with IB_WC_WR_FLUSH_ERR.  Ring owner's context. */
 void tqp_qp_flush(struct tqp_qp *qp);
+/* The same, but the oldest send's status is IB_WC_RETRY_EXC_ERR. */
+void tqp_qp_flush_unreachable(struct tqp_qp *qp);
+/* The same of the send queue alone. */
+void tqp_qp_flush_sends(struct tqp_qp *qp);
 
 #endif

@@ -284,6 +284,48 @@ static u32 tqp_rx_step(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 
 	return bytes;
 }
 
+/* May @count of the train's WRITEs, from number @place on, go there?  Their hull is in the region iff all are. */
+static bool tqp_rx_may_write(struct tqp_conn *conn, u32 place, u32 count)
+{
+	const struct tqp_rx_train *train = &conn->rx.train;
+	u64 first = tqp_train_va(train, place), last = tqp_train_va(train, place + count - 1);
+
+	return tqp_may_write(conn, train->all.rkey, first, last - first + train->all.length);
+}
+
+/* Copies so many of the @count WRITEs of the train's in @skb, from number @place on. */
+static u32 tqp_rx_copy_writes(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 place,
+			      u32 count)
+{
+	const struct tqp_rx_train *train = &conn->rx.train;
+	u32 length = train->all.length, n = 0;
+
+	while (n < count && !tqp_place_at(conn, skb, off + n * length, train->all.rkey,
+					  tqp_train_va(train, place + n), length,
+					  IB_ACCESS_REMOTE_WRITE))
+		n++;
+	return n;
+}
+
+/* As tqp_rx_train(), of WRITEs. */
+static u32 tqp_rx_writes(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 seq)
+{
+	const struct tqp_rx_train *train = &conn->rx.train;
+	u32 at = seq - train->all.start_seq, length = train->all.length, place = at / length, count;
+
+	if (train->all.opcode != TCP_BTH_OP_WRITE_TRAIN || conn->rx.msg.active || at % length ||
+	    (u16)(train->all.msn + place) != conn->rx.next.write)
+		return 0;
+	count = min(skb->len - off, train->bytes - at) / length;
+	if (!count || !tqp_rx_may_write(conn, place, count))
+		return 0;
+	if (!skb->decrypted)
+		count = tqp_rx_copy_writes(conn, skb, off, place, count);
+	conn->rx.next.write += count;
+	tqp_count(conn->dev, TQP_C_rx_messages, count);
+	return count * length;
+}
+
 /* The same, with all of a train's messages in it; *@stop: there is more, but not now. */
 static u32 tqp_rx_skb(struct tqp_conn *conn, struct sk_buff *skb, u32 off, bool *stop)
 {
@@ -294,7 +336,8 @@ static u32 tqp_rx_skb(struct tqp_conn *conn, struct sk_buff *skb, u32 off, bool 
 	taken = bytes;
 	while (bytes && off + taken < skb->len && tqp_in_train(&conn->rx.train, seq + taken) &&
 	       conn->state != TQP_CONN_DEAD && conn->qp) {
-		bytes = tqp_rx_train(conn, skb, off + taken, seq + taken);
+		bytes = tqp_rx_train(conn, skb, off + taken, seq + taken) ?:
+			tqp_rx_writes(conn, skb, off + taken, seq + taken);
 		if (bytes)
 			tqp_rx_account(conn, bytes, skb->decrypted);
 		else

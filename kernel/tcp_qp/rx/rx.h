@@ -13,6 +13,12 @@ void tqp_rx_yield(struct tqp_conn *conn);
 
 /* ---- share.c ---- */
 void tqp_rx_ready(struct tqp_conn *conn);	/* tqp_rx_run(), now or by tx_work; sk lock */
+/*
+ * May this be received here and now?  A task always may; softirq while it has a share of
+ * its processor left.  Who got true says when it is done.
+ */
+bool tqp_share_enter(u64 *began);
+void tqp_share_leave(u64 began);
 
 /* ---- rx_wqe.c; sk lock ---- */
 /* The current message's receive; false if none is posted. */

@@ -10,20 +10,11 @@
 /* The ring is read by libibverbs, whose IBV_WC_WITH_INV is not the kernel's IB_WC_WITH_INVALIDATE. */
 #define TQP_USER_WC_WITH_INV (1 << 3)
 
-/* The one copy of a receive WQE; @to: struct tqp_rx */
-static inline void tqp_rx_copy_wqe(const struct rxe_recv_wqe *wqe, u32 max_sge, void *to)
+/* @to: struct tqp_rx_wqe */
+static inline bool tqp_rx_copy_wqe(const struct rxe_recv_wqe *wqe, u32 max_sge, void *to)
 {
-	struct tqp_rx *rx = to;
-
-	rx->wqe.wr_id = READ_ONCE(wqe->wr_id);
-	rx->wqe.nr_sge = min3(READ_ONCE(wqe->dma.num_sge), max_sge, (u32)TQP_SGE_MAX);
-	rx->wqe.room = 0;
-	for (u32 i = 0; i < rx->wqe.nr_sge; i++) {
-		rx->wqe.sges[i].addr = READ_ONCE(wqe->dma.sge[i].addr);
-		rx->wqe.sges[i].length = READ_ONCE(wqe->dma.sge[i].length);
-		rx->wqe.sges[i].lkey = READ_ONCE(wqe->dma.sge[i].lkey);
-		rx->wqe.room += rx->wqe.sges[i].length;
-	}
+	tqp_rx_wqe_copy(to, wqe, max_sge);
+	return true;
 }
 
 /* How many receives could be taken now? */
@@ -43,10 +34,11 @@ static bool tqp_rx_load_wqe(struct tqp_conn *conn, u32 used)
 	if (rx->wqe.valid)
 		return true;
 	if (qp->srq) {
-		rx->wqe.valid = tqp_srq_take(qp->srq, tqp_rx_copy_wqe, rx);
+		rx->wqe.valid = tqp_srq_take(qp->srq, tqp_rx_copy_wqe, &rx->wqe);
 		return rx->wqe.valid;
 	}
-	tqp_rx_copy_wqe(tqp_ring_entry(qp->rq, qp->rq->index + used), qp->cap.max_recv_sge, rx);
+	tqp_rx_wqe_copy(&rx->wqe, tqp_ring_entry(qp->rq, qp->rq->index + used),
+			qp->cap.max_recv_sge);
 	rx->wqe.valid = true;
 	return true;
 }
@@ -121,7 +113,7 @@ static bool tqp_rx_train_next(const struct tqp_conn *conn, u32 seq)
 	const struct tqp_skb_map *all = &conn->rx.train.all;
 	u32 at = seq - all->start_seq;
 
-	return conn->rx.started && !conn->rx.msg.active && tqp_in_train(&conn->rx.train, seq) &&
+	return all->opcode == TCP_BTH_OP_SEND_TRAIN && conn->rx.started && !conn->rx.msg.active && tqp_in_train(&conn->rx.train, seq) &&
 	       at % all->length == 0 &&
 	       (u16)(all->msn + at / all->length) == conn->rx.next.untagged;
 }
@@ -170,7 +162,7 @@ u32 tqp_rx_train(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 seq)
 
 	if (!tqp_rx_train_next(conn, seq))
 		return 0;
-	count = min(skb->len - off, all->ext4 - (seq - all->start_seq)) / all->length;
+	count = min(skb->len - off, conn->rx.train.bytes - (seq - all->start_seq)) / all->length;
 	do {
 		n = tqp_rx_train_some(conn, skb, off + done * all->length,
 				      seq + done * all->length, count - done);

@@ -5,7 +5,7 @@
  * No scheduler weighs what runs in softirq: a peer that writes without end would
  * have the processor nearly for itself.  Within each window softirq has a share;
  * what comes after that is received by tx_work, a task among the others, and
- * TCP's window makes the peer wait for it.
+ * TCP's window makes the peer wait for it.  Datagrams of UD QPs share the share.
  */
 #include <linux/moduleparam.h>
 #include <linux/sched/clock.h>
@@ -39,21 +39,29 @@ static bool tqp_share_is_used_up(struct tqp_share *share, u64 now)
 	return share->used * 100 >= percent * TQP_SHARE_WINDOW_NS;
 }
 
+bool tqp_share_enter(u64 *began)
+{
+	*began = 0;
+	if (!in_serving_softirq())
+		return true;
+	*began = local_clock();
+	return !tqp_share_is_used_up(this_cpu_ptr(&tqp_shares), *began);
+}
+
+void tqp_share_leave(u64 began)
+{
+	if (began)
+		this_cpu_ptr(&tqp_shares)->used += local_clock() - began;
+}
+
 void tqp_rx_ready(struct tqp_conn *conn)
 {
-	struct tqp_share *share;
-	u64 now;
+	u64 began;
 
-	if (!in_serving_softirq()) {
-		tqp_rx_run(conn);
-		return;
-	}
-	share = this_cpu_ptr(&tqp_shares);
-	now = local_clock();
-	if (tqp_share_is_used_up(share, now)) {
+	if (!tqp_share_enter(&began)) {
 		tqp_rx_yield(conn);
 		return;
 	}
 	tqp_rx_run(conn);
-	share->used += local_clock() - now;
+	tqp_share_leave(began);
 }

@@ -7,6 +7,9 @@
 
 extern struct tcp_ulp_ops tqp_ulp_ops;
 
+/* Where connections by number are made; 0: nowhere.  No application's socket of it gets a QP. */
+extern ushort tqp_number_port;
+
 /* ---- ulp.c ---- */
 /* -EBUSY may have a reason in the conn. */
 int tqp_ulp_attach(struct socket *sock, struct tqp_conn *conn);

@@ -214,6 +214,23 @@ void tqp_ulp_undo(struct tqp_conn *conn)
 
 /* ---- which sockets ---- */
 
+ushort tqp_number_port = TCP_QP_NUMBER_PORT;
+module_param_named(number_port, tqp_number_port, ushort, 0444);
+MODULE_PARM_DESC(number_port,
+		 "TCP port of connections by number, the same on all hosts (default 791); 0: none");
+
+/*
+ * What is said there is believed: a QP has there whoever the kernel at the other end found,
+ * not who says that he is it.
+ */
+static bool tqp_socket_reserved(const struct sock *sk, const struct tqp_conn *conn)
+{
+	const struct inet_sock *inet = inet_sk(sk);
+	__be16 port = htons(tqp_number_port);
+
+	return !conn->owner && port && (inet->inet_sport == port || inet->inet_dport == port);
+}
+
 static bool tqp_socket_usable(const struct sock *sk)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
@@ -255,6 +272,10 @@ static int tqp_ulp_setup(struct sock *sk, struct tqp_conn *conn)
 {
 	if (sk->sk_state != TCP_ESTABLISHED)
 		return -ENOTCONN;
+	if (tqp_socket_reserved(sk, conn)) {
+		conn->reason = TCP_QP_REASON_RESERVED_PORT;
+		return -EPERM;
+	}
 	if (!tqp_socket_usable(sk))
 		return -EBUSY;
 	if (tqp_socket_in_use(sk)) {

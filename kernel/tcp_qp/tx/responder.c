@@ -21,21 +21,27 @@ static int tqp_qp_access(const struct tqp_conn *conn)
 	return READ_ONCE(conn->qp->attr.qp_access_flags);
 }
 
+bool tqp_may_write(const struct tqp_conn *conn, u32 rkey, u64 va, u64 bytes)
+{
+	bool ok;
+
+	if (!(tqp_qp_access(conn) & IB_ACCESS_REMOTE_WRITE))
+		return false;
+	if (!bytes)	/* IBTA: no key is looked at */
+		return true;
+	rcu_read_lock();
+	ok = tqp_key_mr(conn, rkey, va, bytes, IB_ACCESS_REMOTE_WRITE);
+	rcu_read_unlock();
+	return ok;
+}
+
 int tqp_write_check(struct tqp_conn *conn)
 {
 	const struct tqp_rx_msg *msg = &conn->rx.msg;
-	bool ok;
 
 	if (!msg->length_known)
 		return TCP_BTH_NAK_INVALID_REQUEST;
-	if (!(tqp_qp_access(conn) & IB_ACCESS_REMOTE_WRITE))
-		return TCP_BTH_NAK_REMOTE_ACCESS;
-	if (!msg->length)	/* IBTA: no key is looked at */
-		return 0;
-	rcu_read_lock();
-	ok = tqp_key_mr(conn, msg->rkey, msg->va, msg->length, IB_ACCESS_REMOTE_WRITE);
-	rcu_read_unlock();
-	return ok ? 0 : TCP_BTH_NAK_REMOTE_ACCESS;
+	return tqp_may_write(conn, msg->rkey, msg->va, msg->length) ? 0 : TCP_BTH_NAK_REMOTE_ACCESS;
 }
 
 bool tqp_response_room(struct tqp_conn *conn)

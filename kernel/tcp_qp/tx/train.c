@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Trains: small SENDs of one length, one behind the other, share segments.
+ * Trains: SENDs, or WRITEs, of one length, one behind the other, share segments.
  *
- * Two and more of a kind are gathered from the send queue, whether inline or
- * not, and TCP gets them by one call, without being told where each of them
- * ends.  One alone that is inline may begin or go on a train, too.  All are
- * copied: for so few bytes anything else costs more.
+ * Two and more of a kind are gathered from the send queue, and TCP gets them by
+ * one call, without being told where each of them ends.  Small ones, whether
+ * inline or not, are copied together, here: for so few bytes anything else costs
+ * more.  Longer ones are sent from where they lie, by train_pages.c.  A SEND alone
+ * that is inline may begin or go on a train, too.  A train's WRITEs have one key,
+ * and targets equally far apart.
  */
 #include "memory/memory.h"
-#include "tx/wqe.h"
+#include "tx/train.h"
 
 /* No segment holds bytes of TCP's so far and of what comes next. */
 static void tqp_train_seal(struct tqp_conn *conn)
@@ -24,15 +26,17 @@ static bool tqp_train_may(const struct tqp_conn *conn)
 	return conn->host_version == 1 && !conn->icrc && READ_ONCE(conn->handshake.peer_trains);
 }
 
-static void tqp_train_begin(struct tqp_conn *conn, bool open, u8 flags, u32 length)
+static void tqp_train_begin(struct tqp_conn *conn, bool open, const struct tqp_msg_rec *first)
 {
 	struct tqp_tx_train *train = &conn->tx.train;
 
 	if (train->open || !conn->info.tx_messages)	/* plain bytes before the first */
 		tqp_train_seal(conn);
 	train->open = open;
-	train->flags = flags;
-	train->length = length;
+	train->opcode = first->opcode;
+	train->flags = first->flags;
+	train->length = first->length;
+	train->rkey = first->rkey;
 	train->messages = 0;
 }
 
@@ -42,10 +46,18 @@ void tqp_train_join(struct tqp_conn *conn, struct tqp_msg_rec *rec, bool copied)
 	bool fits = copied && rec->opcode == TCP_BTH_OP_SEND_ONLY && rec->length &&
 		    tqp_train_may(conn);
 
-	if (!fits || !train->open || train->length != rec->length || train->flags != rec->flags ||
-	    train->messages == TCP_BTH_TRAIN_MAX_MESSAGES)
-		tqp_train_begin(conn, fits, rec->flags, rec->length);
+	if (!fits || !train->open || train->opcode != rec->opcode || train->length != rec->length ||
+	    train->flags != rec->flags || train->messages == TCP_BTH_TRAIN_MAX_MESSAGES)
+		tqp_train_begin(conn, fits, rec);
 	rec->train_place = train->messages++;
+}
+
+void tqp_train_start(struct tqp_conn *conn, bool open)
+{
+	const struct tqp_wqe *wqe = &conn->tx.wqe;
+	struct tqp_msg_rec first = tqp_wqe_record(wqe, wqe->bytes);
+
+	tqp_train_begin(conn, open, &first);
 }
 
 /* ---- gathering ---- */
@@ -53,39 +65,28 @@ void tqp_train_join(struct tqp_conn *conn, struct tqp_msg_rec *rec, bool copied)
 /* How many of the send queue's WQEs, from the current one on, could go now? */
 static u32 tqp_train_limit(const struct tqp_conn *conn)
 {
-	s16 credit = READ_ONCE(conn->credit.peer_limit) - conn->tx.msn;
+	u32 limit = min(tqp_ring_posted(conn->qp->sq, conn->tx.sq_next),
+			tqp_msglog_room(&conn->tx.log));
+	s16 credit;
 
-	if (credit <= 0 || !tqp_train_may(conn))
+	if (!tqp_train_may(conn))
 		return 0;
-	return min3(tqp_ring_posted(conn->qp->sq, conn->tx.sq_next), (u32)credit,
-		    tqp_msglog_room(&conn->tx.log));
+	if (!conn->tx.wqe.op->untagged)
+		return READ_ONCE(conn->handshake.peer_write_trains) ? limit : 0;
+	credit = READ_ONCE(conn->credit.peer_limit) - conn->tx.msn;
+	return credit > 0 ? min_t(u32, limit, credit) : 0;
 }
 
-static u8 tqp_train_flags(const struct tqp_wqe *wqe)
+static inline bool tqp_train_copies(const struct tqp_wqe *wqe)
 {
-	return wqe->flags & IB_SEND_SOLICITED ? TCP_BTH_F_SOLICITED : 0;
-}
-
-/* Is the current WQE one that may be of a train?  What is wrong with it is told when it is sent alone. */
-static inline bool tqp_train_takes(struct tqp_conn *conn)
-{
-	const struct tqp_wqe *wqe = &conn->tx.wqe;
-
-	return wqe->op && !wqe->op->operands && !(wqe->flags & IB_SEND_FENCE) &&
-	       !tqp_wqe_size(conn) && wqe->bytes && wqe->bytes <= TQP_TRAIN_MESSAGE_BYTES &&
-	       wqe->nr_sge <= 1;
-}
-
-static bool tqp_train_fits(const struct tqp_tx_train *train, const struct tqp_wqe *wqe)
-{
-	return train->open && wqe->bytes == train->length && tqp_train_flags(wqe) == train->flags;
+	return wqe->bytes <= TQP_TRAIN_COPY_MESSAGE_BYTES && wqe->nr_sge <= 1;
 }
 
 /* How many more may join it? */
 static u32 tqp_train_room(const struct tqp_tx_train *train)
 {
 	return min_t(u32, TCP_BTH_TRAIN_MAX_MESSAGES - train->messages,
-		     (TQP_TRAIN_BYTES - train->end) / train->length);
+		     (TQP_TRAIN_COPY_BYTES - train->end) / train->length);
 }
 
 /* False: no right to these bytes. */
@@ -120,23 +121,23 @@ static bool tqp_train_copy(struct tqp_conn *conn)
 	return true;
 }
 
-/* There is room: tqp_train_limit() says so. */
-static void tqp_train_log(struct tqp_conn *conn, struct tqp_tx_msg *msg)
+void tqp_train_log(struct tqp_conn *conn, struct tqp_tx_msg *msg, u32 at)
 {
+	const struct tqp_wqe *wqe = &conn->tx.wqe;
 	struct tqp_tx_train *train = &conn->tx.train;
-	u32 at = conn->tx.log.tail & conn->tx.log.mask;
+	u32 slot = conn->tx.log.tail & conn->tx.log.mask;
+	struct tqp_msg_rec *rec = &conn->tx.log.rec[slot];
 
-	conn->tx.log.rec[at] = (struct tqp_msg_rec) {
-		.start_seq = tcp_sk(conn->sk)->write_seq + train->end,
-		.length = train->length,
-		.msn = conn->tx.msn++,
-		.opcode = TCP_BTH_OP_SEND_ONLY,
-		.flags = train->flags | TCP_BTH_F_MORE,
-		.train_place = train->messages++,
-	};
-	conn->tx.log_msg[at] = msg;
+	*rec = tqp_wqe_record(wqe, train->length);
+	rec->start_seq = tcp_sk(conn->sk)->write_seq + at;
+	rec->msn = wqe->op->untagged ? conn->tx.msn++ : conn->tx.write_msn++;
+	rec->flags |= TCP_BTH_F_MORE;
+	rec->train_place = train->messages;
+	if (train->messages++ == 1)
+		tqp_train_step(wqe->remote_addr - train->va, train->length, &train->step);
+	train->va = wqe->remote_addr;
+	conn->tx.log_msg[slot] = msg;
 	tqp_msglog_commit(&conn->tx.log);
-	train->end += train->length;
 }
 
 /* The current WQE joins the train.  False: it cannot. */
@@ -144,11 +145,13 @@ static bool tqp_train_add(struct tqp_conn *conn)
 {
 	struct tqp_tx_msg *msg = tqp_wqe_msg(conn);
 
-	if (!tqp_train_fits(&conn->tx.train, &conn->tx.wqe) || !tqp_train_copy(conn))
+	if (!conn->tx.train.open || !tqp_train_fits(&conn->tx.train, &conn->tx.wqe) ||
+	    !tqp_train_copy(conn))
 		return false;
 	tqp_tx_msg_init_copied(msg, conn);
 	tqp_wqe_set_completion(conn, msg);
-	tqp_train_log(conn, msg);
+	tqp_train_log(conn, msg, conn->tx.train.end);
+	conn->tx.train.end += conn->tx.train.length;
 	tqp_wqe_advance(conn);
 	return true;
 }
@@ -160,7 +163,7 @@ static u32 tqp_train_fill(struct tqp_conn *conn, u32 limit)
 
 	while (tqp_train_add(conn) && ++n < limit) {
 		tqp_wqe_copy(conn);
-		if (!tqp_train_takes(conn))
+		if (!tqp_train_takes(conn) || !tqp_train_copies(&conn->tx.wqe))
 			break;
 	}
 	return n;
@@ -171,29 +174,40 @@ static bool tqp_train_found(struct tqp_conn *conn, u32 limit)
 {
 	const struct tqp_wqe *wqe = &conn->tx.wqe;
 
-	if (tqp_train_fits(&conn->tx.train, wqe) && tqp_train_room(&conn->tx.train))
+	if (conn->tx.train.open && tqp_train_fits(&conn->tx.train, wqe) &&
+	    tqp_train_room(&conn->tx.train))
 		return true;
 	if (limit < 2 || !tqp_wqe_alike(conn))
 		return false;
-	tqp_train_begin(conn, true, tqp_train_flags(wqe), wqe->bytes);
+	tqp_train_start(conn, true);
 	return true;
 }
 
 static bool tqp_train_has_buffer(struct tqp_tx_train *train)
 {
 	if (!train->bytes)
-		train->bytes = kmalloc(TQP_TRAIN_BYTES, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+		train->bytes = kmalloc(TQP_TRAIN_COPY_BYTES, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	return train->bytes;		/* else one by one */
+}
+
+static u32 tqp_train_copied(struct tqp_conn *conn, u32 limit)
+{
+	if (!tqp_train_found(conn, limit) || !tqp_train_has_buffer(&conn->tx.train))
+		return 0;
+	return tqp_train_fill(conn, min(limit, tqp_train_room(&conn->tx.train)));
 }
 
 bool tqp_train_gather(struct tqp_conn *conn)
 {
-	u32 limit = tqp_train_limit(conn), n;
+	u32 limit, n;
 
-	if (!limit || !tqp_train_takes(conn) || !tqp_train_found(conn, limit) ||
-	    !tqp_train_has_buffer(&conn->tx.train))
+	if (!tqp_train_takes(conn))
 		return false;
-	n = tqp_train_fill(conn, min(limit, tqp_train_room(&conn->tx.train)));
+	limit = tqp_train_limit(conn);
+	if (!limit)
+		return false;
+	n = tqp_train_copies(&conn->tx.wqe) ? tqp_train_copied(conn, limit) :
+					      tqp_train_pages(conn, limit);
 	if (!n)
 		return false;
 	tqp_tx_wait_over(&conn->tx, TQP_TX_WAIT_CREDIT);

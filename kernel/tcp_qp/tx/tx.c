@@ -22,9 +22,11 @@ void tqp_tx_wait_memory(struct tqp_conn *conn)
 	tqp_queue_delayed(conn, &conn->credit.probe_work, TQP_MEMORY_WAIT_MS);
 }
 
+/* A train, which always is the last message that TCP is told of, says it of its last one by itself. */
 static bool tqp_tx_more(const struct tqp_conn *conn)
 {
-	return !conn->tx.cur.msg->is_response && tqp_wqe_follows(conn, conn->tx.sq_next + 1);
+	return !conn->tx.cur.msg->is_response && !conn->tx.cur.nr_bvecs &&
+	       tqp_wqe_follows(conn, conn->tx.sq_next + 1);
 }
 
 /* The record of @source's message, where it starts in the stream. */
@@ -77,8 +79,9 @@ void tqp_tx_taken(struct tqp_conn *conn)
 	cur->active = false;
 	if (!cur->msg)
 		return;
-	tqp_tx_count(conn, 1);
-	if (cur->msg->is_response)
+	if (!cur->nr_bvecs)		/* else they were counted */
+		tqp_tx_count(conn, 1);
+	if (cur->msg->is_response || cur->nr_bvecs)
 		tqp_tx_msg_put(cur->msg);
 	else if (cur->ends_wqe)
 		tqp_wqe_sent(conn);
@@ -122,18 +125,18 @@ static int tqp_fill_skb(struct sk_buff *skb, struct iov_iter *from, size_t lengt
 }
 
 /* @bvecs[TQP_SEND_BVECS] from the current place on; *@bytes covered, the place unchanged. */
-static int tqp_next_bvecs(struct tqp_conn *conn, struct bio_vec *bvecs, u32 *bytes)
+static u32 tqp_next_bvecs(struct tqp_conn *conn, struct bio_vec *bvecs, u32 *bytes)
 {
 	const struct tqp_tx_cur *cur = &conn->tx.cur;
 	u32 off = cur->sge_off, done;
-	int n = 0;
+	u32 n = 0;
 
 	*bytes = 0;
 	for (int i = cur->sge; i < cur->nr_sge && n < TQP_SEND_BVECS; i++, off = 0) {
 		u32 want = min_t(u32, cur->sges[i].length - off, TQP_SEND_PIECE_BYTES - *bytes);
 
-		n += tqp_mr_bvecs(cur->msg->mrs[i], cur->sges[i].addr + off, want,
-				  bvecs + n, TQP_SEND_BVECS - n, &done);
+		n = tqp_mr_bvecs(cur->msg->mrs[i], cur->sges[i].addr + off, want, bvecs, n,
+				 TQP_SEND_BVECS, &done);
 		*bytes += done;
 		if (done < cur->sges[i].length - off)
 			break;
@@ -144,7 +147,7 @@ static int tqp_next_bvecs(struct tqp_conn *conn, struct bio_vec *bvecs, u32 *byt
 static void tqp_cur_advance(struct tqp_tx_cur *cur, u32 bytes)
 {
 	cur->left -= bytes;
-	if (cur->data) {
+	if (cur->data || cur->nr_bvecs) {
 		cur->sge_off += bytes;
 		return;
 	}
@@ -166,16 +169,21 @@ static int tqp_send_piece(struct tqp_conn *conn, bool more)
 	struct tqp_tx_cur *cur = &conn->tx.cur;
 	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
 	struct kvec kv = { (void *)cur->data + cur->sge_off, cur->left };	/* if it has data */
-	u32 bytes = cur->left;
-	int n;
+	u32 bytes = cur->left, n;
 
 	if (cur->data) {
 		iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &kv, 1, bytes);
+	} else if (cur->nr_bvecs) {
+		iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, conn->tx.pages, cur->nr_bvecs,
+			      cur->sge_off + bytes);
+		iov_iter_advance(&msg.msg_iter, cur->sge_off);
 	} else {
 		n = tqp_next_bvecs(conn, bvecs, &bytes);
 		if (WARN_ON_ONCE(!n || !bytes))
 			return -EFAULT;
 		iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, bvecs, n, bytes);
+	}
+	if (!cur->data) {
 		msg.msg_flags |= MSG_ZEROCOPY;
 		msg.msg_ubuf = &cur->msg->ubuf;
 		msg.sg_from_iter = tqp_fill_skb;
@@ -248,7 +256,7 @@ static bool tqp_tx_next(struct tqp_conn *conn)
 		return false;
 	}
 	tqp_tx_wait_over(&conn->tx, TQP_TX_WAIT_LOG);
-	return tqp_response_next(conn) || tqp_batch_next(conn);
+	return tqp_response_next(conn) || (tqp_qp_may_send(conn->qp) && tqp_batch_next(conn));
 }
 
 /* Something to push: what TCP has not taken yet, or the next. */

@@ -59,7 +59,9 @@ bool tqp_tx_has_credit(const struct tqp_conn *conn);
 /* ---- txdone.c ---- */
 void tqp_tx_msg_init(struct tqp_tx_msg *msg, struct tqp_conn *conn);
 void tqp_tx_msg_init_copied(struct tqp_tx_msg *msg, struct tqp_conn *conn);	/* one message, TCP copies it */
+void tqp_tx_msg_init_behind(struct tqp_tx_msg *msg, struct tqp_tx_msg *lead);	/* done with @lead */
 void tqp_tx_msg_put(struct tqp_tx_msg *msg);
+void tqp_tx_msg_undo(struct tqp_tx_msg *msg);		/* it has no place in the stream and gets none */
 void tqp_clean_acked(struct sock *sk, u32 acked_seq);
 bool tqp_tx_outstanding(const struct tqp_conn *conn);	/* sk lock */
 void tqp_tx_finish_bad(struct tqp_conn *conn);		/* sk lock */
@@ -93,6 +95,8 @@ void tqp_read_fail(struct tqp_conn *conn, enum ib_wc_status status);
 bool tqp_response_room(struct tqp_conn *conn);
 /* 0, or the syndrome to refuse the current request with. */
 int tqp_request(struct tqp_conn *conn);
+/* May the peer WRITE there? */
+bool tqp_may_write(const struct tqp_conn *conn, u32 rkey, u64 va, u64 bytes);
 /* 0, or the syndrome to refuse the current WRITE with. */
 int tqp_write_check(struct tqp_conn *conn);
 /* Make a response the current message, if one is due. */

@@ -6,7 +6,9 @@
  *
  * The ubuf_info's count holds both: one for the sender until all bytes are in
  * TCP, one for each message until it is acknowledged, one for each response
- * that is awaited, one for each skb.
+ * that is awaited, one for each skb.  Of a train that is sent from where it lies
+ * the lead has all of these, and all of its messages are done when they are gone;
+ * each knows by itself whether it was acknowledged.
  */
 #include "memory/memory.h"
 #include "tx/tx.h"
@@ -80,17 +82,32 @@ void tqp_tx_finish_bad(struct tqp_conn *conn)
 		tqp_conn_fail(conn, TCP_QP_REASON_LOCAL_ERROR);
 }
 
-static void tqp_wqe_done(struct tqp_tx_msg *msg)
+/* The @i-th of those that are done with @lead. */
+static struct tqp_tx_msg *tqp_tx_behind(const struct tqp_tx_msg *lead, u32 i)
 {
-	struct tqp_conn *conn = msg->conn;
+	const struct tqp_tx *tx = &lead->conn->tx;
+
+	return &tx->msgs[(lead - tx->msgs + i) & tx->sq_mask];
+}
+
+static void tqp_unpin(struct tqp_tx_msg *msg)
+{
+	while (msg->nr_mrs)
+		tqp_mr_put(msg->mrs[--msg->nr_mrs]);
+}
+
+static void tqp_wqe_done(struct tqp_tx_msg *lead)
+{
+	struct tqp_conn *conn = lead->conn;
 	unsigned long flags;
 	bool kick;
 
-	while (msg->nr_mrs)
-		tqp_mr_put(msg->mrs[--msg->nr_mrs]);
+	for (u32 i = 0; i < lead->together; i++)
+		tqp_unpin(tqp_tx_behind(lead, i));
 	spin_lock_irqsave(&conn->tx.done_lock, flags);
-	if (msg->loaded && !conn->tx.dead) {
-		msg->done = true;
+	if (lead->loaded && !conn->tx.dead) {
+		for (u32 i = 0; i < lead->together; i++)
+			tqp_tx_behind(lead, i)->done = true;
 		tqp_complete_in_order(conn);
 	}
 	kick = READ_ONCE(conn->tx.failed) && !conn->tx.dead;
@@ -123,6 +140,14 @@ void tqp_tx_msg_put(struct tqp_tx_msg *msg)
 		tqp_tx_msg_done(msg);
 }
 
+void tqp_tx_msg_undo(struct tqp_tx_msg *msg)
+{
+	if (msg->lead == msg)
+		tqp_tx_msg_put(msg);
+	else
+		tqp_unpin(msg);
+}
+
 static void tqp_ubuf_complete(struct sk_buff *skb, struct ubuf_info *ubuf, bool success)
 {
 	tqp_tx_msg_put(container_of(ubuf, struct tqp_tx_msg, ubuf));
@@ -134,6 +159,8 @@ static void tqp_tx_msg_clear(struct tqp_tx_msg *msg, struct tqp_conn *conn)
 {
 	refcount_set(&msg->ubuf.refcnt, 1);
 	msg->conn = conn;
+	msg->lead = msg;
+	msg->together = 1;
 	msg->nr_mrs = 0;
 	msg->unacked = 0;
 	msg->awaited = 0;
@@ -161,7 +188,14 @@ void tqp_tx_msg_init_copied(struct tqp_tx_msg *msg, struct tqp_conn *conn)
 	msg->loaded = true;
 }
 
-/* As tqp_tx_msg_put() for each of a train's messages; how many of @count there are. */
+/* It has no references of its own. */
+void tqp_tx_msg_init_behind(struct tqp_tx_msg *msg, struct tqp_tx_msg *lead)
+{
+	tqp_tx_msg_clear(msg, lead->conn);
+	msg->lead = lead;
+}
+
+/* As tqp_tx_msg_put() for each message of a train that was copied; how many of @count there are. */
 static u32 tqp_train_acked(struct tqp_conn *conn, u32 index, u32 count)
 {
 	struct tqp_tx_msg *msg;
@@ -186,17 +220,33 @@ static u32 tqp_train_acked(struct tqp_conn *conn, u32 index, u32 count)
 	return n;
 }
 
+/* The same for messages with one lead, which go back to the application when no skb holds them. */
+static u32 tqp_lead_acked(struct tqp_conn *conn, u32 index, u32 count)
+{
+	struct tqp_tx_msg *msg = conn->tx.log_msg[index & conn->tx.log.mask], *lead = msg->lead;
+	u32 n = 0;
+
+	do {
+		msg->unacked--;
+		if (++n == count)
+			break;
+		msg = conn->tx.log_msg[(index + n) & conn->tx.log.mask];
+	} while (msg && !msg->copied && msg->lead == lead);
+	if (refcount_sub_and_test(n, &lead->ubuf.refcnt))
+		tqp_tx_msg_done(lead);
+	return n;
+}
+
 /* @count of the oldest records left the log; @index is the first one's place. */
 static void tqp_records_acked(struct tqp_conn *conn, u32 index, u32 count)
 {
 	while (count) {
 		struct tqp_tx_msg *msg = conn->tx.log_msg[index & conn->tx.log.mask];
-		u32 n = msg && msg->copied ? tqp_train_acked(conn, index, count) : 1;
+		u32 n = 1;
 
-		if (msg && !msg->copied) {
-			msg->unacked--;
-			tqp_tx_msg_put(msg);
-		}
+		if (msg)
+			n = msg->copied ? tqp_train_acked(conn, index, count) :
+					  tqp_lead_acked(conn, index, count);
 		index += n;
 		count -= n;
 	}
@@ -232,7 +282,7 @@ static void tqp_drop_current(struct tqp_conn *conn)
 {
 	struct tqp_tx_cur *cur = &conn->tx.cur;
 
-	if (cur->active && cur->msg && cur->msg->is_response)
+	if (cur->active && cur->msg && (cur->msg->is_response || cur->nr_bvecs))
 		tqp_tx_msg_put(cur->msg);
 	cur->active = false;
 	if (conn->tx.wqe.valid && conn->tx.wqe.loaded)
@@ -257,7 +307,7 @@ void tqp_tx_drop(struct tqp_conn *conn)
 	conn->tx.log.head = conn->tx.log.tail;
 	for (; left; left--, head++)	/* unacked stays: they were not */
 		if (conn->tx.log_msg[head & conn->tx.log.mask])
-			tqp_tx_msg_put(conn->tx.log_msg[head & conn->tx.log.mask]);
+			tqp_tx_msg_put(conn->tx.log_msg[head & conn->tx.log.mask]->lead);
 	tqp_read_drop(conn);
 	tqp_drop_current(conn);
 }

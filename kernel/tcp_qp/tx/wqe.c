@@ -83,37 +83,51 @@ bool tqp_wqe_follows(const struct tqp_conn *conn, u32 index)
 	       !tqp_msglog_full(&conn->tx.log);
 }
 
+static u32 tqp_wqe_peek_bytes(const struct tqp_conn *conn, const struct rxe_send_wqe *next, u32 flags)
+{
+	u32 bytes = 0, num_sge;
+
+	if (flags & IB_SEND_INLINE)
+		return READ_ONCE(next->dma.length);
+	num_sge = min(READ_ONCE(next->dma.num_sge), conn->qp->cap.max_send_sge);
+	for (u32 i = 0; i < num_sge; i++)
+		bytes += READ_ONCE(next->dma.sge[i].length);
+	return bytes;
+}
+
 bool tqp_wqe_alike(const struct tqp_conn *conn)
 {
 	const struct rxe_send_wqe *next = tqp_wqe_peek(conn, conn->tx.sq_next + 1);
-	u32 flags, bytes;
+	const struct tqp_wqe *wqe = &conn->tx.wqe;
+	u32 flags, step;
 
-	if (!next || READ_ONCE(next->wr.opcode) != IB_WR_SEND)
+	if (!next || tqp_op_of(READ_ONCE(next->wr.opcode)) != wqe->op)
 		return false;
 	flags = READ_ONCE(next->wr.send_flags);
-	if (flags & IB_SEND_INLINE)
-		bytes = READ_ONCE(next->dma.length);
-	else if (READ_ONCE(next->dma.num_sge) == 1 && conn->qp->cap.max_send_sge)
-		bytes = READ_ONCE(next->dma.sge[0].length);
-	else
+	if (tqp_wqe_peek_bytes(conn, next, flags) != wqe->bytes ||
+	    (flags ^ wqe->flags) & (IB_SEND_FENCE | IB_SEND_SOLICITED))
 		return false;
-	return bytes == conn->tx.wqe.bytes &&
-	       !((flags ^ conn->tx.wqe.flags) & (IB_SEND_FENCE | IB_SEND_SOLICITED));
+	return !wqe->op->operands ||
+	       (READ_ONCE(next->wr.wr.rdma.rkey) == wqe->rkey &&
+		tqp_train_step(READ_ONCE(next->wr.wr.rdma.remote_addr) - wqe->remote_addr, wqe->bytes,
+			       &step));
 }
 
 /* ---- checks ---- */
 
-/* Pin the keys of what will be sent. */
-static enum ib_wc_status tqp_pin_sges(struct tqp_conn *conn, struct tqp_tx_msg *msg)
+enum ib_wc_status tqp_wqe_pin(struct tqp_conn *conn, struct tqp_tx_msg *msg, struct tqp_mr *pinned)
 {
 	for (u32 i = 0; i < conn->tx.wqe.nr_sge; i++) {
 		const struct ib_sge *sge = &conn->tx.wqe.sges[i];
-		struct tqp_mr *mr = tqp_mr_get(conn->dev, sge->lkey);
 
-		if (!mr)
+		if (pinned && pinned->key == sge->lkey)
+			refcount_inc(&pinned->refs);
+		else
+			pinned = tqp_mr_get(conn->dev, sge->lkey);
+		if (!pinned)
 			return IB_WC_LOC_PROT_ERR;
-		msg->mrs[msg->nr_mrs++] = mr;
-		if (tqp_mr_check(mr, conn->qp->pd->pdn, sge->addr, sge->length, 0))
+		msg->mrs[msg->nr_mrs++] = pinned;
+		if (tqp_mr_check(pinned, conn->qp->pd->pdn, sge->addr, sge->length, 0))
 			return IB_WC_LOC_PROT_ERR;
 	}
 	return IB_WC_SUCCESS;
@@ -122,7 +136,7 @@ static enum ib_wc_status tqp_pin_sges(struct tqp_conn *conn, struct tqp_tx_msg *
 static enum ib_wc_status tqp_load_payload(struct tqp_conn *conn, struct tqp_tx_msg *msg)
 {
 	if (!(conn->tx.wqe.flags & IB_SEND_INLINE))
-		return tqp_pin_sges(conn, msg);
+		return tqp_wqe_pin(conn, msg, NULL);
 	tqp_wqe_copy_inline(&conn->tx.wqe, conn->tx.wqe.data);
 	return IB_WC_SUCCESS;
 }

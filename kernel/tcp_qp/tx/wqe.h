@@ -77,6 +77,15 @@ static inline void tqp_wqe_copy_inline(const struct tqp_wqe *wqe, u8 *to)
 	memcpy(to, wqe->from->dma.inline_data, bytes);
 }
 
+/* May a train have WRITEs of @length so @far apart?  Then *@step is that, in lengths. */
+static inline bool tqp_train_step(u64 far, u32 length, u32 *step)
+{
+	if (far % length || far / length > U16_MAX)
+		return false;
+	*step = far / length;
+	return true;
+}
+
 /* What its completion will say. */
 static inline void tqp_wqe_set_completion(const struct tqp_conn *conn, struct tqp_tx_msg *msg)
 {
@@ -99,13 +108,19 @@ static inline void tqp_wqe_advance(struct tqp_conn *conn)
 /* ---- wqe.c ---- */
 /* All of it is checked, its memory pinned, and its completion set. */
 enum ib_wc_status tqp_wqe_load(struct tqp_conn *conn);
+/*
+ * Pin the keys of what will be sent: they are @msg's, also those before one that
+ * is refused.  @pinned: one that is already, for this connection and under the
+ * same hold of its lock; or NULL.
+ */
+enum ib_wc_status tqp_wqe_pin(struct tqp_conn *conn, struct tqp_tx_msg *msg, struct tqp_mr *pinned);
 /* The record of a message of @length bytes of @wqe's, its number left to the caller. */
 struct tqp_msg_rec tqp_wqe_record(const struct tqp_wqe *wqe, u32 length);
 /* The current message was its last. */
 void tqp_wqe_sent(struct tqp_conn *conn);
 /* Will the WQE at @index go to TCP at once?  The one before it holds its last partial segment back then. */
 bool tqp_wqe_follows(const struct tqp_conn *conn, u32 index);
-/* Is the next one a SEND of as many bytes, and as solicited? */
+/* Could the next one be of a train with it?  @wqe.op has trains. */
 bool tqp_wqe_alike(const struct tqp_conn *conn);
 
 #endif

@@ -2,12 +2,11 @@
 #include <tcp_qp/tcp_bth.h>
 #include "wire/cm_wire.h"
 
-/* Written as arrays: a key has no terminating zero. */
+/* By kind.  Written as arrays: a key has no terminating zero. */
 static const __u8 tqp_hello_keys[][TQP_HELLO_KEY_BYTES] = {
-	[TQP_HELLO_REQUEST] = { 't', 'c', 'p', '_', 'q', 'p', ' ', 'c',
-				'm', ' ', 'r', 'e', 'q', ' ', ' ', '\n' },
-	[TQP_HELLO_REPLY] = { 't', 'c', 'p', '_', 'q', 'p', ' ', 'c',
-			      'm', ' ', 'r', 'e', 'p', ' ', ' ', '\n' },
+	{ 't', 'c', 'p', '_', 'q', 'p', ' ', 'c', 'm', ' ', 'r', 'e', 'q', ' ', ' ', '\n' },
+	{ 't', 'c', 'p', '_', 'q', 'p', ' ', 'c', 'm', ' ', 'r', 'e', 'p', ' ', ' ', '\n' },
+	{ 't', 'c', 'p', '_', 'q', 'p', ' ', 'n', 'u', 'm', 'b', 'e', 'r', ' ', ' ', '\n' },
 };
 
 enum {
@@ -16,7 +15,23 @@ enum {
 	TQP_HELLO_AT_PRIVATE = 18,
 	TQP_HELLO_AT_IRD = 20,
 	TQP_HELLO_AT_ORD = 22,
+	TQP_HELLO_24_BITS = 0xffffff,
 };
+
+/* In the private data of a number. */
+enum {
+	TQP_NUMBER_AT_DEST_QPN = 0,
+	TQP_NUMBER_AT_SRC_QPN = 4,
+	TQP_NUMBER_AT_RQ_PSN = 8,
+};
+
+/* What a number's head may not say. */
+static int tqp_hello_check_number(const struct tqp_hello *h)
+{
+	if (h->private_bytes != TQP_HELLO_NUMBER_BYTES)
+		return -TQP_HELLO_E_LENGTH;
+	return h->ird || h->ord ? -TQP_HELLO_E_DEPTH : 0;
+}
 
 static int tqp_hello_parse_head(const __u8 *buf, enum tqp_hello_kind kind, struct tqp_hello *h)
 {
@@ -32,7 +47,7 @@ static int tqp_hello_parse_head(const __u8 *buf, enum tqp_hello_kind kind, struc
 	h->ord = tcp_bth_get16(buf + TQP_HELLO_AT_ORD);
 	if (h->private_bytes > TQP_HELLO_PRIVATE_MAX_BYTES)
 		return -TQP_HELLO_E_LENGTH;
-	return 0;
+	return kind == TQP_HELLO_NUMBER ? tqp_hello_check_number(h) : 0;
 }
 
 int tqp_hello_parse(const __u8 *buf, __u32 have, enum tqp_hello_kind kind, struct tqp_hello *h)
@@ -63,4 +78,27 @@ __u32 tqp_hello_build(__u8 *buf, enum tqp_hello_kind kind, const struct tqp_hell
 	if (h->private_bytes)
 		memcpy(buf + TQP_HELLO_HEAD_BYTES, private_data, h->private_bytes);
 	return TQP_HELLO_HEAD_BYTES + h->private_bytes;
+}
+
+__u32 tqp_hello_build_number(__u8 *buf, const struct tqp_hello_number *number)
+{
+	const struct tqp_hello head = { .private_bytes = TQP_HELLO_NUMBER_BYTES };
+	__u8 data[TQP_HELLO_NUMBER_BYTES];
+
+	tcp_bth_put32(data + TQP_NUMBER_AT_DEST_QPN, number->dest_qpn);
+	tcp_bth_put32(data + TQP_NUMBER_AT_SRC_QPN, number->src_qpn);
+	tcp_bth_put32(data + TQP_NUMBER_AT_RQ_PSN, number->rq_psn);
+	return tqp_hello_build(buf, TQP_HELLO_NUMBER, &head, data);
+}
+
+int tqp_hello_get_number(const __u8 *buf, struct tqp_hello_number *number)
+{
+	const __u8 *data = buf + TQP_HELLO_HEAD_BYTES;
+
+	number->dest_qpn = tcp_bth_get32(data + TQP_NUMBER_AT_DEST_QPN);
+	number->src_qpn = tcp_bth_get32(data + TQP_NUMBER_AT_SRC_QPN);
+	number->rq_psn = tcp_bth_get32(data + TQP_NUMBER_AT_RQ_PSN);
+	if ((number->dest_qpn | number->src_qpn | number->rq_psn) & ~TQP_HELLO_24_BITS)
+		return -TQP_HELLO_E_RANGE;
+	return 0;
 }

@@ -3,8 +3,14 @@
  * The hello: what two connection managers tell each other in plain bytes
  * before a TCP connection becomes a queue pair.
  *
- *   16 bytes key (request or reply) | u8 flags | u8 revision |
+ *   16 bytes key (request, reply or number) | u8 flags | u8 revision |
  *   be16 private_bytes | be16 ird | be16 ord | private data
+ *
+ * In a connection by number both ends send the same kind.  Its private data is
+ *
+ *   be32 dest_qpn | be32 src_qpn | be32 rq_psn
+ *
+ * of 24 bits each; flags, ird and ord are zero.
  *
  * Shaped like MPA's frames (RFC 5044 section 7.1, RFC 6581), with keys of our
  * own, because what follows is not MPA.  Pure: no socket, no clock.
@@ -21,12 +27,14 @@ enum {
 	TQP_HELLO_MAX_BYTES = TQP_HELLO_HEAD_BYTES + TQP_HELLO_PRIVATE_MAX_BYTES,
 	TQP_HELLO_DEPTH_MAX = 255,		/* ird, ord: the same */
 	TQP_HELLO_REVISION = 1,
+	TQP_HELLO_NUMBER_BYTES = 12,		/* private data of a number, neither more nor less */
 	TQP_HELLO_F_REJECT = 0x20,		/* in a reply; MPA's bit.  The others are zero. */
 };
 
 enum tqp_hello_kind {
 	TQP_HELLO_REQUEST,
 	TQP_HELLO_REPLY,
+	TQP_HELLO_NUMBER,
 };
 
 enum tqp_hello_error {
@@ -34,6 +42,15 @@ enum tqp_hello_error {
 	TQP_HELLO_E_FLAGS,
 	TQP_HELLO_E_REVISION,
 	TQP_HELLO_E_LENGTH,
+	TQP_HELLO_E_DEPTH,
+	TQP_HELLO_E_RANGE,
+};
+
+/* Whom a connection by number is for, as its sender sees it. */
+struct tqp_hello_number {
+	__u32 dest_qpn;
+	__u32 src_qpn;
+	__u32 rq_psn;		/* what the sender of this expects first */
 };
 
 struct tqp_hello {
@@ -57,5 +74,11 @@ int tqp_hello_parse(const __u8 *buf, __u32 have, enum tqp_hello_kind kind, struc
  */
 __u32 tqp_hello_build(__u8 *buf, enum tqp_hello_kind kind, const struct tqp_hello *h,
 		      const void *private_data);
+
+/* The same of a number, which always takes TQP_HELLO_HEAD_BYTES + TQP_HELLO_NUMBER_BYTES. */
+__u32 tqp_hello_build_number(__u8 *buf, const struct tqp_hello_number *number);
+
+/* Of a whole frame that was parsed as a number; 0, or -TQP_HELLO_E_RANGE: more than 24 bits. */
+int tqp_hello_get_number(const __u8 *buf, struct tqp_hello_number *number);
 
 #endif

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
+#include <tcp_qp/tcp_bth_option.h>
 #include "wire/msgwire.h"
 
 void tqp_bth_of(struct tcp_bth *bth, const struct tqp_msg_rec *rec, __u8 version, __u8 flags,
@@ -36,6 +37,8 @@ void tqp_bth_of(struct tcp_bth *bth, const struct tqp_msg_rec *rec, __u8 version
 void tqp_bth_of_train(struct tcp_bth *bth, const struct tqp_msg_rec *first,
 		      const struct tqp_msg_rec *last, __u8 flags, __u32 seq)
 {
+	__u16 behind = (__u16)(last->train_place - first->train_place);
+
 	*bth = (struct tcp_bth) {
 		.ver = 1,
 		.flags = flags | last->flags,	/* solicited: the same for all; more: the last one's */
@@ -47,12 +50,24 @@ void tqp_bth_of_train(struct tcp_bth *bth, const struct tqp_msg_rec *first,
 		.mbo = seq - first->start_seq,
 		.ext4 = last->start_seq + last->length - first->start_seq,
 	};
+	if (first->opcode != TCP_BTH_OP_WRITE_ONLY)
+		return;
+	bth->opcode = TCP_BTH_OP_WRITE_TRAIN;
+	bth->ext_bytes = TCP_BTH_RETH_BYTES;
+	bth->ext4 = 0;
+	bth->va = first->va;
+	bth->rkey = first->rkey;
+	bth->dma_length = tcp_bth_train_word(behind + 1, (__u16)((last->va - first->va) / behind /
+								  first->length));
 }
 
 /* RETH: an immediate in place of the length, or a length that is the message's. */
 static void tqp_map_reth(struct tqp_skb_map *map, const struct tcp_bth *bth)
 {
-	if (tcp_bth_has_immediate(bth->opcode)) {
+	if (bth->opcode == TCP_BTH_OP_WRITE_TRAIN) {
+		map->ext4 = bth->dma_length;
+		map->flags |= TQP_MAP_EXT4;
+	} else if (tcp_bth_has_immediate(bth->opcode)) {
 		map->ext4 = bth->dma_length;
 		map->flags |= TQP_MAP_EXT4;
 	} else if (!(map->flags & TQP_MAP_LENGTH_KNOWN)) {
@@ -94,17 +109,25 @@ const struct tqp_skb_map *tqp_map_at(struct tqp_rx_train *train, const struct tq
 {
 	__u32 place;
 
-	if (map && map->opcode != TCP_BTH_OP_SEND_TRAIN) {
-		train->all.ext4 = 0;	/* its messages are over, or are told one by one */
+	if (map && !tcp_bth_is_train(map->opcode)) {
+		train->bytes = 0;	/* its messages are over, or are told one by one */
 		return map;
 	}
-	if (map)
+	if (map) {
 		train->all = *map;
+		train->bytes = map->opcode == TCP_BTH_OP_SEND_TRAIN ? map->ext4 :
+			       tcp_bth_write_train_bytes(map->length, map->ext4);
+	}
 	if (!tqp_in_train(train, seq))
 		return map;
 	place = (seq - train->all.start_seq) / train->all.length;
 	train->one = train->all;
-	train->one.opcode = TCP_BTH_OP_SEND_ONLY;
+	if (train->all.opcode == TCP_BTH_OP_WRITE_TRAIN) {
+		train->one.opcode = TCP_BTH_OP_WRITE_ONLY;
+		train->one.va = tqp_train_va(train, place);
+	} else {
+		train->one.opcode = TCP_BTH_OP_SEND_ONLY;
+	}
 	train->one.flags &= (__u8)~TQP_MAP_EXT4;
 	train->one.ext4 = 0;
 	train->one.msn += (__u16)place;

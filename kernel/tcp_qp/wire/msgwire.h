@@ -18,7 +18,7 @@ struct tqp_skb_map {
 	__u32 length;		/* valid if TQP_MAP_LENGTH_KNOWN */
 	__u64 va;
 	__u32 rkey;		/* with va: valid if TQP_MAP_RETH */
-	__u32 ext4;		/* of 4 bytes of extension, or the immediate of a WRITE; bytes of a train */
+	__u32 ext4;		/* of 4 bytes of extension; the immediate of a WRITE, the last word of their train */
 	__u16 msn;
 	__u8 opcode;		/* ONLY variant if TQP_MAP_OPCODE_KNOWN, else the MIDDLE of its kind */
 	__u8 flags;		/* TQP_MAP_* */
@@ -51,13 +51,20 @@ void tqp_map_fill(struct tqp_skb_map *map, const struct tcp_bth *bth, __u32 payl
 
 /* A train that is being received, and its current message. */
 struct tqp_rx_train {
+	__u32 bytes;		/* of the stream; 0: none */
 	struct tqp_skb_map all;
 	struct tqp_skb_map one;
 };
 
 static inline bool tqp_in_train(const struct tqp_rx_train *train, __u32 seq)
 {
-	return seq - train->all.start_seq < train->all.ext4;
+	return seq - train->all.start_seq < train->bytes;
+}
+
+/* Of a train of WRITEs: where its message number @place goes. */
+static inline __u64 tqp_train_va(const struct tqp_rx_train *train, __u32 place)
+{
+	return train->all.va + (__u64)place * (train->all.ext4 >> 16) * train->all.length;
 }
 
 /*

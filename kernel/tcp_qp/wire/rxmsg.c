@@ -6,7 +6,7 @@ static enum tcp_bth_kind tqp_kind_of(__u8 opcode)
 {
 	const struct tcp_bth_op_info *op = tcp_bth_op(opcode);
 
-	if (op->kind == TCP_BTH_KIND_TRAIN ||
+	if (tcp_bth_is_train(opcode) ||
 	    (op->position != TCP_BTH_POS_ONLY && op->position != TCP_BTH_POS_MIDDLE))
 		return TCP_BTH_KIND_NONE;
 	return op->kind;

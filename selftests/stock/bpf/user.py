@@ -63,8 +63,8 @@ class User:
         self.wire: socket.socket | None = None
 
     # ---- sockets ----
-    def listen(self, name: str) -> int:
-        self.connections[name] = socket.create_server(("", 0), backlog=1024)
+    def listen(self, name: str, port: int = 0) -> int:
+        self.connections[name] = socket.create_server(("", port), backlog=1024)
         return self.connections[name].getsockname()[1]
 
     def accept_and_close(self, name: str) -> None:
@@ -72,8 +72,10 @@ class User:
         while True:
             self.connections[name].accept()[0].close()
 
-    def connect(self, name: str, address: str, port: int) -> int:
+    def connect(self, name: str, address: str, port: int, source: int = 0) -> int:
         known = self.connections.setdefault(name, socket.socket())
+        if source:
+            known.bind(("", source))
         known.settimeout(LIMIT_S)
         known.connect((address, port))
         return known.getsockname()[1]

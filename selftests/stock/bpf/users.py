@@ -26,6 +26,7 @@ ATTACKER, VICTIM = 61001, 61002
 IMMEDIATE = 0x5EC2E711
 SOON_S = 10  # a busy machine's word for at once
 LINGER_S = 3600
+NUMBER_PORT = 791  # TCP_QP_NUMBER_PORT
 SILENT = DESK = 40  # more than one user's that are served at a time
 
 
@@ -117,6 +118,19 @@ def test_another_namespace(t: Ends) -> None:
     (t.cgroups[1] / "cgroup.procs").write_text(str(stranger.job.process.pid))
     stranger.connect(name="c", address=ADDRESSES[1], port=peer.listen(name="all"))
     stranger.fails(errno.EXDEV, "ask", name="c")
+
+
+def test_the_port_of_connections_by_number(t: Ends) -> None:
+    """There modules believe what is said: no program speaks tcp_bth to or from it."""
+    peer, port = server(t)
+    peer.listen(name="number", port=NUMBER_PORT)
+    attacker, privileged = Person(t, 1, ATTACKER), Person(t, 1, 0)
+    attacker.connect(name="to", address=ADDRESSES[0], port=NUMBER_PORT)
+    attacker.fails(errno.ENOTCONN, "ask", name="to")
+    privileged.connect(name="from", address=ADDRESSES[0], port=port, source=NUMBER_PORT)
+    privileged.fails(errno.ENOTCONN, "ask", name="from")
+    attacker.connect(name="c", address=ADDRESSES[0], port=port)
+    attacker.ask(name="c")
 
 
 def test_silence_holds_nobody_up(t: Ends) -> None:

@@ -8,6 +8,7 @@
 #include <array>
 #include <chrono>
 #include <stdexcept>
+#include <vector>
 
 #include "pattern.hpp"
 
@@ -73,18 +74,31 @@ void Flood::post() {
     }
     if (!attached_.response.engine)
         return;  // not attached yet
-    while (!free_sends_.empty() && posted_ < o_.messages_max) {
-        const uint32_t index = free_sends_.front(), number = static_cast<uint32_t>(posted_);
-        fill(slot(index), message_key(o_.key, number));
-        const tcpqp::Work send = work(index, 0, number);
-        // an error state shows as flushed completions, not here
-        if (int error = qp_->post_sends({&send, 1}); error && error != EINVAL)
-            return post_failed("post a send", error);
-        free_sends_.pop_front();
-        sends_.push_back(index);
-        posted_++;
-    }
+    while (free_sends_.size() >= o_.train && posted_ + o_.train <= o_.messages_max)
+        if (!post_sends())
+            return;
     (void)qp_->ring_doorbell();
+}
+
+// False: it could not.
+bool Flood::post_sends() {
+    std::vector<tcpqp::Work> works;
+    for (uint32_t i = 0; i < o_.train; i++) {
+        const auto number = static_cast<uint32_t>(posted_ + i);
+        fill(slot(free_sends_[i]), message_key(o_.key, number));
+        works.push_back(work(free_sends_[i], 0, number));
+        works.back().without_imm = o_.train > 1;
+    }
+    // an error state shows as flushed completions, not here
+    if (int error = qp_->post_sends(works); error && error != EINVAL) {
+        post_failed("post sends", error);
+        return false;
+    }
+    for (uint32_t i = 0; i < o_.train; i++, posted_++) {
+        sends_.push_back(free_sends_.front());
+        free_sends_.pop_front();
+    }
+    return true;
 }
 
 // EIO is the uverbs core's word for a device that is gone.
@@ -131,7 +145,8 @@ void Flood::completion(const ibv_wc& wc) {
 }
 
 void Flood::received(const ibv_wc& wc, uint32_t index) {
-    const uint32_t number = ntohl(wc.imm_data);
+    const uint32_t number =
+        wc.wc_flags & IBV_WC_WITH_IMM ? ntohl(wc.imm_data) : static_cast<uint32_t>(received_);
     if (number != static_cast<uint32_t>(received_))
         throw WrongData("message " + std::to_string(number) + " where " +
                         std::to_string(received_) + " was next");

@@ -29,6 +29,7 @@ struct FloodOptions {
     uint32_t engine = TCP_QP_ENGINE_AUTO;
     uint32_t depth = 8;
     uint32_t bytes = 64 << 10;  // of each message
+    uint32_t train = 1;         // messages posted at once; several have no immediate
     uint64_t key = 1;           // of the messages' bytes; the same at both ends
     bool sends = true;
     bool receives = true;
@@ -79,6 +80,7 @@ private:
     void attach();
     bool poll_completions();
     void completion(const ibv_wc& wc);
+    bool post_sends();
     void post_failed(const char* what, int error);
     void received(const ibv_wc& wc, uint32_t slot);
     [[nodiscard]] std::span<uint8_t> slot(uint32_t index) const noexcept;

@@ -31,6 +31,7 @@ struct Options {
     int wire = -1;
     uint32_t operations = 400;
     uint32_t max_bytes = 60000;
+    uint32_t train = 1;  // WRITEs of one length, equally far apart, posted at once
     uint64_t seed = 1;
     std::string memory = "pages";
     uint32_t region_mib = 1;
@@ -38,6 +39,8 @@ struct Options {
 
 constexpr uint32_t kSlots = 24;  // operations in flight, each with its own scratch
 constexpr uint32_t kSlotBytes = 128 << 10;
+constexpr uint32_t kTrainMaxBytes =
+    20000;  // of each; eight of them twice as far apart fit the region
 constexpr uint32_t kImmEnd = 0xffffffff;
 
 RdmaPeer::Options peer_options(const Options& o) {
@@ -73,6 +76,7 @@ private:
     static std::string wrong_data(const Slot& s, const uint8_t* got);
     void complete_one();
     void write(uint32_t slot, bool immediate);
+    void write_train();
     void read(uint32_t slot);
     void atomic(uint32_t slot);
     void post(uint32_t slot, std::span<ibv_sge> sges, ibv_send_wr wr);
@@ -131,6 +135,37 @@ void Active::write(uint32_t slot, bool immediate) {
     post(slot, sges, wr);
 }
 
+// Side by side, with gaps, or all to one place, where the last one wins.
+void Active::write_train() {
+    const uint32_t count = 2 + any(o_.train - 1);
+    const uint32_t bytes = 1 + any(any(2) ? 200 : std::min(o_.max_bytes, kTrainMaxBytes));
+    const uint64_t apart = uint64_t{any(3)} * bytes;
+    const uint64_t first = random_() % (model_.size() - (count - 1) * apart - bytes);
+    std::vector<ibv_send_wr> wrs(count);
+    std::vector<std::vector<ibv_sge>> sges(count);
+    while (free_.size() < count)
+        complete_one();
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t slot = free_.front();
+        free_.pop_front();
+        slots_[slot] = {IBV_WR_RDMA_WRITE, bytes, first + i * apart, {}};
+        const std::span<uint8_t> data{scratch(slot), bytes};
+        fill(data, random_());
+        std::ranges::copy(data, model_.begin() + static_cast<long>(slots_[slot].at));
+        sges[i] = cut(slot, bytes);
+        wrs[i].wr_id = slot;
+        wrs[i].sg_list = sges[i].data();
+        wrs[i].num_sge = static_cast<int>(sges[i].size());
+        wrs[i].opcode = IBV_WR_RDMA_WRITE;
+        wrs[i].send_flags = IBV_SEND_SIGNALED;
+        wrs[i].wr.rdma = {peer_.peer().address + slots_[slot].at, peer_.peer().key};
+        wrs[i].next = i + 1 < count ? &wrs[i + 1] : nullptr;
+    }
+    if (reads_in_flight_ || atomics_in_flight_)
+        wrs[0].send_flags |= IBV_SEND_FENCE;
+    peer_.post(wrs[0]);
+}
+
 void Active::read(uint32_t slot) {
     Slot& s = slots_[slot];
     s.expected.assign(model_.begin() + static_cast<long>(s.at),
@@ -171,6 +206,8 @@ void Active::atomic(uint32_t slot) {
 }
 
 void Active::one() {
+    if (o_.train > 1 && any(2))
+        return write_train();
     if (free_.empty())
         complete_one();
     const uint32_t slot = free_.front();
@@ -314,6 +351,7 @@ int main(int argc, char** argv) {
         .option("--wire", o.wire, "0 or 1: this version on sent segments")
         .option("--operations", o.operations)
         .option("--max-bytes", o.max_bytes, {1, 131000}, "of one operation")
+        .option("--train", o.train, {1, 8}, "WRITEs of one length at once")
         .option("--seed", o.seed)
         .choice("--memory", o.memory, {"pages", "huge", "udmabuf", "dma-heap"})
         .option("--region-mib", o.region_mib, {1, 2048}, "on both sides the same")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Requests that the peer must refuse: keys, bounds and rights that are not the
 // requester's.  Each case is a connection of its own: a WRITE and a READ that
-// are in order, in some cases small SENDs that travel as a train, the one that
+// are in order, in some cases SENDs or WRITEs that travel as a train, the one that
 // is not in order, and a SEND behind it.  All before it must succeed, it must
 // fail with just the status that IBTA names, the last be flushed; and not one
 // byte of the region may change.
@@ -25,8 +25,9 @@ using namespace nupa::programs;
 constexpr uint8_t kFill = 0x5c;
 constexpr uint32_t kReceives = 4;
 constexpr int kBacklog = 8;
-constexpr uint32_t kReceiveBytes = 256;
+constexpr uint32_t kReceiveBytes = 4096;
 constexpr uint32_t kSendBytes = 64;
+constexpr uint32_t kLongBytes = 3000;  // sent from where they lie
 constexpr size_t kRegionBytes = 1 << 20;
 
 enum class Target { kKey, kReadOnly, kStale, kForeign, kGuessed };
@@ -41,6 +42,8 @@ struct Case {
     int passive_access = kRemoteAll;
     bool local_key = true;  // false: the requester's own key is wrong
     uint32_t sends = 0;     // in front of it, fewer than receives
+    uint32_t send_bytes = kSendBytes;
+    uint32_t writes = 0;  // in front of it, as long, one behind the other and it behind them
 };
 
 const std::vector<Case> kCases{
@@ -78,6 +81,18 @@ const std::vector<Case> kCases{
      kRemoteAll, true, 3},
     {"write-behind-train", IBV_WR_RDMA_WRITE, Target::kGuessed, 0, kSendBytes,
      IBV_WC_REM_ACCESS_ERR, kRemoteAll, true, 3},
+    {"second-of-long-train", IBV_WR_SEND, Target::kKey, 0, kLongBytes, IBV_WC_LOC_PROT_ERR,
+     kRemoteAll, false, 1, kLongBytes},
+    {"last-of-long-train", IBV_WR_SEND, Target::kKey, 0, kLongBytes, IBV_WC_LOC_PROT_ERR,
+     kRemoteAll, false, 3, kLongBytes},
+    {"longer-behind-long-train", IBV_WR_SEND, Target::kKey, 0, kReceiveBytes + 1,
+     IBV_WC_REM_INV_REQ_ERR, kRemoteAll, true, 3, kLongBytes},
+    {"end-of-write-train", IBV_WR_RDMA_WRITE, Target::kKey, kRegionBytes, kSendBytes,
+     IBV_WC_REM_ACCESS_ERR, kRemoteAll, true, 0, kSendBytes, 5},
+    {"end-of-long-write-train", IBV_WR_RDMA_WRITE, Target::kKey, kRegionBytes - kLongBytes / 2,
+     kLongBytes, IBV_WC_REM_ACCESS_ERR, kRemoteAll, true, 0, kSendBytes, 5},
+    {"own-key-in-long-write-train", IBV_WR_RDMA_WRITE, Target::kKey, kRegionBytes / 2, kLongBytes,
+     IBV_WC_LOC_PROT_ERR, kRemoteAll, false, 0, kSendBytes, 5},
 };
 
 struct Options {
@@ -111,7 +126,9 @@ void expect(const ibv_wc& wc, Id id, ibv_wc_status status) {
 
 void active(RdmaPeer& peer, const Case& c) {
     std::ranges::fill(peer.scratch(), kFill);
-    ibv_sge good{reinterpret_cast<uint64_t>(peer.scratch().data()), kSendBytes, peer.scratch_key()};
+    ibv_sge good{reinterpret_cast<uint64_t>(peer.scratch().data()), c.send_bytes,
+                 peer.scratch_key()};
+    ibv_sge alike{good.addr, c.bytes, good.lkey};
     ibv_sge bad{good.addr, c.bytes, good.lkey ^ (c.local_key ? 0u : 0x5a00u)};
     const uint64_t address = peer.peer().address + static_cast<uint64_t>(c.offset);
     std::vector<ibv_send_wr> wrs;
@@ -130,6 +147,11 @@ void active(RdmaPeer& peer, const Case& c) {
     add(kGoodRead, IBV_WR_RDMA_READ);
     for (uint32_t i = 0; i < c.sends; i++)
         add(kGoodSend, IBV_WR_SEND);
+    for (uint32_t i = c.writes; i; i--) {
+        ibv_send_wr& wr = add(kGoodWrite, IBV_WR_RDMA_WRITE);
+        wr.sg_list = &alike;
+        wr.wr.rdma.remote_addr = address - uint64_t{i} * c.bytes;
+    }
     ibv_send_wr& wrong = add(kBad, c.opcode);
     if (c.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || c.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
         wrong.wr.atomic = {address, 1, 2, key_of(peer.peer(), c.target)};
@@ -157,7 +179,7 @@ void passive(RdmaPeer& peer, const Case& c) {
         const ibv_wc_status status = i < c.sends ? IBV_WC_SUCCESS
                                      : too_long  ? IBV_WC_LOC_LEN_ERR
                                                  : IBV_WC_WR_FLUSH_ERR;
-        if (wc.wr_id != i || wc.status != status || (i < c.sends && wc.byte_len != kSendBytes))
+        if (wc.wr_id != i || wc.status != status || (i < c.sends && wc.byte_len != c.send_bytes))
             throw std::runtime_error(fmt::format("receive {} ended with \"{}\"", wc.wr_id,
                                                  ibv_wc_status_str(wc.status)));
     }

@@ -129,6 +129,7 @@ int main(int argc, char** argv) {
         .option("--moment-ms", o.moment_ms, {1, UINT32_MAX}, "the latest moment")
         .option("--bytes", o.flood.bytes)
         .option("--depth", o.flood.depth)
+        .option("--train", o.flood.train, {1, 4096}, "messages posted at once")
         .run(argc, argv, [&] {
             all(o);
             return 0;

@@ -89,9 +89,9 @@ std::string counters_json(const RdmaPeer& peer) {
     if (i.rx_placed_bytes + i.rx_copied_bytes != i.rx_delivered_bytes)
         throw std::runtime_error("placed + copied != delivered");
     return fmt::format(
-        R"({{"engine": {}, "wire": {}, "delivered": {}, "placed": {}, "copied": {}, "sent": {}}})",
+        R"({{"engine": {}, "wire": {}, "delivered": {}, "placed": {}, "copied": {}, "sent": {}, "tx_segments": {}}})",
         i.engine, i.wire_version, i.rx_delivered_bytes, i.rx_placed_bytes, i.rx_copied_bytes,
-        i.tx_bytes);
+        i.tx_bytes, i.tx_segments);
 }
 
 }  // namespace nupa::programs

@@ -46,6 +46,12 @@ def pings(out: str) -> str:
     return f"{count} pings, each compared" if count else ""
 
 
+def pingpong(out: str) -> str:
+    """ibv_rc_pingpong and its like."""
+    found = re.search(r"= ([\d.]+) usec/iter", out)
+    return f"{found[1]} us for both ways" if found else ""
+
+
 def last_row(out: str) -> str:
     """rstream, fi_pingpong: the last line that is part of the table."""
     table = [line.split() for line in out.splitlines() if re.match(r"^(\d+[kmg]?(_lat|_bw)?|custom)\s", line)]

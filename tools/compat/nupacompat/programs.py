@@ -10,6 +10,7 @@ QPERF_PORT = 19765
 PINGPONG_PORT = 47592
 ALL_SIZES = "-a -n 5"  # 2 bytes to 8 MiB
 ONE_SIZE = "-s 65536 -n 100"
+BY_NUMBER = "-d tcpqp0 -x 0"  # perftest without rdma_cm
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,8 @@ class Program:
         return self.client.replace("{peer}", "PEER").replace(" -p {port}", "")
 
 
-def perftest(name: str, options: str, figure: Callable[[str], str], **more) -> Program:
-    command = f"{name} -R -F --report_gbits {options} -p {{port}}"
+def perftest(name: str, options: str, figure: Callable[[str], str], connect: str = "-R", **more) -> Program:
+    command = f"{name} {connect} -F --report_gbits {options} -p {{port}}"
     return Program(name, command, f"{command} {{peer}}", figure, **more)
 
 
@@ -51,6 +52,21 @@ def perftests() -> Iterator[Program]:
         yield perftest("ib_atomic_bw", f"-A {kind} -n 500", figures.perftest_rate, short=True)
         yield perftest("ib_atomic_lat", f"-A {kind} -n 100", figures.perftest_lat)
     yield perftest("ib_atomic_bw", "-b -q 8 -n 100", figures.perftest_rate)
+
+
+def by_number() -> Iterator[Program]:
+    """Without rdma_cm: the programs tell each other {QPN, GID, PSN} over a socket of their own."""
+    for kind in ("send", "write", "read", "atomic"):
+        sizes, figure = ("-n 500", figures.perftest_rate) if kind == "atomic" else (ALL_SIZES, figures.perftest_bw)
+        yield perftest(f"ib_{kind}_bw", sizes, figure, connect=BY_NUMBER, short=kind == "write")
+        yield perftest(f"ib_{kind}_lat", "-n 100" if kind == "atomic" else ALL_SIZES, figures.perftest_lat, connect=BY_NUMBER)
+        yield perftest(f"ib_{kind}_bw", f"-q 8 {'-n 100' if kind == 'atomic' else ONE_SIZE}", figure, connect=BY_NUMBER)
+    yield perftest("ib_write_bw", f"-q 64 {ONE_SIZE}", figures.perftest_bw, connect=BY_NUMBER)
+    yield perftest("ib_send_bw", "-e -s 65536 -n 200", figures.perftest_bw, connect=BY_NUMBER)
+    yield perftest("ib_send_bw", f"--use-srq -q 8 {ONE_SIZE}", figures.perftest_bw, connect=BY_NUMBER)
+    for name, options in (("ibv_rc_pingpong", "-c"), ("ibv_rc_pingpong", "-c -e"), ("ibv_srq_pingpong", "-q 8"), ("ibv_srq_pingpong", "-q 8 -e")):
+        command = f"{name} -d tcpqp0 -g 0 {options} -p {{port}}"
+        yield Program(name, command, f"{command} {{peer}}", figures.pingpong)
 
 
 QPERF_TESTS = (
@@ -85,4 +101,4 @@ def libfabric() -> Iterator[Program]:
 
 
 def programs() -> list[Program]:
-    return [*perftests(), *qperfs(), *rdma_core(), *libfabric()]
+    return [*perftests(), *by_number(), *qperfs(), *rdma_core(), *libfabric()]

@@ -27,6 +27,8 @@ inline constexpr std::uint32_t kFragmentReachBytes = 65535;  // a reassembled da
 
 // Pieces of memory that one segment may be placed in: SGEs of a message, or of a train's messages.
 inline constexpr std::size_t kPiecesMax = 1024;
+// Whole messages of a train that are placed as one run: with two SGEs each they still fit.
+inline constexpr std::uint32_t kTrainRunMessagesMax = kPiecesMax / 2 - 2;
 
 inline constexpr std::uint32_t kRqMaskMax = 32767;  // msn arithmetic needs < 32768
 inline constexpr std::uint8_t kRqLog2Min = 6;       // element sizes of the rxe ABI

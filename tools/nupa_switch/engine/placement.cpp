@@ -69,11 +69,25 @@ void Target::fill(const Payload& payload) const noexcept {
     }
 }
 
-bool is_write(std::uint8_t opcode) noexcept {
-    return tcp_bth_op(opcode)->kind == TCP_BTH_KIND_WRITE;
+bool is_write(std::uint8_t opcode) noexcept { return tcp_bth_is_write(opcode); }
+
+bool is_train(const tcp_bth& b) noexcept { return tcp_bth_is_train(b.opcode); }
+
+// Where message number @place of a train of WRITEs goes.
+std::uint64_t train_target(const tcp_bth& b, std::uint32_t place) noexcept {
+    return b.va + std::uint64_t{place} * tcp_bth_train_step(b.dma_length) * b.length;
 }
 
-bool is_train(const tcp_bth& b) noexcept { return b.opcode == TCP_BTH_OP_SEND_TRAIN; }
+// Where the first message begins of which a segment of @bytes has some, and where the last one.
+struct Starts {
+    std::uint32_t first, last;
+};
+Starts starts_in(const tcp_bth& b, std::uint32_t bytes) noexcept {
+    if (!is_train(b))
+        return {b.start_seq, b.start_seq};
+    return {b.start_seq + b.mbo / b.length * b.length,
+            b.start_seq + (b.mbo + bytes - 1) / b.length * b.length};
+}
 
 // Calls @visit(place, offset, bytes) for each message of train @b that has some of the @bytes of
 // payload, until it returns false: what was returned last.
@@ -102,6 +116,11 @@ bool has_dma_length(std::uint8_t opcode) noexcept {
     return tcp_bth_op(opcode)->ext != TCP_BTH_EXT_RETH_IMM;
 }
 
+// Tells tagged messages of one number apart.
+std::uint32_t target_mark(std::uint64_t va, std::uint32_t rkey) noexcept {
+    return static_cast<std::uint32_t>(va) ^ static_cast<std::uint32_t>(va >> 32) ^ rkey;
+}
+
 // The placement checks of one segment.
 class PlacementChecks {
 public:
@@ -128,6 +147,8 @@ private:
     Reason train() noexcept;
     Reason receive(std::uint16_t msn, std::uint64_t offset, std::uint64_t bytes) noexcept;
     Reason tagged() noexcept;
+    Reason write_order() const noexcept;
+    Reason write_train() noexcept;
 
     QpContext& qp_;
     const MrTable& mrs_;
@@ -225,16 +246,17 @@ bool PlacementChecks::consistent() noexcept {
         return consistent_train();
     if (tcp_bth_is_send(b.opcode))
         return qp_.starts.agree(MsnSpace::kUntagged, b.msn, 0, b.start_seq);
-    const std::uint32_t target =
-        static_cast<std::uint32_t>(b.va) ^ static_cast<std::uint32_t>(b.va >> 32) ^ b.rkey;
     return qp_.starts.agree(is_write(b.opcode) ? MsnSpace::kWrite : MsnSpace::kReadResponse, b.msn,
-                            target, b.start_seq);
+                            target_mark(b.va, b.rkey), b.start_seq);
 }
 
 bool PlacementChecks::consistent_train() noexcept {
     const tcp_bth& b = d_.bth;
+    const bool writes = is_write(b.opcode);
     return each_message(b, bytes_, [&](std::uint32_t place, std::uint32_t, std::uint32_t) {
-        return qp_.starts.agree(MsnSpace::kUntagged, static_cast<std::uint16_t>(b.msn + place), 0,
+        return qp_.starts.agree(writes ? MsnSpace::kWrite : MsnSpace::kUntagged,
+                                static_cast<std::uint16_t>(b.msn + place),
+                                writes ? target_mark(train_target(b, place), b.rkey) : 0,
                                 b.start_seq + place * b.length);
     });
 }
@@ -287,6 +309,8 @@ Reason PlacementChecks::receive(std::uint16_t msn, std::uint64_t offset,
 // to write; a response needs a READ of ours that asked for just this.
 Reason PlacementChecks::tagged() noexcept {
     const tcp_bth& b = d_.bth;
+    if (is_train(b))
+        return write_train();
     const std::uint64_t end = std::uint64_t{b.mbo} + bytes_;
     const std::uint64_t length = has_dma_length(b.opcode) ? b.dma_length
                                  : b.ver == 1             ? b.length
@@ -297,15 +321,40 @@ Reason PlacementChecks::tagged() noexcept {
     if (is_write(b.opcode)) {
         if (!qp_.remote_write())
             return Reason::kAccess;
-        // A hole before the message may hold another WRITE to the same place.
-        if (seq_after(b.start_seq, qp_.disorder.next()) ||
-            !qp_.writes.allows(b.start_seq, qp_.shadow))
-            return Reason::kOrder;
+        if (const Reason order = write_order(); order != Reason::kPlaced)
+            return order;
         return target_.add(mrs_, b.rkey, qp_.pd(), part, NUPA_ACCESS_REMOTE_WRITE);
     }
     if (!qp_.shadow.waits(b.msn, b.va, b.rkey, b.dma_length))
         return Reason::kAccess;
     return target_.add(mrs_, b.rkey, qp_.pd(), part, NUPA_ACCESS_LOCAL_WRITE);
+}
+
+// A hole before the message may hold another WRITE to the same place.  Where the segment has
+// several, a hole in the first is before the others.
+Reason PlacementChecks::write_order() const noexcept {
+    const Starts starts = starts_in(d_.bth, bytes_);
+    const std::uint32_t from = starts.first == starts.last ? starts.first : seq_;
+    return seq_after(from, qp_.disorder.next()) || !qp_.writes.allows(starts.last, qp_.shadow)
+               ? Reason::kOrder
+               : Reason::kPlaced;
+}
+
+// All of its messages in this segment, or nothing; the whole of each must fit its target.
+Reason PlacementChecks::write_train() noexcept {
+    const tcp_bth& b = d_.bth;
+    if (!qp_.remote_write())
+        return Reason::kAccess;
+    Reason reason = write_order();
+    if (reason != Reason::kPlaced)
+        return reason;
+    each_message(b, bytes_, [&](std::uint32_t place, std::uint32_t offset, std::uint32_t bytes) {
+        reason =
+            target_.add(mrs_, b.rkey, qp_.pd(), {train_target(b, place), b.length, offset, bytes},
+                        NUPA_ACCESS_REMOTE_WRITE);
+        return reason == Reason::kPlaced;
+    });
+    return reason;
 }
 
 bool csum_proven(const Packet& packet) noexcept {
@@ -318,10 +367,12 @@ void remember(QpContext& qp, const Decision& d, std::uint32_t seq, std::uint32_t
         return qp.writes.delivered(seq, seq + bytes);
     if (!is_write(d.bth.opcode))
         return;
+    const Starts starts = starts_in(d.bth, bytes);
     if (d.placed())
-        qp.writes.placed(d.bth.start_seq);
-    else
-        qp.writes.delivered(d.bth.start_seq, seq + bytes);
+        return qp.writes.placed(starts.last);
+    if (starts.first != starts.last)
+        qp.writes.delivered(starts.first, starts.last);
+    qp.writes.delivered(starts.last, seq + bytes);
 }
 
 // The end of what the sender has to say, and marks of congestion, are for TCP to see at once.

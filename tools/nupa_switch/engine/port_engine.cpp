@@ -111,11 +111,14 @@ PortEngine::Runs PortEngine::runs(const Packet& burst) const noexcept {
     const Headers& at = burst.at;
     if (qps_.size() == 0 || !qps_.find(burst.flow()))
         return Runs::kDelivered;
+    const std::uint32_t bytes = burst.payload.bytes();
     tcp_bth b;
-    const bool one = tcp_bth_find(burst.header.data() + at.options_at, at.option_bytes(), at.seq,
-                                  burst.payload.bytes(), &b, nullptr) == TCP_BTH_OK &&
-                     b.ver == 1 && b.opcode != TCP_BTH_OP_SEND_TRAIN;
-    return one ? Runs::kPlaced : Runs::kNone;
+    const bool named = tcp_bth_find(burst.header.data() + at.options_at, at.option_bytes(), at.seq,
+                                    bytes, &b, nullptr) == TCP_BTH_OK &&
+                       b.ver == 1;
+    const bool few =
+        named && (!tcp_bth_is_train(b.opcode) || bytes / b.length <= kTrainRunMessagesMax);
+    return few ? Runs::kPlaced : Runs::kNone;
 }
 
 Decision PortEngine::receive(Packet& packet) noexcept {

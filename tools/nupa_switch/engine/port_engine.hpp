@@ -47,7 +47,7 @@ public:
     TxRewrite transmit(const Packet& packet, std::uint16_t egress = 0) noexcept;
 
     // How may the host receive the segments of a burst: each by itself, or in runs that have one
-    // fate?  A run to be placed is of one message, and has its option in ver 1.
+    // fate?  A run to be placed is of one message or of one train, and has its option in ver 1.
     enum class Runs : std::uint8_t { kNone, kDelivered, kPlaced };
     Runs runs(const Packet& burst) const noexcept;
 

@@ -41,7 +41,7 @@ Cutter::Cutter(const Packet& packet, TxRewrite rewrite, std::uint32_t span) noex
     // Same size in both layouts only with timestamps; 24 bits of offset; ver 0
     // can't say "no bytes" or "several messages"; a filled checksum is patched by words, so the
     // option must lie on one.
-    has_v1_ = option_.ver == 1 && option_.opcode != TCP_BTH_OP_SEND_TRAIN &&
+    has_v1_ = option_.ver == 1 && !tcp_bth_is_train(option_.opcode) &&
               option_.flags & TCP_BTH_F_TIMESTAMP && option_.length != 0 &&
               option_.length <= TCP_BTH_V0_MESSAGE_MAX_BYTES &&
               (packet.csum == Csum::kPartial || at % 2 == 0);

@@ -23,7 +23,17 @@ struct snic_segment {
 
 static bool snic_is_write(const struct tcp_bth *bth)
 {
-	return tcp_bth_op(bth->opcode)->kind == TCP_BTH_KIND_WRITE;
+	return tcp_bth_is_write(bth->opcode);
+}
+
+/* Where the last message begins that the segment has some of. */
+static u32 snic_last_start(const struct snic_segment *s)
+{
+	const struct tcp_bth *b = &s->bth;
+
+	if (!tcp_bth_is_train(b->opcode))
+		return b->start_seq;
+	return b->start_seq + (b->mbo + s->packet->bytes - 1) / b->length * b->length;
 }
 
 /* ---- where it goes ---- */
@@ -96,6 +106,28 @@ static enum snic_stat snic_to_receives(struct snic_segment *s)
 	return verdict;
 }
 
+/* All of the train's WRITEs in this segment, or none; a hole in one is before the others. */
+static enum snic_stat snic_write_train(struct snic_segment *s)
+{
+	u32 left = s->packet->bytes, each = s->bth.length, step = tcp_bth_train_step(s->bth.dma_length);
+	u32 place = s->bth.mbo / each, offset = s->bth.mbo % each;
+	enum snic_stat verdict = SNIC_S_placed;
+
+	if (!(s->qp->flags & TQP_OFFLOAD_QP_REMOTE_WRITE))
+		return SNIC_S_deliver_access;
+	if (after(s->seq, s->qp->seen.mark) || !snic_order_allows(&s->qp->order))
+		return SNIC_S_deliver_order;
+	for (; left && verdict == SNIC_S_placed; place++) {
+		u32 n = min(each - offset, left);
+
+		verdict = snic_add(s, s->bth.rkey, IB_ACCESS_REMOTE_WRITE,
+				   s->bth.va + (u64)place * step * each, each, offset, n);
+		left -= n;
+		offset = 0;
+	}
+	return verdict;
+}
+
 /* WRITEs and READ responses say themselves where they go. */
 static enum snic_stat snic_to_memory(struct snic_segment *s)
 {
@@ -106,6 +138,8 @@ static enum snic_stat snic_to_memory(struct snic_segment *s)
 	u64 length = says_length ? b->dma_length : b->ver == 1 ? b->length : end;
 	int access = IB_ACCESS_LOCAL_WRITE;
 
+	if (tcp_bth_is_train(b->opcode))
+		return snic_write_train(s);
 	if (end > length || (b->ver == 1 && says_length && b->length != length))
 		return SNIC_S_deliver_bounds;
 	if (snic_is_write(b)) {
@@ -248,7 +282,7 @@ static void snic_remember(struct snic_segment *s, enum snic_stat verdict)
 	if (before(qp->right_edge, qp->seen.mark))
 		qp->right_edge = qp->seen.mark;
 	if (verdict == SNIC_S_placed && snic_is_write(&s->bth))
-		snic_order_written(&qp->order, s->bth.start_seq);
+		snic_order_written(&qp->order, snic_last_start(s));
 	else if (verdict != SNIC_S_placed && verdict != SNIC_S_placed_before)
 		snic_order_delivered(&qp->order, s->end);
 }

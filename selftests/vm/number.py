@@ -1,0 +1,337 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Connections by number: {QPN, GID, PSN} told out of band, then RTR and RTS, and no rdma_cm."""
+
+import ipaddress
+import json
+
+import pytest
+
+from harness.guests import Failed, Guests
+from harness.needs import Needs
+from harness.traffic import free_port
+
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_rdma",), setup="full")
+pytestmark = pytest.mark.needs(NEEDS)
+
+LIMIT_S = 60
+ADDRESSES = ("10.77.0.1", "10.77.0.2")  # what programs talk by before they know each other's numbers
+ADDRESS = ADDRESSES[0]
+GIDS = "/sys/class/infiniband/tcpqp0/ports/1/gids"
+
+
+def gids(t: Guests, node: int) -> list[str]:
+    """The device's GIDs, as addresses, but for the empty ones at the end."""
+    words = t.run(node, f"cd {GIDS} && for i in $(ls | sort -n); do cat $i; done").split()
+    found = [ipaddress.IPv6Address(word) for word in words]
+    while found and not int(found[-1]):
+        found.pop()
+    return [str(gid.ipv4_mapped or gid) for gid in found]
+
+
+def wait_gids(t: Guests, node: int, expected: list[str]) -> None:
+    """The table is read again some time after an address has come or gone."""
+    t.wait_until(lambda: gids(t, node) == expected, f"GIDs are {expected}, were {gids(t, node)}")
+
+
+def test_gids_are_the_addresses(t: Guests) -> None:
+    (local,) = [gid for gid in gids(t, 0) if gid.startswith("fe80:")]
+    wait_gids(t, 0, ["10.77.0.1", "fd77::1", local])
+    t.run(0, "ip address add 10.77.9.1/24 dev nupa0; ip address add fd77:9::1/64 dev nupa0")
+    t.wait_until(lambda: len(gids(t, 0)) == 5, "the table has both new addresses")
+    t.equal(gids(t, 0)[:2], ["10.77.0.1", "10.77.9.1"], "IPv4 first")
+    t.equal(set(gids(t, 0)[2:]), {"fd77::1", "fd77:9::1", local}, "then IPv6")
+    t.run(0, "ip address del 10.77.9.1/24 dev nupa0; ip address del fd77:9::1/64 dev nupa0")
+    wait_gids(t, 0, ["10.77.0.1", "fd77::1", local])
+
+
+def test_more_addresses_than_gids(t: Guests) -> None:
+    before = gids(t, 0)
+    each = "for i in $(seq 2 30); do ip address {} 10.77.8.$i/32 dev nupa0; done"
+    t.run(0, each.format("add"))
+    t.wait_until(lambda: len(gids(t, 0)) == 16, "the table is full")
+    t.equal(gids(t, 0)[0], "10.77.0.1", "index 0")
+    t.run(0, each.format("del"))
+    wait_gids(t, 0, before)
+
+
+def pair(t: Guests, server: str, client: str, port: int, client_node: int = 1) -> str:
+    """Runs both, which must succeed; the client's output."""
+    job = t.start(0, f"exec {server}", LIMIT_S)
+    t.wait_listening(0, port)
+    result = t.nodes[client_node].run(client, LIMIT_S)
+    if not result.ok:
+        job.kill()
+    served = job.wait()
+    if not result.ok or not served.ok:
+        raise Failed(f"{client}: {result.status}\n{result.stdout}{result.stderr}\n{server}: {served.status}\n{served.stdout}{served.stderr}")
+    return result.stdout
+
+
+def pingpong(t: Guests, options: str, client_node: int = 1, program: str = "ibv_rc_pingpong") -> None:
+    port = free_port()
+    command = f"{program} -d tcpqp0 -p {port} -n 200 {options}"
+    out = pair(t, command, f"{command} {ADDRESS}", port, client_node)
+    t.check("200 iters in" in out, out)
+
+
+def test_pingpong(t: Guests) -> None:
+    for options in ("-g 0 -c", "-g 0 -e -c", "-g 1 -c", "-g 2"):
+        pingpong(t, options)
+
+
+def test_pingpong_on_one_device(t: Guests) -> None:
+    for options in ("-g 0 -c", "-g 1 -c"):
+        pingpong(t, options, client_node=0)
+
+
+ENDS = "$REPO/selftests/vm/programs/number_ends.py"
+ABSENT_LIMIT_S = 0.01  # RTR and RTS of one queue pair, nobody being there;
+MODIFY_LIMIT_S = 0.1  # or while the peer connects: what that does is done under the same lock
+GIDS_BY_FAMILY = (0, 1)  # indices of the IPv4 and the global IPv6 address
+
+
+def ends(t: Guests, scenario: str, options: str = "", nodes: tuple[int, int] = (0, 1), limit_s: float = LIMIT_S) -> list[dict]:
+    """What both ends of a scenario say, which must succeed; side 0 is on the first of the nodes."""
+    port = free_port()
+    jobs = [t.start(nodes[0], f"exec {ENDS} {scenario} --listen {port} {options}", limit_s)]
+    t.wait_listening(nodes[0], port)
+    jobs.append(t.start(nodes[1], f"exec {ENDS} {scenario} --connect {ADDRESSES[nodes[0]]}:{port} {options}", limit_s))
+    results = [job.wait() for job in jobs]
+    for side, result in enumerate(results):
+        if not result.ok:
+            raise Failed(f"{scenario} {options}, side {side}: {result.status}\n{result.stdout}{result.stderr}\nthe other: {results[1 - side].stderr}")
+    return [json.loads(result.stdout) for result in results]
+
+
+def end(t: Guests, scenario: str, options: str = "", node: int = 1) -> dict:
+    return json.loads(t.run(node, f"{ENDS} {scenario} {options}", LIMIT_S))
+
+
+def gid_of(address: str) -> str:
+    """As pyverbs reads it."""
+    given = ipaddress.ip_address(address)
+    return (ipaddress.IPv6Address(f"::ffff:{address}") if given.version == 4 else given).exploded
+
+
+def never_waited(t: Guests, said: list[dict], limit_s: float = MODIFY_LIMIT_S) -> None:
+    for each in said:
+        t.check(each["modify_s"] < limit_s * t.cluster.slowness, f"RTR and RTS took {each['modify_s']} s")
+
+
+def test_rtr_in_any_order(t: Guests) -> None:
+    for gid in GIDS_BY_FAMILY:
+        for first in (0, 1):
+            never_waited(t, ends(t, "order", f"--gid {gid} --first {first}"))
+
+
+def test_rtr_late(t: Guests) -> None:
+    for first in (0, 1):
+        never_waited(t, ends(t, "order", f"--first {first} --delay 3"))
+
+
+@pytest.mark.long
+def test_rtr_half_a_minute_late(t: Guests) -> None:
+    for first in (0, 1):
+        never_waited(t, ends(t, "order", f"--first {first} --delay 29"))
+
+
+def test_rtr_on_one_device(t: Guests) -> None:
+    for first in (0, 1):
+        never_waited(t, ends(t, "order", f"--first {first} --delay 0.5", nodes=(0, 0)))
+
+
+def test_software_engine(t: Guests) -> None:
+    for node in (0, 1):
+        t.run(node, "echo 0 >/sys/module/tcp_qp/parameters/offload")
+    try:
+        pingpong(t, "-g 0 -c")
+        ends(t, "order", "--gid 1")
+    finally:
+        for node in (0, 1):
+            t.run(node, "echo 1 >/sys/module/tcp_qp/parameters/offload")
+
+
+def test_own_peer(t: Guests) -> None:
+    for gid in GIDS_BY_FAMILY:
+        end(t, "alone", f"--gid {gid}")
+
+
+def test_reset_and_again(t: Guests) -> None:
+    ends(t, "again", "--count 6")
+
+
+def test_many(t: Guests) -> None:
+    said = ends(t, "many", "--count 1000", limit_s=150)
+    for side in said:
+        t.check(side["seconds"] < 60 * t.cluster.slowness, f"1000 queue pairs took {side['seconds']} s")
+
+
+# Errors: as RoCE's
+
+
+def test_peer_that_left(t: Guests) -> None:
+    for sides in ((0, 1), (1, 0)):
+        ends(t, "quiet_end", nodes=sides)
+    ends(t, "quiet_end", nodes=(0, 0))
+
+
+def test_nobody_there(t: Guests) -> None:
+    """A host without the QP, a host that does not listen, an address without a host."""
+    for gid, address in ((0, ADDRESS), (0, "10.77.0.77"), (1, "fd77::77")):
+        never_waited(t, [end(t, "absent", f"--peer {gid_of(address)} --gid {gid}")], ABSENT_LIMIT_S)
+
+
+def test_time_runs_from_the_first_send(t: Guests) -> None:
+    never_waited(t, [end(t, "absent", f"--peer {gid_of(ADDRESS)} --delay 8")], ABSENT_LIMIT_S)
+
+
+def test_sequence_numbers_differ(t: Guests) -> None:
+    for sides in ((0, 1), (1, 0)):
+        ends(t, "mismatch", "--delay 8", nodes=sides)
+
+
+# Nobody gets a queue pair by what he says
+
+PORT = 791  # TCP_QP_NUMBER_PORT
+FORGER = "$REPO/selftests/vm/programs/forged_numbers.py"
+
+
+def qpns(t: Guests, node: int) -> str:
+    return " ".join(str(qp["lqpn"]) for qp in json.loads(t.run(node, "rdma -j resource show qp")) if qp["lqpn"] > 1)
+
+
+def slab_kib(t: Guests, node: int) -> int:
+    return int(t.run(node, "awk '/^Slab:/ {print $2}' /proc/meminfo"))
+
+
+def forged(t: Guests, count: int, limit_s: float) -> None:
+    """An honest pair is connected before, during and after; what the forger holds is bounded."""
+    port = free_port()
+    jobs = [t.start(0, f"exec {ENDS} hold --listen {port}", limit_s)]
+    t.wait_listening(0, port)
+    jobs.append(t.start(1, f"exec {ENDS} hold --connect {ADDRESS}:{port}", limit_s))
+    for job in jobs:
+        t.wait_output(job, "held", 30)
+    before = slab_kib(t, 0)
+    forger = t.start(1, f"exec {FORGER} {ADDRESS} {PORT} {count} {qpns(t, 0)}", limit_s)
+    t.wait_output(forger, "ready", 60)
+    ends(t, "order", "--delay 0.5")
+    ends(t, "order", "--first 1 --delay 0.5")
+    result = forger.wait()
+    t.check(result.ok and int(result.stdout.split()[-1]) > count * 0.9, f"{result.status}: {result.stdout}{result.stderr}")
+    held = int(t.run(0, f"ss -Htn state established 'sport = :{PORT}' | wc -l"))
+    t.check(held <= 1024 + 1, f"{held} connections are held")
+    grown = slab_kib(t, 0) - before
+    t.check(grown < 64 * 1024, f"the kernel's memory has grown by {grown} KiB")
+    ends(t, "order")
+    for job in jobs:
+        t.check(not job.done, "the honest pair has ended")
+        job.kill()
+        job.wait()
+
+
+def test_forged_hellos(t: Guests) -> None:
+    forged(t, 3000, 120)
+
+
+@pytest.mark.long
+def test_hundred_thousand_forged_hellos(t: Guests) -> None:
+    forged(t, 100_000, 1800)
+
+
+def test_no_application_has_the_port(t: Guests) -> None:
+    """Neither end of a connection to the port gets a queue pair by attach."""
+    command = f"$BUILD/cmake/selftests/vm/programs/qp_rdma --port {PORT}"
+    jobs = [t.start(0, command, LIMIT_S), t.start(1, f"{command} --connect {ADDRESS}", LIMIT_S)]
+    for job in jobs:
+        result = job.wait()
+        t.check(result.status == 1 and "reason RESERVED_PORT" in result.stderr, f"{result.status}: {result.stderr}")
+
+
+def test_another_namespace_does_not_connect(t: Guests) -> None:
+    t.run(0, "ip netns add elsewhere")
+    result = t.fails(0, f"ip netns exec elsewhere {ENDS} absent --peer {gid_of(ADDRESSES[1])}", LIMIT_S)
+    t.run(0, "ip netns del elsewhere")
+    t.check("unreachable" in result.stderr, result.stderr)
+
+
+def test_listener_goes_with_the_last(t: Guests) -> None:
+    ends(t, "order")
+    for node in (0, 1):
+        t.run(node, f"until ! ss -Hltn 'sport = :{PORT}' | grep -q .; do sleep 0.05; done", 20)
+
+
+def test_device_leaves(t: Guests) -> None:
+    """While queue pairs are connected, others connect to nobody, and hellos come."""
+    for node in (0, 1):
+        port = free_port()
+        jobs = [t.start(0, f"exec {ENDS} hold --listen {port}", LIMIT_S)]
+        t.wait_listening(0, port)
+        jobs.append(t.start(1, f"exec {ENDS} hold --connect {ADDRESS}:{port}", LIMIT_S))
+        for job in jobs:
+            t.wait_output(job, "held", 30)
+        forger = t.start(1 - node, f"exec {FORGER} {ADDRESSES[node]} {PORT} 2000 {qpns(t, node)}", LIMIT_S)
+        t.wait_output(forger, "ready", 30)
+        lonely = [t.start(node, f"exec {ENDS} absent --peer {gid_of(address)} --delay 30", LIMIT_S) for address in (ADDRESSES[1 - node], "10.77.0.77")]
+        t.run(node, "until [ $(rdma resource show qp | grep -c RTS) -ge 3 ]; do sleep 0.05; done", 30)
+        t.run(node, "rdma link delete tcpqp0")
+        for job in [*jobs, *lonely, forger]:
+            job.kill()
+            job.wait()
+        t.run(node, "rdma link add tcpqp0 type tcp_qp netdev nupa0; sh $REPO/tools/vm/guest/mkdev")
+    ends(t, "order")
+
+
+def test_module_leaves(t: Guests) -> None:
+    """The same of the module; connections of queue pairs keep it, others do not."""
+    ends(t, "order")
+    forger = t.start(1, f"sleep 1; exec {FORGER} {ADDRESS} {PORT} 2000", LIMIT_S)
+    lonely = t.start(0, f"exec {ENDS} absent --peer {gid_of(ADDRESSES[1])} --delay 30", LIMIT_S)
+    t.wait_output(forger, "ready", 30)
+    t.run(0, "rdma link delete tcpqp0; rmmod nupa_dev; rmmod tcp_qp", 60)
+    for job in (forger, lonely):
+        job.kill()
+        job.wait()
+    t.run(0, "sh $REPO/tools/vm/guest/setup full", 60)
+    ends(t, "order")
+
+
+def test_killed_at_any_moment(t: Guests) -> None:
+    for seconds in (0.05, 0.3, 1.0):
+        port = free_port()
+        jobs = [t.start(0, f"exec {ENDS} many --count 60 --listen {port}", LIMIT_S)]
+        t.wait_listening(0, port)
+        jobs.append(t.start(1, f"exec {ENDS} many --count 60 --connect {ADDRESS}:{port}", LIMIT_S))
+        t.run(1, f"until rdma resource show qp | grep -q RTS; do sleep 0.02; done; sleep {seconds}; pkill -9 -f number_ends || true", 40)
+        t.run(0, "pkill -9 -f number_ends || true")
+        for job in jobs:
+            job.wait()
+    ends(t, "order")
+
+
+# Programs that no one here wrote
+
+
+def perftest(t: Guests, command: str) -> None:
+    port = free_port()
+    full = f"{command} -d tcpqp0 -x 0 -F -p {port}"
+    pair(t, full, f"{full} {ADDRESS}", port)
+
+
+@pytest.mark.parametrize("verb", ("send", "write", "read", "atomic"))
+def test_perftest(t: Guests, verb: str) -> None:
+    sizes = ("",) if verb == "atomic" else ("-s 64", "-s 65536")
+    for size in sizes:
+        perftest(t, f"ib_{verb}_bw -n 200 {size}")
+        perftest(t, f"ib_{verb}_lat -n 100 {size}")
+    perftest(t, f"ib_{verb}_bw -n 200 -q 8")
+
+
+def test_perftest_both_ways(t: Guests) -> None:
+    perftest(t, "ib_send_bw -n 200 -b")
+    perftest(t, "ib_write_bw -n 200 -b -q 4")
+    perftest(t, "ib_send_bw -n 200 -e")
+
+
+def test_srq_pingpong(t: Guests) -> None:
+    pingpong(t, "-g 0 -q 4", program="ibv_srq_pingpong")
