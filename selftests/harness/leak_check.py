@@ -21,6 +21,13 @@ for d in /sys/class/infiniband/tcpqp*/ports/1/hw_counters; do
 done
 true
 """
+HOLDERS = """
+rdma resource show qp
+ss -Htane
+cat /proc/net/sockstat
+ls -l /proc/[0-9]*/fd 2>/dev/null | grep -F /dev/infiniband
+true
+"""
 RESOURCES = re.compile(r"^\d+: (tcpqp\S*): (.*)$", re.MULTILINE)
 COUNT = re.compile(r"(pd|cq|qp|mr|ctx|srq|cm_id) (\d+)")
 
@@ -31,7 +38,7 @@ def trouble(t: Guests) -> str:
     while True:
         found = look(t)
         if not found or time.monotonic() > deadline:
-            return found and f"{found}\n{_queue_pairs(t)}"
+            return found and f"{found}\n{_holders(t)}"
         time.sleep(POLL_S)
 
 
@@ -43,8 +50,9 @@ def look(t: Guests) -> str:
     return "\n".join(found)
 
 
-def _queue_pairs(t: Guests) -> str:
-    return "\n".join(shown.stdout for shown in t.cluster.run_all("rdma resource show qp", 20))
+def _holders(t: Guests) -> str:
+    """Who may hold what is left: queue pairs, sockets, orphans among them, and processes with a device open."""
+    return "\n".join(shown.stdout for shown in t.cluster.run_all(HOLDERS, 20))
 
 
 def complaints(name: str, shown: str) -> list[str]:

@@ -11,7 +11,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <optional>
 #include <system_error>
 
 #include "user_fuzz_world.hpp"
@@ -63,6 +65,8 @@ public:
           qp_(*context_, cq_, {kDepth, kDepth}) {}
 
     int run() {
+        if (programs::first_wrong({pattern(), kPatternBytes}, kPatternKey) != kPatternBytes)
+            return complain();
         if (const int error = attach())
             return error;
         const uint32_t count = 1 + p_.dice.below(kMessagesMax);
@@ -83,6 +87,12 @@ public:
     }
 
 private:
+    // Whoever wrote there, it is not the peer's to find out.
+    static int complain() {
+        std::fprintf(stderr, "process %d: the memory of a loyal client has changed\n", getpid());
+        close(creat(kWronged, 0644));
+        return EFAULT;
+    }
     int attach() {
         tcp_qp_attach_req request{};
         request.engine = TCP_QP_ENGINE_AUTO;
@@ -155,6 +165,15 @@ private:
     bool known_ = false;
 };
 
+// Its memory is mapped where no arena has a hole.
+void make(Player& p, tcpqp::Fd socket, std::optional<Client>& client) {
+    for (int i = 0; i < kTries; i++, poll(nullptr, 0, kLookMs))
+        if (const Layout layout(p.world.layout); layout) {
+            client.emplace(p, std::move(socket));
+            return;
+        }
+}
+
 int op_loyal(Player& p) {
     if (p.child || !p.world.o.port)
         return kNothing;
@@ -162,7 +181,9 @@ int op_loyal(Player& p) {
     if (!socket || send(socket.get(), &kToken, sizeof kToken, MSG_NOSIGNAL) != sizeof kToken)
         return errno ? errno : EIO;
     try {
-        return Client(p, std::move(socket)).run();
+        std::optional<Client> client;
+        make(p, std::move(socket), client);
+        return client ? client->run() : kNothing;
     } catch (const std::system_error& error) {
         return error.code().value();
     } catch (const std::exception&) {

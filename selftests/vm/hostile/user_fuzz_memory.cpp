@@ -20,8 +20,6 @@ uint8_t* part(Player& p, size_t& bytes) {
     return memory.slot(p.dice.below(memory.slots())) + first * 4096;
 }
 
-int mapped(void* got) { return got == MAP_FAILED ? errno : 0; }
-
 // Another kind of pages at the same address.
 int op_replace(Player& p) {
     size_t bytes = 0;
@@ -29,26 +27,29 @@ int op_replace(Player& p) {
     const int rights =
         p.dice.one_in(4) ? static_cast<int>(p.dice.below(8)) : PROT_READ | PROT_WRITE;
     p.note(reinterpret_cast<int64_t>(at), static_cast<int64_t>(bytes), rights);
-    switch (p.dice.below(5)) {
-        case 0: {
-            const tcpqp::Fd file(memfd_create("fuzz", MFD_CLOEXEC));
-            if (!file || (!p.dice.one_in(4) && ftruncate(file.get(), static_cast<off_t>(bytes))))
-                return errno;
-            return mapped(mmap(at, bytes, rights, MAP_SHARED | MAP_FIXED, file.get(), 0));
+    const uint32_t kind = p.dice.below(5);
+    const tcpqp::Fd file(kind == 0   ? memfd_create("fuzz", MFD_CLOEXEC)
+                         : kind == 1 ? open("/proc/self/exe", O_RDONLY | O_CLOEXEC)
+                                     : -1);
+    if (kind == 0 &&
+        (!file || (!p.dice.one_in(4) && ftruncate(file.get(), static_cast<off_t>(bytes)))))
+        return errno;
+    return map_at(p, at, bytes, [&] {
+        switch (kind) {
+            case 0:
+                return mmap(at, bytes, rights, MAP_SHARED | MAP_FIXED, file.get(), 0);
+            case 1:
+                return mmap(at, bytes, PROT_READ, MAP_PRIVATE | MAP_FIXED, file.get(), 0);
+            case 2:
+                return mmap(at, bytes, rights, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+            case 3:
+                return mmap(at, bytes, PROT_NONE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+            default:
+                return mmap(at, bytes, rights,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
         }
-        case 1: {
-            const tcpqp::Fd file(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
-            return mapped(mmap(at, bytes, PROT_READ, MAP_PRIVATE | MAP_FIXED, file.get(), 0));
-        }
-        case 2:
-            return mapped(mmap(at, bytes, rights, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
-        case 3:
-            return mapped(mmap(at, bytes, PROT_NONE,
-                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0));
-        default:
-            return mapped(mmap(at, bytes, rights,
-                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0));
-    }
+    });
 }
 
 int op_advise(Player& p) {
@@ -74,7 +75,9 @@ int op_move(Player& p) {
     size_t bytes = 0;
     uint8_t* from = part(p, bytes);
     uint8_t* to = p.world.memory.slot(p.dice.below(p.world.memory.slots()));
-    return mapped(mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to));
+    return map_at(p, to, bytes, [&] {
+        return mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to);
+    });
 }
 
 int op_lock(Player& p) {

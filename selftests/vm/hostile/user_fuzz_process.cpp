@@ -43,6 +43,7 @@ int in_child(Player& p, Life&& life) {
     if (child)
         return result(child);
     be_child();
+    p.world.layout.clear();  // its holder is not here
     Player self{p.world, Dice(seed), p.track, true};
     life(self);
     _exit(0);

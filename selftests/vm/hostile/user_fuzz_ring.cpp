@@ -224,23 +224,23 @@ int op_remap(Player& p) {
             return result(madvise(where, bytes, p.dice.of(kAdvice)));
         case 1:
             return result(mprotect(where, bytes, static_cast<int>(p.dice.below(8))));
-        case 2:  // over another one
-            return mremap(where, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP,
-                          p.world.ring_space.slot(p.dice.below(p.world.ring_space.slots()))) ==
-                           MAP_FAILED
-                       ? errno
-                       : 0;
+        case 2: {  // over another one
+            uint8_t* to = p.world.ring_space.slot(p.dice.below(p.world.ring_space.slots()));
+            return map_at(p, to, bytes, [&] {
+                return mremap(where, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP,
+                              to);
+            });
+        }
         case 3:
             return mremap(where, bytes, bytes * 2, 0) == MAP_FAILED ? errno : 0;
         case 4:
             return result(mlock(where, bytes));
         default:  // unmapped, but the address stays ours
             (void)p.world.rings.take(at);
-            return mmap(where, p.world.ring_space.slot_bytes(), PROT_NONE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
-                        0) == MAP_FAILED
-                       ? errno
-                       : 0;
+            return map_at(p, where, p.world.ring_space.slot_bytes(), [&] {
+                return mmap(where, p.world.ring_space.slot_bytes(), PROT_NONE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+            });
     }
 }
 
@@ -256,9 +256,11 @@ int op_map_any(Player& p) {
         p.dice.one_in(8) ? p.world.ring_space.slot_bytes() : 4096u << p.dice.below(4);
     p.note(c->fd, static_cast<int64_t>(offset), static_cast<int64_t>(bytes));
     const int kind = p.dice.one_in(4) ? MAP_PRIVATE : MAP_SHARED;
-    const void* got = mmap(p.world.ring_space.slot(at), bytes, static_cast<int>(p.dice.below(8)),
-                           kind | MAP_FIXED, c->fd, static_cast<off_t>(offset));
-    return got == MAP_FAILED ? errno : 0;
+    uint8_t* where = p.world.ring_space.slot(at);
+    const int rights = static_cast<int>(p.dice.below(8));
+    return map_at(p, where, bytes, [&] {
+        return mmap(where, bytes, rights, kind | MAP_FIXED, c->fd, static_cast<off_t>(offset));
+    });
 }
 
 constexpr Op kOps[] = {
@@ -273,9 +275,10 @@ void map_ring(Player& p, Ring ring) {
     if (!ring.bytes || ring.bytes > space.slot_bytes() || p.dice.one_in(16))
         return;
     const size_t at = p.dice.below(space.slots());
-    void* got = mmap(space.slot(at), ring.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-                     ring.fd, static_cast<off_t>(ring.offset));
-    if (got == MAP_FAILED)
+    if (map_at(p, space.slot(at), ring.bytes, [&] {
+            return mmap(space.slot(at), ring.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                        ring.fd, static_cast<off_t>(ring.offset));
+        }))
         return;
     std::optional<Ring> kept;
     if (!guarded([&] {

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <csetjmp>
 #include <csignal>
+#include <cstdlib>
 #include <ctime>
 
 namespace nupa::fuzz {
@@ -126,6 +127,14 @@ Arena::Arena(size_t slots, size_t slot_bytes) : slots_(slots), slot_bytes_(slot_
     if (at == MAP_FAILED)
         tcpqp::throw_errno("reserve address space");
     base_ = static_cast<uint8_t*>(at);
+}
+
+void Arena::fill_hole(uint8_t* at, size_t bytes) noexcept {
+    const void* got =
+        mmap(at, bytes, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    if (got == MAP_FAILED && errno != EEXIST)  // EEXIST: there is no hole
+        std::abort();
 }
 
 World::World(const Options& options, Shared& log, int mailbox)

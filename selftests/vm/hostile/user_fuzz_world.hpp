@@ -4,8 +4,11 @@
 // meanwhile is the kernel's to refuse, and no memory of ours is freed under anybody.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -130,6 +133,9 @@ private:
 class Arena {
 public:
     Arena(size_t slots, size_t slot_bytes);
+    // A mapping at a fixed place that fails has unmapped what was there.  The next mmap() in any
+    // thread may take the hole, and the next mapping at that place would be over its memory.
+    static void fill_hole(uint8_t* at, size_t bytes) noexcept;
     [[nodiscard]] uint8_t* slot(size_t at) const noexcept {
         return base_ + (at % slots_) * slot_bytes_;
     }
@@ -166,8 +172,28 @@ struct World {
     // else.
     std::atomic<uint64_t> hot = 0;
     std::atomic<int> duel = 0;
+    std::atomic_flag layout;  // by class Layout
     Arena ring_space{24, 256 << 10};
     Arena memory{8, 512 << 10};
+};
+
+// Held while the arenas may have a hole, and by who maps memory that nobody may map over.  Only
+// ever tried; a child of fork() begins with its own.
+class Layout {
+public:
+    explicit Layout(std::atomic_flag& taken) noexcept
+        : taken_(taken), ours_(!taken.test_and_set(std::memory_order_acquire)) {}
+    ~Layout() {
+        if (ours_)
+            taken_.clear(std::memory_order_release);
+    }
+    Layout(const Layout&) = delete;
+    Layout& operator=(const Layout&) = delete;
+    explicit operator bool() const noexcept { return ours_; }
+
+private:
+    std::atomic_flag& taken_;
+    bool ours_;
 };
 
 // One thread of a process.
@@ -255,6 +281,19 @@ int guarded(void (*what)(void*), void* with) noexcept;
 template <typename F>
 int guarded(F f) noexcept {
     return guarded([](void* with) { (*static_cast<F*>(with))(); }, &f);
+}
+
+// @map's mapping at a fixed place in an arena: 0, an errno, or kNothing.
+template <typename Map>
+int map_at(Player& p, uint8_t* at, size_t bytes, Map map) noexcept {
+    const Layout layout(p.world.layout);
+    if (!layout)
+        return kNothing;
+    if (map() != MAP_FAILED)
+        return 0;
+    const int error = errno;
+    Arena::fill_hole(at, bytes);
+    return error;
 }
 
 // Shared by several nouns.
