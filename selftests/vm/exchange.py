@@ -93,7 +93,8 @@ LONG_TRAINS = "--messages 1600 --max-bytes 12000 --inline 100 --depth 128 --trai
 def test_trains_of_long_messages(t: Guests) -> None:
     for engine, address in (("offload", "10.77.0.1"), ("software", "fd77::1")):
         counters = exchange(t, engine, engine, f"{LONG_TRAINS} --one-way --seed 31", address)
-        t.check(counters[1]["tx_segments"] < LONG_TRAIN_SEGMENTS_MAX, f"{engine}: long messages do not share bursts: {counters[1]}")
+        limit = LONG_TRAIN_SEGMENTS_MAX * t.cluster.slowness  # TCP cuts more of them while its window is small
+        t.check(counters[1]["tx_segments"] < limit, f"{engine}: long messages do not share bursts: {counters[1]}")
         if engine == "offload":
             t.check(placed_share(counters[0]) >= 0.9, f"only {placed_share(counters[0]):.3f} placed: {counters[0]}")
 

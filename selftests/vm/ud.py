@@ -9,14 +9,13 @@ import pytest
 from harness.guests import Failed, Guests
 from harness.needs import Needs
 from harness.pairs import fabric
-from harness.traffic import free_port
+from harness.traffic import free_port, softirq_percent
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), setup="full")
 pytestmark = pytest.mark.needs(NEEDS)
 
 PROGRAMS = "/usr/bin/python3 $REPO/selftests/vm/programs"
 UDP_PORT = 4793
-SHARE = "/sys/module/tcp_qp/parameters/softirq_percent"
 MTU_9000 = 4096  # the largest UD message there
 LIMIT_S = 60
 FORGED = 20000
@@ -164,7 +163,7 @@ def test_full_send_buffer(t: Guests) -> None:
 
 def test_received_by_work(t: Guests) -> None:
     """Softirq has no share of the processor: what comes is received by a task."""
-    with done_and_undone(t, (0,), f"echo 0 >{SHARE}", f"echo 50 >{SHARE}"):
+    with softirq_percent(t, 0, (0,)):
         t.equal(exchange(t, "--seed 6"), 640, "datagrams that came")
 
 
