@@ -154,11 +154,17 @@ def test_refused_software(t: Guests) -> None:
     pair(t, "qp_refused", ("software", "software"))
 
 
+# One of each way in which a received message is refused.
+REFUSED_LATER = ("write-stale", "write-long", "write-imm-guessed", "write-closed", "read-guessed", "atomic-guessed", "send-long",
+                 "long-behind-train", "write-behind-train", "end-of-long-write-train")  # fmt: skip
+
+
 def test_refused_in_a_later_turn(t: Guests) -> None:
     """Softirq has no share, so each message waits for a task; it is not acknowledged before it was looked at."""
+    cases = " ".join(f"--case {case}" for case in REFUSED_LATER)
     with softirq_percent(t, 0):
-        pair(t, "qp_refused", ("software", "software"))
-        pair(t, "qp_refused", ("offload", "offload"))
+        pair(t, "qp_refused", ("software", "software"), cases)
+        pair(t, "qp_refused", ("offload", "offload"), cases)
 
 
 def test_windows_offload(t: Guests) -> None:
