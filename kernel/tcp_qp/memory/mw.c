@@ -180,14 +180,16 @@ static struct tqp_binding *tqp_binding_create(const struct tqp_conn *conn,
 {
 	struct tqp_binding *binding;
 
-	if ((bind->access & ~TQP_MW_ACCESS) || !tqp_mw_region_fits(conn, bind))
+	/* no window gives a right of local access; programs ask for it, and RoCE's devices bear it */
+	if (bind->access & ~(TQP_MW_ACCESS | IB_ACCESS_LOCAL_WRITE) ||
+	    !tqp_mw_region_fits(conn, bind))
 		return NULL;
 	binding = kzalloc(sizeof(*binding), GFP_KERNEL_ACCOUNT);
 	if (!binding)
 		return NULL;
 	binding->key = (bind->old_key & ~0xffU) | (u8)bind->new_key;
 	binding->lkey = bind->lkey;
-	binding->access = bind->access;
+	binding->access = bind->access & TQP_MW_ACCESS;
 	binding->va = bind->va;
 	binding->bytes = bind->bytes;
 	return binding;
