@@ -83,7 +83,7 @@ struct Starts {
     std::uint32_t first, last;
 };
 Starts starts_in(const tcp_bth& b, std::uint32_t bytes) noexcept {
-    if (!is_train(b))
+    if (!is_train(b) || b.length == 0)
         return {b.start_seq, b.start_seq};
     return {b.start_seq + b.mbo / b.length * b.length,
             b.start_seq + (b.mbo + bytes - 1) / b.length * b.length};
@@ -93,6 +93,8 @@ Starts starts_in(const tcp_bth& b, std::uint32_t bytes) noexcept {
 // payload, until it returns false: what was returned last.
 template <class Visit>
 bool each_message(const tcp_bth& b, std::uint32_t bytes, Visit&& visit) noexcept {
+    if (b.length == 0)  // as the option's parser has it, too: a peer's zero must not end the switch
+        return false;
     std::uint32_t place = b.mbo / b.length, offset = b.mbo % b.length;
     for (; bytes; place++, offset = 0) {
         const std::uint32_t n = std::min(b.length - offset, bytes);
