@@ -53,7 +53,7 @@ $(foreach name,$(numbers),$(if $(filter command environment,$(firstword $(origin
 $(if $(filter-out debian13,$(USERLAND)),$(error USERLAND is debian13 or nothing, not "$(USERLAND)"))
 $(if $(filter /%,$(PREFIX)),,$(error PREFIX is a directory's whole path, not "$(PREFIX)"))
 
-.PHONY: all deps checkout user kernel tests debug-kernel check-debug demo compat sanitize check kernels bench bars lint sim soak install uninstall deb check-deb clean vm help
+.PHONY: all deps checkout user kernel tests debug-kernel check-debug demo compat sanitize check kernels bench mpi devmem bars sockets nccl lint sim soak install uninstall deb check-deb clean vm help
 .DEFAULT_GOAL := all
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
@@ -120,6 +120,24 @@ compat: all ## other people's RDMA programs on both engines, and soft RoCE besid
 bench: all ## TCP-QP beside TCP, io_uring and soft RoCE, counted and timed (QUICK=1: in 4 minutes); build/results/bench.json
 	@$(PACKAGES) vm check
 	@bench/run $(if $(QUICK),--quick)
+
+sockets: all ## unmodified programs under tcpqp-run beside plain TCP, counted and timed; build/results/sockets.json
+	@$(PACKAGES) vm check compat
+	@bench/sockets
+
+mpi: all ## Open MPI, MPICH, UCX, libfabric and gloo over queue pairs, beside TCP, 2 and 4 guests; build/results/mpi.json
+	@$(PACKAGES) vm check mpi
+	@tools/mpi/mpi
+
+devmem: all ## devmem TCP, with the kernel's own ncdevmem
+	@$(PACKAGES) vm check devmem
+	@tools/devmem/build_ncdevmem
+	@selftests/run --only "vm/devmem*"
+	@selftests/run --long --only "vm/devmem*"
+
+nccl: all ## collectives by NCCL's plugin beside NCCL-like sockets, here and in four guests (QUICK=1: short); build/results/nccl.json
+	@$(PACKAGES) vm check
+	@bench/nccl $(if $(QUICK),--quick)
 
 sim: tests ## play SEEDS (default 2000) simulated schedules, or replay one: SEED=77
 	@$(CMAKE_DIR)/selftests/sim/nupa_sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))

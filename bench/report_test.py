@@ -8,7 +8,7 @@ import unittest
 from dataclasses import replace
 from pathlib import Path
 
-from nupabench import bars, bystander, cases, engine, report
+from nupabench import bars, bystander, cases, engine, report, sockets
 from nupabench.cases import MIB, Case
 from nupabench.figures import Book, figures
 
@@ -75,6 +75,12 @@ class Bars(unittest.TestCase):
         book = book_of((Case("tcp", big=False).counted(1), result(1, 1, 100)), (Case("offload").counted(1), result(1, 1, 1)))
         self.assertIsNone(self.value(book, "1 MiB: receive instructions per byte, offload / TCP, 64 KB").value)
         self.assertIsNone(self.value(book, "1 MiB: receive instructions per byte, offload / TCP, BIG").value)
+
+    def test_long_buffers_stand_beside_short_ones(self) -> None:
+        long, short = Case("tcp").counted(1), Case("tcp", short=True).counted(1)
+        bar = self.value(book_of((short, result(1, 1, 100)), (long, result(1, 1, 50))), "1 MiB: receive instructions per byte, TCP")
+        self.assertAlmostEqual(bar.value, 0.5)
+        self.assertIsNone(self.value(book_of((short, result(1, 1, 100))), "1 MiB: receive instructions per byte, offload / TCP, BIG").value)
 
     def test_middle_sizes_stand_beside_the_best_of_tcp(self) -> None:
         slow, fast, ours = (Case(name, bytes=4096) for name in ("tcp", "zerocopy", "offload"))
@@ -147,6 +153,46 @@ class Report(unittest.TestCase):
     def test_engine_that_failed_has_no_figure(self) -> None:
         with self.assertRaises(RuntimeError):
             engine.rows({"benchmarks": [{"run_type": "iteration", "run_name": "a", "name": "a", "cpu_time": 0, "error_occurred": True}]})
+
+
+class Sockets(unittest.TestCase):
+    def test_counts_are_ratios_of_medians(self) -> None:
+        one = sockets.Count(sockets.counted_cases()[0])
+        for tx in (8, 9, 100):
+            one.add(sockets.PLAIN, result(4, tx * MIB, MIB))
+        for tx in (1, 3, 4):
+            one.add(sockets.ULP, result(4, tx * MIB, 2 * MIB))
+        send, receive = one.bars()
+        self.assertAlmostEqual(send.value, 3 / 9)
+        self.assertTrue(send.ok)
+        self.assertAlmostEqual(receive.value, 2)
+        self.assertFalse(receive.ok)
+
+    def test_round_trip_is_of_a_whole_guest(self) -> None:
+        one = sockets.Count(sockets.counted_cases()[-1])
+        one.add(sockets.PLAIN, result(4, 300, 100))
+        one.add(sockets.ULP, result(4, 304.5, 300))
+        (bar,) = one.bars()
+        self.assertAlmostEqual(bar.value, 1.015)
+        self.assertFalse(bar.ok)
+
+    def test_programs(self) -> None:
+        by_name = {program.name: program for program in sockets.programs()}
+        row = sockets.Row(by_name["sockperf ping-pong"])
+        for way, latency in ((sockets.PLAIN, "100.0"), (sockets.ULP, "80.0")):
+            row.turns[way].append(row.program.figure(f"[SUMMARY] Latency is {latency} usec"))
+        self.assertAlmostEqual(row.bar().value, 1.25)
+        redis = by_name["redis -P 1, values of 1024 bytes"]
+        self.assertEqual(redis.figure("SET: 5.0 requests per second\rGET: 3.0 requests per second, p50\nGET: 7.25 requests per second\n"), 7.25)
+        with self.assertRaises(ValueError):
+            redis.figure("nothing")
+        with self.assertRaises(ValueError):
+            by_name["iperf3, 1 stream"].figure('{"error": "refused"}')
+
+    def test_no_figure_is_no_bar(self) -> None:
+        book = sockets.Book()
+        book.rows.append(sockets.Row(sockets.programs()[0]))
+        self.assertEqual(book.bars(), [])
 
 
 unittest.main()

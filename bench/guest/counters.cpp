@@ -148,13 +148,19 @@ Counters CounterReader::read() {
     return c;
 }
 
-std::string Counters::between(const Counters& a, const Counters& b) {
+uint64_t Counters::busy_between(const Counters& a, const Counters& b) {
+    const uint64_t wall = b.wall_ns - a.wall_ns, idle = b.idle_ns - a.idle_ns;
+    return wall > idle ? wall - idle : 0;
+}
+
+std::string Counters::between(const Counters& a, const Counters& b, uint64_t reading_ns) {
     const auto field = [](const char* name, uint64_t value) {
         return std::string("\"") + name + "\": " + std::to_string(value);
     };
-    const uint64_t wall = b.wall_ns - a.wall_ns, idle = b.idle_ns - a.idle_ns;
-    return "{" + field("wall_ns", wall) + ", " + field("busy_ns", wall > idle ? wall - idle : 0) +
-           ", " + field("interrupts", b.device_interrupts - a.device_interrupts) + ", " +
+    const uint64_t busy = busy_between(a, b);
+    return "{" + field("wall_ns", b.wall_ns - a.wall_ns) + ", " +
+           field("busy_ns", busy > reading_ns ? busy - reading_ns : 0) + ", " +
+           field("interrupts", b.device_interrupts - a.device_interrupts) + ", " +
            field("doorbells", b.doorbells - a.doorbells) + ", " +
            field("rx_completions", b.rx_completions - a.rx_completions) + ", " +
            field("calls", b.system_calls - a.system_calls) + ", " +

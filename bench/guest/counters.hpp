@@ -21,8 +21,11 @@ struct Counters {
     uint64_t system_calls = 0;    // of this process, if counted
     uint64_t context_switches = 0;
 
-    // busy = wall - idle; the result is one JSON object.
-    [[nodiscard]] static std::string between(const Counters& before, const Counters& after);
+    // wall - idle
+    [[nodiscard]] static uint64_t busy_between(const Counters& before, const Counters& after);
+    // One JSON object.  @reading_ns: what reading them takes, which is no part of busy.
+    [[nodiscard]] static std::string between(const Counters& before, const Counters& after,
+                                             uint64_t reading_ns);
 };
 
 // Where a host has not the files (no nupa0, no permission) its counts stay zero.

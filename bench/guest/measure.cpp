@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t kWarmMessagesMin = 2;
 constexpr uint64_t kMessagesMin = 8;
-constexpr uint64_t kWarmMessagesMax = 4096;
+constexpr uint64_t kWarmMessagesMax = 32768;
 constexpr uint64_t kMessagesMax = 1 << 22;
 constexpr int kBacklog = 4096;
 
@@ -68,13 +68,14 @@ public:
         const uint64_t messages = agree(warm_up());
         (void)control_.meet("measure");
         const Copies copies = transport_->copies();
-        const Counters before = counters_.read();
+        const Counters first = counters_.read(), before = counters_.read();
         phase(messages);
         finished_ns_ = now_ns() - before.wall_ns;
         (void)control_.meet("done");
         const Counters after = counters_.read();
         transport_->check();
-        return report(messages, copies, Counters::between(before, after));
+        return report(messages, copies,
+                      Counters::between(before, after, Counters::busy_between(first, before)));
     }
 
 private:

@@ -216,12 +216,13 @@ void Verbs::hand_over(Flow& flow, ibv_send_wr* chain) {
         error = ibv_post_send(flow.qp->get(), chain, &bad);
     else
         error = flow.ring->post(chain);
-    if (error == 0 && flow.ring && spec_.pingpong() && !spec_.poll)
-        unrung_ = &flow;
-    else if (error == 0 && flow.ring)
-        error = cq_.descriptor().ring(flow.qp->get()->qp_num);
     if (error != 0)
         tcpqp::throw_errno("post sends", error);
+    if (!flow.ring)
+        return;
+    ring_later(flow);
+    if (!spec_.pingpong())
+        ring_now();
 }
 
 void Verbs::receive(uint64_t messages) {
@@ -231,6 +232,7 @@ void Verbs::receive(uint64_t messages) {
     while (left_)
         if (!take_completions())
             wait();
+    ring_now();
 }
 
 // A quarter of the receives at a time, or at once.
@@ -250,8 +252,24 @@ void Verbs::refill(Flow& flow, uint32_t index, bool now) {
         flow.to_receive -= n;
     }
     if (doorbells_ && received_)
-        if (const int error = flow.qp->ring_doorbell(); error != 0)
-            tcpqp::throw_errno("ring the doorbell", error);
+        ring_later(flow);
+}
+
+// With the next wait, in one system call.
+void Verbs::ring_later(Flow& flow) {
+    if (unrung_ != &flow)
+        ring_now();
+    unrung_ = &flow;
+    if (spec_.poll)
+        ring_now();
+}
+
+void Verbs::ring_now() {
+    const Flow* flow = std::exchange(unrung_, nullptr);
+    if (!flow)
+        return;
+    if (const int error = cq_.descriptor().ring(flow->qp->get()->qp_num); error != 0)
+        tcpqp::throw_errno("ring the doorbell", error);
 }
 
 bool Verbs::take_completions() {
@@ -357,7 +375,7 @@ void Verbs::ping(uint64_t messages, std::vector<uint64_t>& rtt) {
         left_ = 1;
         trip_begins(i, messages);
         while (left_)
-            if (!take_completions())
+            if (unrung_ || !take_completions())  // what is not rung for has no answer
                 wait();
         rtt.push_back(now_ns() - then);
     }
@@ -369,7 +387,7 @@ void Verbs::pong(uint64_t messages) {
     for (uint64_t i = 0; i < messages; i++) {
         left_ = 1;
         while (left_)
-            if (!take_completions())
+            if (unrung_ || !take_completions())
                 wait();
         trip_begins(i, messages);
     }

@@ -101,6 +101,8 @@ private:
     void prepare_chain() noexcept;
     void trip_begins(uint64_t number, uint64_t of);
     void refill(Flow& flow, uint32_t index, bool now);
+    void ring_later(Flow& flow);
+    void ring_now();
     bool take_completions();
     void completed(const ibv_wc& wc);
     void sends_completed(const ibv_wc& wc);

@@ -9,6 +9,7 @@ from .figures import Book, rounded
 AT_MOST, AT_LEAST = "at most", "at least"
 COPY_LIMIT = 0.9  # of memcpy
 COPY_SIZES = (16384, 65536)
+LONG_BUFFERS_COST, LONG_BUFFERS_SPEED = 0.55, 1  # counted: 0.45
 MESSAGE_COSTS = (("send", "tx", False, 900), ("receive", "rx", False, 600), ("send", "tx", True, 1800), ("receive", "rx", True, 1300))
 BYSTANDER_LIMIT = 1.01  # of the instructions without the module; turns alike differ by 0.4 %
 
@@ -58,7 +59,12 @@ def bulk(book: Book) -> list[Bar]:
     def both(transport: str) -> float | None:
         return total(*(instructions(book, end, transport) for end in ("tx", "rx")))
 
+    def buffers(figure: str, clock: str) -> float | None:
+        return ratio(*(book.find(figure, transport="tcp", short_buffers=short, clock=clock) for short in (False, True)))
+
     return [
+        Bar("1 MiB: receive instructions per byte, TCP, long / short buffers", AT_MOST, LONG_BUFFERS_COST, buffers("rx_instructions_per_byte", "icount")),
+        Bar("1 MiB: throughput, TCP, long / short buffers", AT_LEAST, LONG_BUFFERS_SPEED, buffers("gbps", "wall")),
         Bar("1 MiB: receive instructions per byte, offload / TCP, 64 KB bursts", AT_MOST, 1 / 4, cost("rx", big=False)),
         Bar("1 MiB: receive instructions per byte, offload / TCP, BIG TCP", AT_MOST, 1 / 20, cost("rx")),
         Bar("1 MiB: send instructions per byte, offload / TCP, BIG TCP", AT_MOST, 1 / 8, cost("tx")),

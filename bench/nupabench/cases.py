@@ -8,6 +8,13 @@ BURST_BIG = (1088 << 10) - 256  # NUPA_TSO_MAX_BYTES less room for headers: what
 BURST_PLAIN = 65536
 RXE_BYTES_MAX = MIB  # of a message: soft RoCE needs seconds for more
 RXE_WARM_BYTES = 2 * MIB
+SLOW_WARM_BYTES = 8 * MIB  # of what takes a segment at a time
+# A congestion window that slow start has left at 1 MiB, by the spacing of ACKs, grows by a twentieth each round trip: to the 8 MiB
+# that are under way here it takes about 100 MiB.
+GROWN_WARM_BYTES = 128 * MIB
+FRESH_BYTES = 32 * MIB
+TINY_BYTES = 64
+TINY_WARM_BYTES = 2048 * TINY_BYTES
 
 
 @dataclass(frozen=True)
@@ -17,6 +24,7 @@ class Case:
     flows: int = 1
     mtu: int = 1500
     big: bool = True  # BIG TCP: bursts above 64 KiB
+    short: bool = False  # receive buffers of 4 KiB alone, none of 64 KiB
     loss: float = 0.0
     mode: str = "stream"
     poll: bool = False
@@ -26,8 +34,9 @@ class Case:
     memory: bool = False
     mixed: bool = False  # lengths up to bytes, Zipf-like
     scattered: bool = False  # buffers of 4 KiB pages that do not follow each other in memory
+    fresh: bool = False  # the connection's first bytes are measured, too
     messages: int = 0  # 0: as many as pass in ms
-    warm_bytes: int = 8 * MIB
+    warm_bytes: int = GROWN_WARM_BYTES
     ms: int = 300
     clock: str = "wall"  # or "icount": virtual time, one instruction a nanosecond
 
@@ -40,22 +49,25 @@ class Case:
         }  # fmt: skip
         return ",".join(f"{key}={value}" for key, value in words.items())
 
-    def counted(self, messages: int, warm_bytes: int = 8 * MIB) -> "Case":
+    def counted(self, messages: int, warm_bytes: int = GROWN_WARM_BYTES) -> "Case":
         """The same under -icount, where time tells instructions: a fixed number of messages."""
         return replace(self, clock="icount", messages=messages, warm_bytes=warm_bytes)
 
     def facts(self) -> dict:
         return {
             "transport": self.transport, "mode": self.mode, "bytes": self.bytes, "flows": self.flows, "mtu": self.mtu, "big_tcp": self.big,
-            "loss": self.loss, "poll": self.poll, "scattered": self.scattered, "mixed": self.mixed, "clock": self.clock,
+            "loss": self.loss, "poll": self.poll, "scattered": self.scattered, "mixed": self.mixed, "short_buffers": self.short,
+            "fresh": self.fresh,
+            "clock": self.clock,
         }  # fmt: skip
 
 
 # Rows of the default point: 1 MiB messages, one flow, MTU 1500, no loss.
 TRANSPORTS = (
-    Case("tcp"), Case("tcp", big=False), Case("zerocopy"), Case("uring"), Case("uring_zc"),
+    Case("tcp"), Case("tcp", short=True), Case("tcp", big=False), Case("zerocopy"), Case("uring"), Case("uring_zc"),
     Case("rxe_send", warm_bytes=RXE_WARM_BYTES), Case("rxe_write", warm_bytes=RXE_WARM_BYTES),
-    Case("software"), Case("software", big=False), Case("software_v0"), Case("offload"), Case("offload_v1"), Case("offload", big=False),
+    Case("software"), Case("software", big=False), Case("software_v0", warm_bytes=SLOW_WARM_BYTES),
+    Case("offload"), Case("offload_v1"), Case("offload", big=False),
     Case("offload_v1", big=False), Case("offload_write"),
 )  # fmt: skip
 MAIN = ("tcp", "software", "offload")
@@ -91,7 +103,7 @@ def sized(size: int) -> list[Case]:
     for name in SIZE_TRANSPORTS:
         rxe = name.startswith("rxe")
         if not rxe or size <= RXE_BYTES_MAX:
-            out.append(Case(name, bytes=size, warm_bytes=min(RXE_WARM_BYTES if rxe else 8 * MIB, 2048 * size)))
+            out.append(Case(name, bytes=size, warm_bytes=min(RXE_WARM_BYTES if rxe else GROWN_WARM_BYTES, 2048 * size)))
     return out
 
 
@@ -110,18 +122,22 @@ def quick_wall() -> list[Case]:
 def full_wall() -> list[Case]:
     sizes = [case for size in SIZES for case in sized(size)]
     flows = [Case(name, flows=count) for count in FLOWS for name in (*MAIN, "offload_write")]
-    mtu = [replace(c, mtu=9000) for c in TRANSPORTS if c.big and c.transport in MTU_TRANSPORTS]
+    mtu = [replace(c, mtu=9000) for c in TRANSPORTS if c.big and not c.short and c.transport in MTU_TRANSPORTS]
     latency = [case for size in PINGPONG_BYTES for case in pingpong(size)]
     return [*TRANSPORTS, *sizes, *flows, *latency, *mtu]
 
 
 def lossy(loss: float) -> list[Case]:
-    return [Case(name, loss=loss, ms=300) for name in (*MAIN, "offload_v1")]
+    return [Case(name, loss=loss, warm_bytes=SLOW_WARM_BYTES) for name in (*MAIN, "offload_v1")]
 
 
-def bulk_messages(case: Case) -> int:
-    """Enough for the steady state; soft RoCE takes a segment at a time."""
-    return 8 if case.transport.startswith("rxe") or case.transport == "software_v0" else 384
+def takes_segments(case: Case) -> bool:
+    return case.transport.startswith("rxe") or case.transport == "software_v0"
+
+
+def counted_bulk(case: Case) -> Case:
+    """Enough for the steady state."""
+    return case.counted(8, SLOW_WARM_BYTES) if takes_segments(case) else case.counted(256)
 
 
 def tiny_messages(case: Case) -> int:
@@ -131,24 +147,29 @@ def tiny_messages(case: Case) -> int:
 def middle() -> list[Case]:
     """Middle sizes, where the number of messages counts, from pages that lie together and from pages that do not."""
     equal = [Case(name, bytes=size, scattered=scattered) for size in MIDDLE_SIZES for scattered in (False, True) for name in MIDDLE_TRANSPORTS]
-    return [*equal, *(Case(name, bytes=MIXED_BYTES, mixed=True, depth=256, warm_bytes=128 * MIB) for name in MIDDLE_TRANSPORTS)]
+    return [*equal, *(Case(name, bytes=MIXED_BYTES, mixed=True, depth=256) for name in MIDDLE_TRANSPORTS)]
+
+
+def fresh() -> list[Case]:
+    """What a connection carries while its congestion window grows."""
+    return [Case(name, bytes=64 * KIB, fresh=True, messages=FRESH_BYTES // (64 * KIB), warm_bytes=0) for name in MIDDLE_TRANSPORTS]
 
 
 def middle_counted() -> list[Case]:
-    return [c.counted(2048 if c.mixed else 16 * MIB // c.bytes, c.warm_bytes) for c in middle()]
+    return [c.counted(2048 if c.mixed else 16 * MIB // c.bytes) for c in middle()]
 
 
 def quick_counted() -> list[Case]:
-    bulk = [c.counted(bulk_messages(c)) for c in quick_bulk()]
-    tiny = [c.counted(tiny_messages(c), 2048 * 64) for c in quick_small(small(64))]
-    return [*bulk, *tiny, *(c.counted(200) for c in quick_small(pingpong(64)) if not c.poll)]
+    bulk = [counted_bulk(c) for c in quick_bulk()]
+    tiny = [c.counted(tiny_messages(c), TINY_WARM_BYTES) for c in quick_small(small(64))]
+    return [*bulk, *tiny, *(c.counted(200, TINY_WARM_BYTES) for c in quick_small(pingpong(64)) if not c.poll)]
 
 
 def full_counted() -> list[Case]:
-    bulk = [c.counted(bulk_messages(c)) for c in TRANSPORTS]
-    tiny = [c.counted(tiny_messages(c), 2048 * 64) for c in small(64)]
-    jumbo = [c.counted(bulk_messages(c)) for c in (Case(name, mtu=9000) for name in MAIN)]
-    return [*bulk, *tiny, *(c.counted(1000) for c in pingpong(64) if not c.poll), *jumbo]
+    bulk = [counted_bulk(c) for c in TRANSPORTS]
+    tiny = [c.counted(tiny_messages(c), TINY_WARM_BYTES) for c in small(64)]
+    jumbo = [counted_bulk(c) for c in (Case(name, mtu=9000) for name in MAIN)]
+    return [*bulk, *tiny, *(c.counted(1000, TINY_WARM_BYTES) for c in pingpong(64) if not c.poll), *jumbo]
 
 
 def call_counts(cases: list[Case]) -> list[Case]:

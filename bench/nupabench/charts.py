@@ -27,7 +27,7 @@ def default_point(rows: list[dict], clock: str) -> list[dict]:
 
 
 def name(row: dict) -> str:
-    return row["transport"] + ("" if row["big_tcp"] else " 64K")
+    return row["transport"] + ("" if row["big_tcp"] else " 64K") + (" short" if row.get("short_buffers") else "")
 
 
 def bars_of(rows: list[dict], figures: tuple[str, ...]) -> str:
@@ -53,7 +53,8 @@ def throughput(rows: list[dict], target: Path) -> None:
 
 def lines(rows: list[dict], axis: str, figure: str, matches: Callable[[dict], bool]) -> tuple[str, list[str]]:
     """A column for each transport, a line for each value of the axis."""
-    chosen = [row for row in rows if "transport" in row and row["big_tcp"] and matches(row) and median(row, figure) is not None]
+    usual = [row for row in rows if "transport" in row and row["big_tcp"] and not row.get("short_buffers") and not row.get("fresh")]
+    chosen = [row for row in usual if matches(row) and median(row, figure) is not None]
     counts: dict[str, set] = {}
     for row in chosen:
         counts.setdefault(row["transport"], set()).add(row[axis])

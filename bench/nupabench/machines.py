@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A pair of guests that measures."""
 
+import itertools
 import json
 import socket
 import time
@@ -15,6 +16,7 @@ PORT = 7700
 SERVER, CLIENT = 0, 1
 CALL_LIMIT_S, CASE_LIMIT_S, LISTEN_S = 30, 10, 30
 CASES_PER_CALL = 8
+LONG_BUFFERS = 64  # nupa_dev's default
 CLOCK_ERROR_MAX = 0.02  # ticks and calibration
 RXE = "modprobe rdma_rxe && rdma link add rxe0 type rxe netdev nupa0 && sh $REPO/tools/vm/guest/mkdev"
 
@@ -25,6 +27,7 @@ class Machines:
     def __init__(self, cluster: Cluster, say: Callable[[str], None]) -> None:
         self.cluster, self.say = cluster, say
         self.server: Job | None = None
+        self.short = False
 
     def prepare(self, rxe: bool = True) -> None:
         if rxe:
@@ -48,8 +51,15 @@ class Machines:
         """One result for each case, in order.  A case that fails has "ok": false and its problem."""
         results = []
         while len(results) < len(cases):
-            results += self._call(cases[len(results) : len(results) + CASES_PER_CALL], limit_s)
+            following = cases[len(results) : len(results) + CASES_PER_CALL]
+            self._buffers(following[0].short)
+            results += self._call(list(itertools.takewhile(lambda case: case.short == self.short, following)), limit_s)
         return results
+
+    def _buffers(self, short: bool) -> None:
+        if short != self.short:
+            self.cluster.run_all(f"ethtool -G nupa0 rx-jumbo {0 if short else LONG_BUFFERS}", check=True)
+        self.short = short
 
     def _call(self, cases: list[Case], limit_s: float) -> list[dict]:
         """At least one result: a case without an answer has failed, those behind it are for the next call."""

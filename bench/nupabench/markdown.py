@@ -30,6 +30,7 @@ def name(row: dict) -> str:
     parts += [f"{row['flows']} flows"] if row["flows"] > 1 else []
     parts += [f"MTU {row['mtu']}"] if row["mtu"] != 1500 else []
     parts += ["64 KB bursts"] if not row["big_tcp"] else []
+    parts += ["short buffers"] if row.get("short_buffers") else []
     parts += [f"loss {row['loss']:.1%}"] if row["loss"] else []
     parts += ["scattered"] if row.get("scattered") else []
     parts += ["polling"] if row["poll"] else []

@@ -30,6 +30,10 @@ def label(case: Case) -> str:
         parts.append(f"MTU {case.mtu}")
     if not case.big:
         parts.append("64 KB bursts")
+    if case.short:
+        parts.append("short buffers")
+    if case.fresh:
+        parts.append("fresh")
     if case.loss:
         parts.append(f"loss {case.loss:.1%}")
     if case.scattered:
@@ -82,7 +86,7 @@ def stream_table(book: Book) -> str:
 
 def beside(case: Case) -> tuple:
     """What plain TCP must share with a row to stand beside it."""
-    return case.bytes, case.mixed, case.scattered, case.flows, case.mtu, case.big, case.loss, case.mode, case.poll, case.clock
+    return case.bytes, case.mixed, case.scattered, case.flows, case.mtu, case.big, case.short, case.fresh, case.loss, case.mode, case.poll, case.clock
 
 
 def best_tcp(book: Book, case: Case, figure: str, better: Callable = min) -> tuple[str, float] | None:

@@ -48,7 +48,7 @@ enum {
 
 	NUPA_MAGIC = 0x4150554e,	/* "NUPA" */
 	NUPA_ABI_MAJOR = 4,		/* must be equal */
-	NUPA_ABI_MINOR = 0,		/* may grow; features say what is there */
+	NUPA_ABI_MINOR = 2,		/* may grow; features say what is there */
 
 	NUPA_QUEUE_PAIRS_MAX = 16,
 	NUPA_VECTORS = 1 + NUPA_QUEUE_PAIRS_MAX,
@@ -68,7 +68,8 @@ enum {
 	NUPA_RX_SLOT_BYTES = 256,	/* header slot of one receive completion */
 	NUPA_RX_BUF_MIN_BYTES = 2048,
 	NUPA_RX_BUF_MAX_BYTES = 64 << 10,
-	NUPA_RX_BUFS_PER_PACKET_MAX = 17,
+	NUPA_RX_BUFS_PER_PACKET_MAX = 17,	/* of both rings together */
+	NUPA_RX_RUN_MAX_BYTES = 1088 << 10,	/* of nupa_cmd_rx_mode.run4_max_bytes: as many of the largest buffers */
 	NUPA_MTU_MIN = 68,
 	NUPA_MTU_MAX = 9000,
 	NUPA_RSS_KEY_BYTES = 40,
@@ -77,6 +78,7 @@ enum {
 	NUPA_MR_PAGES_MAX = 1 << 20,	/* page table entries of one MR */
 	NUPA_RQ_PAGES_MAX = 4096,	/* pages of one receive queue ring */
 	NUPA_SGE_MAX = 32,
+	NUPA_WINDOWS_MAX = 4,
 	NUPA_ADMIN_TIMEOUT_MS = 5000,
 	NUPA_BEAT_MS = 2000,		/* between two heartbeats: a wake-up of an idle switch, which has one a second */
 };
@@ -95,6 +97,8 @@ enum {
 	NUPA_FEAT_BIG_TCP = 1 << 9,	/* IPv4 bursts above 64 KiB, tot_len 0 */
 	NUPA_FEAT_RX_HOLD = 1 << 10,	/* nupa_cmd_rx_mode.hold_us */
 	NUPA_FEAT_BEAT = 1 << 11,	/* nupa_regs.beat */
+	NUPA_FEAT_RX_LONG = 1 << 12,	/* long fill buffers, nupa_cmd_rx_mode.run4_max_bytes */
+	NUPA_FEAT_WINDOW = 1 << 13,	/* memory of other devices of the host, since 4.2 */
 };
 
 /* struct nupa_regs.status, switch to host */
@@ -154,17 +158,19 @@ struct nupa_ring_ctl {
 	__u8 pad_switch[56];
 };
 
-/* Receive: buffers go down (fill), completions come up (comp). */
+/* Receive: buffers go down (fill, and long ones), completions come up (comp). */
 struct nupa_rxq_ctl {
 	/* host */
 	__le32 fill_prod;
 	__le32 comp_cons;
 	__le32 irq_event;	/* interrupt when comp_prod moves past this */
-	__u8 pad_host[52];
+	__le32 long_prod;	/* of the ring of long buffers, where the queue has one */
+	__u8 pad_host[48];
 	/* switch */
 	__le32 fill_cons;
 	__le32 comp_prod;
-	__u8 pad_switch[56];
+	__le32 long_cons;
+	__u8 pad_switch[52];
 };
 
 struct nupa_admin_ctl {
@@ -215,7 +221,11 @@ union nupa_tx_entry {
 };
 NUPA_STATIC_ASSERT(sizeof(union nupa_tx_entry) == 16, "nupa_tx_entry");
 
-/* Receive.  Buffers are used strictly in ring order, each up to buf_bytes of its queue. */
+/*
+ * Receive.  A queue has a ring of buffers of buf_bytes each and, if its host
+ * wishes (NUPA_FEAT_RX_LONG), one of long_buf_bytes each.  Those of each ring
+ * are used strictly in its order.
+ */
 struct nupa_rx_fill {
 	__le64 addr;
 };
@@ -233,19 +243,20 @@ enum {
 /*
  * The header slot of completion i is NUPA_RX_SLOT_BYTES at slot_addr + (i &
  * mask) * NUPA_RX_SLOT_BYTES.  It holds header_bytes of packet; the other
- * payload_bytes lie in the next bufs fill buffers, or were placed.  A packet
- * without payload buffers is whole in its slot.
+ * payload_bytes lie in the next long_bufs long buffers and after them in the
+ * next bufs others, each full but for the last of all, or were placed.  A
+ * packet without payload buffers is whole in its slot.
  * A merged packet (gso_segs > 1) has the header of its first segment, with IP
  * total length (zero above 65535), FIN and PSH and the tcp_bth position set
  * for the whole; its checksum field is not valid.
  */
 struct nupa_rx_comp {
 	__le16 flags;			/* NUPA_RX_F_* */
-	__le16 bufs;			/* fill buffers used */
+	__le16 bufs;			/* buffers of buf_bytes used */
 	__le16 header_bytes;
 	__le16 gso_size;		/* payload bytes of each merged segment but the last; 0: not merged */
 	__le16 gso_segs;
-	__le16 reserved;
+	__le16 long_bufs;		/* buffers of long_buf_bytes used, before those of buf_bytes */
 	__le32 payload_bytes;
 	__le32 hash;
 	__le32 qpn;			/* with NUPA_RX_F_QP */
@@ -270,6 +281,8 @@ enum nupa_admin_op {
 	NUPA_ADMIN_QP_CREATE,		/* qp */
 	NUPA_ADMIN_QP_DESTROY,
 	NUPA_ADMIN_QP_STATS,		/* stats, id = qpn */
+	NUPA_ADMIN_WINDOW_SET,		/* window, id below NUPA_WINDOWS_MAX */
+	NUPA_ADMIN_WINDOW_CLEAR,
 	NUPA_ADMIN_OP_COUNT,
 };
 
@@ -293,6 +306,9 @@ struct nupa_cmd_queue {			/* TXQ_CREATE, RXQ_CREATE; id = queue pair */
 	__le32 comp_entries;		/* RX */
 	__le32 buf_bytes;		/* RX: of every fill buffer */
 	__le32 flags;			/* NUPA_RXQ_F_* */
+	__le64 long_ring_addr;		/* RX: struct nupa_rx_fill[] */
+	__le32 long_entries;		/* RX: 0: no long buffers, and the two fields beside it are 0 */
+	__le32 long_buf_bytes;		/* RX: more than buf_bytes */
 };
 
 enum {
@@ -318,6 +334,11 @@ struct nupa_cmd_rx_mode {
 	__le32 mtu;
 	__u8 mac[6];			/* unicast address to accept */
 	__le16 hold_us;			/* at most NUPA_RX_HOLD_MAX_US; 0: never */
+	/*
+	 * Of a delivered IPv4 run, IP header and payload: at most
+	 * NUPA_RX_RUN_MAX_BYTES; 0: what a total length of 16 bits can say.
+	 */
+	__le32 run4_max_bytes;
 };
 
 struct nupa_cmd_rss {
@@ -377,6 +398,24 @@ struct nupa_cmd_mr {
 	__le32 access;			/* NUPA_ACCESS_* */
 	__u8 page_shift;		/* 12 .. 30 */
 	__u8 reserved[3];
+};
+
+/*
+ * WINDOW_SET: the memory of an accelerator (nupa_accel_hw.h) lies at these bus
+ * addresses of this host; from its completion on they mean that memory wherever
+ * an address of the host's is given.  Which accelerators a port has is the
+ * switch's to know: NUPA_E_NOENT if @memory is none of them.  So a host can say
+ * where its own BAR lies, and nothing else.  NUPA_E_ADDRESS: RAM or another
+ * window is there.
+ *
+ * WINDOW_CLEAR takes the addresses back.  What was registered at them before is
+ * to be deregistered before: it goes on to mean that accelerator's memory.  A
+ * reset clears all.
+ */
+struct nupa_cmd_window {
+	__le64 base;			/* a multiple of 4096 */
+	__le64 bytes;			/* all of its memory */
+	__le64 memory;			/* nupa_accel_regs.id */
 };
 
 /*
@@ -455,12 +494,14 @@ struct nupa_admin_cmd {
 		struct nupa_cmd_stats stats;
 		struct nupa_cmd_mr mr;
 		struct nupa_cmd_qp qp;
+		struct nupa_cmd_window window;
 		__u8 bytes[120];
 	};
 };
-NUPA_STATIC_ASSERT(sizeof(struct nupa_cmd_queue) == 40, "nupa_cmd_queue");
+NUPA_STATIC_ASSERT(sizeof(struct nupa_cmd_queue) == 56, "nupa_cmd_queue");
 NUPA_STATIC_ASSERT(sizeof(struct nupa_cmd_mr) == 40, "nupa_cmd_mr");
 NUPA_STATIC_ASSERT(sizeof(struct nupa_cmd_qp) == 88, "nupa_cmd_qp");
+NUPA_STATIC_ASSERT(sizeof(struct nupa_cmd_window) == 24, "nupa_cmd_window");
 NUPA_STATIC_ASSERT(sizeof(struct nupa_admin_cmd) == 128, "nupa_admin_cmd");
 
 struct nupa_admin_comp {
@@ -503,6 +544,24 @@ enum nupa_qp_stat { NUPA_QP_STATS(NUPA_QP_STAT_ENUM) NUPA_QP_STAT_COUNT };
 static inline bool nupa_need_event(__u32 event, __u32 now, __u32 old)
 {
 	return (__u32)(now - event - 1) < (__u32)(now - old);
+}
+
+/*
+ * Are these the buffers that a completion of @payload bytes names, all full but for
+ * the last?  @long_bytes is 0 for a queue without long buffers.
+ */
+static inline bool nupa_rx_bufs_right(__u32 payload, __u32 long_bufs, __u32 long_bytes, __u32 bufs,
+				      __u32 buf_bytes)
+{
+	__u32 in_long;
+
+	if (long_bufs > NUPA_RX_BUFS_PER_PACKET_MAX || bufs > NUPA_RX_BUFS_PER_PACKET_MAX - long_bufs ||
+	    (long_bufs && !long_bytes))
+		return false;
+	in_long = long_bufs * long_bytes;
+	if (payload > in_long)
+		return bufs == (payload - in_long - 1) / buf_bytes + 1;
+	return !bufs && (!long_bufs || payload > in_long - long_bytes);
 }
 
 #ifdef __cplusplus

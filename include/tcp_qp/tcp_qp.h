@@ -18,6 +18,22 @@
 
 #define TCP_QP_ULP_NAME "tcp_qp"
 /*
+ * TCP_ULP of a TCP socket that stays what it is (no QP), and sends large sends from large
+ * pages.  Before listen(), connect() or after it; what a listener accepts inherits it.
+ */
+#define TCP_QP_STREAM_ULP_NAME "tcp_qp_stream"
+
+/* In INET_DIAG_ULP_INFO, beside INET_ULP_INFO_NAME: struct tcp_qp_stream_info. */
+#define TCP_QP_STREAM_DIAG_INFO 64
+
+struct tcp_qp_stream_info {
+	__u64 tx_large_bytes;	/* copied into large pages */
+	__u64 tx_other_bytes;	/* of large sends, into TCP's pages: no large one was to be had */
+	__u32 pool_bytes;	/* of large pages that the socket has now */
+	__u32 flags;		/* 0 */
+};
+
+/*
  * Where hosts connect QPs by number, unless the module's number_port says otherwise.
  * Below 1024: no ordinary user can be there in the kernel's place.
  */
@@ -137,7 +153,8 @@ enum tcp_qp_engine {
 	X(PEER_STOCK_ICRC, "ICRC was asked for, and the peer is a stock end, which has none") \
 	X(SOCKET_IN_USE, "a send() or recv() that began before attach is under way on the socket") \
 	X(NAMESPACE, "the socket is of another network namespace than the RDMA device") \
-	X(RESERVED_PORT, "the socket is of the port where queue pairs are connected by number")
+	X(RESERVED_PORT, "the socket is of the port where queue pairs are connected by number") \
+	X(DEVICE_QUEUE, "payload that was not placed came by a receive queue of device memory")
 
 #define TCP_QP_REASON_ENUM(name, text) TCP_QP_REASON_##name,
 enum tcp_qp_reason { TCP_QP_REASONS(TCP_QP_REASON_ENUM) TCP_QP_REASON_COUNT };

@@ -126,6 +126,8 @@ static void nupa_recover(struct work_struct *work)
 	rtnl_lock();
 	err = nupa_netdev_recover(nupa);
 	rtnl_unlock();
+	if (!err)
+		nupa_hbm_enabled(nupa);
 	WRITE_ONCE(nupa->recovered_at, jiffies);
 	WRITE_ONCE(nupa->recoveries, nupa->recoveries + 1);
 	if (err) {

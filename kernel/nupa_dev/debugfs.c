@@ -29,11 +29,15 @@ static void nupa_show_queue(struct seq_file *s, const struct nupa_queue *q)
 		   nupa_get(&tx->ctl->irq_event), nupa_get(&tx->ctl->cons),
 		   nupa_get(&tx->ctl->db_event));
 	seq_printf(s, "rx%u entries %u buf_bytes %u fill %u..%u comp_cons %u | fill_prod %u comp_cons %u irq_event %u fill_cons %u comp_prod %u\n",
-		   q->index, rx->entries, rx->buf_bytes, READ_ONCE(rx->fill_cons),
-		   READ_ONCE(rx->fill_prod), READ_ONCE(rx->comp_cons),
+		   q->index, rx->entries, rx->fill.buf_bytes, READ_ONCE(rx->fill.cons),
+		   READ_ONCE(rx->fill.prod), READ_ONCE(rx->comp_cons),
 		   nupa_get(&rx->ctl->fill_prod), nupa_get(&rx->ctl->comp_cons),
 		   nupa_get(&rx->ctl->irq_event), nupa_get(&rx->ctl->fill_cons),
 		   nupa_get(&rx->ctl->comp_prod));
+	seq_printf(s, "long%u entries %u buf_bytes %u fill %u..%u | long_prod %u long_cons %u\n",
+		   q->index, rx->longs.entries, rx->longs.buf_bytes, READ_ONCE(rx->longs.cons),
+		   READ_ONCE(rx->longs.prod), nupa_get(&rx->ctl->long_prod),
+		   nupa_get(&rx->ctl->long_cons));
 }
 
 static int nupa_queues_show(struct seq_file *s, void *data)

@@ -6,7 +6,7 @@
 #include "nupa.h"
 
 struct nupa_rings {
-	u32 tx_entries, rx_entries;
+	u32 tx_entries, rx_entries, rx_long_entries;
 	bool strict_split;
 };
 
@@ -45,6 +45,10 @@ static void nupa_get_ringparam(struct net_device *dev, struct ethtool_ringparam 
 	ring->rx_max_pending = NUPA_RING_ENTRIES_MAX;
 	ring->tx_pending = nupa->tx_entries;
 	ring->rx_pending = nupa->rx_entries;
+	/* of long buffers; 0: TCP_ZEROCOPY_RECEIVE can map what comes, which it can't of a long one */
+	if (nupa->features & NUPA_FEAT_RX_LONG)
+		ring->rx_jumbo_max_pending = NUPA_RX_LONG_ENTRIES_MAX;
+	ring->rx_jumbo_pending = nupa->rx_long_entries;
 	kernel->rx_buf_len = nupa->rx_buf_bytes;
 	/* "on" is the promise that no payload, however small, shares a slot with headers */
 	kernel->tcp_data_split = nupa->strict_split ? ETHTOOL_TCP_DATA_SPLIT_ENABLED :
@@ -57,6 +61,7 @@ static void nupa_rings_change(struct nupa_dev *nupa, const void *arg)
 
 	nupa->tx_entries = rings->tx_entries;
 	nupa->rx_entries = rings->rx_entries;
+	nupa->rx_long_entries = rings->rx_long_entries;
 	nupa->strict_split = rings->strict_split;
 }
 
@@ -65,13 +70,16 @@ static int nupa_set_ringparam(struct net_device *dev, struct ethtool_ringparam *
 			      struct netlink_ext_ack *extack)
 {
 	struct nupa_dev *nupa = netdev_priv(dev);
-	struct nupa_rings old = { nupa->tx_entries, nupa->rx_entries, nupa->strict_split };
+	struct nupa_rings old = {
+		nupa->tx_entries, nupa->rx_entries, nupa->rx_long_entries, nupa->strict_split
+	};
 	struct nupa_rings new = old;
 	int err;
 
-	if (ring->rx_mini_pending || ring->rx_jumbo_pending)
+	if (ring->rx_mini_pending)
 		return -EINVAL;
-	if (ring->tx_pending < NUPA_RING_ENTRIES_MIN || ring->rx_pending < NUPA_RING_ENTRIES_MIN) {
+	if (ring->tx_pending < NUPA_RING_ENTRIES_MIN || ring->rx_pending < NUPA_RING_ENTRIES_MIN ||
+	    (ring->rx_jumbo_pending && ring->rx_jumbo_pending < NUPA_RING_ENTRIES_MIN)) {
 		NL_SET_ERR_MSG(extack, "ring too small");
 		return -EINVAL;
 	}
@@ -81,9 +89,14 @@ static int nupa_set_ringparam(struct net_device *dev, struct ethtool_ringparam *
 		return -EOPNOTSUPP;
 	}
 	new.strict_split = kernel->tcp_data_split == ETHTOOL_TCP_DATA_SPLIT_ENABLED;
-	/* the maximum, a power of two, was checked by the core */
+	if (!new.strict_split && nupa_device_memory_bound(nupa)) {
+		NL_SET_ERR_MSG(extack, "device memory is bound to a receive queue");
+		return -EBUSY;
+	}
+	/* the maxima, powers of two, were checked by the core */
 	new.tx_entries = roundup_pow_of_two(ring->tx_pending);
 	new.rx_entries = roundup_pow_of_two(ring->rx_pending);
+	new.rx_long_entries = ring->rx_jumbo_pending ? roundup_pow_of_two(ring->rx_jumbo_pending) : 0;
 	err = nupa_restart(nupa, nupa_rings_change, &new);
 	if (err && nupa_restart(nupa, nupa_rings_change, &old))
 		netdev_err(dev, "down: neither new nor old rings could be had\n");

@@ -11,6 +11,10 @@ static unsigned int nupa_gso_ipv4_max = NUPA_TSO_MAX_BYTES;
 module_param_named(gso_ipv4_max, nupa_gso_ipv4_max, uint, 0444);
 MODULE_PARM_DESC(gso_ipv4_max, "initial gso_ipv4_max_size in bytes: BIG TCP bursts over IPv4; 0: the kernel's default of 64 KiB");
 
+static unsigned int nupa_gro_ipv4_max = GRO_MAX_SIZE;
+module_param_named(gro_ipv4_max, nupa_gro_ipv4_max, uint, 0444);
+MODULE_PARM_DESC(gro_ipv4_max, "initial gro_ipv4_max_size in bytes, of a switch that fills long buffers: received runs over IPv4; 0: the kernel's default of 64 KiB");
+
 /* Bring the rings to life, here and in the switch. */
 static int nupa_up(struct nupa_dev *nupa)
 {
@@ -114,6 +118,7 @@ int nupa_netdev_recover(struct nupa_dev *nupa)
 
 static u32 nupa_mode_flags(struct net_device *dev, netdev_features_t features)
 {
+	const struct nupa_dev *nupa = netdev_priv(dev);
 	u32 flags = 0;
 
 	/* no address filter beyond our own: more addresses, more modes */
@@ -123,9 +128,18 @@ static u32 nupa_mode_flags(struct net_device *dev, netdev_features_t features)
 		flags |= NUPA_RX_MODE_ALLMULTI;
 	if (features & NETIF_F_GRO_HW)
 		flags |= NUPA_RX_MODE_GRO;
-	if (features & NETIF_F_RXCSUM)
+	/* nobody but the switch can sum device memory */
+	if (features & NETIF_F_RXCSUM || nupa->strict_split)
 		flags |= NUPA_RX_MODE_CSUM;
 	return flags;
+}
+
+/* As GRO reads it, what is merged stays below; the most that can be said is no bound. */
+static u32 nupa_run4_max(const struct nupa_dev *nupa)
+{
+	if (nupa->run4_told >= GRO_MAX_SIZE)
+		return NUPA_RX_RUN_MAX_BYTES;
+	return max(nupa->run4_told, 2U) - 1;
 }
 
 int nupa_mode_apply(struct nupa_dev *nupa, netdev_features_t features)
@@ -135,6 +149,7 @@ int nupa_mode_apply(struct nupa_dev *nupa, netdev_features_t features)
 	int err;
 
 	mutex_lock(&nupa->mode_lock);
+	WRITE_ONCE(nupa->run4_told, READ_ONCE(dev->gro_ipv4_max_size));
 	netif_addr_lock_bh(dev);
 	cmd.rx_mode.flags = cpu_to_le32(nupa_mode_flags(dev, features));
 	cmd.rx_mode.mtu = cpu_to_le32(READ_ONCE(dev->mtu));
@@ -142,6 +157,8 @@ int nupa_mode_apply(struct nupa_dev *nupa, netdev_features_t features)
 	if (nupa->features & NUPA_FEAT_RX_HOLD)
 		cmd.rx_mode.hold_us = cpu_to_le16(READ_ONCE(nupa->rx_hold_us));
 	netif_addr_unlock_bh(dev);
+	if (nupa->features & NUPA_FEAT_RX_LONG)
+		cmd.rx_mode.run4_max_bytes = cpu_to_le32(nupa_run4_max(nupa));
 	err = nupa_admin_submit(nupa, &cmd, NULL);
 	mutex_unlock(&nupa->mode_lock);
 	return err;
@@ -315,6 +332,10 @@ static void nupa_netdev_features(struct nupa_dev *nupa)
 	if (nupa_gso_ipv4_max)
 		WRITE_ONCE(dev->gso_ipv4_max_size,
 			   clamp_t(unsigned int, nupa_gso_ipv4_max, GSO_LEGACY_MAX_SIZE, burst));
+	if (nupa->features & NUPA_FEAT_RX_LONG && nupa_gro_ipv4_max)
+		WRITE_ONCE(dev->gro_ipv4_max_size,
+			   clamp_t(unsigned int, nupa_gro_ipv4_max, GRO_LEGACY_MAX_SIZE,
+				   GRO_MAX_SIZE));
 }
 
 static void nupa_netdev_address(struct nupa_dev *nupa, const struct nupa_regs *regs)
@@ -351,6 +372,7 @@ struct net_device *nupa_netdev_alloc(struct pci_dev *pdev, const struct nupa_reg
 	nupa->tx_entries = NUPA_TX_ENTRIES_DEFAULT;
 	nupa->rx_entries = NUPA_RX_ENTRIES_DEFAULT;
 	nupa->rx_buf_bytes = NUPA_RX_BUF_BYTES_DEFAULT;
+	nupa->rx_long_entries = nupa->features & NUPA_FEAT_RX_LONG ? NUPA_RX_LONG_ENTRIES_DEFAULT : 0;
 	nupa->rx_hold_us = nupa->features & NUPA_FEAT_RX_HOLD ? NUPA_RX_HOLD_US_DEFAULT : 0;
 	nupa->state = BIT(NUPA_S_FAILED);	/* until enabled */
 	mutex_init(&nupa->mode_lock);
@@ -360,6 +382,8 @@ struct net_device *nupa_netdev_alloc(struct pci_dev *pdev, const struct nupa_reg
 	xa_init_flags(&nupa->rules, XA_FLAGS_ALLOC);
 
 	dev->netdev_ops = &nupa_netdev_ops;
+	dev->stat_ops = &nupa_stat_ops;
+	nupa_queue_mgmt_init(dev);
 	dev->ethtool_ops = &nupa_ethtool_ops;
 	dev->priv_flags |= IFF_LIVE_ADDR_CHANGE;
 	dev->watchdog_timeo = msecs_to_jiffies(NUPA_WATCHDOG_MS);

@@ -16,6 +16,7 @@
  *
  * Locks, outermost first:
  *   RTNL               open, stop, rings, channels, reset, rules, RSS
+ *   nupa_hbm_lock      windows to memory of other devices (sleeps)
  *   nupa->mode_lock    order of RX_MODE commands (sleeps)
  *   nupa->stats_lock   the DMA buffer of the counters (sleeps)
  *   admin->lock        the command ring (sleeps)
@@ -38,6 +39,7 @@
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
 #include <tcp_qp/nupa_hw.h>
+#include "compat.h"
 #include "queue.h"
 
 #define NUPA_NAME "nupa_dev"
@@ -54,6 +56,9 @@ enum {
 	NUPA_TX_ENTRIES_DEFAULT = 2048,
 	NUPA_RX_ENTRIES_DEFAULT = 2048,
 	NUPA_RX_BUF_BYTES_DEFAULT = PAGE_SIZE,
+	NUPA_RX_LONG_BUF_BYTES = NUPA_RX_BUF_MAX_BYTES,
+	NUPA_RX_LONG_ENTRIES_DEFAULT = 64,	/* 4 MiB of a queue */
+	NUPA_RX_LONG_ENTRIES_MAX = 1024,
 	NUPA_RX_HOLD_US_DEFAULT = 64,
 	NUPA_ZERO_ORDER_MIN = 4,	/* MAX_SKB_FRAGS of them hold the longest placed run */
 	NUPA_ZERO_ORDER_MAX = 6,	/* fewer fragments for it */
@@ -100,6 +105,7 @@ struct nupa_dev {
 	/* what is wanted; RTNL */
 	u16 nr_queues;
 	u32 tx_entries, rx_entries, rx_buf_bytes;
+	u32 rx_long_entries;		/* 0: no long buffers */
 	u16 rx_hold_us;			/* also read under mode_lock */
 	bool strict_split;
 	struct nupa_rss rss;
@@ -113,6 +119,7 @@ struct nupa_dev {
 
 	struct mutex mode_lock;
 	struct work_struct mode_work;
+	unsigned int run4_told;		/* gro_ipv4_max_size, as the switch was told last */
 	struct delayed_work recover_work;
 	struct delayed_work beat_work;
 	u32 beat, beats_missed;		/* beat_work only */
@@ -122,6 +129,11 @@ struct nupa_dev {
 	struct mutex stats_lock;
 	__le64 *stats;			/* [NUPA_STAT_COUNT + NUPA_QP_STAT_COUNT] */
 	dma_addr_t stats_dma;
+
+	struct list_head hbm_node;	/* hbm.c: its lock */
+	struct {
+		u64 base, end;		/* end 0: the switch has none; read without the lock */
+	} windows[NUPA_WINDOWS_MAX];
 
 	struct mutex qp_lock;		/* qp_dev; taken by probe, remove and recover_work alone */
 	struct nupa_qp_dev *qp_dev;
@@ -211,6 +223,13 @@ void nupa_netdev_halt(struct nupa_dev *nupa);
 int nupa_netdev_recover(struct nupa_dev *nupa);
 int nupa_mode_apply(struct nupa_dev *nupa, netdev_features_t features);
 
+/* Nobody tells a driver of a new gro_ipv4_max_size, so NAPI looks. */
+static inline void nupa_mode_look(struct nupa_dev *nupa)
+{
+	if (unlikely(READ_ONCE(nupa->netdev->gro_ipv4_max_size) != READ_ONCE(nupa->run4_told)))
+		schedule_work(&nupa->mode_work);
+}
+
 /* ---- rss.c, steer.c ---- */
 void nupa_rss_init(struct nupa_dev *nupa);
 void nupa_rss_spread(struct nupa_dev *nupa);	/* default table for nr_queues, unless the user set one */
@@ -227,11 +246,21 @@ bool nupa_steer_uses(struct nupa_dev *nupa, u16 first_queue);
 /* ---- stats.c ---- */
 int nupa_stats_alloc(struct nupa_dev *nupa);
 void nupa_stats_free(struct nupa_dev *nupa);
+extern const struct netdev_stat_ops nupa_stat_ops;
 void nupa_stats64(struct net_device *dev, struct rtnl_link_stats64 *out);
 /* @op is NUPA_ADMIN_STATS, or QP_STATS with @id = qpn */
 int nupa_stats_count(struct net_device *dev, int set);
 void nupa_stats_strings(struct net_device *dev, u32 set, u8 *data);
 void nupa_stats_get(struct net_device *dev, struct ethtool_stats *stats, u64 *data);
+
+/* ---- hbm.c: windows to memory of other devices ---- */
+int nupa_hbm_init(void);
+void nupa_hbm_exit(void);
+void nupa_hbm_port_add(struct nupa_dev *nupa);		/* it is enabled */
+void nupa_hbm_port_remove(struct nupa_dev *nupa);
+void nupa_hbm_enabled(struct nupa_dev *nupa);		/* after a reset: the switch forgot them */
+/* Does the switch know memory of another device at this bus address? */
+bool nupa_hbm_reaches(const struct nupa_dev *nupa, dma_addr_t addr, u32 bytes);
 
 /* ---- qp.c, ethtool.c, debugfs.c ---- */
 int nupa_qp_add(struct nupa_dev *nupa);		/* 0 when the switch has no QPs, too */

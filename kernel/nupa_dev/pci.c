@@ -25,8 +25,7 @@ static void nupa_regs_wait(struct pci_dev *pdev, const struct nupa_regs *regs)
 {
 	u32 magic;
 
-	if (pci_msix_vec_count(pdev) == NUPA_VECTORS &&
-	    pci_resource_len(pdev, NUPA_BAR_SHARED) == NUPA_BAR2_BYTES)
+	if (pci_msix_vec_count(pdev) == NUPA_VECTORS)
 		read_poll_timeout(nupa_get, magic, magic == NUPA_MAGIC,
 				  NUPA_HEAL_POLL_MS * USEC_PER_MSEC, NUPA_HEAL_MS * USEC_PER_MSEC,
 				  false, &regs->magic);
@@ -60,8 +59,8 @@ static int nupa_bars_map(struct pci_dev *pdev, struct nupa_bars *bars)
 	int err;
 
 	if (pci_resource_len(pdev, NUPA_BAR_DOORBELL) < NUPA_BAR0_BYTES_MIN ||
-	    pci_resource_len(pdev, NUPA_BAR_SHARED) < NUPA_BAR2_BYTES)
-		return -ENODEV;
+	    pci_resource_len(pdev, NUPA_BAR_SHARED) != NUPA_BAR2_BYTES)
+		return -ENODEV;		/* an accelerator's is larger (nupa_accel_hw.h) */
 	bars->bar2 = memremap(pci_resource_start(pdev, NUPA_BAR_SHARED), NUPA_BAR2_BYTES,
 			      MEMREMAP_WB);
 	if (!bars->bar2)
@@ -188,13 +187,15 @@ static int nupa_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	if (err)
 		goto stop_hw;
 	nupa_debugfs_add(nupa);
+	nupa_hbm_port_add(nupa);
 	err = nupa_qp_add(nupa);
 	if (err)
-		goto exit_netdev;
+		goto remove_hbm;
 	nupa_recover_start(nupa);
 	nupa_beat_start(nupa);
 	return 0;
-exit_netdev:
+remove_hbm:
+	nupa_hbm_port_remove(nupa);
 	nupa_debugfs_remove(nupa);
 	nupa_netdev_exit(nupa);
 stop_hw:
@@ -224,6 +225,7 @@ static void nupa_remove(struct pci_dev *pdev)
 		nupa_netdev_halt(nupa);
 	rtnl_unlock();
 	nupa_qp_remove(nupa);
+	nupa_hbm_port_remove(nupa);
 	nupa_debugfs_remove(nupa);
 	nupa_netdev_exit(nupa);
 	nupa_hw_stop(nupa);
@@ -267,15 +269,24 @@ static int __init nupa_init(void)
 	int err;
 
 	nupa_debugfs_init();
+	err = nupa_hbm_init();
+	if (err)
+		goto exit_debugfs;
 	err = pci_register_driver(&nupa_driver);
 	if (err)
-		nupa_debugfs_exit();
+		goto exit_hbm;
+	return 0;
+exit_hbm:
+	nupa_hbm_exit();
+exit_debugfs:
+	nupa_debugfs_exit();
 	return err;
 }
 
 static void __exit nupa_exit(void)
 {
 	pci_unregister_driver(&nupa_driver);
+	nupa_hbm_exit();
 	nupa_debugfs_exit();
 }
 

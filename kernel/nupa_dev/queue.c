@@ -70,6 +70,7 @@ int nupa_queues_init(struct nupa_dev *nupa)
 		q->tx.ctl = &tx[i];
 		q->rx.ctl = &rx[i];
 		spin_lock_init(&q->tx.clean_lock);
+		timer_setup(&q->rx_retry, nupa_rx_retry, 0);
 		u64_stats_init(&q->tx_stats.syncp);
 		u64_stats_init(&q->rx_stats.syncp);
 		snprintf(q->irq_name, sizeof(q->irq_name), "%s-%d", pci_name(nupa->pdev), i);
@@ -89,7 +90,7 @@ static int nupa_queue_alloc(struct nupa_queue *q)
 	netif_napi_add(q->nupa->netdev, &q->napi, nupa_queue_poll);
 	q->listed = true;
 	return nupa_tx_alloc(q, q->nupa->tx_entries) ?:
-	       nupa_rx_alloc(q, q->nupa->rx_entries, q->nupa->rx_buf_bytes);
+	       nupa_rx_alloc(q, &q->rx);
 }
 
 int nupa_queues_alloc(struct nupa_dev *nupa)
@@ -114,7 +115,7 @@ void nupa_queues_free(struct nupa_dev *nupa)
 		struct nupa_queue *q = &nupa->queues[i];
 
 		nupa_tx_free(q);
-		nupa_rx_free(q, nupa->quiet);
+		nupa_rx_free(nupa, &q->rx, nupa->quiet);
 		if (q->listed)
 			netif_napi_del(&q->napi);
 		q->listed = false;
@@ -203,13 +204,17 @@ int nupa_queues_destroy(struct nupa_dev *nupa)
 }
 
 /* One poll arms the events and takes what came meanwhile. */
+void nupa_queue_kick(struct nupa_queue *q)
+{
+	local_bh_disable();
+	napi_schedule(&q->napi);
+	local_bh_enable();
+}
+
 void nupa_queues_kick(struct nupa_dev *nupa)
 {
 	int i;
 
-	for (i = 0; i < nupa->nr_queues; i++) {
-		local_bh_disable();
-		napi_schedule(&nupa->queues[i].napi);
-		local_bh_enable();
-	}
+	for (i = 0; i < nupa->nr_queues; i++)
+		nupa_queue_kick(&nupa->queues[i]);
 }

@@ -13,6 +13,7 @@
 #include <linux/spinlock.h>
 #include <linux/timer.h>
 #include <linux/u64_stats_sync.h>
+#include <net/netmem.h>
 #include <net/page_pool/types.h>
 #include <tcp_qp/nupa_hw.h>
 
@@ -24,6 +25,7 @@ enum {
 	NUPA_TX_PULL_BYTES = 128,	/* of a packet whose header length nobody noted */
 	NUPA_RX_PUBLISH_PACKETS = 32,	/* tell the switch at least this often */
 	NUPA_RX_REFILL_MIN = 32,
+	NUPA_RX_LONG_REFILL_MIN = 4,
 	NUPA_RX_RETRY_MS = 10,		/* after a failed refill */
 };
 
@@ -31,7 +33,9 @@ enum {
 	X(packets) X(bytes) X(drops) X(map_errors) X(pull_errors) X(busy) X(doorbells) X(pure_acks)
 #define NUPA_RX_STATS(X) \
 	X(packets) X(bytes) X(drops) X(invalid) X(alloc_failures) X(csum_bad) X(merged_packets) \
-	X(placed_packets) X(placed_bytes) X(qp_packets) X(polls)
+	X(placed_packets) X(placed_bytes) X(qp_packets) X(polls) \
+	X(long_buffers) X(long_alloc_failures) \
+	X(device_bytes) X(device_drops) X(urgent_cleared)
 
 #define NUPA_Q_TX_ENUM(name) NUPA_TXS_##name,
 enum nupa_tx_stat { NUPA_TX_STATS(NUPA_Q_TX_ENUM) NUPA_TXS_COUNT };
@@ -76,21 +80,34 @@ struct nupa_txq {
 	bool parked;			/* no interrupt was asked for: only pure ACKs wait */
 };
 
+/* A fill ring: buffers of one size, each a page of its pool, or of device memory. */
+struct nupa_fill {
+	struct nupa_rx_fill *ring;
+	netmem_ref *mems;		/* [index & mask] */
+	struct page_pool *pool;
+	__le32 *shown;			/* where the switch reads prod */
+	dma_addr_t dma;
+	u32 entries;			/* 0: not allocated */
+	u32 buf_bytes;
+	u32 mem_bytes;			/* what a buffer takes of memory */
+	bool device;			/* device memory, which no CPU reads; there may be less than asked for */
+
+	u32 prod;
+	u32 cons;			/* first buffer the switch may still write */
+	unsigned long again;		/* jiffies: after a failure, nothing is asked for before */
+};
+
 struct nupa_rxq {
 	struct nupa_rxq_ctl *ctl;
-	struct nupa_rx_fill *fill;
 	struct nupa_rx_comp *comp;
 	u8 *header_slots;
-	struct page **pages;		/* [fill index & mask] */
-	struct page_pool *pool;
-	dma_addr_t fill_dma, comp_dma, header_dma;
-	u32 entries;			/* of both rings; 0: not allocated */
-	u32 buf_bytes;
-
-	u32 fill_prod;
-	u32 fill_cons;			/* first buffer the switch may still write */
+	dma_addr_t comp_dma, header_dma;
+	u32 entries;			/* of completions; 0: not allocated */
 	u32 comp_cons;
-	struct timer_list retry;
+	bool strict;			/* TCP payload is never in a header slot (tcp-data-split) */
+	bool ran;			/* the switch has had these rings before */
+	struct nupa_fill fill;
+	struct nupa_fill longs;		/* for long runs; it may have no entries, or no buffers in them */
 };
 
 struct nupa_dev;
@@ -105,6 +122,7 @@ struct nupa_queue {
 	unsigned long irqs;
 	struct nupa_txq tx;
 	struct nupa_rxq rx;
+	struct timer_list rx_retry;
 	struct nupa_tx_stats tx_stats;
 	struct nupa_rx_stats rx_stats;
 };
@@ -113,6 +131,7 @@ struct nupa_queue {
 struct nupa_rx_desc {
 	u16 flags;
 	u16 bufs;
+	u16 long_bufs;
 	u16 header_bytes;
 	u16 gso_size;
 	u16 gso_segs;
@@ -149,6 +168,7 @@ void nupa_queues_stop(struct nupa_dev *nupa);	/* after it nothing of ours touche
 int nupa_queues_create(struct nupa_dev *nupa);	/* in the switch */
 int nupa_queues_destroy(struct nupa_dev *nupa);	/* 0: the switch let go of their memory */
 void nupa_queues_kick(struct nupa_dev *nupa);
+void nupa_queue_kick(struct nupa_queue *q);
 
 /* ---- tx.c ---- */
 int nupa_tx_alloc(struct nupa_queue *q, u32 entries);
@@ -161,10 +181,40 @@ void nupa_tx_disarm(struct nupa_queue *q);	/* hard irq: NAPI will run anyway */
 /* Packets wait, and none was completed since @cons */
 bool nupa_tx_stuck(struct nupa_queue *q);
 
+/* ---- rx_fill.c; in NAPI, or while it does not run ---- */
+int nupa_fill_alloc(struct nupa_queue *q, struct nupa_fill *f, u32 entries, u32 buf_bytes,
+		    bool may_be_device);
+/*
+ * @quiet: the switch let go of the memory.  If it did not (it is hung, not
+ * gone), everything it may still write is given up rather than reused.
+ */
+void nupa_fill_free(struct nupa_dev *nupa, struct nupa_fill *f, bool quiet);
+/* False: no memory; some entries stay empty. */
+bool nupa_fill_ring(struct nupa_fill *f, gfp_t gfp);	/* the switch is not told */
+bool nupa_fill_up(struct nupa_fill *f, gfp_t gfp);
+void nupa_fill_show(struct nupa_fill *f, __le32 *shown);	/* ... and now it is, here and from here on */
+netmem_ref nupa_fill_take(struct nupa_fill *f);	/* the next one the switch has used */
+/* @napi: called from our own, so the pool's lockless cache may take them. */
+void nupa_fill_drop(struct nupa_fill *f, u32 bufs, bool napi);
+
+static inline u32 nupa_fill_waiting(const struct nupa_fill *f)
+{
+	return f->prod - f->cons;
+}
+
+/* ---- rx_mem.c ---- */
+/* Rings and buffers of @q, into @rx, which may be another than q->rx while that runs. */
+int nupa_rx_alloc(struct nupa_queue *q, struct nupa_rxq *rx);
+void nupa_rx_free(struct nupa_dev *nupa, struct nupa_rxq *rx, bool quiet);
+int nupa_rx_create(struct nupa_queue *q);	/* in the switch */
+
+/* ---- queue_mgmt.c ---- */
+void nupa_queue_mgmt_init(struct net_device *dev);
+/* Is device memory bound to one of its queues?  RTNL */
+bool nupa_device_memory_bound(struct nupa_dev *nupa);
+
 /* ---- rx.c, rx_skb.c ---- */
-int nupa_rx_alloc(struct nupa_queue *q, u32 entries, u32 buf_bytes);
-void nupa_rx_free(struct nupa_queue *q, bool quiet);
-int nupa_rx_create(struct nupa_queue *q);
+void nupa_rx_retry(struct timer_list *timer);
 int nupa_rx_poll(struct nupa_queue *q, int budget);
 bool nupa_rx_arm(struct nupa_queue *q);		/* true: poll again */
 void nupa_rx_quiesce(struct nupa_queue *q);
@@ -172,6 +222,10 @@ void nupa_rx_quiesce(struct nupa_queue *q);
 struct sk_buff *nupa_rx_skb(struct nupa_queue *q, const struct nupa_rx_desc *desc, const u8 *header);
 /* False: counted as invalid, but the rings stay in step.  *@fatal: they do not. */
 bool nupa_rx_check(struct nupa_queue *q, const struct nupa_rx_desc *desc, bool *fatal);
-void nupa_rx_drop_bufs(struct nupa_queue *q, u32 bufs);
+void nupa_rx_drop_bufs(struct nupa_queue *q, const struct nupa_rx_desc *desc);
+
+/* ---- rx_strict.c ---- */
+/* Of a queue whose payload may be in device memory, before it is merged; false: counted, and not to be delivered. */
+bool nupa_rx_strict(struct nupa_queue *q, struct sk_buff *skb, const struct nupa_rx_desc *desc);
 
 #endif

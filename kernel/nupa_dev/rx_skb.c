@@ -22,11 +22,10 @@ static_assert((u32)NUPA_PLACED_MAX_BYTES >= (u32)NUPA_PLACED_RUN_MAX_BYTES);
 static bool nupa_rx_check_payload(const struct nupa_rxq *rx, const struct nupa_rx_desc *desc)
 {
 	if (desc->flags & NUPA_RX_F_PLACED)
-		return desc->flags & NUPA_RX_F_QP && !desc->bufs && desc->payload_bytes &&
-		       desc->payload_bytes <= NUPA_PLACED_MAX_BYTES;
-	return desc->bufs <= NUPA_RX_BUFS_PER_PACKET_MAX &&
-	       desc->payload_bytes <= desc->bufs * rx->buf_bytes &&
-	       desc->bufs == DIV_ROUND_UP(desc->payload_bytes, rx->buf_bytes);
+		return desc->flags & NUPA_RX_F_QP && !desc->bufs && !desc->long_bufs &&
+		       desc->payload_bytes && desc->payload_bytes <= NUPA_PLACED_MAX_BYTES;
+	return nupa_rx_bufs_right(desc->payload_bytes, desc->long_bufs, rx->longs.buf_bytes,
+				  desc->bufs, rx->fill.buf_bytes);
 }
 
 static bool nupa_rx_check_merge(const struct nupa_rx_desc *desc)
@@ -34,7 +33,7 @@ static bool nupa_rx_check_merge(const struct nupa_rx_desc *desc)
 	u16 family = desc->flags & (NUPA_RX_F_TCP4 | NUPA_RX_F_TCP6);
 
 	if (desc->gso_segs <= 1)
-		return true;
+		return desc->payload_bytes <= NUPA_MTU_MAX;
 	if (!desc->gso_size)
 		return false;
 	return (family == NUPA_RX_F_TCP4 || family == NUPA_RX_F_TCP6) && desc->payload_bytes &&
@@ -45,7 +44,8 @@ bool nupa_rx_check(struct nupa_queue *q, const struct nupa_rx_desc *desc, bool *
 {
 	struct nupa_rxq *rx = &q->rx;
 
-	if (desc->bufs > rx->fill_prod - rx->fill_cons) {
+	if (desc->bufs > nupa_fill_waiting(&rx->fill) ||
+	    desc->long_bufs > nupa_fill_waiting(&rx->longs)) {
 		nupa_rx_count(q, NUPA_RXS_invalid, 1);
 		*fatal = true;
 		return false;
@@ -54,26 +54,34 @@ bool nupa_rx_check(struct nupa_queue *q, const struct nupa_rx_desc *desc, bool *
 	    nupa_rx_check_payload(rx, desc) && nupa_rx_check_merge(desc))
 		return true;
 	nupa_rx_count(q, NUPA_RXS_invalid, 1);
-	nupa_rx_drop_bufs(q, desc->bufs);
+	nupa_rx_drop_bufs(q, desc);
 	return false;
 }
 
-static void nupa_rx_add_bufs(struct nupa_queue *q, struct sk_buff *skb,
-			     const struct nupa_rx_desc *desc)
+/* What of @left bytes comes after the next @bufs buffers of @f, which the skb gets. */
+static u32 nupa_rx_add_bufs(struct sk_buff *skb, struct nupa_fill *f, u32 bufs, u32 left)
 {
-	struct nupa_rxq *rx = &q->rx;
-	u32 left = desc->payload_bytes;
-	int i;
+	for (; bufs; bufs--) {
+		netmem_ref mem = nupa_fill_take(f);
+		u32 bytes = min(left, f->buf_bytes);
 
-	for (i = 0; i < desc->bufs; i++) {
-		struct page **page = &rx->pages[rx->fill_cons++ & (rx->entries - 1)];
-		u32 bytes = min(left, rx->buf_bytes);
-
-		page_pool_dma_sync_for_cpu(rx->pool, *page, 0, bytes);
-		skb_add_rx_frag(skb, i, *page, 0, bytes, page_size(*page));
-		*page = NULL;
+		page_pool_dma_sync_netmem_for_cpu(f->pool, mem, 0, bytes);
+		skb_add_rx_frag_netmem(skb, skb_shinfo(skb)->nr_frags, mem, 0, bytes, f->mem_bytes);
 		left -= bytes;
 	}
+	return left;
+}
+
+static void nupa_rx_add_delivered(struct nupa_queue *q, struct sk_buff *skb,
+				  const struct nupa_rx_desc *desc)
+{
+	u32 left = desc->payload_bytes;
+
+	if (desc->long_bufs) {
+		left = nupa_rx_add_bufs(skb, &q->rx.longs, desc->long_bufs, left);
+		nupa_rx_count(q, NUPA_RXS_long_buffers, desc->long_bufs);
+	}
+	nupa_rx_add_bufs(skb, &q->rx.fill, desc->bufs, left);
 	skb_mark_for_recycle(skb);
 }
 
@@ -149,7 +157,8 @@ static void nupa_rx_set_merged(struct nupa_queue *q, struct sk_buff *skb,
 	info->gso_segs = desc->gso_segs;
 	info->gso_type = v6 ? SKB_GSO_TCPV6 : SKB_GSO_TCPV4;
 	/* tcp_qp edits the header of its packets and wants no checksum in flight */
-	if (desc->flags & NUPA_RX_F_QP || !nupa_rx_partial_csum(skb, v6))
+	if (desc->flags & NUPA_RX_F_QP || !skb_frags_readable(skb) ||
+	    !nupa_rx_partial_csum(skb, v6))
 		skb->ip_summed = CHECKSUM_UNNECESSARY;
 	nupa_rx_count(q, NUPA_RXS_merged_packets, 1);
 }
@@ -175,15 +184,15 @@ struct sk_buff *nupa_rx_skb(struct nupa_queue *q, const struct nupa_rx_desc *des
 	struct sk_buff *skb = napi_alloc_skb(&q->napi, desc->header_bytes);
 
 	if (unlikely(!skb)) {
-		nupa_rx_drop_bufs(q, desc->bufs);
+		nupa_rx_drop_bufs(q, desc);
 		nupa_rx_count(q, NUPA_RXS_drops, 1);
 		return NULL;
 	}
 	skb_put_data(skb, header, desc->header_bytes);
 	if (desc->flags & NUPA_RX_F_PLACED)
 		nupa_rx_add_placed(q, skb, desc->payload_bytes);
-	else if (desc->bufs)
-		nupa_rx_add_bufs(q, skb, desc);
+	else if (desc->payload_bytes)
+		nupa_rx_add_delivered(q, skb, desc);
 	nupa_rx_count_packet(q, desc);
 	skb->protocol = eth_type_trans(skb, q->nupa->netdev);
 	skb_record_rx_queue(skb, q->index);
@@ -191,6 +200,10 @@ struct sk_buff *nupa_rx_skb(struct nupa_queue *q, const struct nupa_rx_desc *des
 		skb_set_hash(skb, desc->hash, desc->flags & NUPA_RX_F_HASH_L4 ? PKT_HASH_TYPE_L4 :
 									       PKT_HASH_TYPE_L3);
 	nupa_rx_set_csum(q, skb, desc);
+	if (unlikely(q->rx.strict) && !nupa_rx_strict(q, skb, desc)) {
+		kfree_skb(skb);
+		return NULL;
+	}
 	if (desc->gso_segs > 1)
 		nupa_rx_set_merged(q, skb, desc);
 	return skb;

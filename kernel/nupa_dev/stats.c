@@ -2,6 +2,7 @@
 /* Counters: ours per queue, the switch's per port, and how they are shown. */
 #include <linux/dma-mapping.h>
 #include <linux/ethtool.h>
+#include <net/netdev_queues.h>
 #include "nupa.h"
 
 enum {
@@ -108,6 +109,60 @@ void nupa_stats64(struct net_device *dev, struct rtnl_link_stats64 *out)
 		out->rx_crc_errors += rx[NUPA_RXS_csum_bad];
 	}
 }
+
+/* ---- of a queue, by netlink (qstats-get) ---- */
+
+static void nupa_qstats_rx(struct net_device *dev, int index, struct netdev_queue_stats_rx *out)
+{
+	struct nupa_dev *nupa = netdev_priv(dev);
+	u64 rx[NUPA_RXS_COUNT];
+
+	nupa_rx_fetch(&nupa->queues[index], rx);
+	out->packets = rx[NUPA_RXS_packets];
+	out->bytes = rx[NUPA_RXS_bytes];
+	out->alloc_fail = rx[NUPA_RXS_alloc_failures];
+}
+
+static void nupa_qstats_tx(struct net_device *dev, int index, struct netdev_queue_stats_tx *out)
+{
+	struct nupa_dev *nupa = netdev_priv(dev);
+	u64 tx[NUPA_TXS_COUNT];
+
+	nupa_tx_fetch(&nupa->queues[index], tx);
+	out->packets = tx[NUPA_TXS_packets];
+	out->bytes = tx[NUPA_TXS_bytes];
+}
+
+/* What queues have counted that are not used now. */
+static void nupa_qstats_base(struct net_device *dev, struct netdev_queue_stats_rx *rx,
+			     struct netdev_queue_stats_tx *tx)
+{
+	struct nupa_dev *nupa = netdev_priv(dev);
+	struct netdev_queue_stats_rx one_rx;
+	struct netdev_queue_stats_tx one_tx;
+	int i;
+
+	rx->packets = 0;
+	rx->bytes = 0;
+	rx->alloc_fail = 0;
+	tx->packets = 0;
+	tx->bytes = 0;
+	for (i = dev->real_num_rx_queues; i < nupa->queues_max; i++) {
+		nupa_qstats_rx(dev, i, &one_rx);
+		nupa_qstats_tx(dev, i, &one_tx);
+		rx->packets += one_rx.packets;
+		rx->bytes += one_rx.bytes;
+		rx->alloc_fail += one_rx.alloc_fail;
+		tx->packets += one_tx.packets;
+		tx->bytes += one_tx.bytes;
+	}
+}
+
+const struct netdev_stat_ops nupa_stat_ops = {
+	.get_queue_stats_rx = nupa_qstats_rx,
+	.get_queue_stats_tx = nupa_qstats_tx,
+	.get_base_stats = nupa_qstats_base,
+};
 
 int nupa_stats_count(struct net_device *dev, int set)
 {

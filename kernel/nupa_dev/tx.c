@@ -11,6 +11,7 @@
  * waits for: they ask for none, and are not reported to BQL.
  */
 #include <linux/dma-mapping.h>
+#include <linux/memremap.h>
 #include <linux/tcp.h>
 #include <linux/udp.h>
 #include <net/netdev_queues.h>
@@ -235,13 +236,17 @@ static u32 nupa_tx_map(struct nupa_queue *q, struct sk_buff *skb)
 	for (i = 0; i < skb_shinfo(skb)->nr_frags; i++) {
 		const skb_frag_t *frag = &skb_shinfo(skb)->frags[i];
 		u32 bytes = skb_frag_size(frag);
+		dma_addr_t addr;
 
 		if (!bytes)
 			continue;
-		if (!nupa_tx_map_one(q, first + n,
-				     skb_frag_dma_map(dev, frag, 0, bytes, DMA_TO_DEVICE), bytes))
+		addr = skb_frag_dma_map(dev, frag, 0, bytes, DMA_TO_DEVICE);
+		if (!nupa_tx_map_one(q, first + n, addr, bytes))
 			goto unmap;
 		n++;
+		if (unlikely(is_zone_device_page(skb_frag_page(frag))) &&
+		    !nupa_hbm_reaches(q->nupa, addr, bytes))
+			goto unmap;	/* a route that moved here: this switch would stop the port */
 	}
 	return n;
 unmap:

@@ -8,6 +8,7 @@ namespace fuzz {
 namespace {
 
 constexpr std::uint32_t kEntries = NUPA_RING_ENTRIES_MIN, kBufBytes = NUPA_RX_BUF_MIN_BYTES;
+constexpr std::uint32_t kLongBytes = 2 * kBufBytes, kLongs = 16;  // of them at a time
 constexpr std::uint32_t kPd = 1, kRqMask = 15, kRqLog2 = 7;
 
 // Pages.  Those between are never given to anybody.
@@ -27,11 +28,14 @@ enum : std::uint64_t {
     kOtherPd = 56 * kPage,
     kTxRing = 57 * kPage,
     kTxBuffer = 58 * kPage,
-    kRamPages = 64,
+    kLongFills = 62 * kPage,
+    kLongBuffers = 64 * kPage,
+    kRamPages = 82,
 };
 constexpr std::uint32_t kReceiveKey = 5, kRemoteKey = 6, kOtherPdKey = 7;
 constexpr std::uint64_t kTxBufferBytes = 3 * kPage;
 constexpr std::uint64_t kFillBuffersEnd = kFillBuffers + kEntries * std::uint64_t{kBufBytes};
+constexpr std::uint64_t kLongBuffersEnd = kLongBuffers + kLongs * std::uint64_t{kLongBytes};
 
 struct Range {
     std::uint64_t from, to;
@@ -44,6 +48,7 @@ constexpr Range kGiven[] = {
     {kFillBuffers, kFillBuffersEnd},
     {kPosted, kUnposted},
     {kRemote, kRemote + kPage / 2},
+    {kLongBuffers, kLongBuffersEnd},
 };
 
 nupa_cmd_mr region(std::uint64_t table, std::uint64_t iova, std::uint64_t bytes, std::uint32_t pd,
@@ -75,11 +80,15 @@ void HonestHost::clear(std::uint64_t from, std::uint64_t to) {
 // Buffers for what is delivered keep their bytes: nobody reads them before they are written.
 void HonestHost::restart(std::uint8_t rx_mode) {
     clear(0, kFillBuffers);
-    clear(kFillBuffersEnd, client.ram.bytes());
+    clear(kFillBuffersEnd, kLongBuffers);
+    clear(kLongBuffersEnd, client.ram.bytes());
     client.restart(kAdminRing, kAdminComps);
-    sent_ = consumed_ = buffers_used_ = posted_ = 0;
+    sent_ = consumed_ = buffers_used_ = longs_used_ = posted_ = 0;
+    has_longs_ = rx_mode & 0x40;
     for (std::uint64_t i = 0; i < kEntries; i++)
         put<std::uint64_t>(kFills + 8 * i, kFillBuffers + i * kBufBytes);
+    for (std::uint64_t i = 0; i < kEntries; i++)
+        put<std::uint64_t>(kLongFills + 8 * i, kLongBuffers + i % kLongs * kLongBytes);
     std::uint64_t table = kTables;
     for (const std::uint64_t page :
          {kPosted + 0 * kPage, kPosted + kPage, kUnposted + 0 * kPage, kUnposted + kPage,
@@ -94,10 +103,16 @@ void HonestHost::restart(std::uint8_t rx_mode) {
     rx.ring_addr = kFills, rx.comp_addr = kComps, rx.slot_addr = kSlots;
     rx.entries = rx.comp_entries = kEntries, rx.buf_bytes = kBufBytes;
     rx.flags = rx_mode & 0x80 ? NUPA_RXQ_F_STRICT_SPLIT : 0;
+    if (has_longs_) {
+        rx.long_ring_addr = kLongFills, rx.long_entries = kEntries;
+        rx.long_buf_bytes = kLongBytes;
+    }
     command(NUPA_ADMIN_RXQ_CREATE, 0, &rx, sizeof rx);
     client.rx(0).fill_prod = filled_ = kEntries;
+    client.rx(0).long_prod = has_longs_ ? kLongs : 0;
     nupa_cmd_rx_mode mode{};
     mode.flags = rx_mode & 15, mode.mtu = NUPA_MTU_MAX;
+    mode.run4_max_bytes = has_longs_ ? NUPA_RX_RUN_MAX_BYTES : 0;
     std::copy(kMac.begin(), kMac.end(), mode.mac);
     command(NUPA_ADMIN_RX_MODE, 0, &mode, sizeof mode);
     nupa_cmd_mr mr = region(kTables, 0, 4 * kPage, kPd, NUPA_ACCESS_LOCAL_WRITE);
@@ -179,22 +194,25 @@ void HonestHost::consume() {
         completion(c, reinterpret_cast<const std::uint8_t*>(
                           client.ram.at(kSlots + i * NUPA_RX_SLOT_BYTES)));
         buffers_used_ += c.bufs;
+        longs_used_ += c.long_bufs;
     }
-    require(ctl.fill_cons == buffers_used_,
+    require(ctl.fill_cons == buffers_used_ && (!has_longs_ || ctl.long_cons == longs_used_),
             "the buffers completions name were taken, and no others");
     filled_ = buffers_used_ + kEntries;
     ctl.fill_prod = filled_, ctl.comp_cons = consumed_;
+    if (has_longs_)
+        ctl.long_prod = longs_used_ + kLongs;
 }
 
 void HonestHost::completion(const nupa_rx_comp& c, const std::uint8_t* header) {
     const bool placed = c.flags & NUPA_RX_F_PLACED;
     require(c.header_bytes >= 14 && c.header_bytes <= NUPA_RX_SLOT_BYTES,
             "the header fits its slot");
-    require(c.bufs <= NUPA_RX_BUFS_PER_PACKET_MAX, "bounded buffers");
-    require(c.bufs == (placed ? 0 : (c.payload_bytes + kBufBytes - 1) / kBufBytes),
-            "buffers for the payload");
+    require(nupa_rx_bufs_right(placed ? 0 : c.payload_bytes, c.long_bufs,
+                               has_longs_ ? kLongBytes : 0, c.bufs, kBufBytes),
+            "buffers for the payload, and no others");
     require(!placed || (c.flags & NUPA_RX_F_QP && c.payload_bytes), "placed by a QP");
-    require(c.gso_segs >= 1 && c.reserved == 0 && c.reserved64 == 0, "fields");
+    require(c.gso_segs >= 1 && c.reserved64 == 0, "fields");
     require((c.gso_size != 0) == (c.gso_segs > 1), "merged or not");
     if (c.gso_size)
         require(c.payload_bytes > c.gso_size * std::uint64_t{c.gso_segs - 1u} &&

@@ -38,7 +38,8 @@ private:
     void completion(const nupa_rx_comp& c, const std::uint8_t* header);
 
     std::vector<std::byte> expected_;
-    std::uint32_t sent_ = 0, consumed_ = 0, filled_ = 0, buffers_used_ = 0;
+    std::uint32_t sent_ = 0, consumed_ = 0, filled_ = 0, buffers_used_ = 0, longs_used_ = 0;
+    bool has_longs_ = false;
     std::uint32_t posted_ = 0;
 };
 

@@ -23,6 +23,7 @@ enum : std::uint64_t {
     kTables = 16 * kPage,
     kRq = 17 * kPage,
     kShadow = 18 * kPage,
+    kLongFills = 19 * kPage,
     kBuffers = 20 * kPage,
     kRamPages = 32,
 };
@@ -176,10 +177,11 @@ private:
                 cmd.queue.comp_addr = page(in), cmd.queue.slot_addr = page(in);
                 cmd.queue.comp_entries = 64u << in.below(4);
                 cmd.queue.buf_bytes = NUPA_RX_BUF_MIN_BYTES + in.u16();
-                cmd.queue.flags = in.u8() & 1;
+                queue_flags(in, in.u8(), cmd.queue);
                 break;
             case NUPA_ADMIN_RX_MODE:
-                cmd.rx_mode.flags = in.u8() & 15, cmd.rx_mode.mtu = 68 + in.u16() % 9000;
+                rx_mode_flags(in.u8(), cmd.rx_mode);
+                cmd.rx_mode.mtu = 68 + in.u16() % 9000;
                 cmd.rx_mode.mac[0] = 2, cmd.rx_mode.mac[5] = in.u8() & 3;
                 break;
             case NUPA_ADMIN_RSS:
@@ -215,6 +217,19 @@ private:
         }
     }
 
+    void queue_flags(Input& in, std::uint8_t how, nupa_cmd_queue& queue) {
+        queue.flags = how & 1;
+        if ((how & 0xc0) != 0xc0)
+            return;
+        queue.long_ring_addr = page(in), queue.long_entries = 64u << (how >> 1 & 3);
+        queue.long_buf_bytes = queue.buf_bytes + in.u16();
+    }
+
+    static void rx_mode_flags(std::uint8_t how, nupa_cmd_rx_mode& mode) {
+        mode.flags = how & 15;
+        mode.run4_max_bytes = (how >> 4) * (NUPA_RX_RUN_MAX_BYTES / 14u);
+    }
+
     // Page addresses; sometimes wild ones.
     std::uint64_t table(Input& in, std::uint32_t pages) {
         const std::uint64_t at = kTables + 64 * in.below(16);
@@ -238,6 +253,8 @@ private:
         cmd.queue.ring_addr = kFills, cmd.queue.comp_addr = kComps, cmd.queue.slot_addr = kSlots;
         cmd.queue.entries = cmd.queue.comp_entries = 64,
         cmd.queue.buf_bytes = NUPA_RX_BUF_MIN_BYTES;
+        cmd.queue.long_ring_addr = kLongFills, cmd.queue.long_entries = 64,
+        cmd.queue.long_buf_bytes = kPage;
         submit(cmd);
         cmd = {};
         cmd.op = NUPA_ADMIN_RX_MODE;
@@ -247,8 +264,9 @@ private:
         for (std::uint64_t i = 0; i < 16; i++) {
             const std::uint64_t buffer = kBuffers + i * NUPA_RX_BUF_MIN_BYTES;
             std::memcpy(hostile_.ram.at(kFills + 8 * i), &buffer, sizeof buffer);
+            std::memcpy(hostile_.ram.at(kLongFills + 8 * i), &buffer, sizeof buffer);
         }
-        hostile_.rx(0).fill_prod = 16;
+        hostile_.rx(0).fill_prod = hostile_.rx(0).long_prod = 16;
     }
 
     void fill(Input& in) {
@@ -256,6 +274,8 @@ private:
         const std::uint8_t how = in.u8();
         hostile_.rx(q).fill_prod = how & 1 ? in.u32() : hostile_.rx(q).fill_prod + in.below(64);
         hostile_.rx(q).comp_cons = how & 2 ? in.u32() : hostile_.rx(q).comp_prod;
+        if ((how & 0xc0) == 0xc0)
+            hostile_.rx(q).long_prod = how & 4 ? in.u32() : hostile_.rx(q).long_prod + in.below(64);
     }
 
     // Ring entries of any content.

@@ -8,7 +8,7 @@ from pathlib import Path
 from harness.report import Report
 
 # From the bottom to the top: a room uses those before it.
-ROOMS = ("wire", "object", "conn", "memory", "offload", "tx", "handshake", "rx", "ud", "socket", "control", "hello", "cm", "number", "device")
+ROOMS = ("wire", "object", "conn", "memory", "offload", "stream", "tx", "handshake", "rx", "ud", "socket", "control", "hello", "cm", "number", "device")
 
 # What still points up: (symbol, from, to).  An entry that is not needed any more is a failure, too.
 KNOWN_CALLS: set[tuple[str, str, str]] = set()

@@ -12,7 +12,7 @@ from harness.boots import MACHINE_TROUBLE, Boots, LeftBehind
 from harness.guests import Failed, Guests
 from harness.needs import Needs, on_debug_kernel
 
-from nupavm import EmulatorCrashed
+from nupavm import EmulatorCrashed, ImpossibleFlags
 
 PLAIN = (Failed, LeftBehind, *MACHINE_TROUBLE)  # tell enough without a traceback
 PROBLEM = pytest.StashKey[BaseException]()
@@ -49,11 +49,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     item.stash[FOLLOWING] = _boot(nextitem) if nextitem else None
-    if not item.get_closest_marker("emulator_may_crash"):
-        return None
     reports = runtestprotocol(item, nextitem=nextitem, log=False)
-    if isinstance(item.stash.get(PROBLEM, None), EmulatorCrashed):
-        print(f"# {names.of_node(item.nodeid)}: QEMU crashed, as it is known to; once more", flush=True)
+    known = EmulatorCrashed if item.get_closest_marker("emulator_may_crash") else ImpossibleFlags
+    if isinstance(item.stash.get(PROBLEM, None), known):
+        print(f"# {names.of_node(item.nodeid)}: QEMU crashed, as it is known to, or made up flags; once more", flush=True)
         del item.stash[PROBLEM]
         item._initrequest()  # as pytest-rerunfailures does
         reports = runtestprotocol(item, nextitem=nextitem, log=False)

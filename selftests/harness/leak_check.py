@@ -13,7 +13,7 @@ POLL_S = 0.2
 # One job, and but one program started in it: this runs after every test.
 LOOK = """
 rdma resource show 2>/dev/null
-for m in tcp_qp nupa_dev; do
+for m in tcp_qp nupa_dev nupa_accel; do
 	[ -d /sys/module/$m ] && read -r n </sys/module/$m/refcnt && echo "module $m $n"
 done
 for d in /sys/class/infiniband/tcpqp*/ports/1/hw_counters; do

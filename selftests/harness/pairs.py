@@ -40,6 +40,22 @@ def outputs(jobs: list[Job]) -> list[dict]:
     return [json.loads(result.stdout) for result in succeeded(jobs)]
 
 
+def served(t: Guests, server: str, client: str, port: int, *, client_node: int = 1, server_ends: bool = True, limit_s: float = 60) -> tuple[str, str]:
+    """Runs the server on node 0, and the client once it listens; both must succeed.  What client and server printed.
+
+    A server that does not end by itself is killed.
+    """
+    job = t.start(0, f"exec {server}", limit_s)
+    t.wait_listening(0, port)
+    result = t.nodes[client_node].run(client, limit_s)
+    if not server_ends or not result.ok:
+        job.kill()
+    ended = job.wait()
+    if not result.ok or (server_ends and not ended.ok):
+        raise Failed(f"{client}: {result.status}\n{result.stdout}{result.stderr}\n{server}: {ended.status}\n{ended.stdout}{ended.stderr}")
+    return result.stdout, ended.stdout
+
+
 class Pair:
     """PROGRAM on node 0, which listens, and on node 1, which connects."""
 
@@ -69,4 +85,4 @@ class Pair:
         return json.loads(result.stdout)
 
 
-__all__ = ["Job", "PORTS", "PROGRAMS", "Pair", "fabric", "outputs", "succeeded"]
+__all__ = ["Job", "PORTS", "PROGRAMS", "Pair", "fabric", "outputs", "served", "succeeded"]

@@ -22,16 +22,17 @@ ODD = "tcp qp ü,1:x"
 PLACES = ("/run", "/dev/shm", "/mnt")  # where a guest mounts something of its own, or where it is not what it was; /tmp is in every case
 PRODUCTS = (
     "cmake/tools/nupa_switch/daemon/nupa_switch", "cmake/tools/nupa_switch/nupactl/nupactl", "cmake/tools/ncqp/ncqp",
-    "kernel/tcp_qp/tcp_qp.ko", "kernel/nupa_dev/nupa_dev.ko",
+    "kernel/tcp_qp/tcp_qp.ko", "kernel/nupa_dev/nupa_dev.ko", "kernel/nupa_accel/nupa_accel.ko",
 )  # fmt: skip
 BOOT_CACHE = ("initramfs-*", "vmlinux-*", "modules-*", "kvm.json")
 # What README.md and the manual name; the rest of what is installed may change.
 INSTALLED = (
     "include/tcp_qp/tcp_qp.h", "include/tcpqp.h", "lib/libtcpqp.so.0", "tcpqp/libtcpqp-preload.so", "bin/ncqp", "bin/tcpqp_perf", "bin/tcpqp-run",
     "bin/tcpqp-stat",
-    "bin/nupa_switch", "bin/nupactl", "man1/ncqp.1", "man1/tcpqp_perf.1", "man1/tcpqp-run.1", "man1/tcpqp-stat.1", "man1/nupactl.1", "man1/nupa_switch.1",
+    "bin/nupa_switch", "bin/nupactl", "bin/nupa_accel", "man1/ncqp.1", "man1/tcpqp_perf.1", "man1/tcpqp-run.1", "man1/tcpqp-stat.1", "man1/nupactl.1",
+    "man1/nupa_switch.1", "man1/nupa_accel.1",
     "man7/tcpqp.7", "man3/tcpqp_open.3", "pkgconfig/tcpqp.pc", "completions/ncqp", "system/tcpqp-bpf.socket", "sysusers.d/tcpqp.conf",
-    "updates/tcp_qp/tcp_qp.ko", "updates/tcp_qp/nupa_dev.ko",
+    "updates/tcp_qp/tcp_qp.ko", "updates/tcp_qp/nupa_dev.ko", "updates/tcp_qp/nupa_accel.ko",
 )  # fmt: skip
 LIMIT_S = 540
 NOBODY = 65534

@@ -31,6 +31,7 @@ EXPECTED = (
     ("emulator_crashes_once", "passed", ""),
     ("emulator_crashes_twice", "failed", "planted in guests 6"),
     ("emulator_crashes_unmarked", "failed", "planted, unmarked"),
+    ("impossible_flags", "passed", ""),
     ("late_complaint", "failed", "kernel log at power-off\nWARNING: planted late"),
 )
 

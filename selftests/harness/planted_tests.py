@@ -8,7 +8,7 @@ import pytest
 from harness.guests import Guests
 from harness.needs import Needs
 
-from nupavm import EmulatorCrashed
+from nupavm import EmulatorCrashed, ImpossibleFlags
 
 NEEDS = Needs(switch=False, nodes=1)
 NO_BOOT = replace(NEEDS, append="never boots")
@@ -76,8 +76,14 @@ def test_emulator_crashes_unmarked(t: Guests) -> None:
     raise EmulatorCrashed("planted, unmarked")
 
 
+def test_impossible_flags(t: Guests) -> None:
+    if t.cluster.number == 8:
+        raise ImpossibleFlags("planted")
+    booted(t, 9)
+
+
 def test_late_complaint(t: Guests) -> None:
-    booted(t, 8)
+    booted(t, 9)
     t.cluster.late = "WARNING: planted late"
 
 

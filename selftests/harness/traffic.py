@@ -9,21 +9,31 @@ from contextlib import contextmanager
 from harness.guests import NCQP, Failed, Guests
 
 _ports = itertools.count(20000)
-SOFTIRQ_PERCENT = "/sys/module/tcp_qp/parameters/softirq_percent"
+PARAMETERS = "/sys/module/tcp_qp/parameters"
+FORKS = 20
+WORK = f"head -1 /proc/stat; for i in $(seq {FORKS}); do /bin/true; done; head -1 /proc/stat"
+SOFTIRQ = 6  # of /proc/stat, behind "cpu"
 FLOOR_BPS = 5e6  # far below what the slowest machine does; catches a stall
 
 
 @contextmanager
-def softirq_percent(t: Guests, percent: int, nodes: tuple[int, ...] = (0, 1)) -> Iterator[None]:
-    """Receiving in softirq has this share of a processor, until the end of the block."""
-    before = [t.run(node, f"cat {SOFTIRQ_PERCENT}").strip() for node in nodes]
+def parameter(t: Guests, name: str, value: object, nodes: tuple[int, ...] = (0, 1)) -> Iterator[None]:
+    """tcp_qp's parameter has this value until the end of the block."""
+    before = [t.run(node, f"cat {PARAMETERS}/{name}").strip() for node in nodes]
     for node in nodes:
-        t.run(node, f"echo {percent} >{SOFTIRQ_PERCENT}")
+        t.run(node, f"echo {value} >{PARAMETERS}/{name}")
     try:
         yield
     finally:
-        for node, value in zip(nodes, before):
-            t.run(node, f"echo {value} >{SOFTIRQ_PERCENT}")
+        for node, was in zip(nodes, before):
+            t.run(node, f"echo {was} >{PARAMETERS}/{name}")
+
+
+def softirq_share(t: Guests, node: int = 0, limit_s: float = 60) -> float:
+    """What softirq has of the node's processor while processes begin and end."""
+    shown = [[int(n) for n in line.split()[1:8]] for line in t.run(node, WORK, limit_s).splitlines()]
+    spent = [b - a for a, b in zip(*shown)]
+    return spent[SOFTIRQ] / sum(spent)
 
 
 def free_port() -> int:

@@ -10,6 +10,8 @@ import socket
 import struct
 import traceback
 
+TCP_ULP = 31  # linux/tcp.h
+
 
 def pattern(seed: int, size: int) -> bytes:
     return random.Random(seed).randbytes(size)
@@ -24,17 +26,25 @@ def receive(link: socket.socket, size: int) -> bytes:
     return b"".join(parts)
 
 
+def family_of(address: str) -> int:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def ulp_of(link: socket.socket) -> str:
+    return link.getsockopt(socket.IPPROTO_TCP, TCP_ULP, 16).split(b"\0")[0].decode()
+
+
 class Actor:
     """Serves one tester: accepts its connections, one after the other, and plays with the newest."""
 
     def __init__(self, address: str, port: int = 0) -> None:
-        self.listener = socket.create_server((address, port))
+        self.listener = socket.create_server((address, port), family=family_of(address))
         self.port = self.listener.getsockname()[1]
         self.link: socket.socket | None = None
 
     def do_accept(self) -> dict:
         self.link, peer = self.listener.accept()
-        return {"peer": peer[:2], "self": self.link.getsockname()[:2], "asked": self.link.getpeername()[:2]}
+        return {"peer": peer[:2], "self": self.link.getsockname()[:2], "asked": self.link.getpeername()[:2], "ulp": ulp_of(self.link)}
 
     def do_send(self, seed: int, size: int) -> dict:
         self.link.sendall(pattern(seed, size))
@@ -63,6 +73,12 @@ class Actor:
                 self.link.sendall(bytes(4096))
         except OSError as error:
             return {"errno": error.errno}
+
+    def do_urge(self) -> dict:
+        self.link.sendall(b"a")
+        self.link.send(b"!", socket.MSG_OOB)
+        self.link.sendall(b"b")
+        return {}
 
     def do_end(self) -> dict:
         self.link.shutdown(socket.SHUT_WR)
@@ -112,6 +128,13 @@ class Director:
     def ask(self, do: str, **what) -> dict:
         self.tell(do, **what)
         return self.answer()
+
+    def here(self) -> str:
+        """This end's own address."""
+        return self.control.getsockname()[0]
+
+    def unconnected(self) -> socket.socket:
+        return socket.socket(family_of(self.address[0]))
 
     def pair(self) -> socket.socket:
         """A new connection to the actor."""

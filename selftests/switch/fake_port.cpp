@@ -224,13 +224,12 @@ void FakePort::create_queues(unsigned q, const QueueShape& shape) {
     RxRing& rx = rx_[q];
     tx = {.ring = alloc(shape.tx_entries * sizeof(nupa_tx_entry)), .entries = shape.tx_entries};
     rx = {};
-    rx.entries = shape.fill_entries;
     rx.comp_entries = shape.comp_entries;
-    rx.buf_bytes = shape.buf_bytes;
-    rx.ring = alloc(shape.fill_entries * sizeof(nupa_rx_fill));
     rx.comps = alloc(shape.comp_entries * sizeof(nupa_rx_comp));
     rx.slots = alloc(static_cast<uint64_t>(shape.comp_entries) * NUPA_RX_SLOT_BYTES);
-    rx.bufs = alloc(static_cast<uint64_t>(shape.fill_entries) * shape.buf_bytes);
+    rx.fill = make_fill(shape.fill_entries, shape.buf_bytes);
+    if (shape.long_entries)
+        rx.longs = make_fill(shape.long_entries, shape.long_buf_bytes);
     std::memset(txq(q), 0, 64);
     std::memset(rxq(q), 0, 64);
 
@@ -243,33 +242,53 @@ void FakePort::create_queues(unsigned q, const QueueShape& shape) {
     cmd = {};
     cmd.op = NUPA_ADMIN_RXQ_CREATE;
     cmd.id = q;
-    cmd.queue = {.ring_addr = rx.ring,
+    cmd.queue = {.ring_addr = rx.fill.ring,
                  .comp_addr = rx.comps,
                  .slot_addr = rx.slots,
-                 .entries = rx.entries,
+                 .entries = rx.fill.entries,
                  .comp_entries = rx.comp_entries,
-                 .buf_bytes = rx.buf_bytes,
-                 .flags = shape.flags};
+                 .buf_bytes = rx.fill.buf_bytes,
+                 .flags = shape.flags,
+                 .long_ring_addr = rx.longs.ring,
+                 .long_entries = rx.longs.entries,
+                 .long_buf_bytes = rx.longs.buf_bytes};
     must(cmd);
-    refill(q, rx.entries);
+    refill(q, rx.fill.entries);
+    refill_long(q, shape.longs ? shape.longs : rx.longs.entries);
+}
+
+FakePort::Fill FakePort::make_fill(uint32_t entries, uint32_t buf_bytes) {
+    return {.ring = alloc(entries * sizeof(nupa_rx_fill)),
+            .bufs = alloc(static_cast<uint64_t>(entries) * buf_bytes),
+            .entries = entries,
+            .buf_bytes = buf_bytes};
+}
+
+void FakePort::put_buffers(Fill& fill, uint32_t count, uint32_t& shown) {
+    for (uint32_t i = 0; i < count; i++, fill.prod++) {
+        uint32_t slot = fill.prod % fill.entries;
+        at<nupa_rx_fill>(fill.ring)[slot].addr =
+            fill.bufs + static_cast<uint64_t>(slot) * fill.buf_bytes;
+    }
+    store(shown, fill.prod);
 }
 
 void FakePort::refill(unsigned q, uint32_t count) {
-    RxRing& rx = rx_[q];
-    for (uint32_t i = 0; i < count; i++, rx.fill_prod++) {
-        uint32_t slot = rx.fill_prod % rx.entries;
-        at<nupa_rx_fill>(rx.ring)[slot].addr = rx.bufs + static_cast<uint64_t>(slot) * rx.buf_bytes;
-    }
-    store(rxq(q)->fill_prod, rx.fill_prod);
+    put_buffers(rx_[q].fill, count, rxq(q)->fill_prod);
+}
+
+void FakePort::refill_long(unsigned q, uint32_t count) {
+    put_buffers(rx_[q].longs, count, rxq(q)->long_prod);
 }
 
 void FakePort::set_rx_mode(uint32_t flags, const std::array<uint8_t, 6>& mac, uint32_t mtu,
-                           uint16_t hold_us) {
+                           uint16_t hold_us, uint32_t run4_max_bytes) {
     nupa_admin_cmd cmd{};
     cmd.op = NUPA_ADMIN_RX_MODE;
     cmd.rx_mode.flags = flags;
     cmd.rx_mode.mtu = mtu;
     cmd.rx_mode.hold_us = hold_us;
+    cmd.rx_mode.run4_max_bytes = run4_max_bytes;
     std::memcpy(cmd.rx_mode.mac, mac.data(), mac.size());
     must(cmd);
 }

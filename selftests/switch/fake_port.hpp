@@ -50,6 +50,9 @@ struct QueueShape {
     uint32_t comp_entries = 512;
     uint32_t buf_bytes = 4096;
     uint32_t flags = 0;  // NUPA_RXQ_F_*
+    uint32_t long_entries = 0;
+    uint32_t long_buf_bytes = 0;
+    uint32_t longs = 0;  // long buffers that the switch is given at a time; 0: as many as entries
 };
 
 class FakePort {
@@ -97,7 +100,7 @@ public:
     void must(const nupa_admin_cmd& cmd);  // throws unless NUPA_OK
     void create_queues(unsigned q, const QueueShape& shape = {});
     void set_rx_mode(uint32_t flags, const std::array<uint8_t, 6>& mac, uint32_t mtu = 1500,
-                     uint16_t hold_us = 0);
+                     uint16_t hold_us = 0, uint32_t run4_max_bytes = 0);
     std::vector<uint64_t> stats();
     std::vector<uint64_t> qp_stats(uint32_t qpn);
 
@@ -111,6 +114,7 @@ public:
     RxPacket receive(unsigned q);
     std::optional<RxPacket> try_receive(unsigned q);
     void refill(unsigned q, uint32_t count);
+    void refill_long(unsigned q, uint32_t count);
 
     std::array<uint8_t, 6> mac() const;
 
@@ -120,10 +124,15 @@ public:
         uint32_t prod = 0;  // staged
         uint32_t published = 0;
     };
+    struct Fill {
+        uint64_t ring = 0, bufs = 0;
+        uint32_t entries = 0, buf_bytes = 0;
+        uint32_t prod = 0, next = 0;
+    };
     struct RxRing {
-        uint64_t ring = 0, comps = 0, slots = 0, bufs = 0;
-        uint32_t entries = 0, comp_entries = 0, buf_bytes = 0;
-        uint32_t fill_prod = 0, fill_next = 0, comp_cons = 0;
+        uint64_t comps = 0, slots = 0;
+        uint32_t comp_entries = 0, comp_cons = 0;
+        Fill fill, longs;
     };
     TxRing& tx(unsigned q) { return tx_[q]; }
     RxRing& rx(unsigned q) { return rx_[q]; }
@@ -131,6 +140,9 @@ public:
 
 private:
     std::vector<uint64_t> stats(uint16_t op, uint32_t id, uint32_t count);
+    Fill make_fill(uint32_t entries, uint32_t buf_bytes);
+    void put_buffers(Fill& fill, uint32_t count, uint32_t& shown);
+    void take_buffers(Fill& fill, uint32_t count, size_t& left, Bytes& payload);
     void handshake(const std::string& socket);
     void map_ram(const std::string& ram, uint64_t bytes);
 

@@ -70,6 +70,15 @@ void FakePort::wait_sent(unsigned q) {
                "a transmit completion");
 }
 
+void FakePort::take_buffers(Fill& fill, uint32_t count, size_t& left, Bytes& payload) {
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t gpa = at<nupa_rx_fill>(fill.ring)[fill.next++ % fill.entries].addr;
+        size_t n = std::min<size_t>(left, fill.buf_bytes);
+        payload.insert(payload.end(), ram(gpa), ram(gpa) + n);
+        left -= n;
+    }
+}
+
 std::optional<RxPacket> FakePort::try_receive(unsigned q) {
     RxRing& rx = rx_[q];
     if (load(rxq(q)->comp_prod) == rx.comp_cons)
@@ -80,16 +89,14 @@ std::optional<RxPacket> FakePort::try_receive(unsigned q) {
     const uint8_t* header = ram(rx.slots + static_cast<uint64_t>(slot) * NUPA_RX_SLOT_BYTES);
     packet.header.assign(header, header + packet.comp.header_bytes);
     size_t left = packet.comp.flags & NUPA_RX_F_PLACED ? 0 : packet.comp.payload_bytes;
-    for (unsigned i = 0; i < packet.comp.bufs; i++) {
-        uint64_t gpa = at<nupa_rx_fill>(rx.ring)[rx.fill_next++ % rx.entries].addr;
-        size_t n = std::min<size_t>(left, rx.buf_bytes);
-        packet.payload.insert(packet.payload.end(), ram(gpa), ram(gpa) + n);
-        left -= n;
-    }
-    if (left)
-        throw std::runtime_error("fake port: completion names too few buffers");
+    if (!nupa_rx_bufs_right(static_cast<uint32_t>(left), packet.comp.long_bufs, rx.longs.buf_bytes,
+                            packet.comp.bufs, rx.fill.buf_bytes))
+        throw std::runtime_error("fake port: completion names other buffers than its payload's");
+    take_buffers(rx.longs, packet.comp.long_bufs, left, packet.payload);
+    take_buffers(rx.fill, packet.comp.bufs, left, packet.payload);
     rx.comp_cons++;
     refill(q, packet.comp.bufs);
+    refill_long(q, packet.comp.long_bufs);
     store(rxq(q)->comp_cons, rx.comp_cons);
     return packet;
 }

@@ -158,8 +158,11 @@ void HostileGuest::commit(Deed deed) {
                              .slot_addr = kFramesAt,
                              .entries = 16384,
                              .comp_entries = cmd.op == NUPA_ADMIN_TXQ_CREATE ? 0u : 16384u,
-                             .buf_bytes = 65536,
-                             .flags = 0};
+                             .buf_bytes = 32768,
+                             .flags = 0,
+                             .long_ring_addr = cmd.op == NUPA_ADMIN_TXQ_CREATE ? 0u : kFramesAt,
+                             .long_entries = cmd.op == NUPA_ADMIN_TXQ_CREATE ? 0u : 16384u,
+                             .long_buf_bytes = cmd.op == NUPA_ADMIN_TXQ_CREATE ? 0u : 65536u};
             });
             break;
         case kSteering:

@@ -208,7 +208,7 @@ TEST_F(Hostile, CompletionIndexAheadOfTheSwitch) {
 }
 
 TEST_F(Hostile, FillBufferOutsideMemory) {
-    p[0].at<nupa_rx_fill>(p[0].rx(0).ring)[0].addr = (64ull << 20) - 4095;
+    p[0].at<nupa_rx_fill>(p[0].rx(0).fill.ring)[0].addr = (64ull << 20) - 4095;
     p[1].send(0, frame(1, 0));
     expect_stopped_alone();
 }
@@ -254,10 +254,33 @@ TEST_F(Hostile, AdminCommandsOutOfRangeAreRefused) {
                  .entries = 64,
                  .comp_entries = 64,
                  .buf_bytes = 4096,
-                 .flags = 0};
+                 .flags = 0,
+                 .long_ring_addr = 0,
+                 .long_entries = 0,
+                 .long_buf_bytes = 0};
     EXPECT_EQ(p[0].admin_status(cmd), NUPA_E_ADDRESS);
     cmd.queue.buf_bytes = NUPA_RX_BUF_MAX_BYTES + 1;
     EXPECT_EQ(p[0].admin_status(cmd), NUPA_E_INVALID);
+    cmd.queue.buf_bytes = 4096;
+    cmd.queue.slot_addr = 4096;
+    cmd.queue.long_buf_bytes = 65536;  // of no long buffers
+    EXPECT_EQ(p[0].admin_status(cmd), NUPA_E_INVALID);
+    cmd.queue.long_buf_bytes = 0;
+    cmd.queue.long_ring_addr = 4096;
+    EXPECT_EQ(p[0].admin_status(cmd), NUPA_E_INVALID);
+    cmd.queue.long_entries = 64;
+    for (const uint32_t bytes : {0u, 4096u, NUPA_RX_BUF_MAX_BYTES + 1u}) {
+        cmd.queue.long_buf_bytes = bytes;
+        EXPECT_EQ(p[0].admin_status(cmd), NUPA_E_INVALID) << bytes;
+    }
+    cmd.queue.long_buf_bytes = 65536;
+    for (const uint32_t entries : {32u, 100u, 2u * NUPA_RING_ENTRIES_MAX}) {
+        cmd.queue.long_entries = entries;
+        EXPECT_EQ(p[0].admin_status(cmd), NUPA_E_INVALID) << entries;
+    }
+    cmd.queue.long_entries = 64;
+    cmd.queue.long_ring_addr = (64ull << 20) - 63 * 8;
+    EXPECT_EQ(p[0].admin_status(cmd), NUPA_E_ADDRESS);
     cmd = {};
     cmd.op = NUPA_ADMIN_RXQ_DESTROY;
     cmd.id = 3;
@@ -273,6 +296,9 @@ TEST_F(Hostile, AdminCommandsOutOfRangeAreRefused) {
     cmd.op = NUPA_ADMIN_RX_MODE;
     cmd.rx_mode.mtu = NUPA_MTU_MAX + 1;
     std::memcpy(cmd.rx_mode.mac, p[0].mac().data(), 6);
+    EXPECT_EQ(p[0].admin_status(cmd), NUPA_E_INVALID);
+    cmd.rx_mode.mtu = 1500;
+    cmd.rx_mode.run4_max_bytes = NUPA_RX_RUN_MAX_BYTES + 1;
     EXPECT_EQ(p[0].admin_status(cmd), NUPA_E_INVALID);
     EXPECT_FALSE(p[0].status() & NUPA_STATUS_FAILED);
     expect_bystanders_well();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "abi_layout.h"
 
 namespace {
@@ -48,6 +50,36 @@ TEST(Abi, NeedEvent) {
                 EXPECT_EQ(nupa_need_event(base - 10 + event, base + step, base), passed)
                     << base << ' ' << step << ' ' << event;
             }
+}
+
+// nupa_rx_bufs_right() against the definition: each buffer in turn takes what it holds, and one
+// that gets nothing is not named.  Counts and lengths as a lying switch may write them.
+TEST(Abi, RxBufsRight) {
+    const auto definition = [](__u64 payload, __u32 longs, __u64 long_bytes, __u32 shorts) {
+        if (longs + shorts > NUPA_RX_BUFS_PER_PACKET_MAX || (longs && !long_bytes))
+            return false;
+        for (__u32 i = 0; i < longs + shorts; i++) {
+            if (!payload)
+                return false;
+            payload -= std::min<__u64>(payload, i < longs ? long_bytes : 4096);
+        }
+        return payload == 0;
+    };
+    unsigned right = 0;
+    for (const __u32 long_bytes : {0u, 8192u, 65536u})
+        for (const __u32 longs : {0u, 1u, 2u, 15u, 16u, 17u, 18u, 32768u, 65535u})
+            for (const __u32 shorts : {0u, 1u, 2u, 16u, 17u, 18u, 65535u})
+                for (const __u64 base : {__u64{0}, __u64{longs} * long_bytes,
+                                         __u64{longs} * long_bytes + __u64{shorts} * 4096,
+                                         __u64{1} << 31, (__u64{1} << 32) - 2})
+                    for (const int step : {-65536, -4097, -4096, -4095, -1, 0, 1, 4096, 65536}) {
+                        const auto payload = static_cast<__u32>(base + static_cast<__u64>(step));
+                        const bool is = definition(payload, longs, long_bytes, shorts);
+                        ASSERT_EQ(nupa_rx_bufs_right(payload, longs, long_bytes, shorts, 4096), is)
+                            << payload << ' ' << longs << ' ' << long_bytes << ' ' << shorts;
+                        right += is;
+                    }
+    EXPECT_GT(right, 50u);
 }
 
 }  // namespace

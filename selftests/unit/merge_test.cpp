@@ -433,6 +433,16 @@ TEST(Merge, SpanOfARun) {
     merger.configure(2048, true);
     EXPECT_EQ(merger.span(w.packet, false), 17u * 2048 / 1000 * 1000);
     EXPECT_EQ(merger.span(w.packet, true), (NUPA_PLACED_RUN_MAX_BYTES - 66u) / 1000 * 1000);
+    merger.configure(65536, true);
+    EXPECT_EQ(merger.span(w.packet, false), (65535u - 52) / 1000 * 1000) << "of 16 bits";
+    for (const std::uint32_t run : {52u, 1051u, 1052u, 65536u, 300000u, 1088u << 10}) {
+        merger.configure(65536, true, run);
+        EXPECT_EQ(merger.span(w.packet, false), (run - 52) / 1000 * 1000) << run;
+    }
+    merger.configure(65536, true, 10);
+    EXPECT_EQ(merger.span(w.packet, false), 0u) << "less than the headers";
+    merger.configure(4096, true, 1 << 20);
+    EXPECT_EQ(merger.span(w.packet, false), 17u * 4096 / 1000 * 1000) << "of short buffers";
     merger.configure(2048, false);
     EXPECT_EQ(merger.span(w.packet, true), 0u) << "a host that wants no merging";
     merger.configure(2048, true);

@@ -3,37 +3,26 @@
 
 import pytest
 
-from harness.guests import Failed, Guests
+from harness.guests import Guests
 from harness.needs import Needs
-from harness.traffic import free_port
+from harness.pairs import served
+from harness.traffic import free_port, parameter
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), setup="full")
 pytestmark = pytest.mark.needs(NEEDS)
 
 LIMIT_S = 60
+LATE_MAX = 5  # delayed ACKs of whatever else the guest's TCP does
 SERVER = {"4": "10.77.0.1", "6": "fd77::1"}
 
 
 def pair(t: Guests, server: str, client: str, port: int, server_ends: bool = True) -> str:
     """Runs both, which must succeed; the client's output.  A server that does not end by itself is killed."""
-    job = t.start(0, f"exec {server}", LIMIT_S)
-    t.wait_listening(0, port)
-    result = t.nodes[1].run(client, LIMIT_S)
-    if not server_ends or not result.ok:
-        job.kill()
-    served = job.wait()
-    if not result.ok or (server_ends and not served.ok):
-        raise Failed(f"{client}: {result.status}\n{result.stdout}{result.stderr}\n{server}: {served.status}\n{served.stdout}{served.stderr}")
-    return result.stdout
+    return served(t, server, client, port, server_ends=server_ends, limit_s=LIMIT_S)[0]
 
 
 def counters(t: Guests, name: str) -> list[int]:
     return [int(t.run(node, f"cat /sys/class/infiniband/tcpqp0/ports/1/hw_counters/{name}")) for node in (0, 1)]
-
-
-def set_offload(t: Guests, value: int) -> None:
-    for node in (0, 1):
-        t.run(node, f"echo {value} >/sys/module/tcp_qp/parameters/offload")
 
 
 def rping(t: Guests, address: str) -> None:
@@ -84,6 +73,23 @@ def test_fi_pingpong(t: Guests) -> None:
     t.check("1m" in out, out)
 
 
+def delayed_acks(t: Guests) -> list[int]:
+    """ACKs that TCP's own timer sent."""
+    return [int(t.run(node, "nstat -asz TcpExtDelayedACKs | awk '/DelayedACKs/ {print $2}'")) for node in (0, 1)]
+
+
+def test_fi_pingpong_rxm(t: Guests) -> None:
+    """ofi_rxm ends each transfer by a message that nothing answers, and waits for its send to complete: by TCP's timer alone 20 at each end."""
+    command = "fi_pingpong -p 'verbs;ofi_rxm' -e rdm -I 20 -S 262144"
+    for offload in (0, 1):
+        with parameter(t, "offload", offload), parameter(t, "prompt_acks", "Y"):
+            delayed, prompt = delayed_acks(t), counters(t, "rx_prompt_acks")
+            pair(t, command, f"{command} $PEER", 47592)
+            late = [now - was for now, was in zip(delayed_acks(t), delayed)]
+            t.check(max(late) <= LATE_MAX, f"ACKs that TCP delayed at either end: {late}")
+            t.check(sum(counters(t, "rx_prompt_acks")) > sum(prompt), "no ACK was sent for a message's end")
+
+
 def test_rping(t: Guests) -> None:
     for address in SERVER.values():
         rping(t, address)
@@ -100,16 +106,13 @@ def test_pyverbs(t: Guests) -> None:
 
 def test_offload_parameter(t: Guests) -> None:
     names = ("software_qps", "offload_qps")
-    try:
-        for value, grows in enumerate(names):
-            set_offload(t, value)
+    for value, grows in enumerate(names):
+        with parameter(t, "offload", value):
             before = {name: counters(t, name) for name in names}
             rping(t, SERVER["4"])
             for name in names:
                 gained = [now - was for now, was in zip(counters(t, name), before[name])]
                 t.equal(gained, [int(name == grows)] * 2, f"{name} gained with offload={value}")
-    finally:
-        set_offload(t, 1)
 
 
 def test_rstream(t: Guests) -> None:

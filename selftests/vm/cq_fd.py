@@ -15,7 +15,7 @@ from harness.pairs import PROGRAMS
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/cq_fd", "selftests/vm/programs/cq_fd_far"), setup="full")
 pytestmark = pytest.mark.needs(NEEDS)
 SETUP = "sh $REPO/tools/vm/guest/setup full"
-CASES = 14
+CASES = 15
 
 
 def test_one_process(t: Guests) -> None:

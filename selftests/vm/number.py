@@ -3,12 +3,15 @@
 
 import ipaddress
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from harness.guests import Failed, Guests
 from harness.needs import Needs
-from harness.traffic import free_port
+from harness.pairs import Job, served
+from harness.traffic import free_port, parameter
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_rdma",), setup="full")
 pytestmark = pytest.mark.needs(NEEDS)
@@ -16,6 +19,7 @@ pytestmark = pytest.mark.needs(NEEDS)
 LIMIT_S = 60
 ADDRESSES = ("10.77.0.1", "10.77.0.2")  # what programs talk by before they know each other's numbers
 ADDRESS = ADDRESSES[0]
+PORTS = ("n0", "n1")  # of the switch
 GIDS = "/sys/class/infiniband/tcpqp0/ports/1/gids"
 
 
@@ -54,23 +58,10 @@ def test_more_addresses_than_gids(t: Guests) -> None:
     wait_gids(t, 0, before)
 
 
-def pair(t: Guests, server: str, client: str, port: int, client_node: int = 1) -> str:
-    """Runs both, which must succeed; the client's output."""
-    job = t.start(0, f"exec {server}", LIMIT_S)
-    t.wait_listening(0, port)
-    result = t.nodes[client_node].run(client, LIMIT_S)
-    if not result.ok:
-        job.kill()
-    served = job.wait()
-    if not result.ok or not served.ok:
-        raise Failed(f"{client}: {result.status}\n{result.stdout}{result.stderr}\n{server}: {served.status}\n{served.stdout}{served.stderr}")
-    return result.stdout
-
-
 def pingpong(t: Guests, options: str, client_node: int = 1, program: str = "ibv_rc_pingpong") -> None:
     port = free_port()
     command = f"{program} -d tcpqp0 -p {port} -n 200 {options}"
-    out = pair(t, command, f"{command} {ADDRESS}", port, client_node)
+    out, _ = served(t, command, f"{command} {ADDRESS}", port, client_node=client_node)
     t.check("200 iters in" in out, out)
 
 
@@ -141,14 +132,9 @@ def test_rtr_on_one_device(t: Guests) -> None:
 
 
 def test_software_engine(t: Guests) -> None:
-    for node in (0, 1):
-        t.run(node, "echo 0 >/sys/module/tcp_qp/parameters/offload")
-    try:
+    with parameter(t, "offload", 0):
         pingpong(t, "-g 0 -c")
         ends(t, "order", "--gid 1")
-    finally:
-        for node in (0, 1):
-            t.run(node, "echo 1 >/sys/module/tcp_qp/parameters/offload")
 
 
 def test_own_peer(t: Guests) -> None:
@@ -181,13 +167,51 @@ def test_nobody_there(t: Guests) -> None:
         never_waited(t, [end(t, "absent", f"--peer {gid_of(address)} --gid {gid}")], ABSENT_LIMIT_S)
 
 
+@contextmanager
+def cut_off(t: Guests) -> Iterator[None]:
+    """Nothing arrives, and nobody is told."""
+    for port in PORTS:
+        t.switch("faults", port=port, clear=True, set={"loss": 1})
+    try:
+        yield
+    finally:
+        for port in PORTS:
+            t.switch("faults", port=port, clear=True)
+
+
+def silent_peer(t: Guests, side: int) -> None:
+    """TCP alone would send again for a quarter of an hour."""
+    port = free_port()
+    scenarios = ("silent", "hold")[:: 1 - 2 * side]
+    jobs = [t.start(0, f"exec {ENDS} {scenarios[0]} --listen {port}", LIMIT_S)]
+    t.wait_listening(0, port)
+    jobs.append(t.start(1, f"exec {ENDS} {scenarios[1]} --connect {ADDRESS}:{port}", LIMIT_S))
+    for job in jobs:
+        t.wait_output(job, "held", 30)
+    with cut_off(t):
+        t.run(side, "pkill -USR1 -f '[n]umber_ends.py silent'")
+        result = jobs[side].wait()
+    jobs[1 - side].kill()
+    jobs[1 - side].wait()
+    t.check(result.ok, f"{result.status}: {result.stdout}{result.stderr}")
+
+
+def test_silent_peer(t: Guests) -> None:
+    silent_peer(t, 0)
+
+
+@pytest.mark.long
+def test_silent_peer_of_the_other_side(t: Guests) -> None:
+    silent_peer(t, 1)
+
+
 def test_time_runs_from_the_first_send(t: Guests) -> None:
     never_waited(t, [end(t, "absent", f"--peer {gid_of(ADDRESS)} --delay 8")], ABSENT_LIMIT_S)
 
 
-def test_sequence_numbers_differ(t: Guests) -> None:
-    for sides in ((0, 1), (1, 0)):
-        ends(t, "mismatch", "--delay 8", nodes=sides)
+@pytest.mark.parametrize("sides", (pytest.param((0, 1), id="here"), pytest.param((1, 0), id="there", marks=pytest.mark.long)))
+def test_sequence_numbers_differ(t: Guests, sides: tuple[int, int]) -> None:
+    ends(t, "mismatch", "--delay 8", nodes=sides)
 
 
 # Nobody gets a queue pair by what he says
@@ -204,14 +228,20 @@ def slab_kib(t: Guests, node: int) -> int:
     return int(t.run(node, "awk '/^Slab:/ {print $2}' /proc/meminfo"))
 
 
-def forged(t: Guests, count: int, limit_s: float) -> None:
-    """An honest pair is connected before, during and after; what the forger holds is bounded."""
+def hold(t: Guests, limit_s: float) -> list[Job]:
+    """Both ends of a connected pair, which stay."""
     port = free_port()
     jobs = [t.start(0, f"exec {ENDS} hold --listen {port}", limit_s)]
     t.wait_listening(0, port)
     jobs.append(t.start(1, f"exec {ENDS} hold --connect {ADDRESS}:{port}", limit_s))
     for job in jobs:
         t.wait_output(job, "held", 30)
+    return jobs
+
+
+def forged(t: Guests, count: int, limit_s: float) -> None:
+    """An honest pair is connected before, during and after; what the forger holds is bounded."""
+    jobs = hold(t, limit_s)
     before = slab_kib(t, 0)
     forger = t.start(1, f"exec {FORGER} {ADDRESS} {PORT} {count} {qpns(t, 0)}", limit_s)
     t.wait_output(forger, "ready", 60)
@@ -255,30 +285,59 @@ def test_another_namespace_does_not_connect(t: Guests) -> None:
     t.check("unreachable" in result.stderr, result.stderr)
 
 
+FAR = "nsenter --net=/run/netns/far"
+FAR_PORT = "tcpqp1"
+FAR_UP = f"""
+ip netns add far; modprobe veth; ip link add num0 type veth peer name num1 netns far
+ip address add 10.78.0.1/24 dev num0; ip link set num0 up
+ip -n far address add 10.78.0.2/24 dev num1; ip -n far link set num1 up; ip -n far link set lo up
+rdma link add tcpqp2 type tcp_qp netdev num0; {FAR} rdma link add {FAR_PORT} type tcp_qp netdev num1; sh $REPO/tools/vm/guest/mkdev
+until [ "$(cat /sys/class/infiniband/tcpqp1/ports/1/gids/0)" = 0000:0000:0000:0000:0000:ffff:0a4e:0002 ]; do sleep 0.05; done
+"""
+
+
+def test_namespace_ends(t: Guests) -> None:
+    """While queue pairs of it are connected, connect to nobody, and one is asked for that is not in RTR yet."""
+    t.run(0, FAR_UP)
+    far = f"exec {FAR} {ENDS} {{}} --device {FAR_PORT}"
+    jobs = []
+    for scenario in ("hold", "order --first 0 --delay 40"):
+        port = free_port()
+        jobs.append(t.start(0, f"exec {ENDS} {scenario} --device tcpqp2 --listen {port}", LIMIT_S))
+        t.wait_listening(0, port)
+        jobs.append(t.start(0, far.format(f"{scenario} --connect 10.78.0.1:{port}"), LIMIT_S))
+    jobs.append(t.start(0, far.format(f"absent --peer {gid_of('10.78.0.77')} --delay 40"), LIMIT_S))
+    for job in jobs[:2]:
+        t.wait_output(job, "held", 30)
+    parked = f"/sys/class/infiniband/{FAR_PORT}/ports/1/hw_counters/number_parked"
+    t.run(0, f"until [ $(cat {parked}) = 1 ] && [ $(rdma resource show qp link {FAR_PORT} | grep -c RTS) -ge 5 ]; do sleep 0.05; done", 30)
+    t.run(0, f"ip netns del far; pkill -9 -f '[d]evice {FAR_PORT}'")
+    t.run(0, f"until [ ! -e /sys/class/infiniband/{FAR_PORT} ] && [ ! -e /sys/class/net/num0 ]; do sleep 0.1; done", LIMIT_S)
+    for job in jobs:
+        job.kill()
+        job.wait()
+    ends(t, "order")
+
+
 def test_listener_goes_with_the_last(t: Guests) -> None:
     ends(t, "order")
     for node in (0, 1):
         t.run(node, f"until ! ss -Hltn 'sport = :{PORT}' | grep -q .; do sleep 0.05; done", 20)
 
 
-def test_device_leaves(t: Guests) -> None:
+@pytest.mark.parametrize("node", (pytest.param(0, id="here"), pytest.param(1, id="there", marks=pytest.mark.long)))
+def test_device_leaves(t: Guests, node: int) -> None:
     """While queue pairs are connected, others connect to nobody, and hellos come."""
-    for node in (0, 1):
-        port = free_port()
-        jobs = [t.start(0, f"exec {ENDS} hold --listen {port}", LIMIT_S)]
-        t.wait_listening(0, port)
-        jobs.append(t.start(1, f"exec {ENDS} hold --connect {ADDRESS}:{port}", LIMIT_S))
-        for job in jobs:
-            t.wait_output(job, "held", 30)
-        forger = t.start(1 - node, f"exec {FORGER} {ADDRESSES[node]} {PORT} 2000 {qpns(t, node)}", LIMIT_S)
-        t.wait_output(forger, "ready", 30)
-        lonely = [t.start(node, f"exec {ENDS} absent --peer {gid_of(address)} --delay 30", LIMIT_S) for address in (ADDRESSES[1 - node], "10.77.0.77")]
-        t.run(node, "until [ $(rdma resource show qp | grep -c RTS) -ge 3 ]; do sleep 0.05; done", 30)
-        t.run(node, "rdma link delete tcpqp0")
-        for job in [*jobs, *lonely, forger]:
-            job.kill()
-            job.wait()
-        t.run(node, "rdma link add tcpqp0 type tcp_qp netdev nupa0; sh $REPO/tools/vm/guest/mkdev")
+    jobs = hold(t, LIMIT_S)
+    forger = t.start(1 - node, f"exec {FORGER} {ADDRESSES[node]} {PORT} 2000 {qpns(t, node)}", LIMIT_S)
+    t.wait_output(forger, "ready", 30)
+    lonely = [t.start(node, f"exec {ENDS} absent --peer {gid_of(address)} --delay 30", LIMIT_S) for address in (ADDRESSES[1 - node], "10.77.0.77")]
+    t.run(node, "until [ $(rdma resource show qp | grep -c RTS) -ge 3 ]; do sleep 0.05; done", 30)
+    t.run(node, "rdma link delete tcpqp0")
+    for job in [*jobs, *lonely, forger]:
+        job.kill()
+        job.wait()
+    t.run(node, "rdma link add tcpqp0 type tcp_qp netdev nupa0; sh $REPO/tools/vm/guest/mkdev")
     ends(t, "order")
 
 
@@ -298,11 +357,11 @@ def test_module_leaves(t: Guests) -> None:
 
 def test_killed_at_any_moment(t: Guests) -> None:
     """Of so many queue pairs that none of the moments is after the end."""
-    for seconds in (0.05, 0.3, 1.0):
+    for seconds in (0.05, 0.5):
         port = free_port()
-        jobs = [t.start(0, f"exec {ENDS} many --count 400 --listen {port}", LIMIT_S)]
+        jobs = [t.start(0, f"exec {ENDS} many --count 250 --listen {port}", LIMIT_S)]
         t.wait_listening(0, port)
-        jobs.append(t.start(1, f"exec {ENDS} many --count 400 --connect {ADDRESS}:{port}", LIMIT_S))
+        jobs.append(t.start(1, f"exec {ENDS} many --count 250 --connect {ADDRESS}:{port}", LIMIT_S))
         t.run(1, f"until rdma resource show qp | grep -q RTS; do sleep 0.02; done; sleep {seconds}; pkill -9 -f number_ends || true", 40)
         t.run(0, "pkill -9 -f number_ends || true")
         for job in jobs:
@@ -316,7 +375,7 @@ def test_killed_at_any_moment(t: Guests) -> None:
 def perftest(t: Guests, command: str) -> None:
     port = free_port()
     full = f"{command} -d tcpqp0 -x 0 -F -p {port}"
-    pair(t, full, f"{full} {ADDRESS}", port)
+    served(t, full, f"{full} {ADDRESS}", port)
 
 
 @pytest.mark.parametrize("verb", ("send", "write", "read", "atomic"))

@@ -8,7 +8,7 @@ import pytest
 
 from harness.guests import NCQP, Guests
 from harness.needs import Needs
-from harness.traffic import free_port
+from harness.traffic import free_port, parameter
 
 from nupavm.paths import REPO
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.needs(NEEDS)
 
 STAT = "$BUILD/cmake/tools/tcpqp_stat/tcpqp-stat"
 LIMIT_S = 40
-HEAD = "DEVICE QPN STATE LOCAL PEER ENGINE REASON CREDITS SENT PLACED COPIED RTT ms CWND RETRANS PROCESS"
+HEAD = "DEVICE QPN STATE LOCAL PEER ENGINE REASON CREDITS SENT LARGE OTHER PLACED COPIED RTT ms CWND RETRANS PROCESS"
 DOCUMENT = REPO / "docs/observing.md"
 PER_QUEUE = re.compile(r"[rt]x\d")
 ROW = re.compile(r"^\| `(\w+)`", re.MULTILINE)
@@ -72,14 +72,10 @@ def test_reason_and_others(t: Guests) -> None:
         t.equal((line["engine"], line["rx_placed_bytes"]), ("software", 0), "engine and bytes placed")
         other = json.loads(t.run(0, f"setpriv --reuid=65534 --regid=65534 --clear-groups {STAT} --json"))
         t.equal([o["qpn"] for o in other if o["engine"] == "software"], [line["qpn"]], "what another user sees")
-        t.run(0, "echo N >/sys/module/tcp_qp/parameters/offload")
-    try:
-        with Flow(t, "auto") as flow:
-            line = stat(t, 0, flow.port)
-            t.equal((line["engine"], line["reason"]), ("software", "OFFLOAD_OFF"), "engine and reason")
-            t.check("administrator" in line["reason_text"], f"the reason's text: {line}")
-    finally:
-        t.run(0, "echo Y >/sys/module/tcp_qp/parameters/offload")
+    with parameter(t, "offload", "N", (0,)), Flow(t, "auto") as flow:
+        line = stat(t, 0, flow.port)
+        t.equal((line["engine"], line["reason"]), ("software", "OFFLOAD_OFF"), "engine and reason")
+        t.check("administrator" in line["reason_text"], f"the reason's text: {line}")
 
 
 def test_namespace_and_watch(t: Guests) -> None:

@@ -1,30 +1,33 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Unmodified programs under tcpqp-run: what a TCP socket does, on both engines, and beside peers without it."""
+"""Unmodified programs under tcpqp-run, on the module: what a TCP socket does, and that it has the ULP; every byte compared."""
 
+import json
 import re
 
 import pytest
 
-from harness.guests import Guests
+from harness.guests import NCQP, Guests
 from harness.needs import Needs
 from harness.pairs import fabric, succeeded
 from harness.traffic import free_port
 
-NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("user/tcpqp_run/tcpqp-run",), setup="full")
+NEEDS = Needs(
+    modules=("tcp_qp", "nupa_dev"), programs=("user/tcpqp_run/tcpqp-run", "tools/tcpqp_stat/tcpqp-stat"), setup="full"
+)  # fmt: skip
 pytestmark = pytest.mark.needs(NEEDS)
 
-RUN = "$BUILD/cmake/user/tcpqp_run/tcpqp-run --stats"
-SEMANTICS = "$REPO/selftests/preload/semantics.py"
-LINE = re.compile(
-    r"tcpqp-run: (?P<engine>\w+): (?P<connections>\d+) connections, (?P<sent>\d+) bytes sent, (?P<received>\d+) received, "
-    r"(?P<placed>\d+) placed, (?P<copied>\d+) copied"
-)
-PLAIN = re.compile(r"tcpqp-run: plain, (\w+): (\d+) connections")
+PLACE = "$BUILD/cmake/user/tcpqp_run"
+RUN = f"{PLACE}/tcpqp-run --stats"
+STAT = "$BUILD/cmake/tools/tcpqp_stat/tcpqp-stat --json"
+SEMANTICS = "python3 $REPO/selftests/preload/semantics.py"
+ULP = "tcp_qp_stream"
+LINE = re.compile(r"tcpqp-run: [^\n]*\(\d+\): tcp_qp_stream on (\d+) sockets(, refused .*)?\n")
 BYTES = 4_000_000
 
 
-def said(stderr: str) -> dict[str, dict[str, int]]:
-    return {m["engine"]: {k: int(v) for k, v in m.groupdict().items() if k != "engine"} for m in LINE.finditer(stderr)}
+def served(stderr: str) -> int:
+    """Sockets that got the ULP, of all processes that spoke."""
+    return sum(int(m[1]) for m in LINE.finditer(stderr))
 
 
 def both(t: Guests, listener: str, connector: str, limit_s: float = 120) -> list:
@@ -36,29 +39,25 @@ def both(t: Guests, listener: str, connector: str, limit_s: float = 120) -> list
     return succeeded(jobs)
 
 
-def semantics(t: Guests, engine: str, only: str = "") -> None:
-    run = f"SEMANTICS_RELAYED=1 {RUN} --engine {engine} python3 {SEMANTICS}"
-    for node, result in enumerate(both(t, f"{run} --listen {{port}}", f"{run} --connect $PEER {{port}} {only}")):
-        ends = said(result.stderr)
-        t.check(engine in ends and ends[engine]["connections"] > len(only.split() or range(20)), f"node{node}: {result.stderr}")
-        t.equal(ends[engine]["placed"] + ends[engine]["copied"], ends[engine]["received"], f"node{node}: {result.stderr}")
-        t.check(not PLAIN.search(result.stderr), f"node{node}: {result.stderr}")
-        if engine == "offload":
-            t.check(ends[engine]["placed"] > 0.8 * ends[engine]["received"], f"node{node}: {result.stderr}")
+def semantics(t: Guests, family: int, only: str = "") -> None:
+    here, peer = ("::", "$PEER6") if family == 6 else ("0.0.0.0", "$PEER")
+    run = f"SEMANTICS_ULP={ULP} {RUN} {SEMANTICS}"
+    for node, result in enumerate(both(t, f"{run} --listen {here} {{port}}", f"{run} --connect {peer} {{port}} {only}")):
+        t.check(served(result.stderr) >= 1 and "refused" not in result.stderr, f"node{node}: {result.stderr}")
 
 
-def test_some_semantics(t: Guests) -> None:
-    semantics(t, "offload", "bulk_both_ways names_and_options epoll_edge fork shutdown_halves nonblocking_connect reset_by_the_peer reset_by_us")
+def test_semantics(t: Guests) -> None:
+    semantics(t, 4)
 
 
-@pytest.mark.long
-def test_semantics_on_offload(t: Guests) -> None:
-    semantics(t, "offload")
+def test_semantics_of_ipv6(t: Guests) -> None:
+    semantics(t, 6, "bulk_both_ways names_and_options nonblocking_connect fast_open connect_to_nothing_and_listen large_sends")
 
 
 @pytest.mark.long
-def test_semantics_on_software(t: Guests) -> None:
-    semantics(t, "software")
+def test_semantics_in_a_bad_fabric(t: Guests) -> None:
+    with fabric(t, loss=0.01, reorder=0.02):
+        semantics(t, 4)
 
 
 SERVER = f"""python3 -c 'import socket, hashlib
@@ -74,57 +73,156 @@ for i in range(3):
 
 
 def test_one_end_only(t: Guests) -> None:
-    """The peer has no tcpqp-run: the first connection is relayed as TCP, the others are left alone; every byte is right."""
+    """The peer needs nothing, and knows nothing."""
     for node in (0, 1):
         ends = [f"{RUN} {SERVER}", CLIENT] if node == 0 else [SERVER, f"{RUN} {CLIENT}"]
         result = both(t, *ends)[node]
-        plain = {name: int(count) for name, count in PLAIN.findall(result.stderr)}
-        t.equal(said(result.stderr), {}, f"node{node}: no queue pair")
-        t.equal(sum(plain.values()), 3, f"node{node}: {plain}")
-        if node == 1:
-            t.equal(plain, {"NO_PEER_QP": 1, "PEER_PLAIN": 2}, f"node{node}: reasons")
+        t.equal(served(result.stderr), 1 if node == 0 else 3, f"node{node}: {result.stderr}")
 
 
-HELLO = "fe74637071702d72756e1a01000d0ac65b913ed708f2a46c19e37db5502f88ff"  # run/hello.hpp
-GIVEN_UP = f"""python3 -c 'import socket
-s = socket.create_server(("", {{port}})); c, _ = s.accept(); c.recv(1); c.sendall(bytes.fromhex("{HELLO}"))
-try: print(c.recv(1))
-except ConnectionResetError: pass'"""
-MISTAKEN = """python3 -c 'import socket
-c = socket.create_connection(("'$PEER'", {port})); c.sendall(b"x")
-try: raise SystemExit(repr(c.recv(100)))
-except ConnectionResetError: pass'"""
+WORKERS = """
+import os, socket, struct, sys
+def ulp(s): return s.getsockopt(socket.IPPROTO_TCP, 31, 16).rstrip(b"\\0").decode()
+"""
+AS_NGINX = WORKERS + """
+listener = socket.create_server(("127.0.0.1", 0))
+if os.fork() == 0:
+    os.setuid(65534); os.environ.clear()
+    link, _ = listener.accept()
+    out = socket.create_connection(listener.getsockname())
+    link.sendall((ulp(link) + " " + ulp(out)).encode()); os._exit(0)
+link = socket.create_connection(listener.getsockname())
+print(link.recv(100).decode(), os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+PASSED = WORKERS + "s = socket.socket(fileno=3); print(ulp(s))"
+ACTIVATES = """
+import os, socket, sys
+s = socket.create_server(("127.0.0.1", 0)); os.dup2(s.fileno(), 3); os.set_inheritable(3, True)
+os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1"); os.execvp(sys.argv[1], sys.argv[1:])
+"""
 
 
-def test_a_peer_that_takes_us_for_a_queue_pair(t: Guests) -> None:
-    """We gave up waiting, and it did not: its hello is no data, and both hear of it."""
-    result = both(t, GIVEN_UP, f"{RUN} {MISTAKEN}")[1]
-    t.check("NO_PEER_QP: 1" in result.stderr, result.stderr)
+def test_workers_and_passed_sockets(t: Guests) -> None:
+    """A worker that is another user, with no environment; a listener that was there before the program; a static program."""
+    scripts = {"nginx.py": AS_NGINX, "passed.py": PASSED, "activates.py": ACTIVATES}
+    for name, text in scripts.items():
+        t.run(0, f"cat >/tmp/{name} <<'END'\n{text}\nEND")
+    t.equal(t.run(0, f"{RUN} python3 /tmp/nginx.py"), f"{ULP} {ULP} 0\n", "what a worker's sockets have")
+    t.equal(t.run(0, f"python3 /tmp/activates.py {RUN} python3 /tmp/passed.py"), f"{ULP}\n", "what a passed listener has")
+    t.equal(t.run(0, f"{RUN} busybox echo static"), "static\n", "a static program's words")
 
 
-HALVES, HALF_BYTES, WAY_US = 24, 900_000, 40_000  # the ends meet at every stage of a slow start over this way
-ENDS_FIRST = f"""python3 -c 'import socket, threading, time
-s = socket.create_server(("", {{port}}), backlog={HALVES}); counts, all = [], []
-def serve(c, after):
-    time.sleep(after); c.shutdown(socket.SHUT_WR); n = 0
-    while d := c.recv(65536): n += len(d)
-    counts.append(n)
-for i in range({HALVES}):
-    all.append(threading.Thread(target=serve, args=(s.accept()[0], 0.03 * i))); all[-1].start()
-for t in all: t.join()
-assert counts == [{HALF_BYTES}] * {HALVES}, counts'"""
-CLOSES = f"""python3 -c 'import socket
-for i in range({HALVES}):
-    c = socket.create_connection(("'$PEER'", {{port}})); c.sendall(bytes({HALF_BYTES})); c.close()'"""
+AS_NOBODY = "setpriv --reuid=65534 --regid=65534 --clear-groups"
+NOBODY_LEFT = "! pgrep -x tcpqp-run"
 
 
-def test_ends_that_cross(t: Guests) -> None:
-    """One end sends and closes, the other has no more to say and reads on: on the stock engine its end is bytes, and they come to a socket that was closed."""
-    with fabric(t, delay=1, delay_min_us=WAY_US, delay_max_us=WAY_US):
-        both(t, f"{RUN} --engine stock {ENDS_FIRST}", f"{RUN} --engine stock {CLOSES}")
+def test_static_programs(t: Guests) -> None:
+    """No library reaches them, so a process beside them sets the option; also for who is not privileged, and for children."""
+    port = free_port()
+    t.run(0, "head -c 3M /dev/urandom >/tmp/static")
+    server = t.start(0, f"exec {RUN} busybox httpd -f -p {port} -h /tmp")
+    t.wait_listening(0, port)
+    t.check(f"tcp-ulp-{ULP}" in t.run(0, f"ss -Htli 'sport = :{port}'"), "a static program's listener")
+    get = f"busybox wget -q -O - http://$PEER:{port}/static"
+    expected = t.run(0, "cksum </tmp/static")
+    for client in (f"{RUN} {get}", f"{AS_NOBODY} {RUN} {get}", f"{RUN} --supervise sh -c '{get}; exit $?'"):
+        done = t.cluster.node[1].run(f"bash -o pipefail -c '{client.replace(chr(39), chr(34))} | cksum'")
+        t.check(done.ok, f"{client}: {done.stdout}{done.stderr}")
+        t.equal(done.stdout, expected, f"what came, {client}")
+        t.equal(served(done.stderr), 1, f"{client}: {done.stderr}")
+    t.run(0, "pkill -9 -x busybox")
+    server.wait()
+    for node in (0, 1):
+        t.run(node, f"until {NOBODY_LEFT}; do sleep 0.1; done", 10)
 
 
-@pytest.mark.long
-def test_both_ends_choose_offload(t: Guests) -> None:
-    for node, result in enumerate(both(t, f"{RUN} {SERVER}", f"{RUN} {CLIENT}")):
-        t.equal(said(result.stderr)["offload"]["connections"], 3, f"node{node}: {result.stderr}")
+def test_static_program_is_what_it_is(t: Guests) -> None:
+    """The same process, its own children only, no descriptor more, its end and its signals; nobody is left."""
+    shell = "echo $$; wc -w </proc/$$/task/$$/children; ls /proc/$$/fd; exit 7"
+    t.run(0, f"cat >/tmp/is.sh <<'END'\n{shell}\nEND")
+    said = t.run(0, f"bash -c 'echo $$; exec {PLACE}/tcpqp-run busybox sh /tmp/is.sh'; echo $?").split()
+    alone = t.run(0, "bash -c 'echo $$; exec busybox sh /tmp/is.sh'; echo $?").split()
+    t.equal(said[0], said[1], "the process")
+    t.equal(said[2:], alone[2:], "children, descriptors, status")
+    t.run(0, f"until {NOBODY_LEFT}; do sleep 0.1; done", 10)
+
+
+ODD = "/tmp/tcp qp ü,1:x$y"
+
+
+def test_odd_path(t: Guests) -> None:
+    """LD_PRELOAD is split at spaces and colons: the library has a name of its own then, in a directory that is its user's alone."""
+    t.run(0, f"mkdir -p '{ODD}' && cp {PLACE}/tcpqp-run {PLACE}/libtcpqp-preload.so '{ODD}' && printf '%s' '{WORKERS}' >/tmp/odd.py")
+    t.run(0, "echo 's = socket.create_server((\"127.0.0.1\", 0)); print(ulp(s), os.environ[\"LD_PRELOAD\"])' >>/tmp/odd.py")
+    run = f"'{ODD}/tcpqp-run' python3 /tmp/odd.py"
+    said = [t.run(0, run) for _ in range(2)]
+    t.check(said[0] == said[1] and said[0].startswith(f"{ULP} /tmp/tcpqp-run.0/preload-"), f"twice the same link: {said}")
+    others = t.run(0, f"LD_PRELOAD=libm.so.6 {run}")
+    t.equal(others, said[0].replace("\n", ":libm.so.6\n"), "others that were to be preloaded")
+    t.check(f"{ULP} /tmp/tcpqp-run.65534/preload-" in t.run(0, f"{AS_NOBODY} {run}"), "another user's own link")
+    squatted = t.run(0, f"mkdir /tmp/squat; chmod 1777 /tmp/squat; {AS_NOBODY} mkdir /tmp/squat/tcpqp-run.0; "
+                        f"TMPDIR=/tmp/squat '{ODD}/tcpqp-run' sh -c 'echo $LD_PRELOAD' 2>&1")  # fmt: skip
+    t.equal(squatted, "tcpqp-run: sh runs on plain TCP: /tmp/squat/tcpqp-run.0 is not ours alone\n\n", "a directory that is another's")
+    spaces = t.run(0, f"TMPDIR='{ODD}' '{ODD}/tcpqp-run' true 2>&1")
+    t.check("set TMPDIR to a path without" in spaces, f"no name at all: {spaces}")
+    t.run(0, f"rm -r '{ODD}' /tmp/tcpqp-run.0 /tmp/tcpqp-run.65534 /tmp/squat")
+
+
+ENDLESS = """python3 -c 'import socket
+c = socket.create_connection(("'$PEER'", {port})); d = bytes(1 << 20)
+try:
+    while True: c.sendall(d)
+except ConnectionError: pass'"""
+SINK = """python3 -c 'import socket
+c, _ = socket.create_server(("", {port})).accept()
+for n in range(1 << 30): c.recv(1 << 20)'"""
+
+
+def test_shown(t: Guests) -> None:
+    """tcpqp-stat and ss: the ULP, what large sends did, whose socket it is."""
+    port = free_port()
+    jobs = [t.start(0, f"exec {SINK.format(port=port)}")]
+    t.wait_listening(0, port)
+    jobs.append(t.start(1, f"exec {RUN} {ENDLESS.format(port=port)}"))
+
+    def line() -> dict | None:
+        found = [one for one in json.loads(t.run(1, STAT)) if one.get("peer", "").endswith(f":{port}")]
+        return found[0] if len(found) == 1 and found[0].get("tx_large_bytes", 0) > 4_000_000 else None
+
+    shown = t.wait_until(line, "a stream with large bytes")
+    t.equal((shown["engine"], shown["process"], "qpn" in shown), ("stream", "python3", False), f"{shown}")
+    t.check(shown["tx_large_bytes"] > 2 * shown["tx_other_bytes"] and shown["pool_bytes"] > 0 and shown["tx_bytes"] > 0, f"{shown}")
+    t.check(f"tcp-ulp-{ULP}" in t.run(1, f"ss -Hti 'dport = :{port}'"), "ss shows the ULP")
+    t.equal([one for one in json.loads(t.run(0, STAT)) if one.get("local", "").endswith(f":{port}")], [], "the peer is plain")
+    for job in reversed(jobs):
+        job.kill()
+        job.wait()
+    t.equal([one for one in json.loads(t.run(1, STAT)) if one["engine"] == "stream" and one["process"] == "python3"], [], "streams that are over")
+
+
+def test_queue_pairs_of_a_program(t: Guests) -> None:
+    """A program of libtcpqp's gets its queue pairs: the ULP steps aside for attach."""
+    port = free_port()
+    command = f"{RUN} {NCQP} -q --engine offload --timeout 20 -p {port} -v 251 -n 4M"
+    jobs = [t.start(0, f"{command} -l --json /results/rx.json >/dev/null")]
+    t.wait_listening(0, port)
+    jobs.append(t.start(1, f"{command} -s $PEER --json /results/tx.json"))
+    for node, result in enumerate(succeeded(jobs)):
+        t.check(served(result.stderr) == 1, f"node{node}: {result.stderr}")
+    placed = json.loads((t.nodes[0].results / "rx.json").read_text())["placed_bytes"]
+    t.check(placed > 3 << 20, f"placed {placed}")
+
+
+def iperf(t: Guests, options: str) -> None:
+    port = free_port()
+    job = t.start(0, f"{RUN} iperf3 -s -1 -p {port} >/dev/null")
+    t.wait_listening(0, port)
+    said = json.loads(t.run(1, f"{RUN} iperf3 -J -c $PEER -p {port} {options}", 90))
+    t.check("error" not in said and said["end"]["sum_received"]["bytes"] > 0, f"iperf3 {options}: {said.get('error')}")
+    job.wait(check=True)
+
+
+def test_iperf3(t: Guests) -> None:
+    """Several streams, both ways, and by sendfile()."""
+    for options in ("-n 20M", "-n 8M -P 4 -R", "-n 20M -l 1M -Z"):
+        iperf(t, options)

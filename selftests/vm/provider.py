@@ -152,14 +152,20 @@ def test_counters_of_two_processors(t: Guests) -> None:
 
 
 def test_one_sided(t: Guests) -> None:
-    """WRITE, READ and atomics against a model, the litmus tests of docs/ordering.md, rights and windows."""
+    """WRITE, READ and atomics against a model, and the litmus tests of docs/ordering.md."""
     with softnics(t):
-        counters = [result["counters"] for result in both(t, "qp_rdma", connector="--seed 31")]
+        counters = [result["counters"] for result in both(t, "qp_rdma", connector="--seed 31 --operations 200")]
         for end, c in enumerate(counters):
             t.check(c["placed"] >= 0.9 * c["delivered"], f"soft{end}: placed too little: {c}")
+        both(t, "qp_litmus", common="--engine offload --rounds 10")
+
+
+@pytest.mark.long
+def test_rights_and_windows(t: Guests) -> None:
+    """What vm/rdma asks of the switch."""
+    with softnics(t):
         for program in ("qp_refused", "qp_window"):
             both(t, program)
-        both(t, "qp_litmus", common="--engine offload --rounds 10")
 
 
 def test_one_sided_on_a_bad_wire(t: Guests) -> None:

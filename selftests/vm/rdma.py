@@ -10,7 +10,7 @@ import pytest
 from harness.guests import Guests
 from harness.needs import Needs, on_debug_kernel
 from harness.pairs import fabric, outputs
-from harness.traffic import softirq_percent
+from harness.traffic import parameter
 from vm.exchange import FAULTS, exchange
 
 from nupavm import Job
@@ -162,7 +162,7 @@ REFUSED_LATER = ("write-stale", "write-long", "write-imm-guessed", "write-closed
 def test_refused_in_a_later_turn(t: Guests) -> None:
     """Softirq has no share, so each message waits for a task; it is not acknowledged before it was looked at."""
     cases = " ".join(f"--case {case}" for case in REFUSED_LATER)
-    with softirq_percent(t, 0):
+    with parameter(t, "softirq_percent", 0):
         pair(t, "qp_refused", ("software", "software"), cases)
         pair(t, "qp_refused", ("offload", "offload"), cases)
 

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from harness.guests import Failed, Guests
+from harness.guests import Guests
 from harness.needs import Needs
-from harness.pairs import fabric
-from harness.traffic import free_port, softirq_percent
+from harness.pairs import fabric, served
+from harness.traffic import free_port, parameter, softirq_share
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), setup="full")
 pytestmark = pytest.mark.needs(NEEDS)
@@ -21,21 +21,11 @@ LIMIT_S = 60
 FORGED = 20000
 FLOOD_S = 30  # it is killed before
 SOFTIRQ_MAX = 0.45  # of the processor, as in vm/flood
-WORK = "head -1 /proc/stat; for i in $(seq 20); do /bin/true; done; head -1 /proc/stat"
-SOFTIRQ = 6  # of /proc/stat, behind "cpu"
 
 
 def pair(t: Guests, command: str, port: int, server: str = "") -> str:
     """The command at both nodes, at the client with the server's address; both must succeed, the client's output."""
-    job = t.start(0, f"exec {command} -p {port}", LIMIT_S)
-    t.wait_listening(0, port)
-    result = t.nodes[1].run(f"{command} -p {port} {server or t.nodes[0].ip4}", LIMIT_S)
-    if not result.ok:
-        job.kill()
-    served = job.wait()
-    if not (result.ok and served.ok):
-        raise Failed(f"{command}: {result.status}\n{result.stdout}{result.stderr}\nserver: {served.status}\n{served.stdout}{served.stderr}")
-    return result.stdout
+    return served(t, f"{command} -p {port}", f"{command} -p {port} {server or t.nodes[0].ip4}", port)[0]
 
 
 def counter(t: Guests, node: int, name: str) -> int:
@@ -45,16 +35,9 @@ def counter(t: Guests, node: int, name: str) -> int:
 def exchange(t: Guests, options: str = "", count: int = 640) -> int:
     """Datagrams from node 1 to node 0, each compared; how many came."""
     port = free_port()
-    command = f"exec {PROGRAMS}/ud_exchange.py"
-    job = t.start(0, f"{command} receive {port} {options}", LIMIT_S)
-    t.wait_listening(0, port)
-    result = t.nodes[1].run(f"{command} send {port} --peer {t.nodes[0].ip4} --count {count} {options}", LIMIT_S)
-    if not result.ok:
-        job.kill()
-    received = job.wait()
-    if not (result.ok and received.ok):
-        raise Failed(f"{options}: {result.status}\n{result.stdout}{result.stderr}\nreceiver: {received.status}\n{received.stdout}{received.stderr}")
-    came, of, sent = received.stdout.split()
+    command = f"{PROGRAMS}/ud_exchange.py"
+    _, received = served(t, f"{command} receive {port} {options}", f"{command} send {port} --peer {t.nodes[0].ip4} --count {count} {options}", port)
+    came, of, sent = received.split()
     t.equal((of, int(sent)), ("of", count), "datagrams sent")
     return int(came)
 
@@ -163,7 +146,7 @@ def test_full_send_buffer(t: Guests) -> None:
 
 def test_received_by_work(t: Guests) -> None:
     """Softirq has no share of the processor: what comes is received by a task."""
-    with softirq_percent(t, 0, (0,)):
+    with parameter(t, "softirq_percent", 0, (0,)):
         t.equal(exchange(t, "--seed 6"), 640, "datagrams that came")
 
 
@@ -199,19 +182,12 @@ def flood(t: Guests) -> Iterator[None]:
             job.wait()
 
 
-def softirq(t: Guests) -> float:
-    """Its share of node 0's processor while processes begin and end."""
-    shown = [[int(n) for n in line.split()[1:8]] for line in t.run(0, WORK, LIMIT_S).splitlines()]
-    spent = [b - a for a, b in zip(*shown)]
-    return spent[SOFTIRQ] / sum(spent)
-
-
 def test_flood(t: Guests) -> None:
     """Datagrams without end: others still get to run, and others' datagrams come, too."""
     names = ("ud_rx_messages", "ud_rx_no_receive", "ud_rx_overload")
     with node_type_ca(t), flood(t):
         before = {name: counter(t, 0, name) for name in names}
-        shares = [softirq(t) for _ in range(3)]
+        shares = [softirq_share(t) for _ in range(2)]
         gained = {name: counter(t, 0, name) - was for name, was in before.items()}
         t.check(exchange(t, "--seed 9 --late 0.5", 64) > 0, "nothing of somebody else's datagrams came")
     print(f"# flood: softirq's shares {', '.join(f'{s:.2f}' for s in shares)}; meanwhile {gained}", flush=True)

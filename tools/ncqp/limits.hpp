@@ -22,6 +22,8 @@ constexpr uint32_t kPeriodDefault = 251;  // generated traffic without -v; a pri
 
 // Buffers for streams: depth is lowered until they fit.
 constexpr uint64_t kRingMaxBytes = 128 * kMiB;
+// The same of a device's memory (-d), less the pattern.
+constexpr uint64_t kDeviceRingMaxBytes = 32 * kMiB;
 // A file up to the first bound is registered whole; a larger one by windows.
 constexpr uint64_t kRegisterWholeMaxBytes = kGiB;
 constexpr uint64_t kRegisterWindowBytes = 256 * kMiB;

@@ -18,6 +18,9 @@ const std::map<std::string, Engine> kEngines = {{"auto", Engine::kAuto},
 const std::map<std::string, TcpSend> kTcpSends = {{"copy", TcpSend::kCopy},
                                                   {"sendfile", TcpSend::kSendfile}};
 
+const std::map<std::string, DeviceKind> kDevices = {{"hbm", DeviceKind::kHbm},
+                                                    {"udmabuf", DeviceKind::kUdmabuf}};
+
 constexpr const char* kAbout =
     "ncqp: netcat for queue pairs on TCP.\n"
     "Sends standard input to the peer's standard output; whoever connects sends.\n"
@@ -87,6 +90,12 @@ void add_data_options(CLI::App& app, Options& o, Flags& f) {
                    "pattern period N: bytes 1, 2 .. N-1, 0, 1 ..; the receiver checks each")
         ->check(CLI::Range(kPeriodMin, kPeriodMax))
         ->group(group);
+    app.add_option("-d,--device-memory", o.device,
+                   "hbm or udmabuf: the data stay in memory of a device (/dev/nupa_accel0, or a "
+                   "dma-buf of pages), which checks them with -v; needs -n at the sender")
+        ->transform(CLI::CheckedTransformer(kDevices, CLI::ignore_case))
+        ->default_str("none")
+        ->group(group);
 }
 
 void add_report_options(CLI::App& app, Options& o) {
@@ -113,6 +122,10 @@ std::string complaint(const Options& o, const Flags& f) {
         return "-n is too large";
     if (o.engine == Engine::kTcp && o.wire)
         return "--wire has no meaning with --engine tcp";
+    if (o.device != DeviceKind::kNone && o.engine == Engine::kTcp)
+        return "-d needs a queue pair: it has no meaning with --engine tcp";
+    if (o.device != DeviceKind::kNone && o.sends && !o.bytes)
+        return "-d at the sender needs -n BYTES (standard input is not read into a device)";
     if (o.sends && o.period != 0 && !o.bytes)
         return "-v at the sender needs -n BYTES (standard input is sent as it is)";
     size_t end = 0;

@@ -11,6 +11,7 @@
 namespace ncqp {
 
 enum class Engine { kAuto, kOffload, kSoftware, kTcp };
+enum class DeviceKind { kNone, kHbm, kUdmabuf };
 enum class TcpSend { kCopy, kSendfile };
 
 struct Options {
@@ -27,9 +28,10 @@ struct Options {
     TcpSend tcp_send = TcpSend::kSendfile;
     uint64_t msg_bytes = kMessageDefaultBytes;
     uint32_t depth = kDepthDefault;
-    uint64_t sockbuf_bytes = 0;     // 0: the kernel tunes them
-    uint32_t period = 0;            // -v; 0: none
-    std::optional<uint64_t> bytes;  // -n
+    uint64_t sockbuf_bytes = 0;             // 0: the kernel tunes them
+    uint32_t period = 0;                    // -v; 0: none
+    std::optional<uint64_t> bytes;          // -n
+    DeviceKind device = DeviceKind::kNone;  // -d
     std::string json;
     bool quiet = false;
 

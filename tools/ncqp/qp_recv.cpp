@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "device_memory.hpp"
 #include "qp_session.hpp"
 #include "qp_sink.hpp"
 #include "stop.hpp"
@@ -86,8 +87,14 @@ private:
             total_ = hello_->bytes;
         Status why;
         try {
-            sink_ = make_sink(session_->context(), output_, verifier_, total_, hello_->msg_bytes,
-                              depth_, why);
+            if (job_.options.device == DeviceKind::kNone)
+                sink_ = make_sink(session_->context(), output_, verifier_, total_,
+                                  hello_->msg_bytes, depth_, why);
+            else if (total_)
+                sink_ = make_device_sink(session_->context(), job_.options.device,
+                                         verifier_.period(), *total_, hello_->msg_bytes, depth_);
+            else
+                why = Status::failure("-d needs a sender that knows its size (-n)");
         } catch (const std::exception& e) {
             return Status::failure(e.what());
         }

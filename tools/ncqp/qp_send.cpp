@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "device_memory.hpp"
 #include "qp_session.hpp"
 #include "qp_source.hpp"
 #include "stop.hpp"
@@ -18,7 +19,10 @@ public:
     Status run() {
         job_.meter.begin_setup();
         session_ = std::make_unique<QpSession>(job_, depth_);
-        source_ = make_source(session_->context(), input_, job_.options.msg_bytes, depth_);
+        const Options& o = job_.options;
+        source_ = o.device == DeviceKind::kNone
+                      ? make_source(session_->context(), input_, o.msg_bytes, depth_)
+                      : make_device_source(session_->context(), o.device, input_, o.msg_bytes);
         batch_.reserve(depth_);
         job_.report.depth = depth_;
         job_.report.data_path = source_->name();

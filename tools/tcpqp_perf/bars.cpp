@@ -75,6 +75,7 @@ bool print_bar(const std::vector<Result>& connections) {
     const Bar* bar = bar_of(r);
     const bool is_time = r.round.test == Test::kLatency;
     std::vector<double> speeds;
+    speeds.reserve(connections.size());
     for (const Result& one : connections)
         speeds.push_back(speed_to_tcp(one));
     const double speed = median(speeds);

@@ -13,6 +13,7 @@ namespace {
 
 std::vector<double> seconds(const std::vector<Sample>& samples) {
     std::vector<double> v;
+    v.reserve(samples.size());
     for (const Sample& s : samples)
         v.push_back(s.seconds);
     return v;

@@ -29,9 +29,7 @@ bool show(const Options& o) {
     return std::fflush(stdout) == 0;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
     Options o;
     bool no_stock = false;
     CLI::App app{"queue pairs of this host, and what TCP says of their connections"};
@@ -44,10 +42,16 @@ int main(int argc, char** argv) {
         ->check(CLI::Range(0.1, 3600.0));
     CLI11_PARSE(app, argc, argv);
     o.choice.stock = !no_stock;
+    while (show(o) && o.watch_s > 0)
+        std::this_thread::sleep_for(std::chrono::duration<double>(o.watch_s));
+    return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
     try {
-        while (show(o) && o.watch_s > 0)
-            std::this_thread::sleep_for(std::chrono::duration<double>(o.watch_s));
-        return 0;
+        return run(argc, argv);
     } catch (const std::exception& e) {
         fmt::print(stderr, "tcpqp-stat: {}\n", e.what());
         return 1;

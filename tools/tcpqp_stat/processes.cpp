@@ -13,9 +13,6 @@ namespace {
 namespace fs = std::filesystem;
 
 bool uses_library(const fs::path& process) {
-    std::error_code error;
-    if (fs::read_symlink(process / "exe", error).filename() == "tcpqp-run")
-        return true;
     std::ifstream maps(process / "maps");
     for (std::string line; std::getline(maps, line);)
         if (line.find("/libtcpqp.so.") != std::string::npos)
@@ -35,6 +32,15 @@ void each_entry(const fs::path& directory, Each each) {
     std::error_code error;
     for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error))
         each(at->path());
+}
+
+template <typename Each>
+void each_process(Each each) {
+    each_entry("/proc", [&](const fs::path& process) {
+        int pid = 0;
+        if (parse(process.filename().string(), pid))
+            each(process, pid);
+    });
 }
 
 void add_sockets(const fs::path& process, int pid, std::map<uint64_t, int>& all) {
@@ -65,11 +71,19 @@ std::string process_name(int pid) {
 
 std::map<uint64_t, int> library_sockets() {
     std::map<uint64_t, int> all;
-    each_entry("/proc", [&](const fs::path& process) {
-        int pid = 0;
-        if (parse(process.filename().string(), pid) && uses_library(process))
+    each_process([&](const fs::path& process, int pid) {
+        if (uses_library(process))
             add_sockets(process, pid, all);
     });
+    return all;
+}
+
+std::map<uint64_t, int> users_of(const std::set<uint64_t>& inodes) {
+    std::map<uint64_t, int> all;
+    if (inodes.empty())
+        return all;
+    each_process([&](const fs::path& process, int pid) { add_sockets(process, pid, all); });
+    std::erase_if(all, [&](const auto& one) { return !inodes.contains(one.first); });
     return all;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 
 namespace tcpqp::stat {
@@ -11,8 +12,8 @@ namespace tcpqp::stat {
 // "hello", or empty.  What is no printable ASCII is a question mark.
 std::string process_name(int pid);
 
-// Inodes of the sockets of processes that have libtcpqp mapped, or are tcpqp-run, and their pids;
-// of one's own processes, or of all as root.
-std::map<uint64_t, int> library_sockets();
+// Inodes of sockets and the pid of a process that has each: one's own processes, or all as root.
+std::map<uint64_t, int> library_sockets();  // of processes that have libtcpqp mapped
+std::map<uint64_t, int> users_of(const std::set<uint64_t>& inodes);
 
 }  // namespace tcpqp::stat

@@ -15,9 +15,36 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kStock = "stock?";
+using Sockets = std::unordered_map<uint64_t, Socket>;
 
-void add_stock(std::vector<Line>& lines, const std::unordered_map<uint64_t, Socket>& all) {
+constexpr const char* kStock = "stock?";
+constexpr const char* kStream = "stream";
+
+// A connection without a queue pair: its bytes are as TCP knows them.
+Line plain_line(const char* engine, const Socket& socket, int pid) {
+    QueuePair qp;
+    qp.engine = engine;
+    qp.socket_cookie = socket.cookie;
+    qp.tx_bytes = socket.bytes_acked;
+    qp.rx_delivered = qp.rx_copied = socket.bytes_received;
+    qp.pid = pid;
+    return {std::move(qp), socket, pid != 0 ? process_name(pid) : std::string()};
+}
+
+void add_streams(std::vector<Line>& lines, const Sockets& all) {
+    std::set<uint64_t> inodes;
+    for (const auto& [cookie, socket] : all)
+        if (socket.stream)
+            inodes.insert(socket.inode);
+    const std::map<uint64_t, int> users = users_of(inodes);
+    for (const auto& [cookie, socket] : all) {
+        const auto user = users.find(socket.inode);
+        if (socket.stream)
+            lines.push_back(plain_line(kStream, socket, user == users.end() ? 0 : user->second));
+    }
+}
+
+void add_stock(std::vector<Line>& lines, const Sockets& all) {
     std::set<uint64_t> taken;
     for (const Line& line : lines)
         taken.insert(line.qp.socket_cookie);
@@ -26,17 +53,13 @@ void add_stock(std::vector<Line>& lines, const std::unordered_map<uint64_t, Sock
         const auto user = users.find(socket.inode);
         if (user == users.end() || !socket.established || taken.contains(cookie))
             continue;
-        QueuePair qp;
-        qp.engine = kStock;
-        qp.socket_cookie = cookie;
-        qp.tx_bytes = socket.bytes_acked;
-        qp.rx_delivered = qp.rx_copied = socket.bytes_received;
-        qp.pid = user->second;
-        lines.push_back({std::move(qp), socket, process_name(user->second)});
+        lines.push_back(plain_line(kStock, socket, user->second));
     }
 }
 
-bool is_stock(const Line& line) { return line.qp.engine == kStock; }
+bool has_queue_pair(const Line& line) { return !line.qp.device.empty(); }
+
+bool is_stream(const Line& line) { return line.qp.engine == kStream; }
 
 std::string process_of(const Line& line) {
     return line.qp.pid == 0 ? "-" : fmt::format("{}({})", line.process, line.qp.pid);
@@ -44,17 +67,20 @@ std::string process_of(const Line& line) {
 
 std::vector<std::string> cells(const Line& line) {
     const QueuePair& qp = line.qp;
-    const bool stock = is_stock(line);
+    const bool paired = has_queue_pair(line);
+    const bool stream = is_stream(line);
     std::vector<std::string> row{
-        stock ? "-" : qp.device,
-        stock ? "-" : std::to_string(qp.qpn),
-        stock ? "-" : qp.state,
+        paired ? qp.device : "-",
+        paired ? std::to_string(qp.qpn) : "-",
+        paired ? qp.state : "-",
         line.socket ? line.socket->local : "-",
         line.socket ? line.socket->peer : "-",
         qp.engine,
         qp.reason == 0 ? "-" : reason_name(qp.reason),
-        stock ? "-" : std::to_string(qp.credits),
+        paired ? std::to_string(qp.credits) : "-",
         std::to_string(qp.tx_bytes),
+        stream ? std::to_string(line.socket->stream->tx_large_bytes) : "-",
+        stream ? std::to_string(line.socket->stream->tx_other_bytes) : "-",
         std::to_string(qp.rx_placed),
         std::to_string(qp.rx_copied),
         line.socket ? fmt::format("{:.3f}", line.socket->rtt_ms) : "-",
@@ -68,7 +94,7 @@ std::vector<std::string> cells(const Line& line) {
 Json json_of(const Line& line) {
     const QueuePair& qp = line.qp;
     Json json{{"engine", qp.engine}};
-    if (!is_stock(line))
+    if (has_queue_pair(line))
         json.update({{"device", qp.device},
                      {"qpn", qp.qpn},
                      {"state", qp.state},
@@ -82,6 +108,10 @@ Json json_of(const Line& line) {
                  {"rx_placed_bytes", qp.rx_placed},
                  {"rx_copied_bytes", qp.rx_copied},
                  {"socket_cookie", qp.socket_cookie}});
+    if (is_stream(line))
+        json.update({{"tx_large_bytes", line.socket->stream->tx_large_bytes},
+                     {"tx_other_bytes", line.socket->stream->tx_other_bytes},
+                     {"pool_bytes", line.socket->stream->pool_bytes}});
     if (const auto& socket = line.socket)
         json.update({{"local", socket->local},
                      {"peer", socket->peer},
@@ -98,7 +128,7 @@ Json json_of(const Line& line) {
 
 std::vector<Line> look(const Choice& choice) {
     // a socket has a cookie from when it is first shown on
-    const std::unordered_map<uint64_t, Socket> all = sockets();
+    const Sockets all = sockets();
     std::vector<QueuePair> qps = queue_pairs();
     std::vector<Line> lines;
     for (QueuePair& qp : qps) {
@@ -110,6 +140,7 @@ std::vector<Line> look(const Choice& choice) {
                          socket != all.end() ? std::optional(socket->second) : std::nullopt,
                          std::move(process)});
     }
+    add_streams(lines, all);
     if (choice.stock)
         add_stock(lines, all);
     std::sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) {
@@ -120,9 +151,9 @@ std::vector<Line> look(const Choice& choice) {
 }
 
 std::string as_table(const std::vector<Line>& lines) {
-    std::vector<std::vector<std::string>> rows{{"DEVICE", "QPN", "STATE", "LOCAL", "PEER", "ENGINE",
-                                                "REASON", "CREDITS", "SENT", "PLACED", "COPIED",
-                                                "RTT ms", "CWND", "RETRANS", "PROCESS"}};
+    std::vector<std::vector<std::string>> rows{
+        {"DEVICE", "QPN", "STATE", "LOCAL", "PEER", "ENGINE", "REASON", "CREDITS", "SENT", "LARGE",
+         "OTHER", "PLACED", "COPIED", "RTT ms", "CWND", "RETRANS", "PROCESS"}};
     for (const Line& line : lines)
         rows.push_back(cells(line));
     std::vector<size_t> widths(rows[0].size());

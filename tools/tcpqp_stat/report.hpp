@@ -12,7 +12,8 @@
 namespace tcpqp::stat {
 
 struct Line {
-    QueuePair qp;                  // engine "stock?": a guess, and no queue pair of the module
+    // engine "stock?": a guess, and "stream": a socket with that ULP; neither is a queue pair
+    QueuePair qp;
     std::optional<Socket> socket;  // none: of another network namespace, or gone
     std::string process;
 };

@@ -49,6 +49,21 @@ void read_info(const nlattr* attribute, Socket& socket) {
     socket.bytes_received = info.tcpi_bytes_received;
 }
 
+// An older module's is shorter, and another one's has none.
+void read_ulp(const nlattr* nest, Socket& socket) {
+    tcp_qp_stream_info info{};
+    bool ours = false;
+    each_nested(nest, [&](const nlattr* a) {
+        if (::mnl_attr_get_type(a) == INET_ULP_INFO_NAME)
+            ours = string_of(a) == TCP_QP_STREAM_ULP_NAME;
+        else if (::mnl_attr_get_type(a) == TCP_QP_STREAM_DIAG_INFO)
+            std::memcpy(&info, ::mnl_attr_get_payload(a),
+                        std::min<size_t>(sizeof(info), ::mnl_attr_get_payload_len(a)));
+    });
+    if (ours)
+        socket.stream = info;
+}
+
 Socket read_socket(const nlmsghdr* message) {
     const auto* m = static_cast<const inet_diag_msg*>(::mnl_nlmsg_get_payload(message));
     Socket socket;
@@ -62,6 +77,8 @@ Socket read_socket(const nlmsghdr* message) {
             read_info(a, socket);
         else if (::mnl_attr_get_type(a) == INET_DIAG_CONG)
             socket.congestion = string_of(a);
+        else if (::mnl_attr_get_type(a) == INET_DIAG_ULP_INFO)
+            read_ulp(a, socket);
     });
     return socket;
 }

@@ -2,7 +2,10 @@
 // TCP connections of this network namespace, as `ss -tie` has them.
 #pragma once
 
+#include <tcp_qp/tcp_qp.h>
+
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -18,6 +21,7 @@ struct Socket {
     uint32_t retransmits = 0;
     uint64_t bytes_acked = 0, bytes_received = 0;
     std::string congestion;
+    std::optional<tcp_qp_stream_info> stream;  // it has the ULP of this name
 };
 
 // By cookie; those that listen are left out.  Throws std::system_error.

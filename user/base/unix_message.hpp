@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A message with descriptors over AF_UNIX: how libraries talk to tcpqp-bpf and tcpqp-run.
+// A message with descriptors over AF_UNIX: how libraries talk to tcpqp-bpf.
 #pragma once
 
 #include <sys/socket.h>

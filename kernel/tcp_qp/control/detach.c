@@ -2,6 +2,7 @@
 /* Detach: a QP parts from its socket. */
 #include "control/control.h"
 #include "offload/offload.h"
+#include "rx/rx.h"
 #include "socket/socket.h"
 #include "tx/tx.h"
 
@@ -14,6 +15,7 @@ static void tqp_conn_cancel(struct tqp_conn *conn)
 		tqp_conn_put(conn);
 	if (cancel_delayed_work_sync(&conn->rx.work))
 		tqp_conn_put(conn);
+	tqp_ack_cancel(conn);
 	if (cancel_work_sync(&conn->tx.work))
 		tqp_conn_put(conn);
 	if (cancel_work_sync(&conn->end.work))

@@ -12,7 +12,11 @@
 #include "tx/tx.h"
 
 enum {
-	TQP_REVOKE_FIRST_MS = 20,	/* for messages that are as good as over */
+	/*
+	 * For messages that are as good as over.  The peer's ACK of a READ response
+	 * may be as late as TCP delays one, 40 ms, if the peer has nothing to send.
+	 */
+	TQP_REVOKE_FIRST_MS = 60,
 	TQP_REVOKE_LOOKS = 256,		/* at QPs, of whomever, under one hold of the table's lock */
 };
 
@@ -105,6 +109,31 @@ static void tqp_mr_revoke(struct tqp_mr *mr)
 		return;
 	tqp_count(mr->dev, TQP_C_tx_release_timeouts, 1);
 	dev_warn_ratelimited(&mr->dev->ib.dev, "a driver still holds pages of key 0x%x\n", mr->key);
+}
+
+/*
+ * Its exporter took the memory back, and waits for us.  Not tqp_end_wait(): it
+ * is no program that waits here.  What a driver does not give back in time stays
+ * mapped until it does.
+ */
+static void tqp_mr_taken(struct work_struct *work)
+{
+	struct tqp_mr *mr = container_of(work, struct tqp_mr, taken_work);
+
+	synchronize_rcu();	/* whoever looked it up and copies */
+	tqp_revoke_from_all(mr);
+	if (wait_event_timeout(mr->unused, tqp_mr_unused(mr), msecs_to_jiffies(TQP_DRIVER_MS)))
+		tqp_mr_let_go(mr);
+	else
+		tqp_count(mr->dev, TQP_C_tx_release_timeouts, 1);
+}
+
+struct ib_mr *tqp_reg_dmabuf_mr(struct ib_pd *ibpd, u64 offset, u64 bytes, u64 iova, int fd,
+				int access, TQP_DMAH_PARAM struct uverbs_attr_bundle *attrs)
+{
+	if (TQP_DMAH)
+		return ERR_PTR(-EOPNOTSUPP);
+	return tqp_mr_reg_dmabuf(ibpd, offset, bytes, iova, fd, access, tqp_mr_taken);
 }
 
 int tqp_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)

@@ -62,14 +62,27 @@ static void tqp_cq_fd_signal(struct tqp_cq_fd *fd, u32 flags)
 		tqp_cq_fd_wake(fd);
 }
 
+/* The number's place in the device's table, which never changes. */
+static u32 tqp_cq_fd_index(struct tqp_cq_fd *fd, const struct tqp_device *dev, u32 qpn)
+{
+	lockdep_assert_held(&fd->lock);
+	if (fd->rung_qpn != qpn) {
+		fd->rung_index = tqp_qpn_index(dev, qpn);
+		fd->rung_qpn = qpn;
+	}
+	return fd->rung_index;
+}
+
 /* With a reference, or an error: nobody rings for a QP on another CQ. */
 static struct tqp_qp *tqp_cq_fd_qp(struct tqp_cq_fd *fd, u32 qpn)
 {
 	struct tqp_qp *qp = ERR_PTR(-EIDRM);
+	struct tqp_device *dev;
 
 	spin_lock(&fd->lock);
 	if (fd->cq) {
-		qp = tqp_qp_lookup(to_tqp_device(fd->cq->ib.device), qpn);
+		dev = to_tqp_device(fd->cq->ib.device);
+		qp = tqp_qp_at(dev, tqp_cq_fd_index(fd, dev, qpn));
 		if (!qp) {
 			qp = ERR_PTR(-ENOENT);
 		} else if (qp->scq != fd->cq && qp->rcq != fd->cq) {
@@ -93,19 +106,22 @@ static int tqp_cq_fd_doorbell(struct tqp_cq_fd *fd, u32 qpn)
 	return ret;
 }
 
-/* 0 with *@mask set, or as wait_event_interruptible() ends, or -ETIME. */
+/*
+ * 0 with *@mask set, or as wait_event_interruptible() ends, or -ETIME.  Who calls has mostly seen
+ * the ring empty: there is no look at it before the one on the queue.
+ */
 static int tqp_cq_fd_sleep(struct tqp_cq_fd *fd, const struct tcp_qp_cq_call *call, __poll_t *mask)
 {
 	u64 ns = call->timeout_ns;
 	long left;
 
 	if (!(call->flags & TCP_QP_CQ_TIMEOUT))
-		return wait_event_interruptible(fd->wait, (*mask = tqp_cq_fd_mask(fd)));
+		return __wait_event_interruptible(fd->wait, (*mask = tqp_cq_fd_mask(fd)));
 	if (ns < TQP_CQ_FD_COARSE_NS)
 		return wait_event_interruptible_hrtimeout(fd->wait, (*mask = tqp_cq_fd_mask(fd)),
 							  ns);
 	left = min_t(u64, nsecs_to_jiffies64(ns), MAX_SCHEDULE_TIMEOUT - 1);
-	left = wait_event_interruptible_timeout(fd->wait, (*mask = tqp_cq_fd_mask(fd)), left);
+	left = __wait_event_interruptible_timeout(fd->wait, (*mask = tqp_cq_fd_mask(fd)), left);
 	return left > 0 ? 0 : left ?: -ETIME;
 }
 

@@ -6,6 +6,7 @@
 #include "device/device.h"
 #include "number/number.h"
 #include "offload/offload.h"
+#include "stream/stream.h"
 #include "ud/ud.h"
 
 static int __init tqp_init(void)
@@ -37,8 +38,13 @@ static int __init tqp_init(void)
 	ret = tqp_link_init();
 	if (ret)
 		goto err_netdev;
+	ret = tqp_stream_init();
+	if (ret)
+		goto err_link;
 	return 0;
 
+err_link:
+	tqp_link_exit();
 err_netdev:
 	tqp_netdev_exit();
 err_ud:
@@ -56,6 +62,7 @@ err_work:
 
 static void __exit tqp_exit(void)
 {
+	tqp_stream_exit();
 	tqp_link_exit();
 	tqp_cm_exit();
 	tqp_netdev_exit();

@@ -43,7 +43,7 @@ int tqp_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct i
 		.max_qp_rd_atom = TQP_RD_ATOMIC_MAX,
 		.max_qp_init_rd_atom = TQP_RD_ATOMIC_MAX,
 		.max_res_rd_atom = TQP_RD_ATOMIC_MAX * TQP_QP_MAX,
-		.atomic_cap = IB_ATOMIC_GLOB,	/* with the CPU and with other QPs */
+		.atomic_cap = IB_ATOMIC_HCA,	/* with the CPU, too; UCX knows no other word than this */
 		.masked_atomic_cap = IB_ATOMIC_NONE,
 		.kernel_cap_flags = IBK_ALLOW_USER_UNREG,	/* rdma link del */
 	};

@@ -8,8 +8,9 @@
 /* ---- mr.c: registration and lifetime ---- */
 struct ib_mr *tqp_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 bytes, u64 iova, int access,
 			      TQP_DMAH_PARAM struct ib_udata *udata);
-struct ib_mr *tqp_reg_dmabuf_mr(struct ib_pd *ibpd, u64 offset, u64 bytes, u64 iova, int fd,
-				int access, TQP_DMAH_PARAM struct uverbs_attr_bundle *attrs);
+/* @taken: of mr->taken_work, when its memory was taken back; it ends with tqp_mr_let_go(). */
+struct ib_mr *tqp_mr_reg_dmabuf(struct ib_pd *ibpd, u64 offset, u64 bytes, u64 iova, int fd,
+				int access, work_func_t taken);
 /* No new use of it from here on, nor one under RCU; sleeps. */
 void tqp_mr_withdraw(struct tqp_mr *mr);
 /* Its key is free, and it is gone with its last user. */
@@ -21,6 +22,19 @@ int tqp_mr_pages_vmap(struct tqp_mr *mr, u64 offset);
 int tqp_mr_offload(struct tqp_mr *mr, int fd, u64 offset);
 /* Synchronous: the switch touches the memory no more. */
 void tqp_mr_unload(struct tqp_mr *mr);
+
+int tqp_mr_table_at(struct tqp_mr *mr, const dma_addr_t *pages, u32 nr_pages, u8 page_shift);
+
+/* ---- mr_device.c: memory of a device, which that may take back at any time ---- */
+/* Is it such memory?  It can be registered for an offload device only: a CPU is not to carry it. */
+bool tqp_dmabuf_moves(const struct dma_buf *dmabuf);
+int tqp_mr_attach(struct tqp_mr *mr, u64 offset);
+int tqp_mr_offload_attached(struct tqp_mr *mr, u64 offset);
+int tqp_mr_go_live(struct tqp_mr *mr);		/* of any memory: -ENODEV, it was taken meanwhile */
+void tqp_mr_unload_attached(struct tqp_mr *mr);
+void tqp_mr_detach(struct tqp_mr *mr);		/* it is not taken any more; nor being taken */
+/* Nobody uses taken memory any more: the CPU's mapping goes, too. */
+void tqp_mr_let_go(struct tqp_mr *mr);
 
 /* ---- mr_access.c ---- */
 /* RCU read side; NULL if there is no such key. */
@@ -34,6 +48,8 @@ void tqp_mr_put(struct tqp_mr *mr);		/* any context */
 int tqp_mr_check(const struct tqp_mr *mr, u32 pdn, u64 addr, u64 bytes, int access);
 /* Kernel address of checked @addr; *@run is set to the bytes contiguous from there, at most @bytes. */
 void *tqp_mr_kaddr(const struct tqp_mr *mr, u64 addr, u32 bytes, u32 *run);
+/* The bytes of @sge to @to; RCU keeps the pages pinned, as in place.c.  False: no right to them. */
+bool tqp_mr_copy_from(struct tqp_device *dev, u32 pdn, const struct ib_sge *sge, u8 *to);
 /*
  * Page fragments of checked [addr, addr + bytes), physically contiguous pages
  * joined, behind the @used ones that are in @bv.  Returns how many of @max are

@@ -53,6 +53,8 @@ static void tqp_mr_free(struct tqp_mr *mr)
 {
 	if (mr->umem)
 		ib_umem_release(mr->umem);
+	if (mr->attach)
+		tqp_mr_detach(mr);
 	if (mr->dmabuf) {
 		if (!iosys_map_is_null(&mr->vmap))
 			dma_buf_vunmap_unlocked(mr->dmabuf, &mr->vmap);
@@ -167,8 +169,12 @@ static int tqp_mr_publish(struct tqp_mr *mr, int fd, u64 offset)
 	}
 	mr->ib.lkey = mr->key;
 	mr->ib.rkey = mr->key;
-	smp_store_release(&mr->live, true);	/* after all that a user of the key looks at */
-	return 0;
+	ret = tqp_mr_go_live(mr);
+	if (ret) {
+		tqp_mr_unload(mr);
+		tqp_mr_forget_key(mr);
+	}
+	return ret;
 }
 
 /* A region whose memory is mapped, unless that ended with @err. */
@@ -219,6 +225,8 @@ static int tqp_mr_map_dmabuf(struct tqp_mr *mr, int fd, u64 offset)
 	mr->dmabuf = dmabuf;
 	if (check_add_overflow(offset, mr->bytes, &end) || end > dmabuf->size)
 		return -EINVAL;
+	if (tqp_dmabuf_moves(dmabuf))
+		return tqp_mr_attach(mr, offset);
 	ret = dma_buf_vmap_unlocked(dmabuf, &mr->vmap);
 	if (ret) {
 		iosys_map_clear(&mr->vmap);
@@ -229,16 +237,14 @@ static int tqp_mr_map_dmabuf(struct tqp_mr *mr, int fd, u64 offset)
 	return tqp_mr_pages_vmap(mr, offset);
 }
 
-struct ib_mr *tqp_reg_dmabuf_mr(struct ib_pd *ibpd, u64 offset, u64 bytes, u64 iova, int fd,
-				int access, TQP_DMAH_PARAM struct uverbs_attr_bundle *attrs)
+struct ib_mr *tqp_mr_reg_dmabuf(struct ib_pd *ibpd, u64 offset, u64 bytes, u64 iova, int fd,
+				int access, work_func_t taken)
 {
-	struct tqp_mr *mr;
+	struct tqp_mr *mr = tqp_mr_alloc(ibpd, offset, bytes, iova, access);
 
-	if (TQP_DMAH)
-		return ERR_PTR(-EOPNOTSUPP);
-	mr = tqp_mr_alloc(ibpd, offset, bytes, iova, access);
 	if (IS_ERR(mr))
 		return ERR_CAST(mr);
+	INIT_WORK(&mr->taken_work, taken);
 	return tqp_mr_finish(mr, tqp_mr_map_dmabuf(mr, fd, offset), fd, offset);
 }
 
@@ -253,6 +259,8 @@ void tqp_mr_withdraw(struct tqp_mr *mr)
 	/* No new user; the key stays taken while the switch knows it. */
 	WRITE_ONCE(mr->live, false);
 	tqp_mr_unload(mr);
+	if (mr->attach)
+		tqp_mr_detach(mr);
 	/* Whoever looked it up under RCU and copies to it. */
 	tqp_end_readers(mr->dev);
 }

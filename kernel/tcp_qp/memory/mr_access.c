@@ -39,6 +39,27 @@ void *tqp_mr_kaddr(const struct tqp_mr *mr, u64 addr, u32 bytes, u32 *run)
 	return page_address(tqp_mr_page(mr, addr)) + offset_in_page(addr);
 }
 
+bool tqp_mr_copy_from(struct tqp_device *dev, u32 pdn, const struct ib_sge *sge, u8 *to)
+{
+	u32 left = sge->length, run;
+	u64 addr = sge->addr;
+	const void *from;
+	struct tqp_mr *mr;
+	bool ok;
+
+	if (!left)
+		return true;
+	rcu_read_lock();
+	mr = tqp_mr_lookup(dev, sge->lkey);
+	ok = mr && !tqp_mr_check(mr, pdn, addr, left, 0);
+	for (; ok && left; left -= run, addr += run, to += run) {
+		from = tqp_mr_kaddr(mr, addr, left, &run);
+		memcpy(to, from, run);
+	}
+	rcu_read_unlock();
+	return ok;
+}
+
 /* Grow @bv by @bytes at @phys if they follow it in memory. */
 static bool tqp_mr_join(struct bio_vec *bv, phys_addr_t phys, u32 bytes)
 {

@@ -107,7 +107,7 @@ static enum dma_data_direction tqp_mr_direction(const struct tqp_mr *mr)
 	return ib_access_writable(mr->access) ? DMA_BIDIRECTIONAL : DMA_TO_DEVICE;
 }
 
-static int tqp_mr_tell(struct tqp_mr *mr, const dma_addr_t *pages, u32 nr_pages, u8 page_shift)
+int tqp_mr_table_at(struct tqp_mr *mr, const dma_addr_t *pages, u32 nr_pages, u8 page_shift)
 {
 	struct tqp_offload_device *odev = mr->dev->offload;
 	struct tqp_offload_mr omr = {
@@ -184,7 +184,7 @@ static int tqp_mr_offload_umem(struct tqp_mr *mr)
 	ret = tqp_mr_dma_map(mr);
 	if (ret)
 		return ret;
-	ret = tqp_mr_tell(mr, mr->dma_pages, mr->nr_pages, mr->page_shift);
+	ret = tqp_mr_table_at(mr, mr->dma_pages, mr->nr_pages, mr->page_shift);
 	if (ret)
 		tqp_mr_dma_unmap(mr, mr->nr_pages);
 	return ret;
@@ -210,7 +210,7 @@ static int tqp_mr_tell_blocks(struct tqp_mr *mr, struct ib_umem *umem)
 			break;
 		pages[i++] = rdma_block_iter_dma_address(&iter);
 	}
-	ret = tqp_mr_tell(mr, pages, i, __ffs(page_size));
+	ret = tqp_mr_table_at(mr, pages, i, __ffs(page_size));
 	kvfree(pages);
 	return ret;
 }
@@ -246,6 +246,8 @@ int tqp_mr_offload(struct tqp_mr *mr, int fd, u64 offset)
 
 	if (!mr->dev->offload)
 		return 0;
+	if (mr->attach)
+		return tqp_mr_offload_attached(mr, offset);
 	ret = mr->dmabuf ? tqp_mr_offload_dmabuf(mr, fd, offset) : tqp_mr_offload_umem(mr);
 	if (ret == -EBADF)
 		return ret;
@@ -259,6 +261,10 @@ void tqp_mr_unload(struct tqp_mr *mr)
 {
 	struct tqp_offload_device *odev = mr->dev->offload;
 
+	if (mr->attach) {
+		tqp_mr_unload_attached(mr);
+		return;
+	}
 	if (!mr->offloaded)
 		return;
 	odev->ops->mr_dereg(odev, mr->key);

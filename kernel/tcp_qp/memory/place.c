@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The software engine's one copy: from the skb into the posted receive buffer. */
+#include "memory/copy.h"
 #include "memory/memory.h"
 
 /*
@@ -20,7 +21,7 @@ enum ib_wc_status tqp_place_at(struct tqp_conn *conn, struct sk_buff *skb, u32 s
 		u32 run;
 		void *to = tqp_mr_kaddr(mr, addr, bytes, &run);
 
-		if (!to || skb_copy_bits(skb, skb_off, to, run))
+		if (!to || !tqp_copy_skb(skb, skb_off, to, run))
 			goto out;
 		addr += run;
 		skb_off += run;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The QP that a request names: its connection's local address says on which device. */
-#include <linux/inetdevice.h>
 #include <net/addrconf.h>
 #include <net/ipv6.h>
 #include "number/number.h"
@@ -20,19 +19,6 @@ void tqp_number_remove_device(struct tqp_device *dev)
 	spin_lock(&tqp_number_devices_lock);
 	list_del_init(&dev->number_node);
 	spin_unlock(&tqp_number_devices_lock);
-}
-
-static bool tqp_netdev_has_ipv4(const struct net_device *netdev, __be32 address)
-{
-	const struct in_device *in_dev = __in_dev_get_rcu(netdev);
-	const struct in_ifaddr *ifa;
-
-	if (!in_dev)
-		return false;
-	in_dev_for_each_ifa_rcu(ifa, in_dev)
-		if (ifa->ifa_local == address)
-			return true;
-	return false;
 }
 
 static bool tqp_netdev_has(const struct net_device *netdev, const struct in6_addr *address)

@@ -221,16 +221,16 @@ void tqp_number_rts(struct tqp_qp *qp)
 void tqp_number_posted(struct tqp_qp *qp)
 {
 	struct tqp_number *number;
-	unsigned long patience;
+	unsigned long timeout;
 
 	if (!tqp_ring_posted(qp->sq, READ_ONCE(qp->sq->index)))
 		return;
 	number = tqp_number_get(qp);
 	if (!number)
 		return;
-	patience = tqp_number_patience(qp);
-	if (patience && !READ_ONCE(number->send_by))
-		WRITE_ONCE(number->send_by, (jiffies + patience) ?: 1);
+	timeout = tqp_number_timeout(qp);
+	if (timeout && !READ_ONCE(number->send_by))
+		WRITE_ONCE(number->send_by, (jiffies + timeout) ?: 1);
 	tqp_number_wake(number);
 	tqp_number_put(number);
 }

@@ -123,7 +123,7 @@ int tqp_number_send_hello(struct tqp_number *number);
 /* The peer's rq_psn and our sq_psn, once both are known; qp->mutex. */
 void tqp_number_check_psn(struct tqp_number *number);
 /* For the oldest send, jiffies from now; 0: for ever. */
-unsigned long tqp_number_patience(struct tqp_qp *qp);
+unsigned long tqp_number_timeout(struct tqp_qp *qp);
 
 /* ---- connect.c ---- */
 /* A socket from number->local, as who said RTR would have it. */

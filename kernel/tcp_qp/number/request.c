@@ -242,8 +242,10 @@ void tqp_request_take(struct tqp_number_net *tn, struct socket *sock,
 	request->hs.sock = sock;
 	INIT_DELAYED_WORK(&request->work, tqp_request_work);
 	request->deadline = jiffies + msecs_to_jiffies(TQP_NUMBER_HELLO_MS);
+	mutex_lock(&request->mutex);	/* bytes that come now wake it, and it is not listed yet */
 	tqp_hello_install(&request->hs, saved_data_ready);
 	tqp_request_join(request);
+	mutex_unlock(&request->mutex);
 	tqp_request_wake(request);	/* the hello may be here already */
 	tqp_request_put(request);
 }

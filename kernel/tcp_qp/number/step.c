@@ -44,7 +44,7 @@ void tqp_number_check_psn(struct tqp_number *number)
 			   (qp->attr.sq_psn ^ number->peer_rq_psn) & TQP_PSN_MAX);
 }
 
-unsigned long tqp_number_patience(struct tqp_qp *qp)
+unsigned long tqp_number_timeout(struct tqp_qp *qp)
 {
 	u32 timeout = READ_ONCE(qp->attr.timeout) & TQP_TIMEOUT_MAX;
 	u32 tries = (READ_ONCE(qp->attr.retry_cnt) & TQP_RETRIES_MAX) + 1;
@@ -277,22 +277,22 @@ static bool tqp_number_silent(const struct tqp_number *number, const struct sock
  */
 static void tqp_number_watch(struct tqp_number *number)
 {
-	unsigned long patience = tqp_number_patience(number->qp);
+	unsigned long timeout = tqp_number_timeout(number->qp);
 	struct sock *sk = number->conn->sk;
 
 	lock_sock(sk);
 	if (!tqp_number_silent(number, sk))
 		number->silent_since = tcp_jiffies32;
-	else if (tcp_jiffies32 - number->silent_since >= patience)
+	else if (tcp_jiffies32 - number->silent_since >= timeout)
 		tqp_conn_fail(number->conn, TCP_QP_REASON_PEER_CLOSED);
 	release_sock(sk);
-	number->watch_at = (jiffies + patience / TQP_NUMBER_LOOKS) ?: 1;
+	number->watch_at = (jiffies + timeout / TQP_NUMBER_LOOKS) ?: 1;
 }
 
 static void tqp_number_keep_watch(struct tqp_number *number)
 {
 	if (number->state != TQP_NUMBER_ATTACHED || READ_ONCE(number->qp->number_waits) ||
-	    !tqp_number_patience(number->qp)) {
+	    !tqp_number_timeout(number->qp)) {
 		number->watch_at = 0;
 	} else if (!number->watch_at) {
 		number->silent_since = tcp_jiffies32;

@@ -11,11 +11,23 @@
 #ifndef TQP_COMPAT_H
 #define TQP_COMPAT_H
 
+#include <linux/hrtimer.h>
 #include <linux/mm.h>
 #include <linux/version.h>
 #include <net/tcp.h>
 
 #define TQP_KERNEL_BEFORE(major, minor) (KERNEL_VERSION(major, minor, 0) > LINUX_VERSION_CODE)
+
+/* 6.13: a timer gets its function with the rest. */
+#if TQP_KERNEL_BEFORE(6, 13)
+static inline void hrtimer_setup(struct hrtimer *timer,
+				 enum hrtimer_restart (*function)(struct hrtimer *),
+				 clockid_t clock, enum hrtimer_mode mode)
+{
+	hrtimer_init(timer, clock, mode);
+	timer->function = function;
+}
+#endif
 
 /* 6.15: the hook for acknowledged data is in struct tcp_sock, and its functions take that. */
 #if TQP_KERNEL_BEFORE(6, 15)
@@ -31,6 +43,13 @@
 #else
 #define TQP_DMAH_PARAM struct ib_dmah *dmah,
 #define TQP_DMAH dmah
+#endif
+
+/* By 7.2: who asks what a ULP has to tell may be an ordinary user. */
+#if TQP_KERNEL_BEFORE(7, 0)
+#define TQP_ULP_INFO_PARAMS(...) __VA_ARGS__
+#else
+#define TQP_ULP_INFO_PARAMS(...) __VA_ARGS__, bool net_admin
 #endif
 
 /* 6.18: pages of one allocation are always neighbours in the memory map. */

@@ -18,9 +18,8 @@ void tqp_qp_put(struct tqp_qp *qp)
 	kref_put(&qp->ref, tqp_qp_release);
 }
 
-struct tqp_qp *tqp_qp_lookup(struct tqp_device *dev, u32 qpn)
+struct tqp_qp *tqp_qp_at(struct tqp_device *dev, u32 index)
 {
-	u32 index = tqp_qpn_index(dev, qpn);
 	struct tqp_qp *qp;
 
 	/* A QP leaves the table before its first reference goes. */
@@ -30,6 +29,11 @@ struct tqp_qp *tqp_qp_lookup(struct tqp_device *dev, u32 qpn)
 		tqp_qp_get(qp);
 	xa_unlock(&dev->qps);
 	return qp;
+}
+
+struct tqp_qp *tqp_qp_lookup(struct tqp_device *dev, u32 qpn)
+{
+	return tqp_qp_at(dev, tqp_qpn_index(dev, qpn));
 }
 
 enum ib_qp_state tqp_qp_state(struct tqp_qp *qp)

@@ -77,7 +77,7 @@ enum {
 	X(tx_messages) X(tx_bytes) X(tx_segments) X(tx_zerocopy_bytes) X(tx_copied_bytes) \
 	X(tx_sack_stripped) X(tx_header_nomem) X(tx_credit_waits) X(tx_credit_probes) X(tx_memory_waits) X(tx_train_messages) \
 	X(tx_release_timeouts) \
-	X(rx_messages) X(rx_delivered_bytes) X(rx_placed_bytes) X(rx_copied_bytes) X(rx_stalls) \
+	X(rx_messages) X(rx_delivered_bytes) X(rx_placed_bytes) X(rx_copied_bytes) X(rx_stalls) X(rx_prompt_acks) \
 	X(rx_protocol_errors) X(rx_length_errors) X(rx_protection_errors) \
 	X(rtr_sent) X(rtr_received) X(rtr_timeouts) X(offload_qps) X(offload_refused) \
 	X(software_qps) X(qp_errors) X(cq_overflows) X(tx_protection_errors) X(urgent_refused) \
@@ -171,6 +171,11 @@ struct tqp_mr {
 	bool offloaded;			/* the switch knows the key, and one of: */
 	dma_addr_t *dma_pages;		/* umem: pages[] mapped for the offload device */
 	struct ib_umem_dmabuf *dma_umem;	/* dma-buf: attached to the offload device */
+	/* A dma-buf of a device's own memory, which that may take back (memory/mr_device.c). */
+	struct dma_buf_attachment *attach;
+	struct sg_table *sgt;		/* dma_resv; NULL: not mapped for the offload device */
+	bool taken;			/* dma_resv */
+	struct work_struct taken_work;	/* connections that send from it end */
 	struct work_struct release_work;	/* unpinning sleeps */
 	wait_queue_head_t unused;	/* refs fell to 1 */
 	struct rcu_head rcu;
@@ -199,6 +204,7 @@ struct tqp_cq_fd {
 	wait_queue_head_t wait;
 	spinlock_t lock;
 	struct tqp_cq *cq;		/* under lock; NULL: destroyed */
+	u32 rung_qpn, rung_index;	/* under lock: for whom it was rung last, 0: nobody, and its index */
 	bool signalled;
 };
 
@@ -301,6 +307,9 @@ int tqp_work_init(void);
 u32 tqp_work_now(struct delayed_work *work);
 void tqp_work_exit(void);
 
+/* ---- address.c ---- */
+bool tqp_netdev_has_ipv4(const struct net_device *netdev, __be32 address);	/* RCU read side */
+
 /* ---- ends.c ---- */
 void tqp_end_init(void);
 /* Does somebody live on who may use again what he destroys here? */
@@ -391,6 +400,8 @@ u32 tqp_qpn_index(const struct tqp_device *dev, u32 qpn);	/* 0: no QP has this n
 struct tqp_qp *tqp_qp_get(struct tqp_qp *qp);
 /* With a reference, or NULL; any context. */
 struct tqp_qp *tqp_qp_lookup(struct tqp_device *dev, u32 qpn);
+/* By tqp_qpn_index(), for who has it already: that costs as much as all else. */
+struct tqp_qp *tqp_qp_at(struct tqp_device *dev, u32 index);
 void tqp_qp_put(struct tqp_qp *qp);
 enum ib_qp_state tqp_qp_state(struct tqp_qp *qp);
 /* Move to RTS (from any state below) after a successful attach; process context. */

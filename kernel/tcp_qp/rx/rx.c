@@ -422,6 +422,10 @@ static void tqp_rx_loop(struct tqp_conn *conn)
 			conn->rx.eof = true;
 			return;
 		}
+		if (unlikely(!skb_frags_readable(skb))) {
+			tqp_conn_fail(conn, TCP_QP_REASON_DEVICE_QUEUE);
+			return;
+		}
 		messages = conn->info.rx_messages;
 		bytes = tqp_rx_skb(conn, skb, off, &stop);
 		if (bytes)
@@ -476,6 +480,8 @@ void tqp_rx_run(struct tqp_conn *conn)
 		return;
 	if (conn->rx.started)
 		tqp_rx_watch(conn);
+	if (inet_csk_ack_scheduled(sk) && !conn->rx.msg.active)
+		tqp_ack_watch(conn);
 	if (!(sk->sk_shutdown & RCV_SHUTDOWN))
 		return;
 	if (conn->rx.eof || tqp_rx_drained(sk)) {

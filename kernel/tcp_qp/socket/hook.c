@@ -26,14 +26,15 @@ enum {
 };
 
 /*
- * Put a timestamp option where tcp_bth was, the rest NOPs.  The checksum is
- * adjusted by the difference, so it is exactly as right or wrong as before.
+ * Put a timestamp option where tcp_bth was, the rest NOPs.  A checksum that is still to be looked at
+ * is adjusted by the difference, so it is exactly as right or wrong as before.
  * @opts: all options of the header, so that the sums start at an even offset
  */
 static void tqp_restore_timestamps(struct sk_buff *skb, struct tcphdr *th, u8 *opts, u32 room,
 				   u32 at, const struct tcp_bth *bth)
 {
-	__wsum before = csum_partial(opts, room, 0);
+	bool adjust = skb->ip_summed != CHECKSUM_PARTIAL && !skb_csum_unnecessary(skb);
+	__wsum before = adjust ? csum_partial(opts, room, 0) : 0;
 	u8 *opt = opts + at;
 
 	memset(opt, TCPOPT_NOP, tcp_bth_opt_bytes(bth));
@@ -41,7 +42,7 @@ static void tqp_restore_timestamps(struct sk_buff *skb, struct tcphdr *th, u8 *o
 	opt[3] = TCPOLEN_TIMESTAMP;
 	tcp_bth_put32(opt + 4, bth->tsval);
 	tcp_bth_put32(opt + 8, bth->tsecr);
-	if (skb->ip_summed != CHECKSUM_PARTIAL)
+	if (adjust)
 		th->check = csum_fold(csum_add(csum_sub(~csum_unfold(th->check), before),
 					       csum_partial(opts, room, 0)));
 }

@@ -89,26 +89,6 @@ static u32 tqp_train_room(const struct tqp_tx_train *train)
 		     (TQP_TRAIN_COPY_BYTES - train->end) / train->length);
 }
 
-/* False: no right to these bytes. */
-static bool tqp_train_copy_sge(struct tqp_conn *conn, const struct ib_sge *sge, u8 *to)
-{
-	u32 done = 0, run;
-	const void *from;
-	struct tqp_mr *mr;
-
-	rcu_read_lock();
-	mr = tqp_mr_lookup(conn->dev, sge->lkey);
-	if (!mr || tqp_mr_check(mr, conn->qp->pd->pdn, sge->addr, sge->length, 0))
-		goto out;
-	for (; done < sge->length; done += run) {
-		from = tqp_mr_kaddr(mr, sge->addr + done, sge->length - done, &run);
-		memcpy(to + done, from, run);
-	}
-out:
-	rcu_read_unlock();
-	return done == sge->length;
-}
-
 static bool tqp_train_copy(struct tqp_conn *conn)
 {
 	struct tqp_tx_train *train = &conn->tx.train;
@@ -116,7 +96,7 @@ static bool tqp_train_copy(struct tqp_conn *conn)
 	u8 *to = train->bytes + train->end;
 
 	if (wqe->nr_sge)
-		return tqp_train_copy_sge(conn, wqe->sges, to);
+		return tqp_mr_copy_from(conn->dev, conn->qp->pd->pdn, wqe->sges, to);
 	tqp_wqe_copy_inline(wqe, to);
 	return true;
 }

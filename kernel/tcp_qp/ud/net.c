@@ -11,7 +11,6 @@
  * a work item, in order.  For that one TQP_UD_BACKLOG_BYTES may wait; what comes beyond
  * is dropped, as by any full receive queue.
  */
-#include <linux/inetdevice.h>
 #include <linux/module.h>
 #include <net/addrconf.h>
 #include <net/netns/generic.h>
@@ -75,19 +74,6 @@ void tqp_ud_del_device(struct tqp_device *dev)
 	spin_lock(&tqp_ud_devices_lock);
 	hlist_del_init_rcu(&dev->ud_node);	/* a namespace that went has done it */
 	spin_unlock(&tqp_ud_devices_lock);
-}
-
-static bool tqp_netdev_has_ipv4(const struct net_device *netdev, __be32 addr)
-{
-	const struct in_device *in_dev = __in_dev_get_rcu(netdev);
-	const struct in_ifaddr *ifa;
-
-	if (!in_dev)
-		return false;
-	in_dev_for_each_ifa_rcu(ifa, in_dev)
-		if (ifa->ifa_local == addr)
-			return true;
-	return false;
 }
 
 #if IS_ENABLED(CONFIG_IPV6)

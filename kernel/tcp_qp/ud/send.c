@@ -77,28 +77,6 @@ static enum ib_wc_status tqp_ud_load_wqe(struct tqp_qp *qp, const struct rxe_sen
 
 /* ---- the datagram ---- */
 
-/* RCU keeps the region's pages pinned, as in memory/place.c. */
-static bool tqp_ud_copy_from(const struct tqp_qp *qp, const struct ib_sge *sge, u8 *to)
-{
-	u32 left = sge->length, run;
-	u64 addr = sge->addr;
-	const void *bytes;
-	struct tqp_mr *mr;
-	bool ok;
-
-	if (!left)
-		return true;
-	rcu_read_lock();
-	mr = tqp_mr_lookup(qp->dev, sge->lkey);
-	ok = mr && !tqp_mr_check(mr, qp->pd->pdn, addr, left, 0);
-	for (; ok && left; left -= run, addr += run, to += run) {
-		bytes = tqp_mr_kaddr(mr, addr, left, &run);
-		memcpy(to, bytes, run);
-	}
-	rcu_read_unlock();
-	return ok;
-}
-
 static enum ib_wc_status tqp_ud_gather(struct tqp_qp *qp, const struct rxe_send_wqe *from)
 {
 	struct tqp_ud_wqe *wqe = &qp->ud->wqe;
@@ -109,7 +87,7 @@ static enum ib_wc_status tqp_ud_gather(struct tqp_qp *qp, const struct rxe_send_
 		return IB_WC_SUCCESS;
 	}
 	for (u32 i = 0; i < wqe->nr_sge; to += wqe->sges[i].length, i++)
-		if (!tqp_ud_copy_from(qp, &wqe->sges[i], to))
+		if (!tqp_mr_copy_from(qp->dev, qp->pd->pdn, &wqe->sges[i], to))
 			return IB_WC_LOC_PROT_ERR;
 	return IB_WC_SUCCESS;
 }

@@ -97,6 +97,7 @@ constexpr size_t kGuardBytes = 4096;
 constexpr size_t kStride = fuzz::kLoyalMaxBytes + kGuardBytes;
 constexpr size_t kClients = 12;
 constexpr uint32_t kSends = 4;
+constexpr size_t kStreamTurnBytes = 1 << 20;
 constexpr auto kTokenTime = milliseconds(1500), kStrangerLife = milliseconds(3000),
                kIdleLife = milliseconds(8000);
 
@@ -120,8 +121,10 @@ public:
     // False when it is over.
     bool step() {
         const auto now = Clock::now();
-        if (!qp_ && !attach(now))
+        if (!qp_ && !stream_ && !attach(now))
             return false;
+        if (stream_)
+            return read_stream() && now - heard_ < kIdleLife;
         if (!qp_)
             return true;
         if (!drain())
@@ -130,6 +133,7 @@ public:
         return now - heard_ < (loyal_ ? kIdleLife : kStrangerLife);
     }
     [[nodiscard]] bool loyal() const noexcept { return loyal_; }
+    [[nodiscard]] uint64_t stream_bytes() const noexcept { return stream_bytes_; }
     [[nodiscard]] uint32_t messages() const noexcept { return messages_; }
 
 private:
@@ -149,8 +153,11 @@ private:
         if (got < 0 && now - heard_ < kTokenTime)
             return true;
         loyal_ = got == sizeof token && token == fuzz::kToken;
-        if (loyal_)
+        stream_ = got == sizeof token && token == fuzz::kStreamToken;
+        if (loyal_ || stream_)
             (void)!recv(socket_.get(), &token, sizeof token, MSG_DONTWAIT);
+        if (stream_)
+            return true;
         cq_.emplace(context_, static_cast<int>(4 * kDepth));
         qp_.emplace(context_, *cq_, tcpqp::QpDepth{kDepth, kDepth});
         for (uint32_t i = 0; i < kDepth - 1; i++)
@@ -168,6 +175,26 @@ private:
                                    .lkey = lkey_,
                                    .imm = i};
             (void)qp_->post_sends({&work, 1});
+        }
+        return true;
+    }
+    // What there is, for a turn; each byte is where it belongs.
+    bool read_stream() {
+        static std::array<uint8_t, 64 << 10> room;
+        for (size_t turn = 0; turn < kStreamTurnBytes;) {
+            const size_t before = stream_bytes_ % fuzz::kWordBytes;
+            const uint64_t key = fuzz::kStreamKey + stream_bytes_ - before;
+            const ssize_t got = recv(socket_.get(), &room[fuzz::kWordBytes],
+                                     room.size() - fuzz::kWordBytes, MSG_DONTWAIT);
+            if (got <= 0)
+                return got < 0 && errno == EAGAIN;
+            fill({room.data(), fuzz::kWordBytes}, key);
+            std::memmove(&room[before], &room[fuzz::kWordBytes], static_cast<size_t>(got));
+            const size_t all = before + static_cast<size_t>(got);
+            if (const size_t wrong_at = first_wrong({room.data(), all}, key); wrong_at < all)
+                wrong("byte " + std::to_string(stream_bytes_ - before + wrong_at) + " of a stream");
+            stream_bytes_ += static_cast<uint64_t>(got), turn += static_cast<size_t>(got);
+            heard_ = Clock::now();
         }
         return true;
     }
@@ -237,7 +264,8 @@ private:
     std::optional<tcpqp::QueuePair> qp_;
     Clock::time_point heard_ = Clock::now();
     uint32_t messages_ = 0;
-    bool loyal_ = false;
+    uint64_t stream_bytes_ = 0;
+    bool loyal_ = false, stream_ = false;
 };
 
 int host(const Options& o) {
@@ -249,7 +277,7 @@ int host(const Options& o) {
     const tcpqp::Fd listener = listen_on(o.peer.port, 64);
     fcntl(listener.get(), F_SETFL, O_NONBLOCK);
     std::array<std::unique_ptr<Guest>, kClients> guests;
-    uint64_t strangers = 0, loyal = 0, messages = 0, checked = 0;
+    uint64_t strangers = 0, loyal = 0, messages = 0, checked = 0, streams = 0, bytes = 0;
     while (!stopped(o)) {
         for (size_t i = 0; i < kClients; i++) {
             if (!guests[i]) {
@@ -261,16 +289,19 @@ int host(const Options& o) {
                                                 pages.bytes().subspan(i * kRoom, kRoom));
             } else if (!guests[i]->step()) {
                 (guests[i]->loyal() ? loyal : strangers)++;
+                streams += guests[i]->stream_bytes() > 0, bytes += guests[i]->stream_bytes();
                 (guests[i]->loyal() ? checked : messages) += guests[i]->messages();
                 guests[i].reset();
             }
         }
         poll(nullptr, 0, static_cast<int>(o.pause_ms));
     }
-    std::printf("{\"strangers\": %llu, \"loyal\": %llu, \"messages\": %llu, \"checked\": %llu}\n",
-                static_cast<unsigned long long>(strangers), static_cast<unsigned long long>(loyal),
-                static_cast<unsigned long long>(messages),
-                static_cast<unsigned long long>(checked));
+    std::printf(
+        "{\"strangers\": %llu, \"loyal\": %llu, \"messages\": %llu, \"checked\": %llu, "
+        "\"streams\": %llu, \"stream_bytes\": %llu}\n",
+        static_cast<unsigned long long>(strangers), static_cast<unsigned long long>(loyal),
+        static_cast<unsigned long long>(messages), static_cast<unsigned long long>(checked),
+        static_cast<unsigned long long>(streams), static_cast<unsigned long long>(bytes));
     return 0;
 }
 

@@ -33,12 +33,6 @@ constexpr uint32_t kMessagesMax = 60;
 constexpr int kAttachMs = 2000, kTries = 60;
 constexpr int kLookMs = 5, kLooksMax = 600;
 
-int own(int fd) {
-    const int got = fcntl(fd, F_DUPFD_CLOEXEC, kOwnDescriptors);
-    close(fd);
-    return got;
-}
-
 // Nobody writes there.
 const uint8_t* pattern() {
     static const uint8_t* const at = [] {
@@ -194,6 +188,12 @@ int op_loyal(Player& p) {
 constexpr Op kOps[] = {{"loyal_client", 2, op_loyal}};
 
 }  // namespace
+
+int own(int fd) {
+    const int got = fcntl(fd, F_DUPFD_CLOEXEC, kOwnDescriptors);
+    close(fd);
+    return got;
+}
 
 std::span<const Op> loyal_ops() { return kOps; }
 

@@ -21,6 +21,14 @@ constexpr const char* kWronged = "/tmp/user_fuzz.wronged";
 // The first plain bytes on a connection whose messages are to be checked.
 using Token = std::array<uint64_t, 2>;
 constexpr Token kToken = {0x6c6f79616c206f6eull, 0x9390869e93df9091ull};
+// The same of a connection that stays one of plain bytes: fill()'s, without end.
+constexpr Token kStreamToken = {0x6c6f79616c207374ull, 0x7265616df0da7101ull};
+constexpr uint64_t kStreamKey = 0x57'4ea3;
+constexpr size_t kWordBytes = sizeof(uint64_t);  // of fill()
+constexpr const char* kStreamUlp = "tcp_qp_stream";
+
+// The same file under a number that no table of a fuzzer has, and no stale one means.
+int own(int fd);
 
 struct LoyalMessage {
     uint32_t offset, bytes;  // within the pattern

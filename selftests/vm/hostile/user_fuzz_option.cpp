@@ -19,15 +19,9 @@ namespace {
 constexpr uint32_t kBufferMaxBytes = 4 << 20;
 constexpr int kSocketOptions = 84, kTcpOptions = 48, kIpOptions = 55, kIpv6Options = 80;
 constexpr int kIpTables = 64;  // to 68: root could change what passes at all
-constexpr int kTcpUlp = 31;
 
 int integer(int fd, int level, int name, uint32_t value) {
     return result(setsockopt(fd, level, name, &value, sizeof value));
-}
-
-int set_ulp(int fd, const char* name) {
-    return result(
-        setsockopt(fd, SOL_TCP, kTcpUlp, name, static_cast<socklen_t>(std::strlen(name))));
 }
 
 int op_ulp(Player& p) {

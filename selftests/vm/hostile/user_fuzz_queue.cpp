@@ -10,8 +10,6 @@
 namespace nupa::fuzz {
 namespace {
 
-constexpr uint8_t kReliable = 2;
-
 uint32_t depth(Player& p) {
     if (p.dice.one_in(64))
         return static_cast<uint32_t>(p.dice.wild()) & 0x3ffff;
@@ -126,7 +124,8 @@ int modify_qp(Player& p, const QueuePair& qp, uint8_t state, uint32_t mask) {
     return issue(p, qp.fd, IB_USER_VERBS_CMD_MODIFY_QP, body);
 }
 
-int make_qp(Player& p, const Object& pd, uint32_t send_cq, uint32_t receive_cq, QueuePair& made) {
+int make_qp(Player& p, const Object& pd, uint32_t send_cq, uint32_t receive_cq, uint8_t type,
+            QueuePair& made) {
     Answer<ib_uverbs_create_qp_resp, rxe_create_qp_resp> answer;
     ib_uverbs_create_qp body{};
     body.pd_handle = handle_of(p, pd);
@@ -138,7 +137,7 @@ int make_qp(Player& p, const Object& pd, uint32_t send_cq, uint32_t receive_cq, 
     body.max_recv_sge = 1 + p.dice.below(4);
     body.max_inline_data = p.dice.one_in(2) ? p.dice.below(513) : 0;
     body.sq_sig_all = static_cast<uint8_t>(p.dice.below(2));
-    body.qp_type = static_cast<uint8_t>(p.dice.one_in(16) ? p.dice.below(16) : kReliable);
+    body.qp_type = static_cast<uint8_t>(p.dice.one_in(16) ? p.dice.below(16) : type);
     const auto srq = p.pick(p.world.srqs, pd.fd);
     if (srq && p.dice.one_in(6)) {
         body.is_srq = 1;
@@ -146,19 +145,20 @@ int make_qp(Player& p, const Object& pd, uint32_t send_cq, uint32_t receive_cq, 
     }
     if (const int error = issue(p, pd.fd, IB_USER_VERBS_CMD_CREATE_QP, body, answer))
         return error;
-    const QueuePair qp = made = {pd.fd, answer.word(0), answer.word(1)};
+    const QueuePair qp = made = {pd.fd, answer.word(0), answer.word(1), body.qp_type};
     map_ring(p, {pd.fd, answer.driver().sq_mi.offset, answer.driver().sq_mi.size, RingKind::kSend,
-                 qp.handle});
+                 qp.handle, qp.type});
     map_ring(p, {pd.fd, answer.driver().rq_mi.offset, answer.driver().rq_mi.size,
-                 RingKind::kReceive, qp.handle});
+                 RingKind::kReceive, qp.handle, qp.type});
+    // INIT: state, P_Key, port, and access or QKEY
     if (!p.dice.one_in(8))
-        (void)modify_qp(p, qp, 1, 0x39);  // INIT: state, access, P_Key, port
+        (void)modify_qp(p, qp, 1, qp.type == kDatagram ? 0x71 : 0x39);
     const auto old = p.world.qps.put(p.dice, qp);
     return old ? destroy(p, IB_USER_VERBS_CMD_DESTROY_QP, old->fd, old->handle) : 0;
 }
 
 // With a CQ of its own.
-int ready_qp(Player& p, QueuePair& made) {
+int ready_qp(Player& p, uint8_t type, QueuePair& made) {
     const auto pd = p.pick(p.world.pds);
     if (!pd)
         return kNothing;
@@ -167,12 +167,12 @@ int ready_qp(Player& p, QueuePair& made) {
         return error;
     if (!p.world.regions.pick(0, [&](const Region& r) { return r.fd == pd->fd; }))
         (void)make_region(p, *pd);
-    return make_qp(p, *pd, cq.handle, cq.handle, made);
+    return make_qp(p, *pd, cq.handle, cq.handle, type, made);
 }
 
 int op_qp(Player& p) {
     QueuePair made;
-    return ready_qp(p, made);
+    return ready_qp(p, kReliable, made);
 }
 
 int op_qp_shared(Player& p) {
@@ -180,7 +180,7 @@ int op_qp_shared(Player& p) {
     const auto a = pd ? p.pick(p.world.cqs, pd->fd) : std::nullopt;
     const auto b = pd ? p.pick(p.world.cqs, pd->fd) : std::nullopt;
     QueuePair made;
-    return b && a ? make_qp(p, *pd, handle_of(p, a), handle_of(p, b), made) : kNothing;
+    return b && a ? make_qp(p, *pd, handle_of(p, a), handle_of(p, b), kReliable, made) : kNothing;
 }
 
 int op_modify_qp(Player& p) {
@@ -245,10 +245,10 @@ int doorbell(int fd, uint32_t qp_handle) noexcept {
     return result(write(fd, &command, sizeof command));
 }
 
-std::optional<QueuePair> fresh_qp(Player& p) {
+std::optional<QueuePair> fresh_qp(Player& p, uint8_t type) {
     QueuePair made;
     for (uint32_t tries = 0; tries < 3; tries++) {
-        if (!ready_qp(p, made))
+        if (!ready_qp(p, type, made))
             return made;
         (void)open_context(p);
     }

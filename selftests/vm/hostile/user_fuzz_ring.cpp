@@ -95,6 +95,15 @@ void target(Player& p, rxe_send_wqe& w) {
     w.wr.wr.rdma.rkey = key;
 }
 
+void target_datagram(Player& p, rxe_send_wqe& w) {
+    const auto qp = p.pick(p.world.qps);
+    const auto handle = p.pick(p.world.handles);
+    w.wr.opcode = p.dice.one_in(16) ? w.wr.opcode : 2 + p.dice.below(2);
+    w.wr.wr.ud.remote_qpn = qp && !p.dice.one_in(8) ? qp->number : p.dice.below(1 << 25);
+    w.wr.wr.ud.remote_qkey = p.dice.one_in(8) ? static_cast<uint32_t>(p.dice.wild()) : kQkey;
+    w.wr.wr.ud.ah_num = handle && !p.dice.one_in(16) ? handle->number : p.dice.below(16);
+}
+
 void fill_send(Player& p, const Mapped& m, uint32_t index) {
     alignas(8) std::array<uint8_t, kPayloadAt + 4 * sizeof(rxe_sge)> room{};
     auto& w = *reinterpret_cast<rxe_send_wqe*>(room.data());
@@ -102,7 +111,7 @@ void fill_send(Player& p, const Mapped& m, uint32_t index) {
     w.wr.opcode = p.dice.one_in(64) ? static_cast<uint32_t>(p.dice.wild()) : p.dice.of(kOpcodes);
     w.wr.send_flags = p.dice.one_in(4) ? p.dice.flags(6) : 2;
     w.wr.ex.imm_data = static_cast<uint32_t>(p.dice.next());
-    target(p, w);
+    m.ring.type == kDatagram ? target_datagram(p, w) : target(p, w);
     w.dma.num_sge = p.dice.one_in(8) ? p.dice.below(5) : 1;
     for (uint32_t i = 0; i < std::min(w.dma.num_sge, 4u); i++) {
         rxe_sge sge = piece(p, m.ring.fd);

@@ -211,6 +211,12 @@ void keep_socket(Player& p, int fd) {
         close(*old);
 }
 
+int set_ulp(int fd, const char* name) noexcept {
+    constexpr int kTcpUlp = 31;
+    return result(
+        setsockopt(fd, SOL_TCP, kTcpUlp, name, static_cast<socklen_t>(std::strlen(name))));
+}
+
 int connected_to(const std::string& address, uint16_t port) noexcept {
     Address to = address_of(address, port);
     tcpqp::Fd fd(socket(to.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

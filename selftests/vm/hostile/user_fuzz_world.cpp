@@ -67,6 +67,8 @@ const std::vector<std::string> kOfDuels = {
     "method_cq_call",
     "option_",
     "data_",
+    "stream_",
+    "path_name",
     "socket_connect",
     "socket_shutdown",
     "socket_close",
@@ -147,6 +149,7 @@ void World::forget_context(int fd) {
     cqs.forget(fd);
     srqs.forget(fd);
     qps.forget(fd);
+    handles.forget(fd);
     rings.forget(fd);
 }
 
@@ -173,7 +176,8 @@ const std::vector<Op>& all_ops() {
         std::vector<Op> list;
         for (const auto& some :
              {uverbs_ops(), queue_ops(), method_ops(), ring_ops(), socket_ops(), option_ops(),
-              data_ops(), memory_ops(), process_ops(), cm_ops(), loyal_ops(), link_ops()})
+              data_ops(), stream_ops(), path_ops(), memory_ops(), process_ops(), cm_ops(),
+              loyal_ops(), loyal_stream_ops(), link_ops()})
             list.insert(list.end(), some.begin(), some.end());
         return list;
     }();

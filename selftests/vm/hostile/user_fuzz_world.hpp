@@ -52,7 +52,15 @@ struct Region {
     uint32_t handle = 0, lkey = 0, rkey = 0;
     uint64_t address = 0, bytes = 0;
 };
+// Of uverbs' enum ib_uverbs_qp_type.
+constexpr uint8_t kReliable = 2, kDatagram = 4;
+constexpr uint32_t kQkey = 0;  // of most
 struct QueuePair {
+    int fd = -1;
+    uint32_t handle = 0, number = 0;
+    uint8_t type = kReliable;
+};
+struct AddressHandle {
     int fd = -1;
     uint32_t handle = 0, number = 0;
 };
@@ -63,6 +71,7 @@ struct Ring {
     uint32_t bytes = 0;
     RingKind kind = RingKind::kSend;
     uint32_t qp = 0;                   // its handle
+    uint8_t type = kReliable;          // of the queue pair
     uint32_t mask = 0, log2_slot = 0;  // as the kernel had written them
 };
 struct CqDescriptor {
@@ -163,6 +172,7 @@ struct World {
     Slots<Object, 6> cqs;
     Slots<Object, 3> srqs;
     Slots<QueuePair, 8> qps;
+    Slots<AddressHandle, 4> handles;
     Slots<Ring, 24> rings;  // at the arena's slot of the same number
     Slots<CqDescriptor, 4> cq_fds;
     Slots<int, 10> sockets;
@@ -248,10 +258,13 @@ std::span<const Op> ring_ops();
 std::span<const Op> socket_ops();
 std::span<const Op> option_ops();
 std::span<const Op> data_ops();
+std::span<const Op> stream_ops();
+std::span<const Op> path_ops();
 std::span<const Op> memory_ops();
 std::span<const Op> process_ops();
 std::span<const Op> cm_ops();
 std::span<const Op> loyal_ops();
+std::span<const Op> loyal_stream_ops();
 std::span<const Op> link_ops();  // of root
 const std::vector<Op>& all_ops();
 
@@ -299,7 +312,7 @@ int map_at(Player& p, uint8_t* at, size_t bytes, Map map) noexcept {
 // Shared by several nouns.
 int open_context(Player& p);
 // A queue pair that is nobody's yet, with its rings mapped, in INIT, and a region beside it.
-std::optional<QueuePair> fresh_qp(Player& p);
+std::optional<QueuePair> fresh_qp(Player& p, uint8_t type = kReliable);
 int make_region(Player& p, const Object& pd);
 // Work requests on that queue pair's ring of the kind, and a doorbell.
 int post_to(Player& p, const QueuePair& qp, RingKind kind);
@@ -308,6 +321,7 @@ void map_ring(Player& p, Ring ring);
 std::optional<std::pair<int, int>> connected_pair(const std::string& address);
 [[nodiscard]] int connected_to(const std::string& address, uint16_t port) noexcept;
 void keep_socket(Player& p, int fd);
+int set_ulp(int fd, const char* name) noexcept;
 inline int result(long returned) noexcept { return returned < 0 ? errno : 0; }
 
 }  // namespace nupa::fuzz

@@ -162,6 +162,29 @@ void one_call(const tcpqp::Context& context) {
     expect("nothing at all", call_cq(b.fd(), 0), 0);
 }
 
+// The descriptor remembers for whom it was rung last; others come between, and go.
+void in_turns(const tcpqp::Context& context) {
+    constexpr uint32_t kRing = TCP_QP_CQ_DOORBELL;
+    Bench b(context);
+    auto second = std::make_unique<Flushed>(context, *b.cq);
+    const uint32_t one = b.source->number(), two = second->number();
+    for (int round = 0; round < 3; round++) {
+        b.source->post(1);
+        second->post(1);
+        expect("the one", call_cq(b.fd(), kRing, one), 0);
+        b.take(1);
+        expect("empty but for the other's", polled(b.fd()), 0);
+        expect("the other", call_cq(b.fd(), kRing, two), 0);
+        b.take(1);
+        expect("nobody", call_cq(b.fd(), kRing, 0), ENOENT);
+    }
+    second.reset();
+    expect("who is gone", call_cq(b.fd(), kRing, two), ENOENT);
+    b.source->post(1);
+    expect("who is not", call_cq(b.fd(), kRing | TCP_QP_CQ_WAIT, one), 0);
+    b.take(1);
+}
+
 void refused(const tcpqp::Context& context) {
     Bench b(context), other(context);
     constexpr uint32_t kRing = TCP_QP_CQ_DOORBELL, kWait = TCP_QP_CQ_WAIT;
@@ -364,11 +387,14 @@ void hostile(const tcpqp::Context& context) {
 }
 
 const std::map<std::string, std::function<void(const tcpqp::Context&)>> kCases{
-    {"level", level},     {"edges", edges},         {"one-call", one_call},
-    {"refused", refused}, {"times", times},         {"signals", signals},
-    {"waiters", waiters}, {"destroyed", destroyed}, {"qp-destroyed", qp_destroyed},
-    {"several", several}, {"signalled", signalled}, {"overflown", overflown},
-    {"resized", resized}, {"hostile", hostile},
+    {"level", level},         {"edges", edges},
+    {"one-call", one_call},   {"in-turns", in_turns},
+    {"refused", refused},     {"times", times},
+    {"signals", signals},     {"waiters", waiters},
+    {"destroyed", destroyed}, {"qp-destroyed", qp_destroyed},
+    {"several", several},     {"signalled", signalled},
+    {"overflown", overflown}, {"resized", resized},
+    {"hostile", hostile},
 };
 
 void run(const tcpqp::Context& context, const std::string& name) {

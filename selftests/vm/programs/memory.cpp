@@ -12,6 +12,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/accelerator.hpp"
+
 namespace nupa::programs {
 namespace {
 
@@ -59,7 +61,8 @@ Memory memory_of(const std::string& name) {
     static const std::map<std::string, Memory> names{{"pages", Memory::kPages},
                                                      {"huge", Memory::kHuge},
                                                      {"udmabuf", Memory::kUdmabuf},
-                                                     {"dma-heap", Memory::kDmaHeap}};
+                                                     {"dma-heap", Memory::kDmaHeap},
+                                                     {"hbm", Memory::kHbm}};
     const auto at = names.find(name);
     if (at == names.end())
         throw std::runtime_error("no such memory: " + name);
@@ -79,6 +82,9 @@ Pages::Pages(size_t bytes, Memory kind) : bytes_(bytes) {
             break;
         case Memory::kDmaHeap:
             dmabuf_ = dma_heap(rounded(bytes, kPageBytes));
+            break;
+        case Memory::kHbm:
+            dmabuf_ = tcpqp::Accelerator().allocate(bytes);
             break;
     }
     map(rounded(bytes, kPageBytes), MAP_SHARED, dmabuf_.get());

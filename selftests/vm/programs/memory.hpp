@@ -18,9 +18,10 @@ enum class Memory {
     kHuge,     // anonymous, pages of 2 MiB
     kUdmabuf,  // a memfd as a dma-buf (/dev/udmabuf)
     kDmaHeap,  // a dma-buf of /dev/dma_heap/system
+    kHbm,      // memory of the accelerator /dev/nupa_accel0
 };
 
-// Of "pages", "huge", "udmabuf" or "dma-heap"; throws.
+// Of "pages", "huge", "udmabuf", "dma-heap" or "hbm"; throws.
 [[nodiscard]] Memory memory_of(const std::string& name);
 
 class Pages {

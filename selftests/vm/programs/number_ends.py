@@ -9,6 +9,7 @@ Both ends run the same scenario; side 0 is the one that listens.  Prints one JSO
 
 import argparse
 import json
+import signal
 import socket
 import sys
 import time
@@ -60,9 +61,11 @@ def require(condition: bool, what: str) -> None:
 class Port:
     """The device with its region; queue pairs of it share both, and the CQ."""
 
+    name = "tcpqp0"
+
     def __init__(self, index: int, queues: int = 1) -> None:
         self.index = index
-        self.context = Context(name="tcpqp0")
+        self.context = Context(name=self.name)
         self.pd = PD(self.context)
         self.cq = CQ(self.context, 2 * DEPTH * queues)
         self.mr = MR(self.pd, REGION_BYTES, ACCESS)
@@ -324,7 +327,22 @@ def hold(args, control: Control) -> dict:
         time.sleep(1)
 
 
-SCENARIOS = {f.__name__: f for f in (order, many, quiet_end, absent, alone, mismatch, again, hold)}
+def silent(args, control: Control) -> dict:
+    """Connected until the other end is cut off, which a signal says; its silence is noticed by the next send, and in time."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    end = End(Port(args.gid))
+    (peer,) = control.numbers([end])
+    end.connect(peer)
+    ping(end, control)
+    end.receive(9, at=2048)
+    print("held", flush=True)
+    signal.sigwait({signal.SIGUSR1})
+    end.post(7)
+    end.post(8)
+    return failed(end, [7, 8], 9, 0.9 * PATIENCE_S, 3 * PATIENCE_S)
+
+
+SCENARIOS = {f.__name__: f for f in (order, many, quiet_end, absent, alone, mismatch, again, hold, silent)}
 
 
 def main() -> int:
@@ -332,6 +350,7 @@ def main() -> int:
     p.add_argument("scenario", choices=SCENARIOS)
     p.add_argument("--listen", type=int, default=0)
     p.add_argument("--connect", default="")
+    p.add_argument("--device", default=Port.name)
     p.add_argument("--gid", type=int, default=0, help="index of our own")
     p.add_argument("--first", type=int, default=0)
     p.add_argument("--delay", type=float, default=0)
@@ -339,9 +358,11 @@ def main() -> int:
     p.add_argument("--peer", default="", help="GID")
     p.add_argument("--qpn", type=int, default=0x424242)
     args = p.parse_args()
+    Port.name = args.device
     control = Control(args.listen, args.connect) if args.listen or args.connect else None
     print(json.dumps(SCENARIOS[args.scenario](args, control)))
     return 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

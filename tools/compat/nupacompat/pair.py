@@ -53,6 +53,7 @@ def run_pair(cluster: Cluster, program: Program) -> tuple[str, str]:
         job.kill()
         shown = job.wait()
         return "", f"the server does not listen: {shown.stdout}{shown.stderr}"
+    listeners = cluster.node[SERVER].run(f"ss -Htlni 'sport = :{port}'", LISTEN_LIMIT_S).stdout
     result = cluster.node[CLIENT].run(client, program.limit_s)
     if not result.ok or not program.server_ends:
         job.kill()
@@ -61,7 +62,7 @@ def run_pair(cluster: Cluster, program: Program) -> tuple[str, str]:
         return result.stdout, f"status {result.status}: {result.stdout}{result.stderr}\nserver: {served.stdout}{served.stderr}"
     if program.server_ends and not served.ok:
         return result.stdout, f"the server ended with {served.status}: {served.stdout}{served.stderr}"
-    return result.stdout, ""
+    return result.stdout, program.complaint(listeners, result.stderr)
 
 
 def counters(cluster: Cluster) -> list[dict[str, int]]:

@@ -26,6 +26,10 @@ class Program:
     limit_s: float = 90
     short: bool = False  # part of make check
 
+    def complaint(self, listeners: str, client_said: str) -> str:
+        """What is wrong though the program is content: of the server's listening sockets as ss shows them, and of the client's standard error."""
+        return ""
+
     def command(self) -> str:
         return self.client.replace("{peer}", "PEER").replace(" -p {port}", "")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Socket programs under tcpqp-run: at both ends, on each engine; at one end; and one that it can't reach."""
+"""Socket programs under tcpqp-run: at both ends, and at one."""
 
 import hashlib
 import re
@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 
 from .programs import Program
 
-RUN = "$BUILD/cmake/user/tcpqp_run/tcpqp-run"
+RUN = "$BUILD/cmake/user/tcpqp_run/tcpqp-run --stats"
+ULP = "tcp_qp_stream"
+TAKEN = re.compile(rf"tcpqp-run: \S+: {ULP} on [1-9]\d* sockets$", re.MULTILINE)
 NGINX = """printf 'daemon off; pid /tmp/n.pid; error_log /tmp/n.log; worker_processes 2; events {}
 http { access_log off; sendfile on; server { listen {port}; root /tmp; } }\\n' >/tmp/n.conf; seq 1000000 >/tmp/page; exec nginx -c /tmp/n.conf"""
 PAGE = "".join(f"{n}\n" for n in range(1, 1_000_001)).encode()
@@ -55,14 +57,26 @@ class Sockets(Program):
     """Its ends as they are called without tcpqp-run."""
 
     shown: str = ""
-    native: bool = False  # tcpqp-run can't reach it
+    supervise: bool = False  # static, or Go's, and started by a shell
+    at_server: bool = False  # under tcpqp-run
+    at_client: bool = False
 
     def command(self) -> str:
         return f"tcpqp-run {self.shown or self.client.replace('{peer}', 'PEER').replace('{port}', 'PORT')}"
 
     def run_at(self, server: bool, client: bool) -> "Sockets":
-        return replace(self, server=f"{RUN} {self.server}" if server else self.server, client=f"{RUN} {self.client}" if client else self.client,
-                       shown=self.command().removeprefix("tcpqp-run "))  # fmt: skip
+        run = f"{RUN} --supervise" if self.supervise else RUN
+        return replace(self, server=f"{run} {self.server}" if server else self.server, client=f"{run} {self.client}" if client else self.client,
+                       shown=self.command().removeprefix("tcpqp-run "), at_server=server, at_client=client)  # fmt: skip
+
+    def complaint(self, listeners: str, client_said: str) -> str:
+        """Each end under tcpqp-run has the ULP, and no other has."""
+        for end, wanted, has in (
+            ("server", self.at_server, ULP in listeners), ("client", self.at_client, bool(TAKEN.search(client_said))),
+        ):  # fmt: skip
+            if wanted != has:
+                return f"the {end} {'lacks' if wanted else 'has'} the ULP: {listeners}{client_said}"
+        return ""
 
 
 def iperf() -> Iterator[Sockets]:
@@ -98,18 +112,18 @@ def others() -> Iterator[Sockets]:
     yield Sockets("asyncio", f"python3 -c '{ASYNCIO}'", client, said("equal"), shown="Python's asyncio: 6.9 MB there and back, compared")
 
 
-def natives() -> Iterator[Sockets]:
-    """busybox is static: nothing can be preloaded.  Go's programs make their system calls themselves: what is preloaded sees none."""
+def supervised() -> Iterator[Sockets]:
+    """No library reaches busybox, which is static, nor programs of Go's: they are supervised."""
     fetch = f"busybox wget -q -O - http://{{peer}}:{{port}}/page | {COMPARE}"
     page = "seq 1000000 >/tmp/page; exec"
     yield Sockets("static", shell(f"{page} busybox httpd -f -p {{port}} -h /tmp"), shell(fetch), equal, server_ends=False,
-                  shown="busybox wget of busybox httpd (static)", native=True)  # fmt: skip
+                  shown="busybox wget of busybox httpd (static)", supervise=True)  # fmt: skip
     server = shell(f"{page} websocketd --port={{port}} --staticdir=/tmp")
-    yield Sockets("go", server, shell(fetch), equal, server_ends=False, shown="busybox wget of websocketd (Go)", native=True)
+    yield Sockets("go", server, shell(fetch), equal, server_ends=False, shown="busybox wget of websocketd (Go)", supervise=True)
     whole = rf"Size/request:\s+{len(PAGE)} bytes(?s:.*)\[200\]\s+(20 responses)"
     yield Sockets("go", server, "hey -n 20 -c 4 http://{peer}:{port}/page", said(whole), server_ends=False,
-                  shown="hey -n 20 -c 4: 6.9 MB of websocketd (both Go)", native=True)  # fmt: skip
+                  shown="hey -n 20 -c 4: 6.9 MB of websocketd (both Go)", supervise=True)  # fmt: skip
 
 
 def sockets() -> list[Sockets]:
-    return [*iperf(), *redis(), *nginx(), *others()]
+    return [*iperf(), *redis(), *nginx(), *others(), *supervised()]

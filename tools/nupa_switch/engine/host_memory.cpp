@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "host_memory.hpp"
 
+#include <algorithm>
+
 namespace nupa {
 
 bool HostMemory::add(std::uint64_t addr, std::span<std::byte> bytes) noexcept {
@@ -13,6 +15,16 @@ bool HostMemory::add(std::uint64_t addr, std::span<std::byte> bytes) noexcept {
     }
     regions_[count_++] = {addr, bytes.size(), bytes.data()};
     return true;
+}
+
+void HostMemory::remove(std::uint64_t addr) noexcept {
+    const auto end = regions_.begin() + static_cast<std::ptrdiff_t>(count_);
+    const auto at =
+        std::find_if(regions_.begin(), end, [addr](const Region& r) { return r.addr == addr; });
+    if (at == end)
+        return;
+    std::copy(at + 1, end, at);
+    count_--;
 }
 
 }  // namespace nupa

@@ -13,9 +13,11 @@ namespace nupa {
 
 class HostMemory {
 public:
-    // Set-up only.  False: empty, wraps, overlaps another region, or too many.
+    // False: empty, wraps, overlaps another region, or too many.
     // The mapping must outlive every MR, QP and packet that names it.
     bool add(std::uint64_t addr, std::span<std::byte> bytes) noexcept;
+    // The region that add() was given for @addr; who has pointers into it keeps them.
+    void remove(std::uint64_t addr) noexcept;
     void clear() noexcept { count_ = 0; }
 
     // nullptr unless [addr, addr + bytes) lies entirely inside one region; bytes > 0.

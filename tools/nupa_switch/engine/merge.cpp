@@ -41,14 +41,6 @@ bool mergeable(const Packet& packet, const Decision& decision) noexcept {
            (!decision.has_bth || decision.placed() || !(decision.bth.flags & TCP_BTH_F_ICRC));
 }
 
-std::uint32_t payload_max(const Headers& at, bool placed, std::uint32_t buf_bytes) noexcept {
-    const std::uint32_t ip_header = at.header_bytes - at.l3_at;
-    if (placed && at.family == 4)
-        return kPlacedRunMaxBytes - at.header_bytes;
-    const std::uint32_t by_ip = kIpLengthMaxBytes + (at.family == 6 ? kIpv6Bytes : 0) - ip_header;
-    return placed ? by_ip : std::min(by_ip, kDeliveredBuffersMax * buf_bytes);
-}
-
 bool ends_message(const Packet& packet, const Decision& decision) noexcept {
     if (!decision.has_bth)
         return false;
@@ -87,9 +79,23 @@ std::uint16_t rx_flags(const Packet& packet, const Decision& decision) noexcept 
     return flags;
 }
 
-void Merger::configure(std::uint32_t buf_bytes, bool enabled) noexcept {
+void Merger::configure(std::uint32_t buf_bytes, bool enabled,
+                       std::uint32_t run4_max_bytes) noexcept {
     buf_bytes_ = buf_bytes;
     enabled_ = enabled;
+    run4_max_bytes_ = run4_max_bytes ? run4_max_bytes : kIpLengthMaxBytes;
+}
+
+// IPv4 says a length above 64 KiB by none at all.  IPv6 would need a jumbogram header, which no
+// segment had.
+std::uint32_t Merger::payload_max(const Headers& at, bool placed) const noexcept {
+    const std::uint32_t ip_header = at.header_bytes - at.l3_at;
+    if (placed && at.family == 4)
+        return kPlacedRunMaxBytes - at.header_bytes;
+    const std::uint32_t by_ip =
+        at.family == 4 ? std::max(run4_max_bytes_, ip_header) : kIpLengthMaxBytes + kIpv6Bytes;
+    return placed ? by_ip - ip_header
+                  : std::min(by_ip - ip_header, kDeliveredBuffersMax * buf_bytes_);
 }
 
 bool Merger::same_flow(const Packet& packet) const noexcept {
@@ -118,7 +124,7 @@ void Merger::start(const Packet& packet, const Decision& decision) noexcept {
 std::uint32_t Merger::span(const Packet& burst, bool placed) const noexcept {
     if (!enabled_ || !mergeable(burst) || burst.at.jumbo_at != 0)
         return 0;
-    return payload_max(burst.at, placed, buf_bytes_) / burst.mss * burst.mss;
+    return payload_max(burst.at, placed) / burst.mss * burst.mss;
 }
 
 bool Merger::fits(const Packet& packet, const Decision& decision) const noexcept {
@@ -128,7 +134,7 @@ bool Merger::fits(const Packet& packet, const Decision& decision) const noexcept
     const std::uint32_t full = run_.gso_segs == 1 ? run_.payload_bytes : run_.gso_size;
     if ((packet.mss ? packet.mss != full : bytes > full) || full > UINT16_MAX ||
         run_.gso_segs + packet.segments() > kSegmentsMax ||
-        run_.payload_bytes + bytes > payload_max(at_, first_.placed(), buf_bytes_))
+        run_.payload_bytes + bytes > payload_max(at_, first_.placed()))
         return false;
     return decision.placed() == first_.placed() && decision.has_qp == first_.has_qp &&
            decision.has_bth == first_.has_bth && same_headers(packet) &&

@@ -32,8 +32,10 @@ struct Merged {
 
 class Merger {
 public:
-    // @buf_bytes: of the queue's fill buffers.  @enabled: NUPA_RX_MODE_GRO.
-    void configure(std::uint32_t buf_bytes, bool enabled) noexcept;
+    // @buf_bytes: of the queue's largest fill buffers.  @enabled: NUPA_RX_MODE_GRO.
+    // @run4_max_bytes: as in struct nupa_cmd_rx_mode.
+    void configure(std::uint32_t buf_bytes, bool enabled,
+                   std::uint32_t run4_max_bytes = 0) noexcept;
 
     // Payload bytes of @burst that may come as one run, a multiple of its mss; 0: one segment.
     std::uint32_t span(const Packet& burst, bool placed) const noexcept;
@@ -50,6 +52,7 @@ public:
     const Merged& finish() noexcept;  // valid until the next start()
 
 private:
+    std::uint32_t payload_max(const Headers& at, bool placed) const noexcept;
     bool same_headers(const Packet& packet) const noexcept;
     bool same_timestamps(const std::uint8_t* a, const std::uint8_t* b,
                          const Decision& decision) const noexcept;
@@ -58,6 +61,7 @@ private:
     void finish_bth() noexcept;
 
     std::uint32_t buf_bytes_ = NUPA_RX_BUF_MIN_BYTES;
+    std::uint32_t run4_max_bytes_ = kIpLengthMaxBytes;
     bool enabled_ = false;
     bool active_ = false;
     bool closed_ = false;

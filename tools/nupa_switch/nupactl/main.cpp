@@ -32,6 +32,8 @@ double parse_rate(const std::string& text) {
     return value;
 }
 
+// Json's constructor of null is noexcept; the one that it calls throws for other types only.
+// NOLINTNEXTLINE(bugprone-exception-escape)
 struct Command {
     Json request;
     std::function<std::string(const Json&)> render;
@@ -222,9 +224,9 @@ private:
 }  // namespace
 
 int main(int argc, char** argv) {
-    Arguments arguments;
-    CLI11_PARSE(arguments.app(), argc, argv);
     try {
+        Arguments arguments;
+        CLI11_PARSE(arguments.app(), argc, argv);
         if (arguments.command().act) {
             arguments.command().act();
             return 0;

@@ -11,6 +11,8 @@
 namespace nupa::ctl {
 
 // Replies to "ports", "stats" and "qps", and when they were asked for.
+// Json's constructor of null is noexcept; the one that it calls throws for other types only.
+// NOLINTNEXTLINE(bugprone-exception-escape)
 struct Look {
     Json ports, stats, qps;
     double at_s = 0;  // of any clock that only goes on

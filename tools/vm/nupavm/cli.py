@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from . import qemu
+from . import accelerator, qemu
 from .cluster import Cluster, KernelComplaint, TimeLimit
 from .node import CommandFailed, Job, NodeDead
 from .paths import SetupError
@@ -52,7 +52,7 @@ def _run(args: argparse.Namespace) -> int:
         args.nodes, mem_mb=args.mem, cpus=args.cpus, topology=args.topology, with_switch=not args.no_switch, setup=args.setup,
         mtu=args.mtu, wanted_accel=args.accel, icount=args.icount, interactive=args.interactive, time_limit_s=args.time,
         job_limit_s=args.time, results=args.results, append=args.append, switch_args=shlex.split(args.switch_args),
-        qemu_args=shlex.split(args.qemu_args),
+        qemu_args=shlex.split(args.qemu_args), accelerator_mib=args.accelerator,
     ) as cluster:  # fmt: skip
         status = _host_command(cluster, args.host_cmd) if args.host_cmd else 0
         jobs = [cluster.node[n].start(command, name="main") for n, command in sorted(commands.items())]
@@ -127,6 +127,8 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--setup", choices=("auto", "full", "none"), default="auto", help="load our modules and bring nupa0 up (default auto)")
     p.add_argument("--mtu", type=int, help="MTU of nupa0")
     p.add_argument("--accel", choices=("auto", "kvm", "tcg"), default="auto")
+    p.add_argument("--accelerator", type=int, nargs="?", const=accelerator.MIB_DEFAULT, default=0, metavar="MIB",
+                   help=f"an accelerator to test with in each guest, MIB of BAR (default {accelerator.MIB_DEFAULT})")  # fmt: skip
     p.add_argument("--icount", action="store_true", help="guest time counts instructions: noise-free measures of CPU cost")
     p.add_argument("--time", type=float, default=180, metavar="S", help="time limit of the whole run (default 180)")
     p.add_argument("--results", metavar="DIR", help="where results go (default build/vm/run-*; build/vm/last points there)")

@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from . import accel, dmesg, qemu, switch
+from . import accel, accelerator, dmesg, qemu, switch
 from .control import Hub
 from .initramfs import initramfs
 from .kernel import bootable
 from .modules import unpacked
-from .node import CommandFailed, EmulatorCrashed, Job, Node, NodeDead, Result
+from .node import CommandFailed, EmulatorCrashed, ImpossibleFlags, Job, Node, NodeDead, Result
 from .paths import BUILD, REPO, SetupError, VM_BUILD, in_guest, kernel_image, kernel_release, module_dir, module_tree, slowness
 from .process import Children
 from .tsc import host_tsc_khz
@@ -41,7 +41,8 @@ class Cluster:
     Leaving the block powers the guests off and raises KernelComplaint if a kernel log shows a splat or a guest died.
 
     setup: "auto" loads what is built and brings nupa0 and tcpqp0 up, "full" fails if a module is missing, "none" does nothing.
-    disks: raw files by node, seen as /dev/vda and so on.  time_limit_s bounds the whole life; job_limit_s is the default for one command.
+    disks: raw files by node, seen as /dev/vda and so on.  accelerator_mib: each guest has an accelerator with a BAR of that size.
+    time_limit_s bounds the whole life; job_limit_s is the default for one command.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Cluster:
         setup: str = "auto", mtu: int | None = None, wanted_accel: str = "auto", icount: bool = False, interactive: bool = False,
         time_limit_s: float = 180.0, job_limit_s: float = 60.0, results: Path | str | None = None, name: str = "run",
         append: str = "", disks: dict[int, list[qemu.Disk]] | None = None, switch_args: list[str] | None = None,
-        qemu_args: list[str] | None = None, quiet: bool = False, switch_env: dict[str, str] | None = None,
+        qemu_args: list[str] | None = None, quiet: bool = False, switch_env: dict[str, str] | None = None, accelerator_mib: int = 0,
     ) -> None:  # fmt: skip
         if not 1 <= nodes <= NODES_MAX:
             raise SetupError(f"nodes must be 1 to {NODES_MAX}")
@@ -63,6 +64,8 @@ class Cluster:
         self.switch_args, self.qemu_args = list(switch_args or []), list(qemu_args or [])
         self.switch_env = dict(switch_env or {})  # added to the switch's environment
         self.disks = disks or {}  # by node
+        self.accelerator_mib = accelerator_mib  # of each guest's one; 0: it has none
+        self.accelerators: list[accelerator.Accelerator] = []  # by node
         self.image = kernel_image()
         self.accel = "tcg" if icount else accel.pick(self.image, wanted_accel, self.say)
         self.results = Path(results) if results else _new_results(name)
@@ -106,11 +109,12 @@ class Cluster:
         _sweep_stale_runs()
         self.run_dir.mkdir(mode=0o700)
         self.tsc_khz = host_tsc_khz()
+        if self.accelerator_mib:
+            self.accelerators = [accelerator.start(self.children, self.run_dir, self.results, f"n{n.index}", self.accelerator_mib) for n in self.node]
         machines = [self._machine(node) for node in self.node]
         self.hub = Hub([m.control_socket for m in machines])
         if self.with_switch:
-            ports = [(m.port_socket, m.ram_file) for m in machines]
-            self.switch = switch.start(self.children, self.run_dir, self.results, ports, self.switch_args, self.switch_env)
+            self._start_switch()
         what = f"{self.accel}, {self.mem_mb} MiB, {self.topology if self.with_switch else 'no switch'}"
         self.say(f"booting {len(self.node)} nodes ({what}); results in {self.results}")
         for node, machine in zip(self.node, machines):
@@ -160,9 +164,15 @@ class Cluster:
 
     def start_switch(self) -> None:
         """A new switch on the same sockets and memory; no guest is on it yet (Monitor.plug_port() does that)."""
-        ports = [(self.run_dir / f"port{n.index}", self.run_dir / f"ram{n.index}") for n in self.node]
-        for socket, _ in ports:
-            socket.unlink(missing_ok=True)
+        for node in self.node:
+            (self.run_dir / f"port{node.index}").unlink(missing_ok=True)
+        self._start_switch()
+
+    def _start_switch(self) -> None:
+        ports = [
+            switch.Port(self.run_dir / f"port{n.index}", self.run_dir / f"ram{n.index}", self.accelerators[n.index].memory if self.accelerators else None)
+            for n in self.node
+        ]
         self.switch = switch.start(self.children, self.run_dir, self.results, ports, self.switch_args, self.switch_env)
 
     def run_all(self, command: str, limit_s: float | None = None, check: bool = False) -> list[Result]:
@@ -195,10 +205,15 @@ class Cluster:
             if node.process and node.process.poll() is not None and node.index not in self.hub.gone:
                 log = node.log() + _text(node.results / "qemu.log")
                 tail = "\n".join([*log.splitlines()[-60:], *dmesg.emulator_fault(log)])
-                kind = EmulatorCrashed if -node.process.returncode in CRASHES or dmesg.emulator_fault(log) else NodeDead
-                raise kind(f"{node.name} died (QEMU ended with {node.process.returncode}); last lines:\n{tail}")
+                raise self._death(node, log)(f"{node.name} died (QEMU ended with {node.process.returncode}); last lines:\n{tail}")
         if self.switch and self.switch.process.poll() is not None:
             raise NodeDead(f"nupa_switch ended with {self.switch.process.returncode}:\n{_text(self.switch.log)[-3000:]}")
+
+    @staticmethod
+    def _death(node: Node, log: str) -> type[NodeDead]:
+        if dmesg.impossible_flags(log):
+            return ImpossibleFlags
+        return EmulatorCrashed if -node.process.returncode in CRASHES or dmesg.emulator_fault(log) else NodeDead
 
     def _machine(self, node: Node) -> qemu.Machine:
         shutil.rmtree(node.results, ignore_errors=True)
@@ -213,6 +228,7 @@ class Cluster:
             monitor_socket=self.monitor_socket(node.index),
             results=node.results, topology=self.topology, icount=self.icount, append=self.append, extra=self.qemu_args,
             disks=self.disks.get(node.index, []), tsc_khz=self.tsc_khz,
+            accelerators=[self.accelerators[node.index].socket] if self.accelerators else [],
             port_socket=self.run_dir / f"port{node.index}" if self.with_switch else None,
             shell_socket=self.run_dir / f"shell{node.index}" if self.interactive else None,
         )  # fmt: skip
@@ -226,6 +242,7 @@ class Cluster:
             "PEER6": peers[0].ip6 if peers else "", "FABRIC": "yes" if self.with_switch else "no", "MTU": self.mtu or "",
             "KERNEL_MODULES": in_guest(module_tree(self.image)), "RELEASE": kernel_release(self.image),
             "RESULTS": "/results", "MODULES": in_guest(unpacked(self.image)), "KO": in_guest(module_dir()), "TOPOLOGY": self.topology,
+            "ACCELERATOR": "yes" if self.accelerators else "no",
         }  # fmt: skip
         return "".join(f"{key}={shlex.quote(str(value))}\n" for key, value in words.items())
 
@@ -267,4 +284,4 @@ def _sweep_stale_runs() -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-__all__ = ["Cluster", "CommandFailed", "EmulatorCrashed", "Job", "KernelComplaint", "Node", "NodeDead", "Result", "SetupError", "TimeLimit"]
+__all__ = ["Cluster", "CommandFailed", "EmulatorCrashed", "ImpossibleFlags", "Job", "KernelComplaint", "Node", "NodeDead", "Result", "SetupError", "TimeLimit"]

@@ -22,6 +22,10 @@ class EmulatorCrashed(NodeDead):
     """QEMU itself was ended by a signal, and not by one of ours, or did what no processor does."""
 
 
+class ImpossibleFlags(EmulatorCrashed):
+    """A guest died with flags that no processor has, whatever its software does: it is none of ours."""
+
+
 class CommandFailed(Exception):
     """A command checked for success did not have it."""
 

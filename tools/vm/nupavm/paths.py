@@ -72,6 +72,13 @@ def switch_binary() -> Path:
     raise SetupError("nupa_switch is not built: run `make all`, or use --no-switch")
 
 
+def accelerator_binary() -> Path:
+    path = BUILD / "cmake/tools/nupa_accel/nupa_accel"
+    if not path.is_file():
+        raise SetupError("nupa_accel is not built: run `make all`")
+    return path
+
+
 def _version(path: Path) -> list[int]:
     digits = "".join(c if c.isdigit() else " " for c in path.name.split("+")[0])
     return [int(word) for word in digits.split()]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 NUPA_VECTORS = 17  # include/tcp_qp/nupa_hw.h
+ACCEL_VECTORS = 2  # include/tcp_qp/nupa_accel_hw.h
 MEM_MAX_MB = 2560  # RAM stays below the PCI hole, so a guest address is an offset in the RAM file
 DISKS_MAX = 8
 TOPOLOGIES = ("cxl", "slot", "plain")  # below a CXL switch; in a root port, which can be unplugged; on the root bus
@@ -53,13 +54,14 @@ class Machine:
     tsc_khz: int | None = None
     append: str = ""
     disks: list[Disk] = field(default_factory=list)
+    accelerators: list[Path] = field(default_factory=list)  # their sockets
     extra: list[str] = field(default_factory=list)
 
 
 def command(m: Machine) -> list[str]:
     return [
         "qemu-system-x86_64", "-name", m.name, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-        *_processor(m), *_memory(m), *_boot(m), *_channels(m), *_shares(m), *_fabric(m), *_disks(m), *m.extra,
+        *_processor(m), *_memory(m), *_boot(m), *_channels(m), *_shares(m), *_fabric(m), *_accelerators(m), *_disks(m), *m.extra,
     ]  # fmt: skip
 
 
@@ -117,6 +119,14 @@ def _fabric(m: Machine) -> list[str]:
     if m.topology == "slot":
         return [*args, "-device", f"pcie-root-port,id={PORT_BUS},chassis=0,slot=5", "-device", f"{device},bus={PORT_BUS}"]
     return [*args, "-device", device]
+
+
+def _accelerators(m: Machine) -> list[str]:
+    args = []
+    for n, socket in enumerate(m.accelerators):
+        args += ["-chardev", f"socket,path={socket},id=accel-port{n}", "-device", f"pcie-root-port,id=accel-slot{n},bus=pcie.0,chassis=1,slot={n}"]
+        args += ["-device", f"ivshmem-doorbell,id=accel{n},vectors={ACCEL_VECTORS},chardev=accel-port{n},bus=accel-slot{n}"]
+    return args
 
 
 def _disks(m: Machine) -> list[str]:

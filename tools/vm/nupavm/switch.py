@@ -20,14 +20,21 @@ class Switch:
     log: Path
 
 
-def start(children: Children, run_dir: Path, results: Path, ports: list[tuple[Path, Path]], extra: list[str],
+@dataclass
+class Port:
+    socket: Path
+    ram: Path
+    hbm: Path | None = None  # memory of the node's accelerator
+
+
+def start(children: Children, run_dir: Path, results: Path, ports: list[Port], extra: list[str],
           env: dict[str, str]) -> Switch:  # fmt: skip
-    """ports: (socket, RAM file) of each node, in order; env: added to our own.  Returns when the switch listens."""
+    """ports: of each node, in order; env: added to our own.  Returns when the switch listens."""
     control, log = run_dir / "switch.ctl", results / "switch.log"
     reader, writer = os.pipe()
     argv = [switch_binary(), "--control", control, "--ready-fd", str(writer)]
-    for node, (socket, ram) in enumerate(ports):
-        argv += ["--port", f"name=n{node},socket={socket},ram={ram}"]
+    for node, port in enumerate(ports):
+        argv += ["--port", f"name=n{node},socket={port.socket},ram={port.ram}" + (f",hbm={port.hbm}" if port.hbm else "")]
     with log.open("wb") as out:
         child = children.start([*argv, *extra], stdout=out, stderr=subprocess.STDOUT, pass_fds=(writer,), env={**os.environ, **env})
     os.close(writer)

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "engine/host_memory.hpp"
-#include "ports/vm/mapping.hpp"
+#include "ivshmem/mapping.hpp"
 
 namespace nupa::daemon {
 

@@ -5,7 +5,7 @@
 #include <array>
 #include <cstring>
 
-#include "ports/vm/shared_field.hpp"
+#include "ivshmem/shared_field.hpp"
 
 namespace nupa::daemon {
 

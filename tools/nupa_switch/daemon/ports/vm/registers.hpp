@@ -10,10 +10,10 @@
 namespace nupa::daemon {
 
 inline constexpr uint32_t kLinkMbps = 400'000;
-inline constexpr uint32_t kFeatures = NUPA_FEAT_CSUM | NUPA_FEAT_TSO4 | NUPA_FEAT_TSO6 |
-                                      NUPA_FEAT_GRO_HW | NUPA_FEAT_RSS | NUPA_FEAT_STEER |
-                                      NUPA_FEAT_HDR_SPLIT | NUPA_FEAT_QP | NUPA_FEAT_BTH_V0 |
-                                      NUPA_FEAT_BIG_TCP | NUPA_FEAT_RX_HOLD | NUPA_FEAT_BEAT;
+inline constexpr uint32_t kFeatures =
+    NUPA_FEAT_CSUM | NUPA_FEAT_TSO4 | NUPA_FEAT_TSO6 | NUPA_FEAT_GRO_HW | NUPA_FEAT_RSS |
+    NUPA_FEAT_STEER | NUPA_FEAT_HDR_SPLIT | NUPA_FEAT_QP | NUPA_FEAT_BTH_V0 | NUPA_FEAT_BIG_TCP |
+    NUPA_FEAT_RX_HOLD | NUPA_FEAT_BEAT | NUPA_FEAT_RX_LONG | NUPA_FEAT_WINDOW;
 
 struct ControlRequest {
     uint32_t generation;

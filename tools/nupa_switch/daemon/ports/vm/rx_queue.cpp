@@ -5,23 +5,23 @@
 #include <cstring>
 
 #include "engine/endian.hpp"
-#include "ports/vm/shared_field.hpp"
+#include "ivshmem/shared_field.hpp"
 #include "ports/vm/tx_queue.hpp"
 
 namespace nupa::daemon {
 namespace {
 
 constexpr uint16_t kChecksumFlags = NUPA_RX_F_CSUM_OK | NUPA_RX_F_CSUM_BAD;
+constexpr uint64_t kNsPerUs = 1000;
 
 }  // namespace
 
 nupa_admin_status RxQueue::check(const HostMemory& memory, const nupa_cmd_queue& cmd) noexcept {
-    if (!valid_ring_entries(cmd.entries) || !valid_ring_entries(cmd.comp_entries) ||
-        cmd.buf_bytes < NUPA_RX_BUF_MIN_BYTES || cmd.buf_bytes > NUPA_RX_BUF_MAX_BYTES ||
-        cmd.flags & ~NUPA_RXQ_F_STRICT_SPLIT)
+    if (!valid_ring_entries(cmd.comp_entries) || cmd.flags & ~NUPA_RXQ_F_STRICT_SPLIT)
         return NUPA_E_INVALID;
-    if (!memory.at(cmd.ring_addr, uint64_t{cmd.entries} * sizeof(nupa_rx_fill)) ||
-        !memory.at(cmd.comp_addr, uint64_t{cmd.comp_entries} * sizeof(nupa_rx_comp)) ||
+    if (nupa_admin_status status = RxBuffers::check(memory, cmd); status != NUPA_OK)
+        return status;
+    if (!memory.at(cmd.comp_addr, uint64_t{cmd.comp_entries} * sizeof(nupa_rx_comp)) ||
         !memory.at(cmd.slot_addr, uint64_t{cmd.comp_entries} * NUPA_RX_SLOT_BYTES))
         return NUPA_E_ADDRESS;
     return NUPA_OK;
@@ -29,15 +29,12 @@ nupa_admin_status RxQueue::check(const HostMemory& memory, const nupa_cmd_queue&
 
 RxQueue::RxQueue(const HostMemory& memory, nupa_rxq_ctl& ctl, const nupa_cmd_queue& cmd,
                  PortStats& stats)
-    : memory_(memory),
-      ctl_(&ctl),
+    : ctl_(&ctl),
       stats_(stats),
-      fills_(memory.at(cmd.ring_addr, uint64_t{cmd.entries} * sizeof(nupa_rx_fill))),
+      buffers_(memory, ctl, cmd),
       comps_(memory.at(cmd.comp_addr, uint64_t{cmd.comp_entries} * sizeof(nupa_rx_comp))),
       slots_(memory.at(cmd.slot_addr, uint64_t{cmd.comp_entries} * NUPA_RX_SLOT_BYTES)),
-      fill_entries_(cmd.entries),
       comp_entries_(cmd.comp_entries),
-      buf_bytes_(cmd.buf_bytes),
       strict_split_(cmd.flags & NUPA_RXQ_F_STRICT_SPLIT),
       runs_(kRunsMax) {
     for (size_t i = 0; i < kRunsMax; i++) {
@@ -45,7 +42,6 @@ RxQueue::RxQueue(const HostMemory& memory, nupa_rxq_ctl& ctl, const nupa_cmd_que
         runs_[i].more.reserve(kRunPiecesMax);
         runs_[i].owned.reserve(kRunPiecesMax);
     }
-    store_release(ctl_->fill_cons, 0u);
     store_release(ctl_->comp_prod, 0u);
 }
 
@@ -54,13 +50,13 @@ RxQueue::Result RxQueue::broken(const char* reason) noexcept {
     return Result::kBroken;
 }
 
-void RxQueue::set_mode(uint32_t mode, uint64_t hold_ns) noexcept {
-    checksums_ = mode & NUPA_RX_MODE_CSUM;
-    hold_ns_ = hold_ns;
+void RxQueue::set_mode(const nupa_cmd_rx_mode& mode) noexcept {
+    checksums_ = mode.flags & NUPA_RX_MODE_CSUM;
+    hold_ns_ = mode.hold_us * kNsPerUs;
     // A merged packet has no valid checksum, so merging needs a host that asks for none.
-    const bool merge = checksums_ && mode & NUPA_RX_MODE_GRO;
+    const bool merge = checksums_ && mode.flags & NUPA_RX_MODE_GRO;
     for (Run& run : runs_)
-        run.merger.configure(buf_bytes_, merge);
+        run.merger.configure(buffers_.buf_bytes(), merge, mode.run4_max_bytes);
 }
 
 RxQueue::Run* RxQueue::find(const Packet& packet) noexcept {
@@ -99,35 +95,27 @@ RxQueue::Result RxQueue::room_for(const Packet& packet) noexcept {
     return completion_free() || find(packet) ? Result::kTaken : Result::kNoBuffer;
 }
 
-uint32_t RxQueue::bufs_for(const Run& run, uint32_t payload_bytes, bool single) const noexcept {
-    if (!payload_bytes || run.placed)
-        return 0;
-    if (single && !run.strict && run.first.at.header_bytes + payload_bytes <= NUPA_RX_SLOT_BYTES)
-        return 0;
-    return (payload_bytes + buf_bytes_ - 1) / buf_bytes_;
+// A packet that was not merged comes whole in its header slot if it fits.
+bool RxQueue::in_slot(const Run& run, uint32_t payload_bytes, bool single) const noexcept {
+    return single && !run.strict && run.first.at.header_bytes + payload_bytes <= NUPA_RX_SLOT_BYTES;
+}
+
+RxQueue::Result RxQueue::hold_buffers(Run& run, uint32_t payload_bytes, bool single) noexcept {
+    if (run.placed || in_slot(run, payload_bytes, single))
+        return Result::kTaken;
+    switch (buffers_.hold(run.held, payload_bytes)) {
+        case RxBuffers::Room::kThere:
+            return Result::kTaken;
+        case RxBuffers::Room::kNone:
+            return Result::kNoBuffer;
+        default:
+            return broken("fill producer index beyond the ring");
+    }
 }
 
 uint32_t RxQueue::span(const Packet& burst, bool placed) noexcept {
     const uint32_t span = runs_.front().merger.span(burst, placed);
-    if (placed || !span)
-        return span;
-    // Where buffers run short as much is taken as there is room for: segment by segment.
-    const uint32_t bufs = (burst.payload.bytes() / span + 1) * NUPA_RX_BUFS_PER_PACKET_MAX;
-    if (fill_seen_ - fill_cons_ < fills_reserved_ + bufs)
-        fill_seen_ = load_acquire(ctl_->fill_prod);
-    return fill_seen_ - fill_cons_ < fills_reserved_ + bufs ? 0 : span;
-}
-
-RxQueue::Result RxQueue::reserve(uint32_t bufs) noexcept {
-    if (fill_seen_ - fill_cons_ < fills_reserved_ + bufs) {
-        fill_seen_ = load_acquire(ctl_->fill_prod);
-        if (fill_seen_ - fill_cons_ > fill_entries_)
-            return broken("fill producer index beyond the ring");
-        if (fill_seen_ - fill_cons_ < fills_reserved_ + bufs)
-            return Result::kNoBuffer;
-    }
-    fills_reserved_ += bufs;
-    return Result::kTaken;
+    return placed || !span ? span : buffers_.span(burst.payload.bytes(), span, burst.mss);
 }
 
 RxQueue::Result RxQueue::add(Packet& packet, const Decision& decision,
@@ -139,8 +127,14 @@ RxQueue::Result RxQueue::add(Packet& packet, const Decision& decision,
             return done;
         run = nullptr;
     }
-    if (run)
-        return append(*run, packet, decision);
+    if (run) {
+        const Result joined = append(*run, packet, decision);
+        if (joined != Result::kNoBuffer)
+            return joined;
+        // Long buffers have run out: what it has needs no more of them, and short ones may do.
+        if (Result done = finish(*run); done != Result::kTaken)
+            return done;
+    }
     if (!completion_free())
         return Result::kNoBuffer;
     run = open();
@@ -158,23 +152,20 @@ RxQueue::Result RxQueue::start(Run& run, Packet& packet, const Decision& decisio
     run.strict = strict_split_ && packet.at.l4 == L4::kTcp;
     run.merger.start(packet, decision);
     run.first = std::move(packet);
-    const uint32_t bufs = bufs_for(run, run.first.payload.bytes(), !run.first.mss);
-    if (Result room = reserve(bufs); room != Result::kTaken) {
+    if (Result room = hold_buffers(run, run.first.payload.bytes(), !run.first.mss);
+        room != Result::kTaken) {
         run.merger.finish();
         close(run);
         return room;
     }
-    run.reserved_bufs = bufs;
     stats_.add(NUPA_STAT_rx_merged, run.first.segments() - 1);
     return run.merger.closed() ? finish(run) : Result::kTaken;
 }
 
 RxQueue::Result RxQueue::append(Run& run, Packet& packet, const Decision& decision) noexcept {
-    const uint32_t bufs = bufs_for(run, run.merger.payload_bytes() + packet.payload.bytes(), false);
-    const uint32_t more = bufs - run.reserved_bufs;
-    if (Result room = reserve(more); room != Result::kTaken)
+    const uint32_t bytes = run.merger.payload_bytes() + packet.payload.bytes();
+    if (Result room = hold_buffers(run, bytes, false); room != Result::kTaken)
         return room;
-    run.reserved_bufs = bufs;
     run.merger.append(packet, decision);
     run.may_wait = decision.may_wait;
     run.grown = true;
@@ -191,8 +182,7 @@ RxQueue::Result RxQueue::append(Run& run, Packet& packet, const Decision& decisi
 
 // The run's slot is free again.
 void RxQueue::close(Run& run) noexcept {
-    fills_reserved_ -= run.reserved_bufs;
-    run.reserved_bufs = 0;
+    buffers_.let_go(run.held);
     run.first.owned.reset();
     run.more.clear();
     run.owned.clear();
@@ -205,34 +195,35 @@ void RxQueue::close(Run& run) noexcept {
 RxQueue::Result RxQueue::finish(Run& run) noexcept {
     const Merged& merged = run.merger.finish();
     const bool single = merged.gso_segs <= 1;
-    const uint32_t bufs = bufs_for(run, merged.payload_bytes, single);
     std::byte* slot = slots_ + (comp_prod_ & (comp_entries_ - 1)) * size_t{NUPA_RX_SLOT_BYTES};
     if (single)
         run.first.fill_checksums();  // a merged one has no valid checksum, by the ABI
     std::memcpy(slot, single ? run.first.header.data() : merged.header.data(), merged.header_bytes);
     uint32_t slot_payload = 0;
     Result result = Result::kTaken;
-    if (!run.placed && !bufs) {
+    if (!run.placed && in_slot(run, merged.payload_bytes, single)) {
+        buffers_.let_go(run.held);
         run.first.payload.copy_to(slot + merged.header_bytes);
         slot_payload = merged.payload_bytes;
     } else if (!run.placed) {
         result = write_payload(run);
     }
     if (result == Result::kTaken)
-        write_completion(run, merged, slot_payload, static_cast<uint16_t>(bufs));
+        write_completion(run, merged, slot_payload);
     close(run);
     return result;
 }
 
-void RxQueue::write_completion(const Run& run, const Merged& merged, uint32_t slot_payload,
-                               uint16_t bufs) noexcept {
+void RxQueue::write_completion(const Run& run, const Merged& merged,
+                               uint32_t slot_payload) noexcept {
     nupa_rx_comp comp{};
     comp.flags = merged.flags;
     if (!checksums_)
         comp.flags &= static_cast<uint16_t>(~kChecksumFlags);
     if (run.choice.hash_l4)
         comp.flags |= NUPA_RX_F_HASH_L4;
-    comp.bufs = bufs;
+    comp.bufs = static_cast<uint16_t>(run.held.shorts);
+    comp.long_bufs = static_cast<uint16_t>(run.held.longs);
     comp.header_bytes = static_cast<uint16_t>(merged.header_bytes + slot_payload);
     comp.gso_size = merged.gso_size;
     comp.gso_segs = merged.gso_segs;
@@ -246,54 +237,13 @@ void RxQueue::write_completion(const Run& run, const Merged& merged, uint32_t sl
     stats_.add(NUPA_STAT_rx_bytes, merged.header_bytes + merged.payload_bytes);
 }
 
-namespace {
-
-// Writes pieces one after the other into buffers of one size.
-class Scatter {
-public:
-    explicit Scatter(uint32_t buf_bytes) noexcept : buf_bytes_(buf_bytes) {}
-
-    // @next gives the next buffer or null; false when it gave null.
-    template <class NextBuffer>
-    bool write(Bytes piece, NextBuffer&& next) noexcept {
-        while (!piece.empty()) {
-            if (!left_) {
-                if (!(to_ = next()))
-                    return false;
-                left_ = buf_bytes_;
-            }
-            const size_t n = std::min<size_t>(piece.size(), left_);
-            std::memcpy(to_, piece.data(), n);
-            to_ += n;
-            left_ -= static_cast<uint32_t>(n);
-            piece = piece.subspan(n);
-        }
-        return true;
-    }
-
-private:
-    uint32_t buf_bytes_;
-    std::byte* to_ = nullptr;
-    uint32_t left_ = 0;
-};
-
-}  // namespace
-
-std::byte* RxQueue::next_buffer() noexcept {
-    const auto fill =
-        copy_once<nupa_rx_fill>(fills_ + (fill_cons_ & (fill_entries_ - 1)) * sizeof(nupa_rx_fill));
-    fill_cons_++;
-    return memory_.at(fill.addr, buf_bytes_);
-}
-
 RxQueue::Result RxQueue::write_payload(const Run& run) noexcept {
-    Scatter scatter(buf_bytes_);
-    auto next = [this]() noexcept { return next_buffer(); };
+    RxBuffers::Writer writer(buffers_, run.held);
     for (const Bytes& piece : run.first.payload.pieces())
-        if (!scatter.write(piece, next))
+        if (!writer.write(piece))
             return broken("fill buffer outside host memory");
     for (const Bytes& piece : run.more)
-        if (!scatter.write(piece, next))
+        if (!writer.write(piece))
             return broken("fill buffer outside host memory");
     return Result::kTaken;
 }
@@ -377,7 +327,7 @@ uint64_t RxQueue::due_ns() const noexcept {
 bool RxQueue::publish() noexcept {
     if (published_ != comp_prod_) {
         published_ = comp_prod_;
-        store_release(ctl_->fill_cons, fill_cons_);
+        buffers_.publish();
         store_release(ctl_->comp_prod, comp_prod_);
     }
     if (!urgent_)

@@ -2,8 +2,8 @@
 // A receive queue: several growing merges, then header slots, fill buffers and completions.
 //
 // A run keeps references to its payload until it is finished, so that runs of different flows
-// can grow side by side while fill buffers are used strictly in ring order.  What a run will
-// need is reserved when a segment joins: finishing never fails for want of room.
+// can grow side by side while fill buffers are used strictly in ring order (rx_buffers.hpp).  What
+// a run will need is held when a segment joins: finishing never fails for want of room.
 //
 // A placed run refers to nobody's memory.  It may outlive the turn (nupa_cmd_rx_mode.hold_us),
 // so that a sender slower than the switch still costs its receiver one completion and not many.
@@ -18,6 +18,7 @@
 #include "engine/host_memory.hpp"
 #include "engine/merge.hpp"
 #include "engine/stats.hpp"
+#include "ports/vm/rx_buffers.hpp"
 #include "ports/vm/steering.hpp"
 #include "tcp_qp/nupa_hw.h"
 
@@ -38,8 +39,8 @@ public:
     RxQueue(const HostMemory& memory, nupa_rxq_ctl& ctl, const nupa_cmd_queue& cmd,
             PortStats& stats);
 
-    // NUPA_RX_MODE_*; only between flush() and add().
-    void set_mode(uint32_t mode, uint64_t hold_ns) noexcept;
+    // What of it is about what is received; only between flush() and add().
+    void set_mode(const nupa_cmd_rx_mode& mode) noexcept;
     // Is there a completion for this packet?  Its buffers are looked for once placement is decided.
     Result room_for(const Packet& packet) noexcept;
     // As Merger::span(), by the buffers there are.
@@ -66,7 +67,7 @@ private:
         std::vector<Bytes> more;                          // delivered payload after first's
         std::vector<std::unique_ptr<std::byte[]>> owned;  // that some of it lies in
         QueueChoice choice;
-        uint32_t reserved_bufs = 0;
+        BufferCount held;
         bool strict = false;  // payload never in the header slot
         bool placed = false;
         bool may_wait = false;    // the latest segment's
@@ -87,30 +88,21 @@ private:
     Result append(Run& run, Packet& packet, const Decision& decision) noexcept;
     void close(Run& run) noexcept;
     Result write_payload(const Run& run) noexcept;
-    std::byte* next_buffer() noexcept;
-    void write_completion(const Run& run, const Merged& merged, uint32_t slot_payload,
-                          uint16_t bufs) noexcept;
-    [[nodiscard]] uint32_t bufs_for(const Run& run, uint32_t payload_bytes,
-                                    bool single) const noexcept;
-    Result reserve(uint32_t bufs) noexcept;
+    void write_completion(const Run& run, const Merged& merged, uint32_t slot_payload) noexcept;
+    [[nodiscard]] bool in_slot(const Run& run, uint32_t payload_bytes, bool single) const noexcept;
+    Result hold_buffers(Run& run, uint32_t payload_bytes, bool single) noexcept;
     Result broken(const char* reason) noexcept;
 
-    const HostMemory& memory_;
     nupa_rxq_ctl* ctl_;
     PortStats& stats_;
-    const std::byte* fills_;
+    RxBuffers buffers_;
     std::byte* comps_;
     std::byte* slots_;
-    uint32_t fill_entries_;
     uint32_t comp_entries_;
-    uint32_t buf_bytes_;
     bool strict_split_;
     bool checksums_ = false;
     uint64_t hold_ns_ = 0;
 
-    uint32_t fill_seen_ = 0;  // host's producer index, as last read
-    uint32_t fill_cons_ = 0;
-    uint32_t fills_reserved_ = 0;
     uint32_t comp_prod_ = 0;
     uint32_t comp_cons_seen_ = 0;
     uint32_t published_ = 0;

@@ -4,42 +4,12 @@
 #include <bit>
 
 #include "engine/endian.hpp"
-#include "ports/vm/shared_field.hpp"
 
 namespace nupa::daemon {
 
 bool valid_ring_entries(uint32_t entries) noexcept {
     return std::has_single_bit(entries) && entries >= NUPA_RING_ENTRIES_MIN &&
            entries <= NUPA_RING_ENTRIES_MAX;
-}
-
-ConsumedRing::ConsumedRing(nupa_ring_ctl& ctl, uint32_t entries) noexcept
-    : ctl_(&ctl), entries_(entries) {
-    store_release(ctl_->cons, 0u);
-    store_release(ctl_->db_event, 0u);
-}
-
-uint32_t ConsumedRing::pending() noexcept {
-    if (produced_ == taken_)
-        produced_ = load_acquire(ctl_->prod);
-    return produced_ - taken_;
-}
-
-bool ConsumedRing::publish() noexcept {
-    const uint32_t old = published_;
-    if (old == taken_)
-        return false;
-    published_ = taken_;
-    store_release(ctl_->cons, taken_);
-    full_fence();
-    return nupa_need_event(load_relaxed(ctl_->irq_event), taken_, old);
-}
-
-bool ConsumedRing::rearm() noexcept {
-    store_release(ctl_->db_event, taken_);
-    full_fence();
-    produced_ = load_acquire(ctl_->prod);
-    return produced_ != taken_;
 }
 
 nupa_admin_status TxQueue::check(const HostMemory& memory, const nupa_cmd_queue& cmd) noexcept {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "engine/port_engine.hpp"
 #include "fabric/mac_address.hpp"
@@ -13,9 +14,10 @@ inline constexpr unsigned kQueuePairsDefault = 4;
 
 struct VmOptions {
     std::string name;
-    std::string socket;  // where QEMU connects
-    std::string ram;     // guest memory file
-    MacAddress mac{};    // zero: one made from the port's number
+    std::string socket;            // where QEMU connects
+    std::string ram;               // guest memory file
+    std::vector<std::string> hbm;  // memory files of its accelerators
+    MacAddress mac{};              // zero: one made from the port's number
     unsigned queue_pairs = kQueuePairsDefault;
     PortEngine::Limits limits;
 };

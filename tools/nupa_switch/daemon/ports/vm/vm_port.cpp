@@ -19,6 +19,7 @@ VmPort::VmPort(const PortContext& context, const VmOptions& options, uint16_t id
       heartbeat_(context.heartbeat),
       options_(options),
       listener_(options.socket),
+      windows_(options.hbm),
       engine_(memory_, stats(), hash_seed, options.limits),
       steering_(hash_seed) {
     if (mac_key(options_.mac.data()) == 0)
@@ -97,7 +98,8 @@ void VmPort::accept_client() {
 }
 
 void VmPort::plug(Fd socket) {
-    client_.emplace(std::move(socket));
+    client_.emplace(std::move(socket), sealed_memory("nupa-bar2", NUPA_BAR2_BYTES), NUPA_BAR2_BYTES,
+                    NUPA_VECTORS);
     stats() = {};
     control_gen_ = 0;
     failure_logs_ = 0;
@@ -153,9 +155,10 @@ void VmPort::reset() noexcept {
     admin_ring_.reset();
     slow_.reset();
     engine_.reset();
+    windows_.reset(memory_);
     qp_flows_.clear();
     steering_.reset();
-    rx_mode_ = {.flags = 0, .mtu = NUPA_MTU_MAX, .mac = {}, .hold_us = 0};
+    rx_mode_ = {.flags = 0, .mtu = NUPA_MTU_MAX, .mac = {}, .hold_us = 0, .run4_max_bytes = 0};
     std::copy(options_.mac.begin(), options_.mac.end(), rx_mode_.mac);
     pending_ &= 1;
 }

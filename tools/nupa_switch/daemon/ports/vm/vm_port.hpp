@@ -13,14 +13,15 @@
 
 #include "engine/port_engine.hpp"
 #include "event/unix_listener.hpp"
+#include "ivshmem/client.hpp"
 #include "ports/port_type.hpp"
 #include "ports/vm/guest_ram.hpp"
-#include "ports/vm/ivshmem.hpp"
 #include "ports/vm/registers.hpp"
 #include "ports/vm/rx_queue.hpp"
 #include "ports/vm/steering.hpp"
 #include "ports/vm/tx_queue.hpp"
 #include "ports/vm/vm_options.hpp"
+#include "ports/vm/windows.hpp"
 
 namespace nupa::daemon {
 
@@ -142,6 +143,7 @@ private:
     Registers registers_;
     GuestRam ram_;
     HostMemory memory_;
+    Windows windows_;
     PortEngine engine_;
     Steering steering_;
     std::map<uint32_t, nupa_flow> qp_flows_;

@@ -17,8 +17,6 @@ constexpr uintptr_t kPageBytes = 4096;
 constexpr uint32_t kRxModesAll =
     NUPA_RX_MODE_PROMISC | NUPA_RX_MODE_ALLMULTI | NUPA_RX_MODE_GRO | NUPA_RX_MODE_CSUM;
 
-uint64_t hold_ns(const nupa_cmd_rx_mode& mode) noexcept { return mode.hold_us * uint64_t{1000}; }
-
 // Page table entries for a run of guest memory in one go.  Left to page faults, the first
 // transfer into a new MR would cost more than its copy; failing only means that.
 void populate(std::span<std::byte> run) noexcept {
@@ -120,6 +118,10 @@ std::optional<VmPort::Outcome> VmPort::execute(const nupa_admin_cmd& cmd,
             return qp ? write_stats(cmd.stats, qp->values.data(), NUPA_QP_STAT_COUNT)
                       : Outcome{NUPA_E_NOENT};
         }
+        case NUPA_ADMIN_WINDOW_SET:
+            return Outcome{windows_.set(memory_, cmd.id, cmd.window)};
+        case NUPA_ADMIN_WINDOW_CLEAR:
+            return Outcome{windows_.clear(memory_, cmd.id)};
         default:
             return Outcome{NUPA_E_OPCODE};
     }
@@ -156,7 +158,7 @@ nupa_admin_status VmPort::create_rxq(uint32_t queue, const nupa_cmd_queue& cmd) 
     } catch (const std::bad_alloc&) {
         return NUPA_E_NOSPACE;
     }
-    rx_[queue]->set_mode(rx_mode_.flags, hold_ns(rx_mode_));
+    rx_[queue]->set_mode(rx_mode_);
     return NUPA_OK;
 }
 
@@ -169,8 +171,9 @@ nupa_admin_status VmPort::destroy_rxq(uint32_t queue) noexcept {
 }
 
 nupa_admin_status VmPort::set_rx_mode(const nupa_cmd_rx_mode& cmd) noexcept {
-    if (cmd.hold_us > NUPA_RX_HOLD_MAX_US || cmd.flags & ~kRxModesAll || cmd.mtu < NUPA_MTU_MIN ||
-        cmd.mtu > NUPA_MTU_MAX || is_multicast(cmd.mac) || mac_key(cmd.mac) == 0)
+    if (cmd.hold_us > NUPA_RX_HOLD_MAX_US || cmd.run4_max_bytes > NUPA_RX_RUN_MAX_BYTES ||
+        cmd.flags & ~kRxModesAll || cmd.mtu < NUPA_MTU_MIN || cmd.mtu > NUPA_MTU_MAX ||
+        is_multicast(cmd.mac) || mac_key(cmd.mac) == 0)
         return NUPA_E_INVALID;
     // It is known from now on, so that the first packet to it need not be flooded.
     if (!fabric_.macs().learn(cmd.mac, id(), kind()))
@@ -180,7 +183,7 @@ nupa_admin_status VmPort::set_rx_mode(const nupa_cmd_rx_mode& cmd) noexcept {
     rx_mode_ = cmd;
     for (auto& rx : rx_)
         if (rx)
-            rx->set_mode(cmd.flags, hold_ns(cmd));
+            rx->set_mode(cmd);
     return NUPA_OK;
 }
 

@@ -15,8 +15,9 @@ namespace {
 
 constexpr size_t kMemoryMaxMib = 1 << 20;
 constexpr size_t kObjectsMax = 1 << 24;
-constexpr unsigned kDescriptorsMax = 2 * NUPA_VECTORS + 6;  // eventfds, sockets, BAR2, capture
-constexpr const char* kForm = "name=NAME,socket=PATH,ram=PATH[,mac=XX:XX:XX:XX:XX:XX][,queues=N]";
+constexpr unsigned kDescriptorsMax = 2 * NUPA_VECTORS + 7;  // eventfds, sockets, BAR2, capture, hbm
+constexpr const char* kForm =
+    "name=NAME,socket=PATH,ram=PATH[,mac=XX:XX:XX:XX:XX:XX][,queues=N][,hbm=PATH[:PATH]]";
 
 uint64_t random_seed() {
     uint64_t seed = 0;
@@ -29,7 +30,10 @@ class VmPlan final : public PortPlan {
 public:
     explicit VmPlan(VmOptions options) : PortPlan(options.name), options_(std::move(options)) {}
     [[nodiscard]] std::vector<Claim> claims() const override {
-        return {{"socket", options_.socket}, {"memory file", options_.ram}};
+        std::vector<Claim> all{{"socket", options_.socket}, {"memory file", options_.ram}};
+        for (const std::string& path : options_.hbm)
+            all.push_back({"memory file", path});
+        return all;
     }
     [[nodiscard]] unsigned descriptors_max() const noexcept override { return kDescriptorsMax; }
     [[nodiscard]] std::unique_ptr<Port> open(const PortContext& context,
@@ -50,6 +54,18 @@ unsigned parse_queues(const std::string& text, const Fields& fields) {
         throw fields.error(
             fmt::format("queues must be 1 to {}", static_cast<int>(NUPA_QUEUE_PAIRS_MAX)));
     return value;
+}
+
+// "PATH:PATH"
+std::vector<std::string> split(const std::string& text) {
+    std::vector<std::string> all;
+    for (size_t at = 0; at < text.size();) {
+        const size_t colon = std::min(text.find(':', at), text.size());
+        if (colon > at)
+            all.push_back(text.substr(at, colon - at));
+        at = colon + 1;
+    }
+    return all;
 }
 
 class VmType final : public PortType {
@@ -87,6 +103,10 @@ public:
         }
         if (const std::string queues = fields.take("queues"); !queues.empty())
             port.queue_pairs = parse_queues(queues, fields);
+        port.hbm = split(fields.take("hbm"));
+        if (port.hbm.size() > NUPA_WINDOWS_MAX)
+            throw fields.error(
+                fmt::format("at most {} hbm files", static_cast<int>(NUPA_WINDOWS_MAX)));
         port.limits = limits_;
         port.limits.memory_bytes = memory_mib_ << 20;
         return std::make_unique<VmPlan>(std::move(port));

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * nupa_accel: the driver of an accelerator to test with.
+ *
+ *   pci.c     the PCI function: probe, reset, removal
+ *   ring.c    commands: batches that sleep for an interrupt
+ *   memory.c  its memory: ranges, struct pages, the offer to NIC drivers
+ *   buffer.c  a range as a dma-buf: who has it, and taking it back
+ *   file.c    /dev/nupa_accelN
+ *
+ * Lives.  struct nupa_accel lives until the last open file and buffer are gone,
+ * the PCI function only until it is removed (gone).  A batch of commands has
+ * references to the buffers that it names until the device has executed it,
+ * whatever becomes of the process that submitted it.
+ *
+ * Locks, outermost first:
+ *   accel->ring_lock       order of batches (sleeps)
+ *   accel->buffers_lock    list of buffers (sleeps)
+ *   dma_resv of a buffer   taken, maps; the importers' move_notify runs under it
+ *   buffer->fault_lock     page faults against being taken
+ *   accel->pages_lock      which pages are used (sleeps)
+ *   accel->slot_lock       slots, indices, gone; irqs off
+ *   accel->bell_lock       bells; irqs off
+ */
+#ifndef NUPA_ACCEL_DRIVER_H
+#define NUPA_ACCEL_DRIVER_H
+
+#include <linux/dma-buf.h>
+#include <linux/kref.h>
+#include <linux/memremap.h>
+#include <linux/miscdevice.h>
+#include <linux/mutex.h>
+#include <linux/pci.h>
+#include <linux/rwsem.h>
+#include <linux/wait.h>
+#include <nupa_hbm.h>
+#include <tcp_qp/nupa_accel.h>
+
+#define NUPA_ACCEL_NAME "nupa_accel"
+
+enum {
+	NUPA_ACCEL_RESET_TIMEOUT_MS = 3000,
+	NUPA_ACCEL_RESET_POLL_US = 200,
+	NUPA_ACCEL_TAKE_WARN_MS = 10000,	/* a kernel mapping that does not end is told every so often */
+	NUPA_ACCEL_SG_BYTES = 1 << 30,		/* of one scatterlist entry */
+};
+
+struct nupa_batch;
+struct eventfd_ctx;
+
+struct nupa_accel_slot {
+	struct nupa_batch *batch;
+	u32 index;		/* in the batch */
+};
+
+struct nupa_accel {
+	struct kref ref;
+	struct pci_dev *pdev;		/* until gone */
+	void __iomem *bar0;
+	struct nupa_accel_regs *regs;	/* plain memory that the device shares */
+	struct nupa_ring_ctl *ring;
+	struct nupa_accel_cmd *cmds;
+	struct nupa_accel_comp *comps;
+	u64 id;
+
+	phys_addr_t memory;
+	u64 memory_bytes;
+	struct mutex pages_lock;	/* innermost of those that sleep */
+	unsigned long *used_pages;	/* a bit each */
+	u64 free_bytes;
+	struct dev_pagemap pgmap;
+	bool paged;			/* it has struct pages: the kernel may map it, and TCP send from it */
+	struct nupa_hbm *hbm;
+
+	struct mutex ring_lock;
+	spinlock_t slot_lock;
+	struct nupa_accel_slot slots[NUPA_ACCEL_ENTRIES];
+	u32 prod, taken;
+	bool gone;
+	wait_queue_head_t room;		/* in the ring */
+
+	struct mutex buffers_lock;
+	struct list_head buffers;
+	u32 nr_buffers;
+	atomic_t maps;			/* of all buffers, for the kernel */
+	wait_queue_head_t unmapped;
+
+	atomic64_t commands, cpu_mapped_bytes, kernel_maps;
+
+	spinlock_t bell_lock;
+	struct {
+		struct eventfd_ctx *ctx;
+		struct file *owner;
+		u32 seen;
+	} bells[NUPA_ACCEL_BELLS];
+
+	struct miscdevice misc;
+	char name[24];
+	int number;
+};
+
+struct nupa_buffer {
+	struct nupa_accel *accel;
+	struct dma_buf *dmabuf;
+	struct list_head node;		/* accel->buffers */
+	phys_addr_t at;
+	size_t bytes;
+	bool taken;			/* dma_resv, and fault_lock: nobody has it any more */
+	struct rw_semaphore fault_lock;
+	atomic_t maps;			/* for the kernel */
+};
+
+/* ---- pci.c ---- */
+void nupa_accel_get(struct nupa_accel *accel);
+void nupa_accel_put(struct nupa_accel *accel);
+static inline void nupa_accel_doorbell(struct nupa_accel *accel)
+{
+	writel(NUPA_PEER_SWITCH << 16, accel->bar0 + NUPA_BAR0_DOORBELL);
+}
+
+/* ---- ring.c ---- */
+/* A batch of up to NUPA_ACCEL_BATCH_MAX commands, with one reference. */
+struct nupa_batch *nupa_batch_alloc(void);
+void nupa_batch_put(struct nupa_batch *batch);		/* any context */
+/* Takes over a reference to each of @dmabufs, also when it fails. */
+int nupa_batch_add(struct nupa_batch *batch, const struct nupa_accel_cmd *cmd,
+		   struct dma_buf *const dmabufs[3]);
+/* Sleeps until all were executed: 0, -EINTR, -ENODEV. */
+int nupa_batch_submit(struct nupa_accel *accel, struct nupa_batch *batch);
+void nupa_batch_result(const struct nupa_batch *batch, u32 i, u32 *status, u64 *result);
+void nupa_ring_init(struct nupa_accel *accel);
+void nupa_ring_start(struct nupa_accel *accel);		/* before the device is enabled */
+void nupa_ring_poll(struct nupa_accel *accel);		/* the interrupt */
+void nupa_ring_end(struct nupa_accel *accel);		/* the device executes no more: all fail */
+
+/* ---- memory.c ---- */
+int nupa_memory_init(struct nupa_accel *accel);
+void nupa_memory_exit(struct nupa_accel *accel);	/* struct pages go; nobody maps them */
+int nupa_memory_offer(struct nupa_accel *accel);
+void nupa_memory_withdraw(struct nupa_accel *accel);
+/* Ranges of whole pages, by their physical addresses; 0: there is none. */
+phys_addr_t nupa_memory_alloc(struct nupa_accel *accel, size_t bytes);
+void nupa_memory_free(struct nupa_accel *accel, phys_addr_t at, size_t bytes);
+
+/* ---- buffer.c ---- */
+/* A new one, all zero, with a reference. */
+struct dma_buf *nupa_buffer_create(struct nupa_accel *accel, u64 bytes);
+/* The buffer behind @fd, with a reference to its dma-buf, if it is of this accelerator and not taken. */
+struct nupa_buffer *nupa_buffer_get(struct nupa_accel *accel, int fd);
+int nupa_buffer_take(struct nupa_buffer *buffer);	/* 0, or -EINTR: it is taken, but still mapped */
+void nupa_buffers_take_all(struct nupa_accel *accel);
+
+/* ---- file.c ---- */
+int nupa_file_register(struct nupa_accel *accel);
+void nupa_file_unregister(struct nupa_accel *accel);
+void nupa_bells_rang(struct nupa_accel *accel);		/* the interrupt */
+
+#endif

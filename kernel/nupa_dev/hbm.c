@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Memory of other devices of this host (kernel/include/nupa_hbm.h): each port
+ * tells its switch where it lies, and a switch that was not given that memory
+ * refuses.  What lies at an address without a window is no memory to a switch.
+ */
+#include <linux/list.h>
+#include <linux/module.h>
+#include <nupa_hbm.h>
+#include "nupa.h"
+
+static DEFINE_MUTEX(nupa_hbm_lock);	/* both lists; inside RTNL, around the command ring's */
+static LIST_HEAD(nupa_hbm_ports);
+static struct nupa_hbm *nupa_hbms[NUPA_WINDOWS_MAX];	/* [window], the same for all ports */
+
+static void nupa_window_put(struct nupa_dev *nupa, u32 window, u64 base, u64 end)
+{
+	/* whoever transmits from that memory does so while it is there: no order needed */
+	WRITE_ONCE(nupa->windows[window].base, base);
+	WRITE_ONCE(nupa->windows[window].end, end);
+}
+
+bool nupa_hbm_reaches(const struct nupa_dev *nupa, dma_addr_t addr, u32 bytes)
+{
+	for (u32 i = 0; i < NUPA_WINDOWS_MAX; i++)
+		if (addr >= READ_ONCE(nupa->windows[i].base) &&
+		    addr + bytes <= READ_ONCE(nupa->windows[i].end))
+			return true;
+	return false;
+}
+
+static void nupa_hbm_tell(struct nupa_dev *nupa, u32 window)
+{
+	const struct nupa_hbm *hbm = nupa_hbms[window];
+	struct nupa_admin_cmd cmd = {
+		.op = cpu_to_le16(NUPA_ADMIN_WINDOW_SET),
+		.id = cpu_to_le32(window),
+		.window.base = cpu_to_le64(hbm->base),
+		.window.bytes = cpu_to_le64(hbm->bytes),
+		.window.memory = cpu_to_le64(hbm->id),
+	};
+	int err;
+
+	lockdep_assert_held(&nupa_hbm_lock);
+	if (!(nupa->features & NUPA_FEAT_WINDOW) || !test_bit(NUPA_S_ENABLED, &nupa->state))
+		return;
+	err = nupa_admin_submit(nupa, &cmd, NULL);
+	if (!err)
+		nupa_window_put(nupa, window, hbm->base, hbm->base + hbm->bytes);
+	else if (err != -ENOENT)	/* another port's, as the switch's operator decided */
+		dev_warn(nupa_device(nupa), "no window to %s (%d)\n", dev_name(&hbm->adev.dev), err);
+}
+
+static void nupa_hbm_forget(struct nupa_dev *nupa, u32 window)
+{
+	lockdep_assert_held(&nupa_hbm_lock);
+	if (!nupa->windows[window].end)
+		return;
+	nupa_window_put(nupa, window, 0, 0);
+	nupa_admin_simple(nupa, NUPA_ADMIN_WINDOW_CLEAR, window);
+}
+
+void nupa_hbm_enabled(struct nupa_dev *nupa)
+{
+	mutex_lock(&nupa_hbm_lock);
+	for (u32 i = 0; i < NUPA_WINDOWS_MAX; i++) {
+		nupa_window_put(nupa, i, 0, 0);
+		if (nupa_hbms[i])
+			nupa_hbm_tell(nupa, i);
+	}
+	mutex_unlock(&nupa_hbm_lock);
+}
+
+void nupa_hbm_port_add(struct nupa_dev *nupa)
+{
+	mutex_lock(&nupa_hbm_lock);
+	list_add(&nupa->hbm_node, &nupa_hbm_ports);
+	mutex_unlock(&nupa_hbm_lock);
+	nupa_hbm_enabled(nupa);
+}
+
+void nupa_hbm_port_remove(struct nupa_dev *nupa)
+{
+	mutex_lock(&nupa_hbm_lock);
+	list_del(&nupa->hbm_node);
+	mutex_unlock(&nupa_hbm_lock);
+}
+
+static int nupa_hbm_probe(struct auxiliary_device *adev, const struct auxiliary_device_id *id)
+{
+	struct nupa_dev *nupa;
+	int err = -ENOSPC;
+	u32 i;
+
+	mutex_lock(&nupa_hbm_lock);
+	for (i = 0; i < NUPA_WINDOWS_MAX && nupa_hbms[i]; i++)
+		;
+	if (i < NUPA_WINDOWS_MAX) {
+		nupa_hbms[i] = to_nupa_hbm(adev);
+		auxiliary_set_drvdata(adev, &nupa_hbms[i]);
+		list_for_each_entry(nupa, &nupa_hbm_ports, hbm_node)
+			nupa_hbm_tell(nupa, i);
+		err = 0;
+	}
+	mutex_unlock(&nupa_hbm_lock);
+	return err;
+}
+
+static void nupa_hbm_remove(struct auxiliary_device *adev)
+{
+	struct nupa_hbm **at = auxiliary_get_drvdata(adev);
+	struct nupa_dev *nupa;
+
+	mutex_lock(&nupa_hbm_lock);
+	list_for_each_entry(nupa, &nupa_hbm_ports, hbm_node)
+		nupa_hbm_forget(nupa, at - nupa_hbms);
+	*at = NULL;
+	mutex_unlock(&nupa_hbm_lock);
+}
+
+static const struct auxiliary_device_id nupa_hbm_ids[] = {
+	{ .name = NUPA_HBM_ADEV_MODULE "." NUPA_HBM_ADEV_NAME },
+	{}
+};
+MODULE_DEVICE_TABLE(auxiliary, nupa_hbm_ids);
+
+static struct auxiliary_driver nupa_hbm_driver = {
+	.name = "hbm",
+	.id_table = nupa_hbm_ids,
+	.probe = nupa_hbm_probe,
+	.remove = nupa_hbm_remove,
+};
+
+int nupa_hbm_init(void)
+{
+	return auxiliary_driver_register(&nupa_hbm_driver);
+}
+
+void nupa_hbm_exit(void)
+{
+	auxiliary_driver_unregister(&nupa_hbm_driver);
+}

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Memory of accelerators: from one to the other without a byte in a host's hands, and every way in which it may go away."""
+
+import contextlib
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from harness.guests import NCQP, Guests
+from harness.needs import Needs, on_debug_kernel
+from harness.pairs import fabric
+from harness.traffic import free_port, ncqp, wait_moving
+from vm.exchange import FAULTS, exchange, offload_pair
+from vm.rdma import model, mostly_placed
+
+from nupavm.paths import REPO
+
+PROGRAMS = ("selftests/vm/programs/accel_check", "selftests/vm/programs/qp_exchange", "selftests/vm/programs/qp_rdma", "tools/ncqp/ncqp")
+MIB = 64
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev", "nupa_accel"), programs=PROGRAMS, setup="full", accelerator_mib=MIB)
+pytestmark = pytest.mark.needs(NEEDS)
+# One that was built before it was in its configuration; regions need it.
+NO_PAGES = on_debug_kernel() and "CONFIG_ZONE_DEVICE=y" not in (REPO / "build/debug-kernel/obj/.config").read_text()
+regions = pytest.mark.skipif(NO_PAGES, reason="the debug kernel has no ZONE_DEVICE: build it anew")
+CHECK = "$BUILD/cmake/selftests/vm/programs/accel_check"
+DRIVER = "/sys/bus/pci/drivers/nupa_accel"
+END_S = 60
+LONG = "-d hbm -v 251 -n 4G --msg-size 256K"  # it is cut short
+HBM = "-d hbm -v 251 --timeout 20"
+
+
+def _info(t: Guests, node: int) -> dict:
+    return json.loads(t.run(node, f"{CHECK} info"))
+
+
+def _all_back(t: Guests) -> None:
+    for node in (0, 1):
+        t.run(node, f"until {CHECK} info | grep -q '\"buffers\":0'; do sleep 0.2; done", END_S)
+        info = _info(t, node)
+        t.equal(info["free_bytes"], info["memory_bytes"], f"node{node}: free memory of the accelerator")
+
+
+def test_commands(t: Guests) -> None:
+    t.run(0, f"{CHECK} engine && {CHECK} attacks", END_S)
+    _all_back(t)
+
+
+@regions
+def test_registered_again_and_again(t: Guests) -> None:
+    t.run(0, f"{CHECK} churn 1000", END_S)
+    t.run(0, f"{CHECK} revoked", END_S)
+    _all_back(t)
+
+
+def _moved(t: Guests, family: str = "") -> None:
+    before = [_info(t, node) for node in (0, 1)]
+    tx, rx = ncqp(t, "offload", "-d hbm -v 251 -n 32M", HBM, family=family)
+    t.check(rx["validated"], "the accelerator compared nothing")
+    t.equal(rx["copied_bytes"], 0, "bytes that the receiver's processor copied")
+    t.check(rx["placed_bytes"] >= 32 << 20, f"placed {rx['placed_bytes']}")
+    t.equal(tx["copied_bytes"], 0, "bytes that the sender's processor copied")
+    t.check(tx["tx_zerocopy_bytes"] >= 32 << 20, f"sent from where they lay: {tx['tx_zerocopy_bytes']}")
+    for node in (0, 1):
+        t.equal(_info(t, node)["cpu_mapped_bytes"], before[node]["cpu_mapped_bytes"], f"node{node}: bytes that a program could touch")
+
+
+@regions
+def test_hbm_to_hbm(t: Guests) -> None:
+    """The figure: no byte of the payload is in a processor's hands, or in host RAM, at either end."""
+    _moved(t)
+    _all_back(t)
+
+
+@regions
+@pytest.mark.long
+def test_hbm_to_hbm_ipv6(t: Guests) -> None:
+    _moved(t, "-6")
+
+
+@regions
+@pytest.mark.long
+def test_hbm_and_host_memory(t: Guests) -> None:
+    for sender, receiver in (("-d hbm", "-d udmabuf"), ("-d udmabuf", "-d hbm"), ("", "-d hbm"), ("-d hbm", "")):
+        _, rx = ncqp(t, "offload", f"{sender} -v 251 -n 3000001", f"{receiver} -v 251")
+        t.check(rx["validated"] and rx["ok"], f"{sender} to {receiver}: {rx}")
+    _all_back(t)
+
+
+@regions
+@pytest.mark.long
+def test_wrong_bytes_are_found(t: Guests) -> None:
+    """The accelerator's own comparison fails where it must: a pattern of another period."""
+    port = free_port()
+    server = t.start(0, f"{NCQP} -q --engine offload -l -p {port} -d hbm -v 250 >/dev/null")
+    t.wait_listening(0, port)
+    t.fails(1, f"head -c 1M /dev/zero | {NCQP} -q --engine offload -s $PEER -p {port} -n 1M -v 251")
+    t.check(not server.wait().ok, "the receiver is content with the wrong pattern")
+    _all_back(t)
+
+
+@regions
+@pytest.mark.long
+def test_messages(t: Guests) -> None:
+    """Both ways, all sizes, every byte of every buffer checked by the programs, with and without the switch's placement."""
+    offload_pair(t, "--memory hbm --messages 200 --seed 71")
+    exchange(t, "software", "software", "--memory hbm --messages 200 --seed 72")
+    with fabric(t, **FAULTS):
+        exchange(t, "offload", "offload", "--memory hbm --messages 200 --seed 73")
+    _all_back(t)
+
+
+@regions
+def test_one_sided(t: Guests) -> None:
+    """WRITE, READ and atomics against the model."""
+    mostly_placed(t, model(t, ("offload", "offload"), "--seed 61", "--memory hbm"))
+    _all_back(t)
+
+
+@regions
+@pytest.mark.long
+def test_one_sided_under_faults(t: Guests) -> None:
+    with fabric(t, **FAULTS):
+        model(t, ("offload", "offload"), "--seed 62", "--memory hbm")
+    _all_back(t)
+
+
+@contextlib.contextmanager
+def _under_way(t: Guests) -> Iterator[list]:
+    """A long transfer from accelerator to accelerator that must fail at both ends, in bounded time."""
+    port = free_port()
+    jobs = [t.start(0, f"{NCQP} -q --engine offload -l -p {port} {HBM} >/dev/null", END_S)]
+    t.wait_listening(0, port)
+    jobs.append(t.start(1, f"{NCQP} -q --engine offload -s $PEER -p {port} {LONG} --timeout 20", END_S))
+    wait_moving(t, 1, port)
+    yield jobs
+    for node, job in enumerate(jobs):
+        result = job.wait()
+        t.check(not result.ok, f"node{node}: the transfer is said to have succeeded")
+        t.check(result.status != 124, f"node{node}: no end: {result.stderr}")
+
+
+@regions
+@pytest.mark.long
+def test_killed_in_mid_transfer(t: Guests) -> None:
+    for node in (0, 1):
+        with _under_way(t):
+            t.run(node, "pkill -9 -x ncqp")
+        _all_back(t)
+
+
+@regions
+@pytest.mark.parametrize("node", (0, pytest.param(1, marks=pytest.mark.long)))
+def test_unplugged_in_mid_transfer(t: Guests, node: int) -> None:
+    """The PCI function goes, at the receiver and at the sender: regions are dead, its struct pages are gone, and it comes back."""
+    with _under_way(t):
+        t.run(node, f"for d in {DRIVER}/0*; do echo 1 >$d/remove; done; [ ! -e /dev/nupa_accel0 ]", END_S)
+    t.run(node, "echo 1 >/sys/bus/pci/rescan; until [ -e /dev/nupa_accel0 ] || [ -e /dev/nupa_accel1 ]; do sleep 0.1; done; ls -l /dev/nupa_accel*")
+    _moved(t)
+    _all_back(t)
+
+
+@regions
+@pytest.mark.long
+def test_module_is_held(t: Guests) -> None:
+    """By memory in use, and by nothing after kill -9."""
+    job = t.start(0, f"exec {CHECK} hold 8", END_S)
+    t.run(0, f"until {CHECK} info | grep -q '\"buffers\":1'; do sleep 0.1; done")
+    t.fails(0, "rmmod nupa_accel")
+    job.kill()
+    _all_back(t)
+    t.run(0, "rmmod nupa_accel && insmod $KO/nupa_accel/nupa_accel.ko")
+    _moved(t)
+
+
+@regions
+@pytest.mark.long
+def test_port_without_its_driver(t: Guests) -> None:
+    """The accelerator is there first, or the port is; without a window the region is refused."""
+    t.run(0, "rdma link delete tcpqp0; rmmod nupa_dev; sh $REPO/tools/vm/guest/setup full")
+    _moved(t)
+    t.run(0, "rdma link add tcpqp1 type tcp_qp netdev lo && sh $REPO/tools/vm/guest/mkdev")
+    t.run(0, f"{CHECK} refused lo; status=$?; rdma link delete tcpqp1; exit $status")
+    _all_back(t)

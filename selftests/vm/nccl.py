@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""NCCL's plugin between guests, driven by nccl_harness: the 14 cases on the module's engines, and with a bad fabric."""
+
+import json
+
+import pytest
+
+from harness.guests import Failed, Guests
+from harness.needs import Needs
+from harness.traffic import free_port
+
+NEEDS = Needs(
+    modules=("tcp_qp", "nupa_dev"), programs=("tools/nccl_harness/nccl_harness", "user/nccl/libnccl-net-tcpqp.so"), setup="full",
+)  # fmt: skip
+pytestmark = pytest.mark.needs(NEEDS)
+
+HARNESS = "$BUILD/cmake/tools/nccl_harness/nccl_harness --plugin $BUILD/cmake/user/nccl/libnccl-net-tcpqp.so --json"
+ENVIRONMENT = "NCCL_SOCKET_IFNAME=nupa0 NCCL_DEBUG=INFO"
+CASES = 14
+LIMIT_S = 120
+FAULTS = {"loss": 0.01, "reorder": 0.05, "seed": 41}
+
+
+def run(t: Guests, engines: tuple[str, str], options: str = "") -> tuple[dict, list[str]]:
+    """What rank 0 printed, and what each end logged."""
+    port = free_port()
+    command = f"{ENVIRONMENT} TCPQP_ENGINE=%s exec {HARNESS} {options}"
+    jobs = [t.start(0, f"{command % engines[0]} --listen {port}", LIMIT_S)]
+    t.wait_listening(0, port)
+    jobs.append(t.start(1, f"{command % engines[1]} --join $PEER:{port} --rank 1", LIMIT_S))
+    results = [job.wait() for job in jobs]
+    if not all(r.ok for r in results):
+        raise Failed("\n".join(f"node{n} ended with {r.status}: {r.stdout}{r.stderr[-3000:]}" for n, r in enumerate(results)))
+    return json.loads(results[0].stdout), [r.stderr for r in results]
+
+
+def all_cases(t: Guests, engines: tuple[str, str], options: str = "") -> list[str]:
+    result, logs = run(t, engines, options)
+    t.equal([c["name"] for c in result["cases"] if not c["ok"]], [], f"{engines}: cases that failed: {result}")
+    t.equal(len(result["cases"]), CASES, f"{engines}: cases")
+    return logs
+
+
+def test_cases_on_offload(t: Guests) -> None:
+    for node, log in enumerate(all_cases(t, ("", ""))):
+        t.check("engine offload" in log, f"node{node}: the log does not say that placement is used: {log[-2000:]}")
+
+
+def test_cases_on_software(t: Guests) -> None:
+    all_cases(t, ("software", "software"), "--no-self")
+
+
+def polled_under_faults(t: Guests, engine: str) -> None:
+    """Segments that are lost and that overtake each other: no flag of LL or LL128 is seen before its data."""
+    for port in ("n0", "n1"):
+        t.switch("faults", port=port, clear=True, set=FAULTS)
+    try:
+        result, _ = run(t, (engine, engine), "--case polled,random --no-self")
+        t.equal([c["ok"] for c in result["cases"]], [True, True], f"{engine or 'offload'}: {result}")
+    finally:
+        for port in ("n0", "n1"):
+            t.switch("faults", port=port, clear=True)
+
+
+def test_polled_under_faults(t: Guests) -> None:
+    polled_under_faults(t, "")
+
+
+@pytest.mark.long
+def test_polled_under_faults_on_software(t: Guests) -> None:
+    polled_under_faults(t, "software")

@@ -1,0 +1,261 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Random sequences of socket calls on a plain pair and on one with ULP tcp_qp_stream must say the same: socket_calls.py FIRST-END [WORKERS].
+
+A seed is a sequence.  After each call all that was sent has been acknowledged, so that no answer depends on time, whatever the network loses.
+The first difference of a seed ends it, and is printed with the calls that led there; exit 0 only if there is none.
+"""
+
+import ctypes
+import errno
+import fcntl
+import os
+import random
+import select
+import socket
+import struct
+import sys
+import termios
+import time
+import zlib
+from collections.abc import Callable
+
+from stream_cases import LIMIT_S, MSG_ZEROCOPY, SO_ZEROCOPY, TCP_ULP, pair, pattern, warm
+
+STEPS = 60
+SHOWN = 12  # calls before a difference
+SIZES = (1, 100, 4096, 32 << 10, 70_000, 200_000, 600_000)
+ROOM = 16 << 20  # for all that a sequence sends
+SO_RCVBUFFORCE, SO_SNDBUFFORCE = 33, 32
+INFO_BYTES, INFO_UNACKED_AT, INFO_NOTSENT_AT = 256, 24, 144  # struct tcp_info
+SETTLE_S = 0.002
+Answer = object
+
+SET = (
+    (socket.SOL_TCP, socket.TCP_NODELAY, 1), (socket.SOL_TCP, socket.TCP_NODELAY, 0), (socket.SOL_TCP, socket.TCP_CORK, 0),
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), (socket.SOL_SOCKET, socket.SO_OOBINLINE, 1), (socket.SOL_SOCKET, socket.SO_RCVLOWAT, 10),
+    (socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1), (socket.SOL_SOCKET, SO_ZEROCOPY, 1), (socket.SOL_SOCKET, SO_ZEROCOPY, 0),
+    (socket.SOL_TCP, socket.TCP_MAXSEG, 1000), (socket.SOL_TCP, TCP_ULP, b"no such"), (socket.SOL_TCP, TCP_ULP, b"tcp_qp"),
+    (socket.SOL_TCP, TCP_ULP, b"mptcp"), (socket.IPPROTO_IPV6, 1, socket.AF_INET), (socket.IPPROTO_IP, socket.IP_TOS, 16),
+    (socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)), (socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 0, 0)),
+)  # fmt: skip
+READ = (
+    (socket.SOL_SOCKET, socket.SO_ERROR), (socket.SOL_SOCKET, socket.SO_TYPE), (socket.SOL_SOCKET, socket.SO_DOMAIN),
+    (socket.SOL_SOCKET, socket.SO_RCVLOWAT), (socket.SOL_SOCKET, socket.SO_ACCEPTCONN), (socket.SOL_SOCKET, SO_ZEROCOPY),
+    (socket.SOL_TCP, socket.TCP_NODELAY), (socket.SOL_TCP, socket.TCP_CORK), (socket.SOL_SOCKET, socket.SO_OOBINLINE),
+)  # fmt: skip
+SEND_FLAGS = (0, 0, 0, socket.MSG_EOR, socket.MSG_DONTWAIT, socket.MSG_MORE, MSG_ZEROCOPY, socket.MSG_DONTWAIT | socket.MSG_MORE)
+RECV_FLAGS = (0, 0, socket.MSG_PEEK, socket.MSG_TRUNC, socket.MSG_WAITALL)
+
+
+class End:
+    """One end of a connection, with what its calls need."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.sent = 0  # bytes of the pattern
+        self.copy: socket.socket | None = None
+        sock.setblocking(True)
+        for name in (SO_RCVBUFFORCE, SO_SNDBUFFORCE):
+            sock.setsockopt(socket.SOL_SOCKET, name, ROOM)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 10_000))
+
+    def bytes(self, size: int) -> bytes:
+        self.sent += size
+        return pattern(self.sent, size)
+
+
+def seen(data: bytes) -> tuple[int, int]:
+    return len(data), zlib.crc32(data)
+
+
+def do_send(end: End, size: int, flags: int) -> Answer:
+    return end.sock.send(end.bytes(size), flags)
+
+
+def do_sendmsg(end: End, sizes: tuple[int, ...]) -> Answer:
+    return end.sock.sendmsg([end.bytes(size) for size in sizes])
+
+
+def do_urgent(end: End, size: int) -> Answer:
+    return end.sock.send(end.bytes(size), socket.MSG_OOB)
+
+
+def do_sendfile(end: End, size: int, offset: int) -> Answer:
+    fd = os.memfd_create("sent")
+    try:
+        os.write(fd, end.bytes(size + offset))
+        return os.sendfile(end.sock.fileno(), fd, offset, size)
+    finally:
+        os.close(fd)
+
+
+def do_splice_to(end: End, size: int) -> Answer:
+    out, into = os.pipe()
+    try:
+        size = os.write(into, end.bytes(min(size, 60_000)))
+        return os.splice(out, end.sock.fileno(), size)
+    finally:
+        os.close(out)
+        os.close(into)
+
+
+def do_recv(end: End, size: int, flags: int) -> Answer:
+    return seen(end.sock.recv(size, flags)) if not flags & socket.MSG_TRUNC else len(end.sock.recv(size, flags))
+
+
+def do_recv_urgent(end: End) -> Answer:
+    return seen(end.sock.recv(1, socket.MSG_OOB))
+
+
+def do_splice_from(end: End, size: int) -> Answer:
+    """All that there is, though a pipe takes it in parts."""
+    out, into = os.pipe()
+    data = b""
+    try:
+        while len(data) < size and (n := os.splice(end.sock.fileno(), into, min(size - len(data), 32 << 10), flags=os.SPLICE_F_NONBLOCK)):
+            data += os.read(out, n)
+    except OSError:
+        if not data:
+            raise
+    finally:
+        os.close(out)
+        os.close(into)
+    return seen(data)
+
+
+def do_poll(end: End) -> Answer:
+    poll = select.poll()
+    poll.register(end.sock, select.POLLIN | select.POLLOUT | select.POLLPRI | select.POLLRDHUP)
+    return [events for _, events in poll.poll(0)]
+
+
+def do_waiting(end: End) -> Answer:
+    return struct.unpack("i", fcntl.ioctl(end.sock, termios.FIONREAD, bytes(4)))[0]
+
+
+def do_shutdown(end: End, how: int) -> Answer:
+    return end.sock.shutdown(how)
+
+
+def do_set(end: End, *option) -> Answer:
+    return end.sock.setsockopt(*option)
+
+
+def do_get(end: End, *option) -> Answer:
+    return end.sock.getsockopt(*option)
+
+
+def do_disconnect(end: End) -> Answer:
+    libc = ctypes.CDLL(None, use_errno=True)
+    return libc.connect(end.sock.fileno(), struct.pack("=H14x", socket.AF_UNSPEC), 16) and ctypes.get_errno()
+
+
+def do_listen(end: End) -> Answer:
+    return end.sock.listen(1)
+
+
+def do_dup(end: End) -> Answer:
+    end.copy, end.sock = end.sock, end.sock.dup()
+    return None
+
+
+def do_elsewhere(end: End, size: int) -> Answer:
+    """The same socket in another process."""
+    data = end.bytes(size)
+    child = os.fork()
+    if not child:
+        try:
+            os._exit(0 if end.sock.send(data) == size else 1)
+        except OSError as e:
+            os._exit(e.errno)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def plan(dice: random.Random) -> list[tuple[int, Callable[..., Answer], tuple]]:
+    """(end, call, arguments).  Rare calls end much: so there are few of them, and none in most sequences."""
+    common: list[tuple[Callable[..., Answer], Callable[[], tuple]]] = [
+        (do_send, lambda: (dice.choice(SIZES), dice.choice(SEND_FLAGS))), (do_send, lambda: (dice.choice(SIZES[3:]), 0)),
+        (do_sendmsg, lambda: (tuple(dice.choice(SIZES) for _ in range(dice.randint(1, 3))),)),
+        (do_sendfile, lambda: (dice.choice(SIZES), dice.randint(0, 5000))), (do_splice_to, lambda: (dice.choice(SIZES),)),
+        (do_recv, lambda: (dice.randint(1, 300_000), dice.choice(RECV_FLAGS))), (do_recv, lambda: (dice.randint(1, 1 << 20), 0)),
+        (do_splice_from, lambda: (dice.randint(1, 200_000),)), (do_poll, tuple), (do_waiting, tuple),
+        (do_set, lambda: dice.choice(SET)), (do_get, lambda: dice.choice(READ)), (do_elsewhere, lambda: (dice.choice(SIZES),)),
+    ]  # fmt: skip
+    rare: list[tuple[Callable[..., Answer], Callable[[], tuple]]] = [
+        (do_urgent, lambda: (dice.choice(SIZES),)), (do_recv_urgent, tuple), (do_dup, tuple),
+        (do_shutdown, lambda: (dice.choice((socket.SHUT_RD, socket.SHUT_WR, socket.SHUT_RDWR)),)), (do_disconnect, tuple), (do_listen, tuple),
+    ]  # fmt: skip
+    steps = []
+    for _ in range(STEPS):
+        call, args = dice.choice(rare if dice.random() < 0.04 else common)
+        steps.append((dice.randrange(2), call, args()))
+    return steps
+
+
+def outstanding(sock: socket.socket) -> bool:
+    info = sock.getsockopt(socket.SOL_TCP, socket.TCP_INFO, INFO_BYTES)
+    unacked, notsent = struct.unpack_from("I", info, INFO_UNACKED_AT)[0], struct.unpack_from("I", info, INFO_NOTSENT_AT)[0]
+    return bool(unacked or notsent) and info[0] not in (7, 10)  # TCP_CLOSE, TCP_LISTEN
+
+
+def settle(ends: tuple[End, End]) -> None:
+    limit = time.monotonic() + LIMIT_S
+    while any(outstanding(end.sock) for end in ends):
+        assert time.monotonic() < limit, "never acknowledged"
+        time.sleep(SETTLE_S)
+
+
+def play(steps: list, ulp: bool, family: int) -> list[Answer]:
+    socks = pair(ulp, family)
+    warm(*socks)
+    ends = (End(socks[0]), End(socks[1]))
+    said: list[Answer] = []
+    for at, call, args in steps:
+        try:
+            said.append(call(ends[at], *args))
+        except OSError as e:
+            said.append(errno.errorcode[e.errno])
+        settle(ends)
+    for end in ends:
+        end.sock.close()
+        if end.copy:
+            end.copy.close()
+    return said
+
+
+def differs(seed: int) -> bool:
+    dice = random.Random(seed)
+    family = dice.choice((socket.AF_INET, socket.AF_INET6))
+    steps = plan(dice)
+    plain, ours = (play(steps, ulp, family) for ulp in (False, True))
+    if plain == ours:
+        return False
+    at = next(i for i, (a, b) in enumerate(zip(plain, ours)) if a != b)
+    print(f"not ok seed {seed}: call {at} said {plain[at]} of the plain socket, and {ours[at]}", flush=True)
+    for i in range(max(0, at - SHOWN), at + 1):
+        print(f"    {i}: end {steps[i][0]} {steps[i][1].__name__[3:]} {steps[i][2]} -> {plain[i]}", flush=True)
+    return True
+
+
+def main() -> int:
+    first, end = map(int, sys.argv[1].split("-"))
+    workers = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    children = []
+    for worker in range(workers):  # what waits for what the network lost waits side by side
+        child = os.fork()
+        if not child:
+            wrong = 1
+            try:
+                wrong = sum(differs(seed) for seed in range(first + worker, end, workers))
+            finally:
+                sys.stdout.flush()
+                os._exit(min(wrong, 99))
+        children.append(child)
+    wrong = sum(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0 for child in children)
+    print(f"{'not ok' if wrong else 'ok'} {end - first} sequences of {STEPS} calls", flush=True)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Registered memory of a device, filled and checked where it lies (-d).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "input.hpp"
+#include "options.hpp"
+#include "output.hpp"
+#include "qp_sink.hpp"
+#include "qp_source.hpp"
+#include "verbs/context.hpp"
+#include "verbs/mr.hpp"
+
+namespace ncqp {
+
+class DeviceMemory {
+public:
+    virtual ~DeviceMemory() = default;
+    // Both throw std::system_error.  Byte i becomes (start + i + 1) mod period.
+    virtual void pattern(uint64_t at, uint64_t bytes, uint32_t period, uint64_t start) = 0;
+    // How many bytes at @a and at @b are equal before the first that is not.
+    virtual uint64_t equal(uint64_t a, uint64_t b, uint64_t bytes) = 0;
+
+    [[nodiscard]] uint32_t lkey() const noexcept { return mr_.lkey(); }
+    // What a work request says for the byte at @at.
+    [[nodiscard]] void* address(uint64_t at) const noexcept {
+        return reinterpret_cast<void*>(iova_ + at);
+    }
+
+protected:
+    tcpqp::Fd dmabuf_;
+    tcpqp::Mr mr_;
+    uint64_t iova_ = 0;
+};
+
+// Throws std::system_error.
+[[nodiscard]] std::unique_ptr<DeviceMemory> make_device_memory(const tcpqp::Context& context,
+                                                               DeviceKind kind, uint64_t bytes);
+
+// The pattern of @input, made by the device.
+[[nodiscard]] std::unique_ptr<Source> make_device_source(const tcpqp::Context& context,
+                                                         DeviceKind kind, const Input& input,
+                                                         uint64_t msg_bytes);
+// Messages stay in the device's memory until the next ones take their place; those of a pattern
+// are compared by the device.
+[[nodiscard]] std::unique_ptr<Sink> make_device_sink(const tcpqp::Context& context, DeviceKind kind,
+                                                     uint32_t period, uint64_t total,
+                                                     uint64_t msg_bytes, uint32_t& depth);
+
+}  // namespace ncqp

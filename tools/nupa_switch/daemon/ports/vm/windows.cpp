@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ports/vm/windows.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "event/log.hpp"
+#include "ivshmem/shared_field.hpp"
+#include "tcp_qp/nupa_accel_hw.h"
+
+namespace nupa::daemon {
+namespace {
+
+constexpr uint64_t kPageBytes = 4096;
+
+// The id that an accelerator's file says it has; 0: it is none.  Its host may write there: what it
+// can change is the name of its own memory.
+uint64_t id_of(const Mapping& map) noexcept {
+    const auto& regs = *reinterpret_cast<const nupa_accel_regs*>(map.data());
+    return load_acquire(regs.magic) == NUPA_ACCEL_MAGIC ? load_relaxed(regs.id) : 0;
+}
+
+Mapping map_file(const std::string& path) {
+    const Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+    struct stat st {};
+    if (!fd || ::fstat(fd.get(), &st) < 0)
+        throw_errno("accelerator memory " + path);
+    if (st.st_size < NUPA_ACCEL_BAR2_BYTES_MIN) {
+        errno = EINVAL;
+        throw_errno("accelerator memory " + path + " is too small");
+    }
+    return {fd.get(), static_cast<size_t>(st.st_size), path};
+}
+
+}  // namespace
+
+// They are mapped when first asked for, as the accelerator makes its file when it starts.
+const Windows::Backing* Windows::find(uint64_t id) noexcept {
+    const auto known = std::find_if(backings_.begin(), backings_.end(),
+                                    [id](const Backing& b) { return b.id == id; });
+    if (known != backings_.end())
+        return &*known;
+    // Each file once, also if it says of itself something else each time.
+    if (id == 0 || backings_.size() >= files_.size())
+        return nullptr;
+    for (const std::string& path : files_) {
+        try {
+            Mapping map = map_file(path);
+            if (id_of(map) != id)
+                continue;
+            backings_.push_back({id, std::move(map)});
+            return &backings_.back();
+        } catch (const std::exception& e) {
+            log_line("nupa_switch: {}", e.what());
+        }
+    }
+    return nullptr;
+}
+
+nupa_admin_status Windows::set(HostMemory& memory, uint32_t number,
+                               const nupa_cmd_window& cmd) noexcept {
+    if (number >= bases_.size() || cmd.base % kPageBytes != 0)
+        return NUPA_E_INVALID;
+    if (bases_[number])
+        return NUPA_E_EXISTS;
+    const Backing* backing = find(cmd.memory);
+    if (!backing)
+        return NUPA_E_NOENT;
+    const std::span<std::byte> whole(backing->map.data(), backing->map.bytes());
+    const std::span<std::byte> bytes = whole.subspan(NUPA_ACCEL_CONTROL_BYTES);
+    if (cmd.bytes != bytes.size())
+        return NUPA_E_INVALID;
+    if (!memory.add(cmd.base, bytes))
+        return NUPA_E_ADDRESS;
+    bases_[number] = cmd.base;
+    return NUPA_OK;
+}
+
+nupa_admin_status Windows::clear(HostMemory& memory, uint32_t number) noexcept {
+    if (number >= bases_.size() || !bases_[number])
+        return NUPA_E_NOENT;
+    memory.remove(*bases_[number]);
+    bases_[number].reset();
+    return NUPA_OK;
+}
+
+void Windows::reset(HostMemory& memory) noexcept {
+    for (uint32_t number = 0; number < bases_.size(); number++)
+        clear(memory, number);
+    backings_.clear();
+}
+
+}  // namespace nupa::daemon

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What sending and receiving comms have in common: rails, registered memory, and how they fail.
+// One lock for all of it: NCCL may register a user's buffer on one thread while another sends.
+#pragma once
+
+#include <array>
+#include <cstdarg>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "nccl/contract/net.hpp"
+#include "nccl/plugin/rail.hpp"
+
+namespace tcpqp::nccl {
+
+class Comm;
+
+// A registered range.  Engines without the module need no region; the range is checked all the
+// same.
+struct Memory {
+    Comm* comm;
+    std::byte* data;
+    size_t bytes;
+    std::array<Region, kRailsMax> regions;
+    uint32_t users = 0;  // posted works that lie in it
+
+    Memory(Comm* of, void* begin, size_t length) noexcept
+        : comm(of), data(static_cast<std::byte*>(begin)), bytes(length) {}
+    [[nodiscard]] bool holds(const void* at, size_t length) const noexcept;
+};
+
+// What isend() and irecv() return.
+struct Request {
+    Comm* comm = nullptr;
+    uint32_t count = 0;  // of a group; 0: free
+    uint32_t left = 0;   // works that have not completed
+    std::array<size_t, kGroupMax> bytes{};
+};
+
+class Comm {
+public:
+    explicit Comm(std::vector<Rail> rails) noexcept;
+    Comm(const Comm&) = delete;
+    Comm& operator=(const Comm&) = delete;
+    virtual ~Comm();
+
+    Result register_memory(void* data, size_t bytes, Memory** out);
+    Result register_dmabuf(void* data, size_t bytes, uint64_t offset, int fd, Memory** out);
+    // Revoked when it returns.  With work posted in it the comm ends: nothing else takes the
+    // buffers back.
+    Result deregister(Memory* memory);
+    Result test(Request& request, int* done, int* bytes);
+    [[nodiscard]] std::mutex& lock() noexcept { return lock_; }
+
+protected:
+    // A work of ours has completed, for good.  The id is what it was posted with.
+    virtual void completed(uint32_t rail, const tcpqp_completion& completion) = 0;
+    [[nodiscard]] virtual bool has_requests() const noexcept = 0;
+    virtual void release(Request& request) noexcept = 0;
+
+    Result progress() noexcept;
+    // Says why, once, takes all buffers back, and is what every later call returns.
+    [[gnu::format(printf, 3, 4)]] Result fail(Result result, const char* format, ...) noexcept;
+    [[nodiscard]] Result result() const noexcept { return result_; }
+    // The peer has gone, and there is something that it should have done.
+    Result fail_lost() noexcept;
+    [[nodiscard]] bool is_lost() const noexcept { return lost_ != nullptr; }
+    Result post(uint32_t rail, std::span<const tcpqp_work> works, bool sends) noexcept;
+    // The same, for what nobody waits for: that the connection has ended is told by progress(),
+    // once all that came before is taken.
+    void post_aside(uint32_t rail, std::span<const tcpqp_work> works, bool sends) noexcept;
+    // kInvalidUsage if the range is not in it.
+    Result check(const Memory* memory, const void* data, size_t bytes) noexcept;
+    [[nodiscard]] tcpqp_mr* region(const Memory* memory, uint32_t rail) const noexcept;
+    int make_region(uint32_t rail, void* data, size_t bytes, Region& out);
+
+    std::vector<Rail> rails_;
+
+private:
+    int try_post(uint32_t rail, std::span<const tcpqp_work> works, bool sends) noexcept;
+    Result keep(std::unique_ptr<Memory> memory, Memory** out);
+
+    std::mutex lock_;
+    std::vector<std::unique_ptr<Memory>> memories_;
+    Result result_ = kSuccess;
+    const Rail* lost_ = nullptr;
+    const Rail* ended_ = nullptr;  // seen by post_aside()
+};
+
+}  // namespace tcpqp::nccl

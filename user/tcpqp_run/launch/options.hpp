@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The command line of tcpqp-run.
+#pragma once
+
+#include <optional>
+
+namespace tcpqp::run {
+
+struct Options {
+    bool stats = false;
+    bool supervise = false;
+    char** program = nullptr;  // its name and its arguments, as in argv
+};
+
+// Empty when the program should exit with @exit_code (help, mistakes; already told).
+std::optional<Options> parse_options(int argc, char** argv, int& exit_code);
+
+}  // namespace tcpqp::run
