@@ -12,7 +12,7 @@ from harness.boots import MACHINE_TROUBLE, Boots, LeftBehind
 from harness.guests import Failed, Guests
 from harness.needs import Needs, on_debug_kernel
 
-from nupavm import EmulatorCrashed, ImpossibleFlags
+from nupavm import EmulatorCrashed, MadeUpByEmulator
 
 PLAIN = (Failed, LeftBehind, *MACHINE_TROUBLE)  # tell enough without a traceback
 PROBLEM = pytest.StashKey[BaseException]()
@@ -50,7 +50,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     item.stash[FOLLOWING] = _boot(nextitem) if nextitem else None
     reports = runtestprotocol(item, nextitem=nextitem, log=False)
-    known = EmulatorCrashed if item.get_closest_marker("emulator_may_crash") else ImpossibleFlags
+    known = EmulatorCrashed if item.get_closest_marker("emulator_may_crash") else MadeUpByEmulator
     if isinstance(item.stash.get(PROBLEM, None), known):
         print(f"# {names.of_node(item.nodeid)}: QEMU crashed, as it is known to, or made up flags; once more", flush=True)
         del item.stash[PROBLEM]

@@ -8,7 +8,7 @@ import pytest
 from harness.guests import Guests
 from harness.needs import Needs
 
-from nupavm import EmulatorCrashed, ImpossibleFlags
+from nupavm import EmulatorCrashed, MadeUpByEmulator
 
 NEEDS = Needs(switch=False, nodes=1)
 NO_BOOT = replace(NEEDS, append="never boots")
@@ -78,7 +78,7 @@ def test_emulator_crashes_unmarked(t: Guests) -> None:
 
 def test_impossible_flags(t: Guests) -> None:
     if t.cluster.number == 8:
-        raise ImpossibleFlags("planted")
+        raise MadeUpByEmulator("planted")
     booted(t, 9)
 
 

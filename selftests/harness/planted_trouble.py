@@ -11,7 +11,7 @@ from pathlib import Path
 from harness import leak_check
 from harness.report import Report
 from nupavm import Cluster, KernelComplaint, Node, NodeDead, TimeLimit
-from nupavm.dmesg import emulator_fault, splats
+from nupavm.dmesg import emulator_fault, made_up, splats
 
 TROUBLE = (
     "[    1.0] WARNING: CPU: 0 PID: 1 at net/core/dev.c:1 x+0x1/0x2",
@@ -42,6 +42,9 @@ QUIET = (
 
 FLAGS_LOST = "[    1.0] RSP: 0018:ffffc90000003ea0 EFLAGS: 0740a483"
 FLAGS_RIGHT = "[    1.0] RSP: 0018:ffffc90000003ea0 EFLAGS: 00010286\n[    1.1] RSP: 002b:00007ffd EFLAGS: 00250a97"
+
+INT3_GONE = "[   64.8] Oops: int3: 0000 [#1]\n[   64.8] RIP: 0010:x+0x6/0x10\n[   64.8] Code: 90 66 90 0f <1f> 44 00 00"
+INT3_THERE = INT3_GONE.replace("0f <1f>", "cc <1f>")
 
 SELFTESTS = Path(__file__).resolve().parents[1]
 HANG_S = 1.0  # then the host gives up
@@ -74,6 +77,8 @@ def splat_lines() -> str:
 def emulator_faults() -> str:
     if not emulator_fault("[   64.8] Oops: int3: 0000 [#2] PREEMPT SMP NOPTI"):
         return "a breakpoint that is gone is not told"
+    if not made_up(INT3_GONE) or made_up(INT3_THERE):
+        return "a breakpoint that is gone: not told from one that is there"
     return "" if emulator_fault(FLAGS_LOST) and not emulator_fault(FLAGS_RIGHT) else "lost flags: not told from others"
 
 

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.needs(NEEDS)
 
 PROGRAM = "$BUILD/cmake/tools/devmem/devmem_tcp"
 RANDOM = "/mnt/t/random"
+GO = "/mnt/t/go"
 QUEUE = 1
 COPY_S = 60
 SPLIT_NETDEV = "ethtool -g nupa0 | awk '/^TCP data split:/ { print $4 }'"
@@ -43,17 +44,29 @@ def _let_go(t: Guests, job: Job) -> None:
     t.run(0, "until ! pgrep -f '[d]evmem_tcp bind' >/dev/null; do sleep 0.05; done")
 
 
-def _receive(t: Guests, mib: int, family: int = 4, options: str = "") -> dict:
-    """A file from node 1 by plain TCP, to device memory on node 0; what the receiver says."""
+def _device_bytes(t: Guests) -> int:
+    return t.stat(0, "rx_device_bytes")
+
+
+def _receive(t: Guests, mib: int, family: int = 4, steered: bool = True) -> dict:
+    """A file from node 1 by plain TCP, to device memory on node 0; what the receiver says.  Nothing is sent before the connection has its rule."""
     port = free_port()
-    receiver = t.start(0, f"{PROGRAM} receive nupa0 --queue {QUEUE} --port {port} {options} >/mnt/t/in", COPY_S)
+    receiver = t.start(0, f"{PROGRAM} receive nupa0 --queue {QUEUE} --port {port} {'' if steered else '--no-steering'} >/mnt/t/in", COPY_S)
     t.wait_listening(0, port)
-    t.run(1, f"head -c {mib}M /dev/urandom >{RANDOM}")
-    address = t.nodes[0].ip4 if family == 4 else t.nodes[0].ip6
-    t.run(1, f"sh -c 'sleep 0.3; cat {RANDOM}' | {NCQP} -q --engine tcp -s {address} -p {port}", COPY_S)
+    sender = _send_when_told(t, port, mib, family)
+    if steered:
+        t.run(0, "until ethtool -n nupa0 | grep -q 'Total 1 rules'; do sleep 0.05; done")
+    t.run(1, f"touch {GO}")
+    sender.wait(check=True)
     said = receiver.wait(check=True).stderr
-    t.equal(t.run(0, "cksum </mnt/t/in; rm /mnt/t/in"), t.run(1, f"cksum <{RANDOM}; rm {RANDOM}"), "checksum of the received file")
+    t.equal(t.run(0, "cksum </mnt/t/in; rm /mnt/t/in"), t.run(1, f"cksum <{RANDOM}; rm {RANDOM} {GO}"), "checksum of the received file")
     return json.loads(said)
+
+
+def _send_when_told(t: Guests, port: int, mib: int, family: int) -> Job:
+    address = t.nodes[0].ip4 if family == 4 else t.nodes[0].ip6
+    t.run(1, f"rm -f {GO}; head -c {mib}M /dev/urandom >{RANDOM}")
+    return t.start(1, f"sh -c 'until [ -e {GO} ]; do sleep 0.05; done; cat {RANDOM}' | {NCQP} -q --engine tcp -s {address} -p {port}", COPY_S)
 
 
 def test_every_byte_comes_to_device_memory(t: Guests) -> None:
@@ -61,6 +74,13 @@ def test_every_byte_comes_to_device_memory(t: Guests) -> None:
     for family in (4, 6):
         got = _receive(t, 8, family)
         t.equal((got["bytes"], got["host_bytes"]), (8 << 20, 0), f"bytes received, and bytes in host memory: {got}")
+
+
+def test_bytes_that_come_before_the_rule(t: Guests) -> None:
+    """What reached another queue is in host memory, and has no control message."""
+    _ready(t)
+    got = _receive(t, 2, steered=False)
+    t.equal((got["bytes"], got["host_bytes"]), (2 << 20, 2 << 20), f"bytes received, and bytes in host memory: {got}")
 
 
 @pytest.mark.long
@@ -99,9 +119,12 @@ def test_interface_changes_keep_the_binding(t: Guests) -> None:
     for change in ("ip link set nupa0 down; ip link set nupa0 up", "ethtool -G nupa0 rx 512", "ethtool -L nupa0 combined 4", "ethtool -G nupa0 rx 2048"):
         t.run(0, change)
     t.run(0, f"ethtool -X nupa0 equal {QUEUE}; ip -6 address replace $IP6/64 dev nupa0 nodad")
-    t.run(1, f"head -c 2M /dev/urandom >{RANDOM}; sh -c 'sleep 0.3; cat {RANDOM}' | {NCQP} -q --engine tcp -s $PEER -p {port}", COPY_S)
+    sender = _send_when_told(t, port, 2, 4)
+    t.run(0, "until ethtool -n nupa0 | grep -q 'Total 1 rules'; do sleep 0.05; done")
+    t.run(1, f"touch {GO}")
+    sender.wait(check=True)
     got = json.loads(receiver.wait(check=True).stderr)
-    t.equal(t.run(0, "cksum </mnt/t/in; rm /mnt/t/in"), t.run(1, f"cksum <{RANDOM}; rm {RANDOM}"), "checksum of the received file")
+    t.equal(t.run(0, "cksum </mnt/t/in; rm /mnt/t/in"), t.run(1, f"cksum <{RANDOM}; rm {RANDOM} {GO}"), "checksum of the received file")
     t.equal((got["bytes"], got["host_bytes"]), (2 << 20, 0), f"bytes received, and bytes in host memory: {got}")
     t.run(0, "ethtool -L nupa0 combined 2")
 
@@ -121,11 +144,12 @@ def test_bound_and_let_go_under_traffic(t: Guests) -> None:
 def test_killed_receiver_leaves_nothing_bound(t: Guests) -> None:
     """kill -9 in mid-transfer: the queue is the host's again.  Rules are the administrator's, and stay."""
     _ready(t)
+    before = _device_bytes(t)
     port = free_port()
     receiver = t.start(0, f"exec {PROGRAM} receive nupa0 --queue {QUEUE} --port {port} --keep >/dev/null", COPY_S)
     t.wait_listening(0, port)
     sender = t.start(1, f"{NCQP} -q --engine tcp -s $PEER -p {port} </dev/zero", COPY_S)
-    t.run(0, "until [ $(ethtool -S nupa0 | awk '$1 == \"rx_device_bytes:\" { print $2 }') -gt 1000000 ]; do sleep 0.1; done", COPY_S)
+    t.wait_until(lambda: _device_bytes(t) > before + 1_000_000, "payload comes to device memory")
     t.run(0, "pkill -9 -f '[d]evmem_tcp receive'")
     receiver.wait()
     t.check(not sender.wait().ok, "the sender noticed nothing")

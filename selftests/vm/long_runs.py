@@ -98,7 +98,7 @@ def test_port_changes_under_traffic(t: Guests) -> None:
     )  # fmt: skip
     with fabric(t, rate_mbps=60, queue_bytes=4 << 20), _copying(t, 24) as port:
         wait_moving(t, 1, port)
-        unplug._poke(t, 0, unplug.TXQ_PROD_AT, b"\xff\xff\xff\x7f")
+        unplug.fail_port(t, 0)
         t.run(0, "until dmesg | grep -q 'port was reset and works again'; do sleep 0.2; done", 30)
         for change in changes:
             t.run(0, change)

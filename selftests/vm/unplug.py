@@ -6,6 +6,7 @@ and crashes if its server still lives then.  So the slot is emptied only after t
 """
 
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -22,7 +23,8 @@ pytestmark = pytest.mark.needs(NEEDS)
 SETUP = "sh $REPO/tools/vm/guest/setup full"
 GONE = "[ ! -e /sys/class/net/nupa0 ]"
 NUPA = "for d in /sys/bus/pci/drivers/nupa_dev/0*; do echo 1 >$d/remove; done"
-STATUS_AT, STATUS_FAILED, MAC_AT, TXQ_PROD_AT, POKE_S = 12, 4, 16, 0x1000, 5  # include/tcp_qp/nupa_hw.h
+STATUS_AT, STATUS_FAILED, MAC_AT, TXQ_AT, RING_CTL_BYTES, QUEUES = 12, 4, 16, 0x1000, 128, 16  # include/tcp_qp/nupa_hw.h
+WILD, FAIL_S = b"\xff\xff\xff\x7f", 10
 # Memory is given up to a switch that may only hang: DMA debugging takes it for a leak.
 kills_the_switch = pytest.mark.skipif(on_debug_kernel(), reason="memory given up to a switch is a leak to DMA debugging")
 USER_TIMEOUT = "--user-timeout-ms 4000"
@@ -56,17 +58,29 @@ def _registers(t: Guests, node: int) -> int:
     raise Failed(f"node{node}: no registers with MAC {mac.hex()}")
 
 
-def _poke(t: Guests, node: int, at: int, value: bytes) -> None:
-    """Writes to a port's registers until the switch refuses it.  Without a pause: the driver writes there, too, just before each doorbell."""
-    registers, until = _registers(t, node), time.monotonic() + POKE_S
+def fail_port(t: Guests, node: int) -> None:
+    """Wild producer indices in all transmit queues, until the switch refuses the port.
+
+    Both sides stand still meanwhile: the driver would write over them just before each doorbell."""
+    registers, until = _registers(t, node), time.monotonic() + FAIL_S
+    guest, switch = t.nodes[node].process.pid, t.cluster.switch.process.pid
     try:
         while time.monotonic() < until:
-            os.pwrite(registers, value, at)
+            for pid in (guest, switch):
+                os.kill(pid, signal.SIGSTOP)
+            for at in range(TXQ_AT, TXQ_AT + QUEUES * RING_CTL_BYTES, RING_CTL_BYTES):
+                os.pwrite(registers, WILD, at)
+            os.kill(switch, signal.SIGCONT)
+            time.sleep(0.005)
+            os.kill(guest, signal.SIGCONT)
             if os.pread(registers, 1, STATUS_AT)[0] & STATUS_FAILED:
                 return
+            time.sleep(0.01)
     finally:
+        for pid in (switch, guest):
+            os.kill(pid, signal.SIGCONT)
         os.close(registers)
-    raise Failed("the switch did not mind a wild index")
+    raise Failed("the switch did not mind wild indices")
 
 
 def _works(t: Guests) -> None:
@@ -96,7 +110,7 @@ def test_tcp_qp_is_held_by_its_sockets(t: Guests) -> None:
 def test_port_refuses_its_driver(t: Guests) -> None:
     """What a driver writes wrong fails the port; it is reset, and the QPs on it end."""
     pair = _busy(t)
-    _poke(t, 0, TXQ_PROD_AT, b"\xff\xff\xff\x7f")
+    fail_port(t, 0)
     _all_end(t, pair, "port failure")
     t.run(0, "until dmesg | grep -q 'port was reset and works again'; do sleep 0.2; done", 30)
     t.run(0, "until rdma link add tcpqp0 type tcp_qp netdev nupa0 2>/dev/null; do sleep 0.2; done; sh $REPO/tools/vm/guest/mkdev")

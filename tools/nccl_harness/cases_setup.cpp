@@ -374,15 +374,17 @@ void be_victim(Plugin& plugin, int device, const std::string& text) {
 void case_ends(Env& env) {
     const Usage before = usage();
     if (env.is_end()) {
-        // requests in flight when their comms are closed; the peer may have closed before
+        // Requests in flight when their comms are closed; the peer may have closed before, but
+        // not while we still connect.
         Pair pair = env.pair();
+        env.ranks.barrier();
         leave_requests(pair);
         pair = {};
-        env.ranks.barrier();
     } else {
         static_cast<void>(env.pair());
         env.ranks.barrier();
     }
+    env.ranks.barrier();
     std::unique_ptr<Listener> listener;
     HandleBytes handle{};
     if (env.ranks.rank() == 0) {

@@ -17,7 +17,7 @@ from .control import Hub
 from .initramfs import initramfs
 from .kernel import bootable
 from .modules import unpacked
-from .node import CommandFailed, EmulatorCrashed, ImpossibleFlags, Job, Node, NodeDead, Result
+from .node import CommandFailed, EmulatorCrashed, MadeUpByEmulator, Job, Node, NodeDead, Result
 from .paths import BUILD, REPO, SetupError, VM_BUILD, in_guest, kernel_image, kernel_release, module_dir, module_tree, slowness
 from .process import Children
 from .tsc import host_tsc_khz
@@ -211,8 +211,8 @@ class Cluster:
 
     @staticmethod
     def _death(node: Node, log: str) -> type[NodeDead]:
-        if dmesg.impossible_flags(log):
-            return ImpossibleFlags
+        if dmesg.made_up(log):
+            return MadeUpByEmulator
         return EmulatorCrashed if -node.process.returncode in CRASHES or dmesg.emulator_fault(log) else NodeDead
 
     def _machine(self, node: Node) -> qemu.Machine:
@@ -284,4 +284,4 @@ def _sweep_stale_runs() -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-__all__ = ["Cluster", "CommandFailed", "EmulatorCrashed", "ImpossibleFlags", "Job", "KernelComplaint", "Node", "NodeDead", "Result", "SetupError", "TimeLimit"]
+__all__ = ["Cluster", "CommandFailed", "EmulatorCrashed", "MadeUpByEmulator", "Job", "KernelComplaint", "Node", "NodeDead", "Result", "SetupError", "TimeLimit"]

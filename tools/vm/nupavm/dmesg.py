@@ -19,6 +19,9 @@ CONTEXT_LINES = 40
 EFLAGS = re.compile(r"EFLAGS: ([0-9a-f]{8})")
 EFLAGS_BITS = 0x3F7FD7  # that an x86 processor can set
 INT3 = "Oops: int3"
+# RIP, in angle brackets, is behind the breakpoint; what stands before it is what was executed.
+INT3_CODE = re.compile(r"Oops: int3.*?Code: (?:[0-9a-f]{2} )*([0-9a-f]{2}) <", re.DOTALL)
+BREAKPOINT = "cc"
 MADE_UP = "no processor does that, QEMU's TCG made it up"
 
 
@@ -47,6 +50,11 @@ def emulator_fault(log: str) -> list[str]:
 def impossible_flags(log: str) -> str:
     """EFLAGS with bits that no processor sets, whatever its software does; empty if there are none."""
     return next((word for word in EFLAGS.findall(log) if int(word, 16) & ~EFLAGS_BITS), "")
+
+
+def made_up(log: str) -> bool:
+    """Whether a guest died of what no processor does: impossible flags, or a breakpoint where there is none."""
+    return bool(impossible_flags(log)) or any(byte != BREAKPOINT for byte in INT3_CODE.findall(log))
 
 
 def _offending(lines: list[str]) -> Iterator[int]:

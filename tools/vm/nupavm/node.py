@@ -22,8 +22,8 @@ class EmulatorCrashed(NodeDead):
     """QEMU itself was ended by a signal, and not by one of ours, or did what no processor does."""
 
 
-class ImpossibleFlags(EmulatorCrashed):
-    """A guest died with flags that no processor has, whatever its software does: it is none of ours."""
+class MadeUpByEmulator(EmulatorCrashed):
+    """A guest died of what no processor does, whatever its software does: it is none of ours."""
 
 
 class CommandFailed(Exception):
