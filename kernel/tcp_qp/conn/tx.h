@@ -104,11 +104,8 @@ struct tqp_tx_cur {
  */
 struct tqp_tx_train {
 	bool open;
-	u8 opcode;
-	u8 flags;			/* TCP_BTH_F_SOLICITED */
 	u16 messages;			/* so far */
-	u32 length;			/* of each */
-	u32 rkey;			/* of WRITEs, with */
+	struct tqp_msg_rec like;	/* the first one's: but for number, place and target all have the same */
 	u32 step;			/* from a target to the next one, in lengths; from two messages on */
 	u64 va;				/* the newest one's target */
 	u32 at, end;			/* of bytes: TCP has not taken these of gathered ones */

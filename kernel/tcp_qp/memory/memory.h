@@ -43,13 +43,34 @@ void tqp_mr_table_destroy(struct tqp_device *dev);
 struct tqp_mr *tqp_mr_lookup(struct tqp_device *dev, u32 key);
 /* The same with a reference that outlives the RCU section. */
 struct tqp_mr *tqp_mr_get(struct tqp_device *dev, u32 key);
-void tqp_mr_put(struct tqp_mr *mr);		/* any context */
+void tqp_mr_put_many(struct tqp_mr *mr, u32 count);	/* any context */
+static inline void tqp_mr_put(struct tqp_mr *mr)
+{
+	tqp_mr_put_many(mr, 1);
+}
+
 /* 0, or -EACCES (PD or access), -EFAULT (bounds).  No sum can wrap. */
-int tqp_mr_check(const struct tqp_mr *mr, u32 pdn, u64 addr, u64 bytes, int access);
+static inline int tqp_mr_check(const struct tqp_mr *mr, u32 pdn, u64 addr, u64 bytes, int access)
+{
+	u64 offset = addr - mr->iova;
+
+	if (mr->pdn != pdn || (mr->access & access) != access)
+		return -EACCES;
+	if (addr < mr->iova || offset > mr->bytes || bytes > mr->bytes - offset)
+		return -EFAULT;
+	return 0;
+}
+
 /* Kernel address of checked @addr; *@run is set to the bytes contiguous from there, at most @bytes. */
 void *tqp_mr_kaddr(const struct tqp_mr *mr, u64 addr, u32 bytes, u32 *run);
 /* The bytes of @sge to @to; RCU keeps the pages pinned, as in place.c.  False: no right to them. */
 bool tqp_mr_copy_from(struct tqp_device *dev, u32 pdn, const struct ib_sge *sge, u8 *to);
+/* How much more of the region is in the page in which the byte before @addr lies. */
+static inline u32 tqp_mr_room(const struct tqp_mr *mr, u64 addr)
+{
+	return -addr & ((1ULL << mr->page_shift) - 1);
+}
+
 /*
  * Page fragments of checked [addr, addr + bytes), physically contiguous pages
  * joined, behind the @used ones that are in @bv.  Returns how many of @max are

@@ -70,10 +70,10 @@ static void tqp_mr_release_work(struct work_struct *work)
 	tqp_mr_free(container_of(work, struct tqp_mr, release_work));
 }
 
-void tqp_mr_put(struct tqp_mr *mr)
+void tqp_mr_put_many(struct tqp_mr *mr, u32 count)
 {
-	rcu_read_lock();	/* once our reference is gone it may go, too */
-	if (refcount_dec_and_test(&mr->refs))
+	rcu_read_lock();	/* once our references are gone it may go, too */
+	if (refcount_sub_and_test(count, &mr->refs))
 		queue_work(tqp_end_wq, &mr->release_work);
 	else if (refcount_read(&mr->refs) == 1)
 		wake_up_all(&mr->unused);

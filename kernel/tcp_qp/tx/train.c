@@ -33,10 +33,7 @@ static void tqp_train_begin(struct tqp_conn *conn, bool open, const struct tqp_m
 	if (train->open || !conn->info.tx_messages)	/* plain bytes before the first */
 		tqp_train_seal(conn);
 	train->open = open;
-	train->opcode = first->opcode;
-	train->flags = first->flags;
-	train->length = first->length;
-	train->rkey = first->rkey;
+	train->like = *first;
 	train->messages = 0;
 }
 
@@ -46,8 +43,8 @@ void tqp_train_join(struct tqp_conn *conn, struct tqp_msg_rec *rec, bool copied)
 	bool fits = copied && rec->opcode == TCP_BTH_OP_SEND_ONLY && rec->length &&
 		    tqp_train_may(conn);
 
-	if (!fits || !train->open || train->opcode != rec->opcode || train->length != rec->length ||
-	    train->flags != rec->flags || train->messages == TCP_BTH_TRAIN_MAX_MESSAGES)
+	if (!fits || !train->open || train->like.opcode != rec->opcode || train->like.length != rec->length ||
+	    train->like.flags != rec->flags || train->messages == TCP_BTH_TRAIN_MAX_MESSAGES)
 		tqp_train_begin(conn, fits, rec);
 	rec->train_place = train->messages++;
 }
@@ -86,7 +83,7 @@ static inline bool tqp_train_copies(const struct tqp_wqe *wqe)
 static u32 tqp_train_room(const struct tqp_tx_train *train)
 {
 	return min_t(u32, TCP_BTH_TRAIN_MAX_MESSAGES - train->messages,
-		     (TQP_TRAIN_COPY_BYTES - train->end) / train->length);
+		     (TQP_TRAIN_COPY_BYTES - train->end) / train->like.length);
 }
 
 static bool tqp_train_copy(struct tqp_conn *conn)
@@ -108,13 +105,15 @@ void tqp_train_log(struct tqp_conn *conn, struct tqp_tx_msg *msg, u32 at)
 	u32 slot = conn->tx.log.tail & conn->tx.log.mask;
 	struct tqp_msg_rec *rec = &conn->tx.log.rec[slot];
 
-	*rec = tqp_wqe_record(wqe, train->length);
+	*rec = train->like;
 	rec->start_seq = tcp_sk(conn->sk)->write_seq + at;
 	rec->msn = wqe->op->untagged ? conn->tx.msn++ : conn->tx.write_msn++;
 	rec->flags |= TCP_BTH_F_MORE;
 	rec->train_place = train->messages;
+	if (wqe->op->operands)
+		rec->va = wqe->remote_addr;
 	if (train->messages++ == 1)
-		tqp_train_step(wqe->remote_addr - train->va, train->length, &train->step);
+		tqp_train_step(wqe->remote_addr - train->va, train->like.length, &train->step);
 	train->va = wqe->remote_addr;
 	conn->tx.log_msg[slot] = msg;
 	tqp_msglog_commit(&conn->tx.log);
@@ -131,7 +130,7 @@ static bool tqp_train_add(struct tqp_conn *conn)
 	tqp_tx_msg_init_copied(msg, conn);
 	tqp_wqe_set_completion(conn, msg);
 	tqp_train_log(conn, msg, conn->tx.train.end);
-	conn->tx.train.end += conn->tx.train.length;
+	conn->tx.train.end += conn->tx.train.like.length;
 	tqp_wqe_advance(conn);
 	return true;
 }

@@ -25,19 +25,19 @@ static inline bool tqp_train_reaches(const struct tqp_tx_train *train, const str
 	u64 far = wqe->remote_addr - train->va;
 	u32 step;
 
-	if (wqe->rkey != train->rkey)
+	if (wqe->rkey != train->like.rkey)
 		return false;
-	return train->messages > 1 ? far == (u64)train->step * train->length :
-				     tqp_train_step(far, train->length, &step);
+	return train->messages > 1 ? far == (u64)train->step * train->like.length :
+				     tqp_train_step(far, train->like.length, &step);
 }
 
 /* Is it like the train's messages, and where the next of them belongs? */
 static inline bool tqp_train_fits(const struct tqp_tx_train *train, const struct tqp_wqe *wqe)
 {
-	if (wqe->bytes != train->length || wqe->op->bth_opcode != train->opcode ||
-	    tqp_train_flags(wqe) != train->flags || train->messages == TCP_BTH_TRAIN_MAX_MESSAGES)
+	if (wqe->bytes != train->like.length || wqe->op->bth_opcode != train->like.opcode ||
+	    tqp_train_flags(wqe) != train->like.flags || train->messages == TCP_BTH_TRAIN_MAX_MESSAGES)
 		return false;
-	return !train->messages || train->opcode == TCP_BTH_OP_SEND_ONLY ||
+	return !train->messages || train->like.opcode == TCP_BTH_OP_SEND_ONLY ||
 	       tqp_train_reaches(train, wqe);
 }
 

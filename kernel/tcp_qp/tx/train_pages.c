@@ -15,6 +15,8 @@
 struct tqp_train_pages {
 	struct tqp_tx_msg *lead;
 	struct tqp_mr *pinned;	/* by the newest: mostly the next one is of it, too */
+	u64 end;		/* and lies behind it, */
+	u32 room;		/* where so much more is of one page of the region */
 	u32 messages;
 	u32 bvecs;
 	u32 bytes;
@@ -28,12 +30,13 @@ static bool tqp_pages_fit(const struct tqp_conn *conn, const struct tqp_train_pa
 	       tqp_train_fits(&conn->tx.train, wqe);
 }
 
-/* How many fragments there are with the current WQE's; 0: too many. */
-static u32 tqp_pages_lay(struct tqp_conn *conn, const struct tqp_tx_msg *msg, u32 bvecs)
+/* The current WQE's pages go behind the others'.  False: too many fragments, and there are those of before. */
+static bool tqp_pages_lay(struct tqp_conn *conn, const struct tqp_tx_msg *msg,
+			  struct tqp_train_pages *pages)
 {
 	const struct tqp_wqe *wqe = &conn->tx.wqe;
-	struct bio_vec *last = bvecs ? &conn->tx.pages[bvecs - 1] : NULL, before;
-	u32 done;
+	struct bio_vec *last = pages->bvecs ? &conn->tx.pages[pages->bvecs - 1] : NULL, before;
+	u32 bvecs = pages->bvecs, done;
 
 	if (last)
 		before = *last;
@@ -45,17 +48,34 @@ static u32 tqp_pages_lay(struct tqp_conn *conn, const struct tqp_tx_msg *msg, u3
 		if (done < sge->length) {
 			if (last)
 				*last = before;
-			return 0;
+			return false;
 		}
+		pages->end = sge->addr + sge->length;
+		pages->room = tqp_mr_room(msg->mrs[i], pages->end);
 	}
-	return bvecs;
+	pages->bvecs = bvecs;
+	return true;
+}
+
+/* The same where it goes on in the page of the region in which the one before it ends. */
+static bool tqp_pages_go_on(struct tqp_conn *conn, const struct tqp_tx_msg *msg,
+			    struct tqp_train_pages *pages)
+{
+	const struct ib_sge *sge = conn->tx.wqe.sges;
+
+	if (conn->tx.wqe.nr_sge != 1 || msg->mrs[0] != pages->pinned || sge->addr != pages->end ||
+	    sge->length > pages->room)
+		return false;
+	conn->tx.pages[pages->bvecs - 1].bv_len += sge->length;
+	pages->end += sge->length;
+	pages->room -= sge->length;
+	return true;
 }
 
 /* The current WQE becomes the train's first, or one behind it.  False: it cannot. */
 static bool tqp_pages_add(struct tqp_conn *conn, struct tqp_train_pages *pages)
 {
 	struct tqp_tx_msg *msg = tqp_wqe_msg(conn);
-	u32 bvecs = 0;
 
 	if (!tqp_pages_fit(conn, pages))
 		return false;
@@ -63,9 +83,9 @@ static bool tqp_pages_add(struct tqp_conn *conn, struct tqp_train_pages *pages)
 		tqp_tx_msg_init_behind(msg, pages->lead);
 	else
 		tqp_tx_msg_init(msg, conn);
-	if (!tqp_wqe_pin(conn, msg, pages->pinned))
-		bvecs = tqp_pages_lay(conn, msg, pages->bvecs);
-	if (!bvecs) {	/* it goes alone, where what is wrong with it is told */
+	if (tqp_wqe_pin(conn, msg, pages->pinned) ||
+	    (!tqp_pages_go_on(conn, msg, pages) && !tqp_pages_lay(conn, msg, pages))) {
+		/* It goes alone, where what is wrong with it is told. */
 		tqp_tx_msg_undo(msg);
 		return false;
 	}
@@ -76,8 +96,7 @@ static bool tqp_pages_add(struct tqp_conn *conn, struct tqp_train_pages *pages)
 	msg->unacked = 1;
 	tqp_train_log(conn, msg, pages->bytes);
 	tqp_wqe_advance(conn);
-	pages->bvecs = bvecs;
-	pages->bytes += conn->tx.train.length;
+	pages->bytes += conn->tx.train.like.length;
 	pages->messages++;
 	return true;
 }

@@ -90,20 +90,50 @@ static struct tqp_tx_msg *tqp_tx_behind(const struct tqp_tx_msg *lead, u32 i)
 	return &tx->msgs[(lead - tx->msgs + i) & tx->sq_mask];
 }
 
+/* Messages of a train mostly have one region: their references are given back together. */
+struct tqp_unpinned {
+	struct tqp_mr *mr;
+	u32 refs;
+};
+
+static void tqp_unpin_end(struct tqp_unpinned *unpinned)
+{
+	if (unpinned->refs)
+		tqp_mr_put_many(unpinned->mr, unpinned->refs);
+	unpinned->refs = 0;
+}
+
+static inline void tqp_unpin_gather(struct tqp_tx_msg *msg, struct tqp_unpinned *unpinned)
+{
+	while (msg->nr_mrs) {
+		struct tqp_mr *mr = msg->mrs[--msg->nr_mrs];
+
+		if (mr != unpinned->mr) {
+			tqp_unpin_end(unpinned);
+			unpinned->mr = mr;
+		}
+		unpinned->refs++;
+	}
+}
+
 static void tqp_unpin(struct tqp_tx_msg *msg)
 {
-	while (msg->nr_mrs)
-		tqp_mr_put(msg->mrs[--msg->nr_mrs]);
+	struct tqp_unpinned unpinned = {};
+
+	tqp_unpin_gather(msg, &unpinned);
+	tqp_unpin_end(&unpinned);
 }
 
 static void tqp_wqe_done(struct tqp_tx_msg *lead)
 {
 	struct tqp_conn *conn = lead->conn;
+	struct tqp_unpinned unpinned = {};
 	unsigned long flags;
 	bool kick;
 
 	for (u32 i = 0; i < lead->together; i++)
-		tqp_unpin(tqp_tx_behind(lead, i));
+		tqp_unpin_gather(tqp_tx_behind(lead, i), &unpinned);
+	tqp_unpin_end(&unpinned);
 	spin_lock_irqsave(&conn->tx.done_lock, flags);
 	if (lead->loaded && !conn->tx.dead) {
 		for (u32 i = 0; i < lead->together; i++)

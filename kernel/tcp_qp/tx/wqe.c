@@ -172,24 +172,6 @@ static enum ib_wc_status tqp_load_request(struct tqp_conn *conn)
 	return tqp_check_sinks(conn);
 }
 
-struct tqp_msg_rec tqp_wqe_record(const struct tqp_wqe *wqe, u32 length)
-{
-	struct tqp_msg_rec rec = {
-		.length = length,
-		.opcode = wqe->op->bth_opcode,
-		.ext_bytes = tcp_bth_ext_bytes(wqe->op->bth_opcode),
-		.flags = wqe->flags & IB_SEND_SOLICITED ? TCP_BTH_F_SOLICITED : 0,
-		.ext4 = wqe->ex,
-	};
-
-	if (rec.ext_bytes == TCP_BTH_RETH_BYTES) {
-		rec.va = wqe->remote_addr;
-		rec.rkey = wqe->rkey;
-		rec.dma_length = rec.opcode == TCP_BTH_OP_WRITE_ONLY_IMM ? wqe->ex : length;
-	}
-	return rec;
-}
-
 enum ib_wc_status tqp_wqe_load(struct tqp_conn *conn)
 {
 	struct tqp_tx_msg *msg = tqp_wqe_msg(conn);

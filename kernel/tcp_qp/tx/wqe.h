@@ -105,6 +105,25 @@ static inline void tqp_wqe_advance(struct tqp_conn *conn)
 	conn->tx.sq_next = (conn->tx.sq_next + 1) & conn->qp->sq->mask;
 }
 
+/* The record of a message of @length bytes of @wqe's, its number left to the caller. */
+static inline struct tqp_msg_rec tqp_wqe_record(const struct tqp_wqe *wqe, u32 length)
+{
+	struct tqp_msg_rec rec = {
+		.length = length,
+		.opcode = wqe->op->bth_opcode,
+		.ext_bytes = tcp_bth_ext_bytes(wqe->op->bth_opcode),
+		.flags = wqe->flags & IB_SEND_SOLICITED ? TCP_BTH_F_SOLICITED : 0,
+		.ext4 = wqe->ex,
+	};
+
+	if (rec.ext_bytes == TCP_BTH_RETH_BYTES) {
+		rec.va = wqe->remote_addr;
+		rec.rkey = wqe->rkey;
+		rec.dma_length = rec.opcode == TCP_BTH_OP_WRITE_ONLY_IMM ? wqe->ex : length;
+	}
+	return rec;
+}
+
 /* ---- wqe.c ---- */
 /* All of it is checked, its memory pinned, and its completion set. */
 enum ib_wc_status tqp_wqe_load(struct tqp_conn *conn);
@@ -114,8 +133,6 @@ enum ib_wc_status tqp_wqe_load(struct tqp_conn *conn);
  * same hold of its lock; or NULL.
  */
 enum ib_wc_status tqp_wqe_pin(struct tqp_conn *conn, struct tqp_tx_msg *msg, struct tqp_mr *pinned);
-/* The record of a message of @length bytes of @wqe's, its number left to the caller. */
-struct tqp_msg_rec tqp_wqe_record(const struct tqp_wqe *wqe, u32 length);
 /* The current message was its last. */
 void tqp_wqe_sent(struct tqp_conn *conn);
 /* Will the WQE at @index go to TCP at once?  The one before it holds its last partial segment back then. */
