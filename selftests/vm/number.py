@@ -269,6 +269,23 @@ def test_hundred_thousand_forged_hellos(t: Guests) -> None:
     forged(t, 100_000, 1800)
 
 
+def test_bulk_gets_no_more_acks(t: Guests) -> None:
+    """Messages in a row are acknowledged as TCP does it; vm/cm_programs/fi_pingpong_rxm has the ones that nothing answers."""
+    counter = "cat /sys/class/infiniband/tcpqp0/ports/1/hw_counters/rx_quick_acks"
+    for offload in (1, 0):
+        with parameter(t, "offload", offload):
+            for size in (64, 65536):
+                port = free_port()
+                command = f"ib_send_bw -d tcpqp0 -x 0 -F -p {port} -s {size} -n 2000"
+                before = int(t.run(0, counter))
+                server = t.start(0, command, LIMIT_S)
+                t.wait_listening(0, port)
+                t.run(1, f"{command} {ADDRESS}", LIMIT_S)
+                server.wait(check=True)
+                quick = int(t.run(0, counter)) - before
+                t.check(quick < 100, f"{quick} ACKs at once for 2000 messages of {size} bytes")
+
+
 def test_no_application_has_the_port(t: Guests) -> None:
     """Neither end of a connection to the port gets a queue pair by attach.  Who is refused first ends the connection, maybe before the other asks."""
     command = f"$BUILD/cmake/selftests/vm/programs/qp_rdma --port {PORT}"

@@ -3,10 +3,10 @@
 #ifndef TQP_CONN_RX_H
 #define TQP_CONN_RX_H
 
-#include <linux/hrtimer.h>
 #include <linux/workqueue.h>
 #include <tcp_qp/tcp_bth_operands.h>
 #include "wire/msgwire.h"
+#include "wire/quickack.h"
 #include "wire/rxmsg.h"
 #include "object/tqp.h"
 
@@ -14,9 +14,6 @@ enum {
 	TQP_STALL_FIRST_MS = 1,			/* look for late receives while data waits */
 	TQP_STALL_LAST_MS = 64,
 	TQP_RX_TURN_BYTES = 8 << 20,		/* out of TCP, as TQP_TX_TURN_BYTES */
-	TQP_ACK_DELAY_US = 1000,		/* at most, from a message's end to its ACK */
-	TQP_ACK_BUSY_US = 8000,			/* the same, between messages that follow each other */
-	TQP_ACK_OWNED_MAX_US = 64000,		/* until a socket that somebody owns is looked at again */
 	TQP_RX_MESSAGE_BYTES = 512,		/* a message or an skb counts for so many, beside its own */
 };
 
@@ -62,9 +59,7 @@ struct tqp_rx {
 	struct tqp_rx_numbers next;	/* .untagged == messages completed, low 16 bits */
 	u32 stall_ms;
 	u32 watch_ms;
-	bool ack_watched;		/* ack_timer runs, with a reference to the conn */
-	u64 end_us;			/* TCP's clock, when the last end of a message came */
-	struct hrtimer ack_timer;	/* ack.c */
+	struct tqp_quickack quickack;
 	struct delayed_work work;
 };
 

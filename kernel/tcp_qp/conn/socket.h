@@ -9,6 +9,7 @@
 
 enum {
 	TQP_MSS_ROUND_MIN_BYTES = 1024,		/* below this, rounding to 128 costs too much */
+	TQP_DELACK_MAX_MS = 4,			/* a send that nothing answers is done no later */
 	TQP_KEEP_IDLE_S = 30,			/* keepalive, unless the application set its own */
 	TQP_KEEP_INTERVAL_S = 5,
 	TQP_KEEP_PROBES = 6,
@@ -29,6 +30,7 @@ struct tqp_sock_saved {
 	void (*data_ready)(struct sock *sk);
 	void (*write_space)(struct sock *sk);
 	void (*state_change)(struct sock *sk);
+	u32 delack_max;
 	int rcvlowat;
 	int sndbuf;
 	bool sndbuf_locked;

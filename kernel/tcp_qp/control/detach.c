@@ -15,7 +15,6 @@ static void tqp_conn_cancel(struct tqp_conn *conn)
 		tqp_conn_put(conn);
 	if (cancel_delayed_work_sync(&conn->rx.work))
 		tqp_conn_put(conn);
-	tqp_ack_cancel(conn);
 	if (cancel_work_sync(&conn->tx.work))
 		tqp_conn_put(conn);
 	if (cancel_work_sync(&conn->end.work))

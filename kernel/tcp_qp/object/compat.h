@@ -11,23 +11,11 @@
 #ifndef TQP_COMPAT_H
 #define TQP_COMPAT_H
 
-#include <linux/hrtimer.h>
 #include <linux/mm.h>
 #include <linux/version.h>
 #include <net/tcp.h>
 
 #define TQP_KERNEL_BEFORE(major, minor) (KERNEL_VERSION(major, minor, 0) > LINUX_VERSION_CODE)
-
-/* 6.13: a timer gets its function with the rest. */
-#if TQP_KERNEL_BEFORE(6, 13)
-static inline void hrtimer_setup(struct hrtimer *timer,
-				 enum hrtimer_restart (*function)(struct hrtimer *),
-				 clockid_t clock, enum hrtimer_mode mode)
-{
-	hrtimer_init(timer, clock, mode);
-	timer->function = function;
-}
-#endif
 
 /* 6.15: the hook for acknowledged data is in struct tcp_sock, and its functions take that. */
 #if TQP_KERNEL_BEFORE(6, 15)

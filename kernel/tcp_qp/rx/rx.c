@@ -463,9 +463,25 @@ static bool tqp_rx_drained(const struct sock *sk)
 	return skb_queue_empty(&sk->sk_receive_queue);
 }
 
+/* Messages have ended: does the peer wait for their ACK?  In softirq we are in TCP's receive path, which sends it. */
+static void tqp_rx_quick_ack(struct tqp_conn *conn)
+{
+	const struct tcp_sock *tp = tcp_sk(conn->sk);
+
+	if (!inet_csk_ack_scheduled(conn->sk) ||
+	    !tqp_quickack_end(&conn->rx.quickack, tp->tcp_mstamp, tcp_min_rtt(tp)))
+		return;
+	if (in_softirq())
+		inet_csk(conn->sk)->icsk_ack.pending |= ICSK_ACK_NOW;
+	else
+		tqp_send_ack(conn);
+	tqp_count(conn->dev, TQP_C_rx_quick_acks, 1);
+}
+
 void tqp_rx_run(struct tqp_conn *conn)
 {
 	struct sock *sk = conn->sk;
+	u32 before = conn->rx.seq;
 
 	if (conn->rx.running || conn->state == TQP_CONN_DEAD || !conn->qp)
 		return;
@@ -480,8 +496,8 @@ void tqp_rx_run(struct tqp_conn *conn)
 		return;
 	if (conn->rx.started)
 		tqp_rx_watch(conn);
-	if (inet_csk_ack_scheduled(sk) && !conn->rx.msg.active)
-		tqp_ack_watch(conn);
+	if (conn->rx.seq != before && !conn->rx.msg.active)
+		tqp_rx_quick_ack(conn);
 	if (!(sk->sk_shutdown & RCV_SHUTDOWN))
 		return;
 	if (conn->rx.eof || tqp_rx_drained(sk)) {

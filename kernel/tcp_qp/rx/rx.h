@@ -11,12 +11,6 @@ void tqp_rx_work(struct work_struct *work);
 /* Receive the rest by tx_work.  It may be refused then, so it is not acknowledged before; sk lock. */
 void tqp_rx_yield(struct tqp_conn *conn);
 
-/* ---- ack.c ---- */
-/* A message ended, and TCP owes the ACK: not for long; sk lock, any context. */
-void tqp_ack_watch(struct tqp_conn *conn);
-void tqp_ack_init(struct tqp_conn *conn);
-void tqp_ack_cancel(struct tqp_conn *conn);	/* of a DEAD conn; sleeps, no sk lock */
-
 /* ---- share.c ---- */
 void tqp_rx_ready(struct tqp_conn *conn);	/* tqp_rx_run(), now or by tx_work; sk lock */
 /*

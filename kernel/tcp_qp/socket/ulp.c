@@ -149,6 +149,8 @@ static void tqp_ulp_install(struct tqp_conn *conn)
 	tqp_mss_update(conn);
 	tqp_sock_tune(conn);
 	rcu_assign_pointer(icsk->icsk_ulp_data, conn);
+	conn->socket.saved.delack_max = icsk->icsk_delack_max;
+	icsk->icsk_delack_max = min_t(u32, icsk->icsk_delack_max, msecs_to_jiffies(TQP_DELACK_MAX_MS));
 
 	write_lock_bh(&sk->sk_callback_lock);
 	conn->socket.saved.data_ready = sk->sk_data_ready;
@@ -174,6 +176,7 @@ void tqp_ulp_restore(struct tqp_conn *conn)
 	if (!conn->socket.installed)
 		return;
 	conn->socket.installed = false;
+	inet_csk(sk)->icsk_delack_max = conn->socket.saved.delack_max;
 	write_lock_bh(&sk->sk_callback_lock);
 	WRITE_ONCE(sk->sk_prot, conn->socket.family->base_prot);
 	WRITE_ONCE(sk->sk_data_ready, conn->socket.saved.data_ready);

@@ -217,6 +217,7 @@ int tqp_queue_xmit(struct sock *sk, struct sk_buff *skb, struct flowi *fl)
 	u32 payload = skb->len - tcp_hdr(skb)->doff * 4;
 	int err;
 
+	tqp_quickack_left(&conn->rx.quickack, tcp_sk(sk)->tcp_mstamp, payload);
 	if (unlikely(conn->end.ack_held || conn->rx.ack_held))
 		tqp_hold_ack(conn, tcp_hdr(skb));
 	err = payload ? tqp_xmit_data(conn, sk, skb, payload) : tqp_xmit_ack(conn, sk, skb);
