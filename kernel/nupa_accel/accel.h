@@ -16,7 +16,7 @@
  * Locks, outermost first:
  *   accel->ring_lock       order of batches (sleeps)
  *   accel->buffers_lock    list of buffers (sleeps)
- *   dma_resv of a buffer   taken, maps; the importers' move_notify runs under it
+ *   dma_resv of a buffer   taken, maps; the importers' invalidate_mappings runs under it
  *   buffer->fault_lock     page faults against being taken
  *   accel->pages_lock      which pages are used (sleeps)
  *   accel->slot_lock       slots, indices, gone; irqs off

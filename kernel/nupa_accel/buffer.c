@@ -4,7 +4,7 @@
  *
  * Importers get bus addresses and no pages.  taken is set under dma_resv, as
  * attachments are mapped and vmap'ed under it: after it nobody gets anything,
- * and move_notify has told those who had.  What a kernel user mapped for the
+ * and invalidate_mappings has told those who had.  What a kernel user mapped for the
  * CPU he may have in flight: taking waits for that.
  */
 #include <linux/dma-mapping.h>
@@ -13,6 +13,7 @@
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
 #include "accel.h"
+#include "compat.h"
 
 MODULE_INFO(import_ns, "DMA_BUF");	/* as MODULE_IMPORT_NS(), which takes a string since 6.13 */
 
@@ -342,7 +343,7 @@ static void nupa_buffer_withdraw(struct nupa_buffer *buffer)
 	down_write(&buffer->fault_lock);
 	buffer->taken = true;
 	up_write(&buffer->fault_lock);
-	dma_buf_move_notify(dmabuf);
+	dma_buf_invalidate_mappings(dmabuf);
 	dma_resv_unlock(dmabuf->resv);
 	unmap_mapping_range(dmabuf->file->f_mapping, 0, 0, 1);
 }

@@ -25,7 +25,7 @@ static inline void tqp_copy_long(void *to, const void *from, size_t bytes)
 
 	kasan_check_read(from, bytes);
 	kasan_check_write(to, bytes);
-	if (static_cpu_has(X86_FEATURE_ERMS))
+	if (cpu_feature_enabled(X86_FEATURE_ERMS))
 		asm volatile("rep movsb" : "+D" (to), "+S" (from), "+c" (bytes) : : "memory");
 	else
 		asm volatile("rep movsq\n\tmov %3, %%rcx\n\trep movsb"

@@ -6,7 +6,7 @@
  * the way to the offload device; what the switch delivers instead of placing,
  * the CPU copies there, counted as all it copies.
  *
- * Taking back (move_notify, under dma_resv): no new use, and the switch forgets
+ * Taking back (invalidate_mappings, under dma_resv): no new use, and the switch forgets
  * the region, before it returns.  What TCP has of it may be in a driver's hands:
  * taken_work ends those connections and waits for that, and then gives the CPU's
  * mapping back, for which the exporter waits.
@@ -43,7 +43,7 @@ static void tqp_mr_unload_locked(struct tqp_mr *mr)
 	mr->sgt = NULL;
 }
 
-static void tqp_mr_move_notify(struct dma_buf_attachment *attach)
+static void tqp_mr_invalidate(struct dma_buf_attachment *attach)
 {
 	struct tqp_mr *mr = attach->importer_priv;
 
@@ -58,7 +58,7 @@ static void tqp_mr_move_notify(struct dma_buf_attachment *attach)
 
 static const struct dma_buf_attach_ops tqp_mr_attach_ops = {
 	.allow_peer2peer = true,
-	.move_notify = tqp_mr_move_notify,
+	.invalidate_mappings = tqp_mr_invalidate,
 };
 
 /* dma_resv, pinned */

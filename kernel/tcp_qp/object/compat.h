@@ -98,6 +98,11 @@ static inline void tqp_send_check(const struct inet_connection_sock_af_ops *af,
 #define TQP_CQE_TYPE unsigned int
 #endif
 
+/* By 7.3: an importer's callback says what it has to do, not why. */
+#if TQP_KERNEL_BEFORE(7, 0)
+#define invalidate_mappings move_notify
+#endif
+
 /* 7.3: the offset in the iterator's current piece has another name. */
 #if TQP_KERNEL_BEFORE(7, 3)
 #define bi_offset bi_bvec_done

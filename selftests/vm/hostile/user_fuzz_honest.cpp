@@ -11,6 +11,7 @@
 // Both end when the file STOP appears.
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -107,8 +108,14 @@ constexpr auto kTokenTime = milliseconds(1500), kStrangerLife = milliseconds(300
 class Guest {
 public:
     Guest(const tcpqp::Context& context, const Options& o, const tcpqp::Mr& mr, uint32_t lkey,
-          tcpqp::Fd socket, std::span<uint8_t> room)
-        : context_(context), o_(o), mr_(mr), lkey_(lkey), socket_(std::move(socket)), room_(room) {
+          tcpqp::Fd socket, std::string client, std::span<uint8_t> room)
+        : context_(context),
+          o_(o),
+          mr_(mr),
+          lkey_(lkey),
+          socket_(std::move(socket)),
+          client_(std::move(client)),
+          room_(room) {
         expect_poison(room_, "memory of a connection that is over");
     }
     ~Guest() {
@@ -192,11 +199,27 @@ private:
             std::memmove(&room[before], &room[fuzz::kWordBytes], static_cast<size_t>(got));
             const size_t all = before + static_cast<size_t>(got);
             if (const size_t wrong_at = first_wrong({room.data(), all}, key); wrong_at < all)
-                wrong("byte " + std::to_string(stream_bytes_ - before + wrong_at) + " of a stream");
+                wrong_stream(stream_bytes_ - before, std::span(room).first(all), wrong_at);
             stream_bytes_ += static_cast<uint64_t>(got), turn += static_cast<size_t>(got);
             heard_ = Clock::now();
         }
         return true;
+    }
+    // Names the stream as its client's last calls do (loyal_stream's port), and where in a stream
+    // such bytes belong: those of a later send say that its memory was written too early.
+    [[noreturn]] void wrong_stream(uint64_t began, std::span<const uint8_t> seen, size_t at) const {
+        constexpr uint64_t kLookBytes = 16 << 20;
+        const size_t word_at = (at + fuzz::kWordBytes - 1) / fuzz::kWordBytes * fuzz::kWordBytes;
+        std::string whose = "no stream's so far";
+        uint64_t word = 0;
+        if (word_at + sizeof word <= seen.size()) {
+            std::memcpy(&word, &seen[word_at], sizeof word);
+            for (uint64_t i = 0; i < kLookBytes; i += fuzz::kWordBytes)
+                if (mix(fuzz::kStreamKey + i) == word)
+                    whose = "those of byte " + std::to_string(i);
+        }
+        wrong("the stream from " + client_ + ": byte " + std::to_string(began + at) +
+              " is wrong; from byte " + std::to_string(began + word_at) + " on they are " + whose);
     }
     void post(uint32_t i) {
         const tcpqp::Work work{
@@ -259,6 +282,7 @@ private:
     const tcpqp::Mr& mr_;
     uint32_t lkey_;
     tcpqp::Fd socket_;
+    std::string client_;  // its address and port
     std::span<uint8_t> room_;
     std::optional<tcpqp::CompletionQueue> cq_;
     std::optional<tcpqp::QueuePair> qp_;
@@ -267,6 +291,16 @@ private:
     uint64_t stream_bytes_ = 0;
     bool loyal_ = false, stream_ = false;
 };
+
+// ADDRESS:PORT
+std::string name_of(const sockaddr_storage& at) {
+    std::array<char, NI_MAXHOST> host{};
+    std::array<char, NI_MAXSERV> port{};
+    if (getnameinfo(reinterpret_cast<const sockaddr*>(&at), sizeof at, host.data(), host.size(),
+                    port.data(), port.size(), NI_NUMERICHOST | NI_NUMERICSERV))
+        return "nobody";
+    return std::string(host.data()) + ":" + port.data();
+}
 
 int host(const Options& o) {
     const auto context = tcpqp::open_device(o.peer.interface);
@@ -281,12 +315,14 @@ int host(const Options& o) {
     while (!stopped(o)) {
         for (size_t i = 0; i < kClients; i++) {
             if (!guests[i]) {
-                tcpqp::Fd socket(
-                    accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+                sockaddr_storage from{};
+                socklen_t from_bytes = sizeof from;
+                tcpqp::Fd socket(accept4(listener.get(), reinterpret_cast<sockaddr*>(&from),
+                                         &from_bytes, SOCK_CLOEXEC | SOCK_NONBLOCK));
                 if (socket)
-                    guests[i] =
-                        std::make_unique<Guest>(*context, o, mr, mr.lkey(), std::move(socket),
-                                                pages.bytes().subspan(i * kRoom, kRoom));
+                    guests[i] = std::make_unique<Guest>(*context, o, mr, mr.lkey(),
+                                                        std::move(socket), name_of(from),
+                                                        pages.bytes().subspan(i * kRoom, kRoom));
             } else if (!guests[i]->step()) {
                 (guests[i]->loyal() ? loyal : strangers)++;
                 streams += guests[i]->stream_bytes() > 0, bytes += guests[i]->stream_bytes();

@@ -4,6 +4,7 @@
 // compares each byte.
 #include <fcntl.h>
 #include <linux/errqueue.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sched.h>
@@ -27,19 +28,36 @@ constexpr size_t kMostBytes = 1 << 20;
 constexpr uint64_t kTotalBytes = 12 << 20;
 constexpr int kReaderMs = 3000, kTries = 60, kLookMs = 5;
 
-// One memory for all of a process's clients, who take turns.
-uint8_t* memory(World& world) {
-    static uint8_t* const at = [&]() -> uint8_t* {
-        for (int i = 0; i < kTries; i++, poll(nullptr, 0, kLookMs))
-            if (const Layout layout(world.layout); layout) {
-                void* got = mmap(nullptr, kMostBytes + sizeof(uint64_t), PROT_READ | PROT_WRITE,
-                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-                return got == MAP_FAILED ? nullptr : static_cast<uint8_t*>(got);
-            }
-        return nullptr;
-    }();
-    return at;
-}
+// Of one client alone.  What it has sent from with MSG_ZEROCOPY is on its way until the kernel says
+// otherwise, also when nobody waits for that any more: the pages are then the packets' alone, and
+// no later client writes there.
+class Room {
+public:
+    explicit Room(World& world) {
+        for (int i = 0; !at_ && i < kTries; i++) {
+            if (i)
+                poll(nullptr, 0, kLookMs);
+            if (const Layout layout(world.layout); layout)
+                map();
+        }
+    }
+    ~Room() {
+        if (at_)
+            munmap(at_, kBytes);
+    }
+    Room(const Room&) = delete;
+    Room& operator=(const Room&) = delete;
+    [[nodiscard]] uint8_t* at() const noexcept { return at_; }
+
+private:
+    static constexpr size_t kBytes = kMostBytes + kWordBytes;
+    void map() {
+        void* got = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+        at_ = got == MAP_FAILED ? nullptr : static_cast<uint8_t*>(got);
+    }
+    uint8_t* at_ = nullptr;
+};
 
 class Streamer {
 public:
@@ -90,10 +108,15 @@ private:
                 return false;
             if (sent > 0)
                 from += sent;
-            if (sent > 0 && flags & MSG_ZEROCOPY && !released())
+            if (sent > 0 && flags & MSG_ZEROCOPY && (leaves() || !released()))
                 return false;
         }
         return true;
+    }
+    // Some do not wait for the kernel to be done with their memory.
+    bool leaves() {
+        errno = ECANCELED;
+        return p_.dice.one_in(4);
     }
     // The memory is ours again when the kernel says so.
     bool released() {
@@ -148,9 +171,18 @@ private:
     uint64_t at_ = 0;
 };
 
+// By which the honest side names the stream.
+int port_of(int fd) {
+    sockaddr_in at{};
+    socklen_t bytes = sizeof at;
+    if (getsockname(fd, reinterpret_cast<sockaddr*>(&at), &bytes))
+        return 0;
+    return ntohs(at.sin_port);  // at the same place in an address of IPv6
+}
+
 // With descriptors that no other thread has: a call on a number that was free before would reach
 // the socket, and its bytes would be the stream's.
-int stream_apart(Player& p, uint8_t* room) {
+int stream_apart(Player& p) {
     if (unshare(CLONE_FILES) != 0)
         return errno;
     close_range(STDERR_FILENO + 1, ~0U, 0);
@@ -159,10 +191,14 @@ int stream_apart(Player& p, uint8_t* room) {
         return errno;
     const int flags = fcntl(fd.get(), F_GETFL);
     fcntl(fd.get(), F_SETFL, flags & ~O_NONBLOCK);
+    const Room room(p.world);
+    if (!room.at())
+        return ENOMEM;
+    p.note(port_of(fd.get()));
     (void)set_ulp(fd.get(), kStreamUlp);
     if (send(fd.get(), &kStreamToken, sizeof kStreamToken, MSG_NOSIGNAL) != sizeof kStreamToken)
         return errno;
-    return Streamer(p, fd.get(), room).run();
+    return Streamer(p, fd.get(), room.at()).run();
 }
 
 int op_stream(Player& p) {
@@ -172,12 +208,9 @@ int op_stream(Player& p) {
     struct Turn {
         ~Turn() { taken.clear(); }
     } const turn;
-    uint8_t* room = memory(p.world);
-    if (!room)
-        return errno;
     int error = 0;
     try {
-        std::thread([&] { error = stream_apart(p, room); }).join();
+        std::thread([&] { error = stream_apart(p); }).join();
     } catch (const std::system_error& e) {
         return e.code().value();
     }

@@ -12,6 +12,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 
 #include "user_fuzz_netlink.hpp"
 #include "user_fuzz_world.hpp"
@@ -154,12 +155,21 @@ int op_open_mail(Player& p) {
     }
 }
 
+void sysctl(const char* path, std::string_view value) {
+    const tcpqp::Fd file(open(path, O_WRONLY | O_CLOEXEC));
+    if (!file || write(file.get(), value.data(), value.size()) < 0)
+        _exit(1);
+}
+
 // A namespace of one's own, where packets wait as long as one likes; what the device says of it,
 // and how long the process then takes to die.
 int op_namespace(Player& p) {
     return in_child(p, [](Player& self) {
         if (unshare((getuid() ? CLONE_NEWUSER : 0) | CLONE_NEWNET))
             _exit(1);
+        // An orphan there would hold the module for 102 s, of which nobody could say that it ends.
+        sysctl("/proc/sys/net/ipv4/tcp_orphan_retries", "2");
+        sysctl("/proc/sys/net/ipv4/tcp_fin_timeout", "5");
         (void)netlink::link_up(1, true);
         if (self.dice.one_in(2))
             (void)netlink::delay(1, self.dice.one_in(2) ? kParkedUs : 1000);

@@ -178,6 +178,7 @@ struct World {
     Slots<int, 10> sockets;
     Slots<int, 3> cm_channels;
     Slots<CmId, 6> cm_ids;
+    Slots<CmId, 3> cm_requests;  // that nobody has answered; in no other table
     // Where threads meet: the slot that all like, and for how many calls yet they like nothing
     // else.
     std::atomic<uint64_t> hot = 0;

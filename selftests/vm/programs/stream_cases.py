@@ -228,12 +228,14 @@ def case_other_ways_to_send() -> None:
     """MSG_ZEROCOPY, sendfile(), MSG_OOB and MSG_MORE between large sends: all in order."""
     ours, theirs = pair()
     reader, sent = Reader(theirs), hashlib.sha256()
+    kept = []  # what MSG_ZEROCOPY sends from is the kernel's until the end
     ours.setsockopt(socket.SOL_SOCKET, SO_ZEROCOPY, 1)
     fd = os.memfd_create("sent")
     os.write(fd, pattern(1, 700_000))
     for turn in range(6):
         for flags, size in ((0, 600_000), (MSG_ZEROCOPY, 300_000), (socket.MSG_MORE, 200_000), (0, 10), (MSG_ZEROCOPY, 40_000), (0, 50_000)):
             data = pattern(turn * 100 + size, size)
+            kept.append(data)
             left = memoryview(data)
             while left:
                 left = left[ours.send(left, flags):]

@@ -12,12 +12,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from statistics import median
 
 from stream_cases import LIMIT_S, NAME, free_kib, ulp_of, with_ulp
 
 NOISE_BYTES = 4 << 20  # in what the whole machine has free
 COST_MAX = 1.5  # times a plain connection's processor time
 BATCH = 25  # connections of one kind, then as many of the other
+BATCHES_MIN = 15  # of each kind: on a busy machine a few of them cost much more, whichever kind they are
 IDLE_S = 0.2
 BACKLOG = 1024
 ALWAYS = 2  # net.ipv4.tcp_syncookies
@@ -72,17 +74,18 @@ def connect_and_close(to: socket.socket, ulp: bool) -> None:
 
 def rates(seconds: float) -> tuple[list[float], float]:
     """Of each kind, connections made, accepted and closed in a second; and what one with the ULP costs of processor time, in plain ones."""
-    took, cpu, count = [0.0, 0.0], [0.0, 0.0], 0
+    took, costs = [0.0, 0.0], []
     with closing(listener(False)) as plain, closing(listener(True)) as ours:
-        while sum(took) < 2 * seconds:
-            count += BATCH
+        while sum(took) < 2 * seconds or len(costs) < BATCHES_MIN:
+            cpu = [0.0, 0.0]
             for ulp, to in enumerate((plain, ours)):
                 begun, used = time.monotonic(), time.process_time()
                 for _ in range(BATCH):
                     connect_and_close(to, bool(ulp))
                 took[ulp] += time.monotonic() - begun
-                cpu[ulp] += time.process_time() - used
-    return [count / t for t in took], cpu[1] / cpu[0]
+                cpu[ulp] = time.process_time() - used
+            costs.append(cpu[1] / cpu[0])
+    return [len(costs) * BATCH / t for t in took], median(costs)
 
 
 def cookies_taken() -> int:
