@@ -23,6 +23,8 @@ public:
     ~Place();
 
     [[nodiscard]] int dma_buf() const noexcept { return memory_.get(); }
+    // For its addresses: whose bytes are touched is counted.
+    [[nodiscard]] std::byte* mapped() const noexcept { return mapped_; }
     // How much of @bytes fits before the run begins again.
     [[nodiscard]] static uint64_t room(uint64_t at, uint64_t bytes) noexcept;
     // By the processor, through a mapping: the stream's bytes from @at on.

@@ -2,7 +2,11 @@
 // A queue pair of the offload engine on a connected socket, and waiting for its completions.
 #pragma once
 
+#include <cerrno>
 #include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
 
 #include "base/fd.hpp"
 #include "verbs/attach.hpp"

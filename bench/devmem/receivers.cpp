@@ -93,7 +93,9 @@ class Qp final : public Receiving {
 public:
     Qp(tcpqp::Fd socket, const std::string& interface, Place& place)
         : queue_(interface, kSlots),
-          region_(queue_.context(), place.dma_buf(), 0, kPlaceBytes, 0, IBV_ACCESS_LOCAL_WRITE) {
+          place_(place.mapped()),
+          region_(queue_.context(), place.dma_buf(), 0, kPlaceBytes,
+                  reinterpret_cast<uint64_t>(place.mapped()), IBV_ACCESS_LOCAL_WRITE) {
         if (!region_)
             tcpqp::throw_errno("register the accelerator's memory");
         post(kSlots);
@@ -119,7 +121,7 @@ private:
     void post(uint64_t count) {
         tcpqp::Work works[kSlots];
         for (uint64_t i = 0; i < count; i++)
-            works[i] = {.address = reinterpret_cast<void*>(posted_++ % kSlots * kMessageBytes),
+            works[i] = {.address = place_ + posted_++ % kSlots * kMessageBytes,
                         .bytes = kMessageBytes,
                         .lkey = region_.lkey()};
         if (const int error = queue_.qp().post_receives({works, count}); error != 0)
@@ -127,6 +129,7 @@ private:
     }
 
     Queue queue_;
+    std::byte* place_;
     tcpqp::Mr region_;
     uint64_t posted_ = 0;
 };

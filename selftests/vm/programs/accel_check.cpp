@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // An accelerator through its driver: accel_check engine | attacks | churn N | refused IF |
-// revoked | info | hold MIB | race N.
+// revoked | info | hold MIB | race N [BUFFERS].
 // Exit 0 only if all was right; hold prints a line and sleeps until it is killed.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -283,7 +284,7 @@ void hold(unsigned mib) {
 // ---- the device goes while buffers come and go ----
 
 constexpr const char* kDriver = "/sys/bus/pci/drivers/nupa_accel/";
-constexpr unsigned kRacers = 4, kBuffersFirst = 3, kNumbers = 4;
+constexpr unsigned kRacers = 4, kBuffersFirst = 3, kNumbers = 4, kFilesMore = 64, kHeld = 64;
 
 void tell_driver(const char* file, const std::string& function) {
     const Fd to(open((std::string(kDriver) + file).c_str(), O_WRONLY | O_CLOEXEC));
@@ -294,7 +295,7 @@ void tell_driver(const char* file, const std::string& function) {
 
 std::string function_of_driver() {
     for (const auto& entry : std::filesystem::directory_iterator(kDriver))
-        if (const std::string name = entry.path().filename(); name.find(':') != std::string::npos)
+        if (std::string name = entry.path().filename(); name.find(':') != std::string::npos)
             return name;
     throw std::runtime_error("the driver has no device");
 }
@@ -312,9 +313,11 @@ std::unique_ptr<Accelerator> whichever() {
     throw std::runtime_error("no accelerator");
 }
 
-// Makes and closes buffers, @touch: with a page of them mapped, until the device is gone.
+// Makes and closes buffers, @touch: with a page of them mapped, until the device is gone.  What it
+// made first it closes while removal goes through those that came later.
 void make_and_close(bool touch, std::atomic<unsigned>& made) {
     const auto accel = whichever();
+    const Fd first = accel->allocate(4096);
     const Fd zero(open("/dev/zero", O_RDONLY | O_CLOEXEC));
     for (;;) {
         nupa_accel_alloc alloc{.bytes = 4096, .reserved = 0};
@@ -334,7 +337,7 @@ void make_and_close(bool touch, std::atomic<unsigned>& made) {
     }
 }
 
-void race_once(const std::string& function) {
+void race_once(const std::string& function, unsigned held) {
     std::array<std::atomic<unsigned>, kRacers> made{};
     std::array<std::string, kRacers> problems;
     std::vector<std::jthread> racers;
@@ -351,17 +354,25 @@ void race_once(const std::string& function) {
     for (auto& count : made)
         while (count < kBuffersFirst && !ended)
             usleep(100);
-    tell_driver("unbind", function);
-    racers.clear();
+    {
+        std::vector<Fd> later;
+        const auto accel = whichever();
+        while (later.size() < held)
+            later.push_back(accel->allocate(4096));
+        tell_driver("unbind", function);
+        racers.clear();
+    }
     tell_driver("bind", function);
     for (const std::string& problem : problems)
         check(problem.empty(), problem.c_str());
 }
 
-void race(unsigned times) {
+void race(unsigned times, unsigned held) {
+    const rlimit files{held + kFilesMore, held + kFilesMore};
+    check(setrlimit(RLIMIT_NOFILE, &files) == 0, "RLIMIT_NOFILE");
     const std::string function = function_of_driver();
     for (unsigned i = 0; i < times; i++)
-        race_once(function);
+        race_once(function, held);
     const auto accel = whichever();
     check(accel->info().free_bytes == accel->info().memory_bytes, "memory is left over");
 }
@@ -388,11 +399,11 @@ int main(int argc, char** argv) try {
     else if (what == "hold")
         hold(number(1));
     else if (what == "race")
-        race(number(20));
+        race(number(20), argc > 3 ? static_cast<unsigned>(std::stoul(argv[3])) : kHeld);
     else
         throw std::runtime_error(
             "accel_check engine | attacks | churn N | refused IF | revoked | info | hold MIB | "
-            "race N");
+            "race N [BUFFERS]");
     return 0;
 } catch (const std::exception& e) {
     std::fprintf(stderr, "accel_check: %s\n", e.what());
