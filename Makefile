@@ -129,11 +129,12 @@ mpi: all ## Open MPI, MPICH, UCX, libfabric and gloo over queue pairs, beside TC
 	@$(PACKAGES) vm check mpi
 	@tools/mpi/mpi
 
-devmem: all ## devmem TCP, with the kernel's own ncdevmem
+devmem: all ## devmem TCP: the kernel's own ncdevmem, and a table beside queue pairs; build/results/devmem.json
 	@$(PACKAGES) vm check devmem
 	@tools/devmem/build_ncdevmem
 	@selftests/run --only "vm/devmem*"
 	@selftests/run --long --only "vm/devmem*"
+	@bench/devmem/run
 
 nccl: all ## collectives by NCCL's plugin beside NCCL-like sockets, here and in four guests (QUICK=1: short); build/results/nccl.json
 	@$(PACKAGES) vm check

@@ -8,7 +8,7 @@ import unittest
 from dataclasses import replace
 from pathlib import Path
 
-from nupabench import bars, bystander, cases, engine, report, sockets
+from nupabench import bars, bystander, cases, devmem, engine, report, sockets
 from nupabench.cases import MIB, Case
 from nupabench.figures import Book, figures
 
@@ -193,6 +193,37 @@ class Sockets(unittest.TestCase):
         book = sockets.Book()
         book.rows.append(sockets.Row(sockets.programs()[0]))
         self.assertEqual(book.bars(), [])
+
+
+def said(**more) -> dict:
+    """Of devmem_bench: nothing in host memory, no command, no control message."""
+    counters = {"busy_ns": MIB // 4, "calls": 6}
+    zero = {"host_bytes": 0, "cpu_mapped_bytes": 0, "commands": 0, "accelerator_bytes": 0, "cmsgs": 0}
+    return {"payload": 2 * MIB, "phase_ns": 1_000_000, "counters": counters} | zero | more
+
+
+class Devmem(unittest.TestCase):
+    def book(self, **qp) -> devmem.Book:
+        book = devmem.Book()
+        slow = {"phase_ns": 2_000_000, "counters": {"busy_ns": 2 * MIB, "calls": 600}, "accelerator_bytes": 2 * MIB, "commands": 9, "cmsgs": 512}
+        for kind in (devmem.TIMED, devmem.COUNTED, devmem.CALLS):
+            book.add(devmem.DEVMEM, kind, said(**slow))
+            book.add(devmem.QP, kind, said(**qp))
+        return book
+
+    def test_figures(self) -> None:
+        book = self.book()
+        self.assertEqual(book.median(devmem.DEVMEM, "calls_per_mib"), 300)
+        self.assertEqual(book.median(devmem.DEVMEM, "rx_instructions_per_byte"), 1)
+        self.assertEqual(book.median(devmem.DEVMEM, "accelerator_copies_per_byte"), 1)
+        self.assertIn("256", book.table())
+
+    def test_bars(self) -> None:
+        self.assertTrue(all(bar.ok for bar in self.book().bars()))
+        self.assertFalse(any(bar.ok for bar in devmem.Book().bars()))
+        costly = {"busy_ns": MIB, "calls": 6}
+        for wrong in ({"host_bytes": 1}, {"cpu_mapped_bytes": 4096}, {"commands": 1}, {"cmsgs": 1}, {"phase_ns": 1_500_000}, {"counters": costly}):
+            self.assertEqual(sum(not bar.ok for bar in self.book(**wrong).bars()), 1, wrong)
 
 
 unittest.main()

@@ -9,6 +9,7 @@
  */
 #include <linux/dma-mapping.h>
 #include <linux/dma-resv.h>
+#include <linux/fs.h>
 #include <linux/mm.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
@@ -355,6 +356,19 @@ int nupa_buffer_take(struct nupa_buffer *buffer)
 											   0;
 }
 
+/*
+ * A listed buffer whose last reference is gone waits in its release for
+ * buffers_lock: its inode may be gone already, and nobody has it any more.
+ */
+static void nupa_buffer_withdraw_listed(struct nupa_buffer *buffer)
+{
+	lockdep_assert_held(&buffer->accel->buffers_lock);
+	if (!get_file_active(&buffer->dmabuf->file))
+		return;
+	nupa_buffer_withdraw(buffer);
+	dma_buf_put(buffer->dmabuf);	/* if the last: its release is deferred, and waits for the lock */
+}
+
 /* Removal: the struct pages go, so it waits for all who have them, however long. */
 void nupa_buffers_take_all(struct nupa_accel *accel)
 {
@@ -362,7 +376,7 @@ void nupa_buffers_take_all(struct nupa_accel *accel)
 
 	mutex_lock(&accel->buffers_lock);
 	list_for_each_entry(buffer, &accel->buffers, node)
-		nupa_buffer_withdraw(buffer);
+		nupa_buffer_withdraw_listed(buffer);
 	mutex_unlock(&accel->buffers_lock);
 	while (!wait_event_timeout(accel->unmapped, !atomic_read(&accel->maps),
 				   msecs_to_jiffies(NUPA_ACCEL_TAKE_WARN_MS)))

@@ -16,7 +16,8 @@ from vm.rdma import model, mostly_placed
 
 from nupavm.paths import REPO
 
-PROGRAMS = ("selftests/vm/programs/accel_check", "selftests/vm/programs/qp_exchange", "selftests/vm/programs/qp_rdma", "tools/ncqp/ncqp")
+DEVMEM = "tools/devmem/devmem_tcp"
+PROGRAMS = ("selftests/vm/programs/accel_check", "selftests/vm/programs/qp_exchange", "selftests/vm/programs/qp_rdma", "tools/ncqp/ncqp", DEVMEM)
 MIB = 64
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev", "nupa_accel"), programs=PROGRAMS, setup="full", accelerator_mib=MIB)
 pytestmark = pytest.mark.needs(NEEDS)
@@ -50,6 +51,20 @@ def test_commands(t: Guests) -> None:
 def test_registered_again_and_again(t: Guests) -> None:
     t.run(0, f"{CHECK} churn 1000", END_S)
     t.run(0, f"{CHECK} revoked", END_S)
+    _all_back(t)
+
+
+@regions
+@pytest.mark.long
+def test_registered_ten_thousand_times(t: Guests) -> None:
+    t.run(0, f"{CHECK} churn 10000", END_S)
+    _all_back(t)
+
+
+@pytest.mark.parametrize("turns,held", ((3, 64), pytest.param(100, 64, marks=pytest.mark.long), pytest.param(10, 2000, marks=pytest.mark.long)))
+def test_raced_by_threads(t: Guests, turns: int, held: int) -> None:
+    """The device goes in the middle of buffers that are made, touched and closed, and comes back.  Many that are held make the walk over them long."""
+    t.run(0, f"{CHECK} race {turns} {held}", END_S)
     _all_back(t)
 
 
@@ -181,4 +196,36 @@ def test_port_without_its_driver(t: Guests) -> None:
     _moved(t)
     t.run(0, "rdma link add tcpqp1 type tcp_qp netdev lo && sh $REPO/tools/vm/guest/mkdev")
     t.run(0, f"{CHECK} refused lo; status=$?; rdma link delete tcpqp1; exit $status")
+    _all_back(t)
+
+
+QUEUE = 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("family", (4, 6))
+def test_devmem_tcp(t: Guests, family: int) -> None:
+    """devmem TCP into the accelerator's memory, compared there: no byte in host memory, none in a processor's hands."""
+    program, port = f"$BUILD/cmake/{DEVMEM}", free_port()
+    t.run(0, f"ethtool -L nupa0 combined 2; ethtool -X nupa0 equal {QUEUE}; {program} split nupa0 on")
+    mapped = _info(t, 0)["cpu_mapped_bytes"]
+    for period, right in ((251, True), (250, False)):
+        receiver = t.start(0, f"{program} receive nupa0 --memory hbm --validate {period} --queue {QUEUE} --port {port}", END_S)
+        t.wait_listening(0, port)
+        peer = t.nodes[0].ip4 if family == 4 else t.nodes[0].ip6
+        ready = "until [ -e /tmp/go ]; do sleep 0.05; done; rm /tmp/go"
+        pattern = "bytes(range(1, 251)) + bytes(1)"
+        send = f"import sys; sys.stdout.buffer.write((({pattern}) * 33421)[:8 << 20])"
+        sender = t.start(1, f"sh -c '{ready}; /usr/bin/python3 -c \"{send}\"' | {NCQP} -q --engine tcp -s {peer} -p {port}", END_S)
+        t.run(0, "until ethtool -n nupa0 | grep -q 'Total 1 rules'; do sleep 0.05; done")
+        t.run(1, "touch /tmp/go")
+        result = receiver.wait()
+        sender.wait()
+        if not right:
+            t.check(not result.ok and "validation failed" in result.stderr, f"the wrong pattern: {result.status} {result.stderr}")
+            continue
+        got = json.loads(result.stderr)
+        t.equal((got["bytes"], got["host_bytes"], got["validated"]), (8 << 20, 0, 8 << 20), f"received, in host memory, validated: {got}")
+    t.equal(_info(t, 0)["cpu_mapped_bytes"], mapped, "bytes that a program could touch")
+    t.run(0, f"{program} split nupa0 off")
     _all_back(t)

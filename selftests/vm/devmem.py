@@ -9,7 +9,7 @@ import pytest
 from harness.guests import NCQP, Guests
 from harness.needs import Needs
 from harness.pairs import fabric
-from harness.traffic import copy_file, free_port, iperf
+from harness.traffic import copy_file, free_port, iperf, ncqp
 from vm import unplug
 
 from nupavm import Job
@@ -234,6 +234,18 @@ def test_queue_pairs_on_a_bound_queue(t: Guests) -> None:
     t.run(1, f"head -c 4M /dev/urandom | {NCQP} -q --engine software -s $PEER -p {port} || true", COPY_S)
     result = server.wait()
     t.check(not result.ok and "receive queue of device memory" in result.stderr, f"software engine: {result.status} {result.stderr}")
+    t.run(0, f"ethtool -X nupa0 equal {QUEUE}")
+    _let_go(t, job)
+
+
+def test_placed_payload_on_a_bound_queue(t: Guests) -> None:
+    """A queue pair whose messages the switch places needs nothing of the queue's memory."""
+    _ready(t)
+    job = _bind(t)
+    t.run(0, "ethtool -X nupa0 weight 0 1")
+    _, rx = ncqp(t, "offload", "-v 251 -n 8M", "-v 251")
+    t.check(rx["validated"] and rx["placed_bytes"] >= 8 << 20, f"placed and right: {rx}")
+    t.equal(rx["copied_bytes"], 0, "bytes that a processor copied")
     t.run(0, f"ethtool -X nupa0 equal {QUEUE}")
     _let_go(t, job)
 

@@ -8,10 +8,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/accelerator.hpp"
+
 namespace tcpqp::devmem {
 namespace {
 
-Fd make_dma_buf(size_t bytes) {
+Fd make_udmabuf(size_t bytes) {
     const Fd pages(::memfd_create("devmem", MFD_ALLOW_SEALING | MFD_CLOEXEC));
     if (pages.get() < 0 || ::ftruncate(pages.get(), static_cast<off_t>(bytes)) != 0 ||
         ::fcntl(pages.get(), F_ADD_SEALS, F_SEAL_SHRINK) != 0)
@@ -37,10 +39,12 @@ void sync(int dma_buf, uint64_t flags) {
 
 }  // namespace
 
-Memory::Memory(size_t bytes) : dma_buf_(make_dma_buf(bytes)), bytes_(bytes) {
+Memory::Memory(MemoryKind kind, size_t bytes)
+    : dma_buf_(kind == MemoryKind::kHbm ? Accelerator().allocate(bytes) : make_udmabuf(bytes)),
+      bytes_(bytes) {
     void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, dma_buf_.get(), 0);
     if (at == MAP_FAILED)
-        throw_errno("mmap of a udmabuf");
+        throw_errno("mmap of a dma-buf");
     at_ = static_cast<std::byte*>(at);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory that stands for a device's: a udmabuf, which this process can map and the port can reach.
+// Where devmem TCP puts payload: an accelerator's memory, or a udmabuf that stands for a device's.
 #pragma once
 
 #include <cstddef>
@@ -9,16 +9,19 @@
 
 namespace tcpqp::devmem {
 
+enum class MemoryKind { kUdmabuf, kHbm };
+
 class Memory {
 public:
     // @bytes is a multiple of the page size.  Throws std::system_error.
-    explicit Memory(size_t bytes);
+    Memory(MemoryKind kind, size_t bytes);
     Memory(const Memory&) = delete;
     Memory& operator=(const Memory&) = delete;
     ~Memory();
 
     [[nodiscard]] int dma_buf() const noexcept { return dma_buf_.get(); }
-    // What the device would see; a CPU reads it between begin_read() and end_read().
+    // What the device sees; a CPU reads it between begin_read() and end_read().  Of an accelerator,
+    // no page is in a processor's hands, or counted so, before it is touched.
     [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {at_, bytes_}; }
     void begin_read() const;
     void end_read() const;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // An accelerator through its driver: accel_check engine | attacks | churn N | refused IF |
-// revoked | info | hold MIB.
+// revoked | info | hold MIB | race N [BUFFERS].
 // Exit 0 only if all was right; hold prints a line and sleeps until it is killed.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,9 +17,11 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -278,6 +281,102 @@ void hold(unsigned mib) {
         pause();
 }
 
+// ---- the device goes while buffers come and go ----
+
+constexpr const char* kDriver = "/sys/bus/pci/drivers/nupa_accel/";
+constexpr unsigned kRacers = 4, kBuffersFirst = 3, kNumbers = 4, kFilesMore = 64, kHeld = 64;
+
+void tell_driver(const char* file, const std::string& function) {
+    const Fd to(open((std::string(kDriver) + file).c_str(), O_WRONLY | O_CLOEXEC));
+    check(
+        write(to.get(), function.data(), function.size()) == static_cast<ssize_t>(function.size()),
+        file);
+}
+
+std::string function_of_driver() {
+    for (const auto& entry : std::filesystem::directory_iterator(kDriver))
+        if (std::string name = entry.path().filename(); name.find(':') != std::string::npos)
+            return name;
+    throw std::runtime_error("the driver has no device");
+}
+
+// Its number is another while somebody has the earlier one.
+std::unique_ptr<Accelerator> whichever() {
+    for (unsigned ms = 0; ms < kSettleMs; ms++) {
+        for (unsigned i = 0; i < kNumbers; i++)
+            try {
+                return std::make_unique<Accelerator>("/dev/nupa_accel" + std::to_string(i));
+            } catch (const std::system_error&) {
+            }
+        usleep(1000);
+    }
+    throw std::runtime_error("no accelerator");
+}
+
+// Makes and closes buffers, @touch: with a page of them mapped, until the device is gone.  What it
+// made first it closes while removal goes through those that came later.
+void make_and_close(bool touch, std::atomic<unsigned>& made) {
+    const auto accel = whichever();
+    const Fd first = accel->allocate(4096);
+    const Fd zero(open("/dev/zero", O_RDONLY | O_CLOEXEC));
+    for (;;) {
+        nupa_accel_alloc alloc{.bytes = 4096, .reserved = 0};
+        const Fd buffer(ioctl(accel->fd(), NUPA_ACCEL_IOC_ALLOC, &alloc));
+        if (!buffer) {
+            expect(errno, ENODEV, "a buffer of a device that is going");
+            return;
+        }
+        void* at = touch ? mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, buffer.get(), 0)
+                         : MAP_FAILED;
+        if (at != MAP_FAILED) {  // the kernel writes: EFAULT, and no signal, once it was taken
+            if (read(zero.get(), at, 4096) < 0)
+                expect(errno, EFAULT, "a page of a device that is going");
+            munmap(at, 4096);
+        }
+        made++;
+    }
+}
+
+void race_once(const std::string& function, unsigned held) {
+    std::array<std::atomic<unsigned>, kRacers> made{};
+    std::array<std::string, kRacers> problems;
+    std::vector<std::jthread> racers;
+    std::atomic<unsigned> ended = 0;
+    for (unsigned i = 0; i < kRacers; i++)
+        racers.emplace_back([&, i] {
+            try {
+                make_and_close(i % 2 == 1, made[i]);
+            } catch (const std::exception& e) {
+                problems[i] = e.what();
+            }
+            ended++;
+        });
+    for (auto& count : made)
+        while (count < kBuffersFirst && !ended)
+            usleep(100);
+    {
+        std::vector<Fd> later;
+        const auto accel = whichever();
+        while (later.size() < held)
+            later.push_back(accel->allocate(4096));
+        tell_driver("unbind", function);
+        racers.clear();
+    }
+    tell_driver("bind", function);
+    for (const std::string& problem : problems)
+        check(problem.empty(), problem.c_str());
+}
+
+void race(unsigned times, unsigned held) {
+    const rlimit files{held + kFilesMore, held + kFilesMore};
+    check(setrlimit(RLIMIT_NOFILE, &files) == 0, "RLIMIT_NOFILE");
+    const std::string function = function_of_driver();
+    for (unsigned i = 0; i < times; i++)
+        race_once(function, held);
+    const auto accel = whichever();
+    check(accel->info().free_bytes == accel->info().memory_bytes, "memory is left over");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -299,9 +398,12 @@ int main(int argc, char** argv) try {
         tell();
     else if (what == "hold")
         hold(number(1));
+    else if (what == "race")
+        race(number(20), argc > 3 ? static_cast<unsigned>(std::stoul(argv[3])) : kHeld);
     else
         throw std::runtime_error(
-            "accel_check engine | attacks | churn N | refused IF | revoked | info | hold MIB");
+            "accel_check engine | attacks | churn N | refused IF | revoked | info | hold MIB | "
+            "race N [BUFFERS]");
     return 0;
 } catch (const std::exception& e) {
     std::fprintf(stderr, "accel_check: %s\n", e.what());
