@@ -147,6 +147,53 @@ def test_static_program_is_what_it_is(t: Guests) -> None:
     t.run(0, f"until {NOBODY_LEFT}; do sleep 0.1; done", 10)
 
 
+CGROUP = "/sys/fs/cgroup/tcpqp-test"
+INSIDE = f"echo $$ >{CGROUP}/cgroup.procs; exec"
+SHOW = """python3 -c 'import socket
+for family, kind in ((socket.AF_INET, socket.SOCK_STREAM), (socket.AF_INET6, socket.SOCK_STREAM), (socket.AF_INET, socket.SOCK_DGRAM), (socket.AF_UNIX, socket.SOCK_STREAM)):
+    s = socket.socket(family, kind)
+    try: print(s.getsockopt(socket.IPPROTO_TCP, 31, 16).rstrip(b"\\0").decode() or "-", end=" ")
+    except OSError: print("none", end=" ")'"""
+
+
+def references(t: Guests) -> int:
+    return int(t.run(0, "cat /sys/module/tcp_qp/refcnt"))
+
+
+def test_cgroup(t: Guests) -> None:
+    """Static programs with nobody beside them; only those inside, only TCP; only root; until --off, and the module is free again."""
+    port, held = free_port(), references(t)
+    run = f"{PLACE}/tcpqp-run --cgroup {CGROUP}"
+    t.run(0, f"mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup; mkdir {CGROUP}; head -c 3M /dev/urandom >/tmp/static")
+    try:
+        for option in ("", " --off"):
+            said = t.fails(0, f"{AS_NOBODY} {run}{option}").stderr
+            t.equal(said, f"tcpqp-run: {CGROUP}: needs root (CAP_SYS_ADMIN, CAP_BPF and CAP_NET_ADMIN)\n", "to who is not root")
+        t.equal(t.fails(0, f"{run} --off").stderr, f"tcpqp-run: {CGROUP}: was not served\n", "--off before")
+        for _ in range(2):
+            t.run(0, run)
+        t.equal(t.run(0, f"sh -c '{INSIDE} \"$@\"' sh {SHOW}").split(), [ULP, ULP, "none", "none"], "sockets inside")
+        t.equal(t.run(0, SHOW).split(), ["-", "-", "none", "none"], "sockets outside")
+        server = t.start(0, f"{INSIDE} busybox httpd -f -p {port} -h /tmp")
+        t.wait_listening(0, port)
+        t.check(f"tcp-ulp-{ULP}" in t.run(0, f"ss -Htli 'sport = :{port}'"), "a static program's listener")
+        get = f"sh -c '{INSIDE} busybox wget -q -O - http://127.0.0.1:{port}/static' | cksum"
+        t.equal(t.run(0, get), t.run(0, "cksum </tmp/static"), "what came")
+        t.run(0, f"{run} --off")
+        t.equal(t.run(0, f"sh -c '{INSIDE} \"$@\"' sh {SHOW}").split(), ["-", "-", "none", "none"], "after --off")
+        t.check(f"tcp-ulp-{ULP}" in t.run(0, f"ss -Htli 'sport = :{port}'"), "who has it keeps it")
+        t.run(0, f"for pid in $(cat {CGROUP}/cgroup.procs); do kill -9 $pid; done")
+        server.wait()
+        t.wait_until(lambda: references(t) == held, "the module is let go")
+    finally:
+        t.run(0, f"for pid in $(cat {CGROUP}/cgroup.procs); do kill -9 $pid; done; until rmdir {CGROUP}; do sleep 0.1; done", 10)
+
+
+def test_cgroup_function_is_for_sockets(t: Guests) -> None:
+    """Who may load BPF programs can't pass the module's function anything but the socket that is being made."""
+    t.equal(t.run(0, "/usr/bin/python3 $REPO/selftests/vm/programs/stream_kfunc.py").count("ok "), 3, "what the verifier says")
+
+
 ODD = "/tmp/tcp qp ü,1:x$y"
 
 

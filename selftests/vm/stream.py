@@ -58,6 +58,10 @@ def test_bounded(t: Guests) -> None:
     cases(t, "bounded")
 
 
+def test_idle_pages(t: Guests) -> None:
+    cases(t, "idle_pages")
+
+
 def attacks(t: Guests, *names: str) -> None:
     nobody = "setpriv --reuid 65534 --regid 65534 --clear-groups --"
     out = t.run(0, f"{nobody} /usr/bin/python3 {PROGRAMS}/stream_attacks.py {' '.join(names)}", LIMIT_S)

@@ -106,36 +106,42 @@ static void tqp_stream_idle(struct tqp_stream *stream)
 	tqp_stream_put_free(stream);
 }
 
-/* Who owns the socket uses it. */
-static void tqp_stream_look_at(struct sock *sk)
+/* Who owns the socket uses it.  True: its packets are gone, and yet somebody holds pages of it. */
+static bool tqp_stream_look_at(struct sock *sk)
 {
 	struct tqp_stream *stream;
+	bool held = false;
 
 	local_bh_disable();
 	bh_lock_sock(sk);
 	stream = sock_owned_by_user(sk) ? NULL : tqp_stream_of(sk);
-	if (stream && !stream->used)
+	if (stream && !stream->used) {
 		tqp_stream_idle(stream);
-	else if (stream)
+		held = stream->nr_pages && tcp_rtx_and_write_queues_empty(sk);
+	} else if (stream) {
 		stream->used = false;
+	}
 	bh_unlock_sock(sk);
 	local_bh_enable();
+	return held;
 }
 
-/* Without a socket it is the work's alone. */
-static void tqp_stream_look_behind(struct tqp_stream *stream)
+/* Without a socket it is the work's alone.  True: somebody holds pages of it. */
+static bool tqp_stream_look_behind(struct tqp_stream *stream)
 {
 	tqp_stream_put_free(stream);
-	if (!stream->nr_pages)
-		kfree_rcu(stream, rcu);
+	if (stream->nr_pages)
+		return true;
+	kfree_rcu(stream, rcu);
+	return false;
 }
 
 static void tqp_stream_look(struct work_struct *work)
 {
 	struct tqp_stream *stream;
 	LIST_HEAD(seen);
+	bool more, held = false;
 	struct sock *sk;
-	bool more;
 
 	spin_lock_bh(&tqp_stream_lock);
 	while (!list_empty(&tqp_stream_list)) {
@@ -147,10 +153,10 @@ static void tqp_stream_look(struct work_struct *work)
 			continue;
 		spin_unlock_bh(&tqp_stream_lock);
 		if (sk) {
-			tqp_stream_look_at(sk);
+			held |= tqp_stream_look_at(sk);
 			sock_put(sk);
 		} else {
-			tqp_stream_look_behind(stream);
+			held |= tqp_stream_look_behind(stream);
 		}
 		cond_resched();
 		spin_lock_bh(&tqp_stream_lock);
@@ -158,6 +164,8 @@ static void tqp_stream_look(struct work_struct *work)
 	list_splice(&seen, &tqp_stream_list);
 	more = !list_empty(&tqp_stream_list);
 	spin_unlock_bh(&tqp_stream_lock);
+	if (held)
+		tqp_stream_flush();
 	if (more)
 		schedule_delayed_work(&tqp_stream_work, msecs_to_jiffies(TQP_STREAM_IDLE_MS));
 }

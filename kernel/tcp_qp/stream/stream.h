@@ -49,6 +49,8 @@ struct tqp_stream {
 extern struct tcp_ulp_ops tqp_stream_ulp_ops;
 /* TCP's operations for ours; any other @prot as it is. */
 struct proto *tqp_stream_base(const struct proto *prot);
+/* A socket that nobody but its maker has yet; any context.  -EINVAL: it is another. */
+int tqp_stream_install_new(struct sock *sk);
 int tqp_stream_init(void);
 void tqp_stream_exit(void);
 
@@ -71,5 +73,16 @@ void tqp_stream_destroy(struct tqp_stream *stream);	/* RCU readers may still loo
 /* Makes sk_frag a page of ours; bytes of room there, 0: none is to be had. */
 u32 tqp_stream_load(struct tqp_stream *stream, size_t want);
 void tqp_stream_pages_exit(void);
+
+/* ---- flush.c ---- */
+/* Has the kernel free what packets it set aside, on all CPUs, soon.  May sleep. */
+void tqp_stream_flush(void);
+int tqp_stream_flush_init(void);
+void tqp_stream_flush_exit(void);
+
+/* ---- kfunc.c ---- */
+struct bpf_sock;
+int tqp_stream_kfunc(struct bpf_sock *ctx);	/* BPF's: its context is a struct sock */
+void tqp_stream_kfunc_init(void);
 
 #endif

@@ -80,6 +80,24 @@ static int tqp_stream_ulp_init(struct sock *sk)
 	return 0;
 }
 
+/*
+ * As TCP installs a ULP, but without its lock, which is not to be had where BPF programs
+ * run: the socket is in no table and in no process's hands, or they have the lock.
+ */
+int tqp_stream_install_new(struct sock *sk)
+{
+	struct proto *prot = tqp_stream_prot_for(sk);
+
+	if (!prot || sk->sk_state != TCP_CLOSE || sock_flag(sk, SOCK_RCU_FREE) ||
+	    sock_flag(sk, SOCK_DEAD) || inet_csk(sk)->icsk_ulp_ops)
+		return -EINVAL;
+	if (!try_module_get(THIS_MODULE))
+		return -ENOENT;
+	RCU_INIT_POINTER(inet_csk(sk)->icsk_ulp_data, NULL);
+	tqp_stream_put_on(sk, prot);
+	return 0;
+}
+
 /* In softirq, of a listener that is not locked; the child is. */
 static void tqp_stream_ulp_clone(const struct request_sock *req, struct sock *child,
 				 const gfp_t priority)
@@ -326,18 +344,29 @@ struct tcp_ulp_ops tqp_stream_ulp_ops = {
 
 int tqp_stream_init(void)
 {
+	int err = tqp_stream_flush_init();
+
+	if (err)
+		return err;
 	for (u32 i = 0; i < ARRAY_SIZE(tqp_stream_families); i++) {
 		tqp_stream_families[i].prot = *tqp_stream_families[i].base;
 		tqp_stream_families[i].prot.sendmsg = tqp_stream_sendmsg;
 		tqp_stream_families[i].prot.setsockopt = tqp_stream_setsockopt;
 	}
-	return tcp_register_ulp(&tqp_stream_ulp_ops);
+	err = tcp_register_ulp(&tqp_stream_ulp_ops);
+	if (err) {
+		tqp_stream_flush_exit();
+		return err;
+	}
+	tqp_stream_kfunc_init();
+	return 0;
 }
 
 void tqp_stream_exit(void)
 {
 	tcp_unregister_ulp(&tqp_stream_ulp_ops);
 	tqp_stream_pages_exit();
+	tqp_stream_flush_exit();
 	flush_work(&tqp_stream_put_work);
 	rcu_barrier();	/* sockets that are freed after a grace period, and pages' books */
 }

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "base/fd.hpp"
+#include "cgroup/cgroup.hpp"
 #include "launch/library.hpp"
 #include "launch/options.hpp"
 #include "supervise/reach.hpp"
@@ -87,6 +88,21 @@ void prepare(const Options& o) {
         supervise(o.program[0], o.stats);
 }
 
+int change_cgroup(const Options& o) {
+    try {
+        if (o.off) {
+            leave_cgroup(o.cgroup);
+        } else {
+            require_module();
+            serve_cgroup(o.cgroup);
+        }
+        return 0;
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "tcpqp-run: %s: %s\n", o.cgroup.c_str(), e.what());
+        return 1;
+    }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -94,6 +110,8 @@ int main(int argc, char** argv) {
     const auto options = parse_options(argc, argv, exit_code);
     if (!options)
         return exit_code;
+    if (!options->cgroup.empty())
+        return change_cgroup(*options);
     char** program = options->program;
     try {
         prepare(*options);

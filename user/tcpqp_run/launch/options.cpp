@@ -2,6 +2,7 @@
 #include "launch/options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <string_view>
 
@@ -11,21 +12,25 @@ namespace {
 constexpr int kUsage = 64;
 constexpr const char* kHelp =
     "usage: tcpqp-run [--stats] [--supervise] PROGRAM [ARGUMENT...]\n"
+    "       tcpqp-run --cgroup PATH [--off]\n"
     "Runs PROGRAM with the tcp_qp module's ULP on its TCP sockets: they stay what they are, and\n"
     "large sends cost less.  Without the module, PROGRAM runs as it is.\n"
     "  --stats     when a process ends: how many sockets got it, or why none, on standard error\n"
     "  --supervise also reach children that make system calls by themselves (static and Go "
     "programs),\n"
     "              by a small process beside PROGRAM; without it where PROGRAM itself is such a "
-    "one\n";
+    "one\n"
+    "  --cgroup    every TCP socket that programs of this cgroup (v2) make from now on, until the\n"
+    "              cgroup goes; for root\n"
+    "  --off       not any more; sockets that have it keep it\n";
 
 // How many words of @argv are ours: what begins with the first that is no option is the program's.
 int own_words(int argc, char** argv) {
     int i = 1;
     while (i < argc && std::string_view(argv[i]).starts_with("-") &&
            std::string_view(argv[i]) != "--")
-        i++;
-    return i;
+        i += std::string_view(argv[i]) == "--cgroup" ? 2 : 1;
+    return std::min(i, argc);
 }
 
 void parse(int argc, char** argv, Options& o) {
@@ -33,11 +38,16 @@ void parse(int argc, char** argv, Options& o) {
     app.set_help_flag("--help");
     app.add_flag("--stats", o.stats);
     app.add_flag("--supervise", o.supervise);
+    auto* cgroup = app.add_option("--cgroup", o.cgroup);
+    cgroup->excludes("--stats")->excludes("--supervise");
+    app.add_flag("--off", o.off)->needs(cgroup);
     int words = own_words(argc, argv);
     app.parse(words, argv);
     if (words < argc && std::string_view(argv[words]) == "--")
         words++;
-    if (words >= argc)
+    if (!o.cgroup.empty() && words < argc)
+        throw CLI::ExtrasError("--cgroup", {argv[words]});
+    if (o.cgroup.empty() && words >= argc)
         throw CLI::RequiredError("PROGRAM");
     o.program = argv + words;
 }

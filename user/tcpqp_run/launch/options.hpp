@@ -3,12 +3,15 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 namespace tcpqp::run {
 
 struct Options {
     bool stats = false;
     bool supervise = false;
+    std::string cgroup;  // then there is no program
+    bool off = false;
     char** program = nullptr;  // its name and its arguments, as in argv
 };
 
