@@ -150,7 +150,8 @@ def test_static_program_is_what_it_is(t: Guests) -> None:
 CGROUP = "/sys/fs/cgroup/tcpqp-test"
 INSIDE = f"echo $$ >{CGROUP}/cgroup.procs; exec"
 SHOW = """python3 -c 'import socket
-for family, kind in ((socket.AF_INET, socket.SOCK_STREAM), (socket.AF_INET6, socket.SOCK_STREAM), (socket.AF_INET, socket.SOCK_DGRAM), (socket.AF_UNIX, socket.SOCK_STREAM)):
+tcp, udp = socket.SOCK_STREAM, socket.SOCK_DGRAM
+for family, kind in ((socket.AF_INET, tcp), (socket.AF_INET6, tcp), (socket.AF_INET, udp), (socket.AF_UNIX, tcp)):
     s = socket.socket(family, kind)
     try: print(s.getsockopt(socket.IPPROTO_TCP, 31, 16).rstrip(b"\\0").decode() or "-", end=" ")
     except OSError: print("none", end=" ")'"""
