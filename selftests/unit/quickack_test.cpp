@@ -9,7 +9,7 @@ extern "C" {
 namespace {
 
 constexpr uint32_t kRttUs = 100;
-constexpr uint64_t kApartUs = 10 * kRttUs, kTimerUs = 4000;
+constexpr uint64_t kApartUs = uint64_t{10} * kRttUs, kTimerUs = 4000;
 
 class Quickack : public testing::Test {
 protected:

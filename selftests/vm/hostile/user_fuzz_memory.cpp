@@ -16,7 +16,7 @@ uint8_t* part(Player& p, size_t& bytes) {
     const Arena& memory = p.world.memory;
     const size_t pages = memory.slot_bytes() / 4096,
                  first = p.dice.one_in(2) ? 0 : p.dice.below(pages);
-    bytes = (1 + p.dice.below(pages - first)) * 4096;
+    bytes = size_t{4096} * (1 + p.dice.below(pages - first));
     return memory.slot(p.dice.below(memory.slots())) + first * 4096;
 }
 

@@ -31,7 +31,8 @@ Message& Message::add(uint16_t type, const void* value, size_t bytes) {
         return *this;
     rtattr attribute{static_cast<unsigned short>(RTA_LENGTH(bytes)), type};
     std::memcpy(bytes_.data() + at, &attribute, sizeof attribute);
-    std::memcpy(bytes_.data() + at + RTA_LENGTH(0), value, bytes);
+    if (bytes)
+        std::memcpy(bytes_.data() + at + RTA_LENGTH(0), value, bytes);
     header().nlmsg_len = static_cast<uint32_t>(at + RTA_SPACE(bytes));
     return *this;
 }

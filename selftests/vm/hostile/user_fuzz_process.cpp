@@ -76,6 +76,7 @@ int op_exec(Player& p) {
 int op_spawn(Player& p) {
     if (p.child)
         return kNothing;
+    // NOLINTNEXTLINE(clang-analyzer-security.insecureAPI.vfork): what it does to us is the point
     const pid_t child = vfork();
     if (!child)
         _exit(0);

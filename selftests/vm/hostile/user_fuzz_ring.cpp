@@ -260,7 +260,7 @@ int op_map_any(Player& p) {
         return kNothing;
     const size_t at = p.dice.below(p.world.ring_space.slots());
     const uint64_t offset =
-        p.dice.one_in(4) ? p.dice.wild() & ~uint64_t{4095} : p.dice.below(256) * 4096u;
+        p.dice.one_in(4) ? p.dice.wild() & ~uint64_t{4095} : uint64_t{4096} * p.dice.below(256);
     const size_t bytes =
         p.dice.one_in(8) ? p.world.ring_space.slot_bytes() : 4096u << p.dice.below(4);
     p.note(c->fd, static_cast<int64_t>(offset), static_cast<int64_t>(bytes));

@@ -155,7 +155,8 @@ int op_junk(Player& p) {
     const uint32_t command =
         p.dice.below(110) | (p.dice.one_in(4) ? IB_USER_VERBS_CMD_FLAG_EXTENDED : 0);
     p.note(c->fd, command);
-    return issue(p, c->fd, command, body.data(), 4 * (2 + p.dice.below(38)), 4 * p.dice.below(64));
+    return issue(p, c->fd, command, body.data(), size_t{4} * (2 + p.dice.below(38)),
+                 size_t{4} * p.dice.below(64));
 }
 
 constexpr Op kOps[] = {

@@ -195,7 +195,7 @@ Menu::Menu(const Options& o, bool root, uint64_t seed, bool of_duels) {
             continue;
         const bool always = !o.only.empty() || begins(all[i].name, kAlways);
         const uint32_t times = always ? 2 : dice.below(4);
-        ops_.insert(ops_.end(), times * all[i].weight, static_cast<uint32_t>(i));
+        ops_.insert(ops_.end(), size_t{times} * all[i].weight, static_cast<uint32_t>(i));
     }
 }
 

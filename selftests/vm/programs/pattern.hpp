@@ -28,7 +28,7 @@ inline size_t first_wrong(std::span<const uint8_t> in, uint64_t key) noexcept {
     for (size_t i = 0; i < in.size(); i += 8) {
         const uint64_t word = mix(key + i);
         const size_t n = std::min<size_t>(8, in.size() - i);
-        if (std::memcmp(&in[i], &word, n))
+        if (std::memcmp(&in[i], &word, n) != 0)
             for (size_t j = 0; j < n; j++)
                 if (in[i + j] != reinterpret_cast<const uint8_t*>(&word)[j])
                     return i + j;

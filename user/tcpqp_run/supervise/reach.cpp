@@ -19,7 +19,7 @@ namespace tcpqp::run {
 namespace {
 
 constexpr size_t kHeadersMax = 64, kNoteBytesMax = 4096;
-constexpr std::string_view kGo{"Go\0", 4};  // the name of the note with a Go program's build ID
+constexpr std::string_view kGo{"Go\0\0", 4};  // the name of the note with a Go program's build ID
 constexpr const char* kPathDefault = "/bin:/usr/bin";  // execvp(3)
 
 Fd open_program(const std::string& program) {
