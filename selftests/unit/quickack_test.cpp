@@ -13,10 +13,10 @@ constexpr uint64_t kApartUs = uint64_t{10} * kRttUs, kTimerUs = 4000;
 
 class Quickack : public testing::Test {
 protected:
-    // Whether the ACK of a message that comes @after_us behind the one before goes at once.
-    bool ends(uint64_t after_us = kApartUs) {
+    // Whether the ACK of a message of @length bytes that comes @after_us behind the one before goes at once.
+    bool ends(uint64_t after_us = kApartUs, uint32_t length = 64) {
         now_us_ += after_us;
-        return tqp_quickack_end(&q_, now_us_, kRttUs) != 0;
+        return tqp_quickack_end(&q_, tqp_quickack_slot(1, length), now_us_, kRttUs) != 0;
     }
     void leaves(uint64_t after_us, bool has_data) {
         now_us_ += after_us;
@@ -80,6 +80,37 @@ TEST_F(Quickack, OneOfSeveralIsNotAnswered) {
     EXPECT_TRUE(ends());
 }
 
+// A rendezvous: a request that a READ answers, then a message that nothing answers.
+TEST_F(Quickack, OtherLengthsAreLearntApart) {
+    constexpr uint32_t kAnswered = 64, kUnanswered = 96;
+    ASSERT_NE(tqp_quickack_slot(1, kAnswered), tqp_quickack_slot(1, kUnanswered));
+    EXPECT_FALSE(ends(kApartUs, kUnanswered));
+    leaves(kTimerUs, false);
+    for (int i = 0; i < 100; i++) {
+        for (int answered = 0; answered < 4; answered++) {
+            EXPECT_FALSE(ends(kApartUs, kAnswered));
+            leaves(50, true);
+        }
+        EXPECT_TRUE(ends(kApartUs, kUnanswered));
+        leaves(0, false);
+    }
+}
+
+TEST_F(Quickack, KindsAreLearntApart) {
+    for (uint8_t kind = 1; kind < 8; kind++)
+        EXPECT_NE(tqp_quickack_slot(kind, 64), tqp_quickack_slot(kind - 1, 64)) << int{kind};
+}
+
+// TCP would not have waited for it.
+TEST_F(Quickack, AnAnswerThatComesLateIsNone) {
+    learn();
+    for (int i = 0; i < 100; i++) {
+        EXPECT_TRUE(ends());
+        leaves(0, false);
+        leaves(TQP_QUICKACK_SOON_US, true);
+    }
+}
+
 TEST_F(Quickack, BulkIsTcps) {
     learn();
     EXPECT_TRUE(ends());  // nobody knows yet what follows
@@ -107,8 +138,10 @@ TEST_F(Quickack, AcksOfNothingSayNothing) {
 
 TEST_F(Quickack, WithoutARoundTripMeasuredNever) {
     learn();
-    tqp_quickack q{.end_us = 0, .score = TQP_QUICKACK_MAX, .owed = 0, .open = 0};
-    EXPECT_EQ(tqp_quickack_end(&q, 1'000'000, ~0U), 0);
+    tqp_quickack q{};
+    for (uint8_t& score : q.score)
+        score = TQP_QUICKACK_MAX;
+    EXPECT_EQ(tqp_quickack_end(&q, 0, 1'000'000, ~0U), 0);
 }
 
 }  // namespace

@@ -467,9 +467,10 @@ static bool tqp_rx_drained(const struct sock *sk)
 static void tqp_rx_quick_ack(struct tqp_conn *conn)
 {
 	const struct tcp_sock *tp = tcp_sk(conn->sk);
+	u8 slot = tqp_quickack_slot(conn->rx.msg.kind, conn->rx.msg.length);
 
 	if (!inet_csk_ack_scheduled(conn->sk) ||
-	    !tqp_quickack_end(&conn->rx.quickack, tp->tcp_mstamp, tcp_min_rtt(tp)))
+	    !tqp_quickack_end(&conn->rx.quickack, slot, tp->tcp_mstamp, tcp_min_rtt(tp)))
 		return;
 	if (in_softirq())
 		inet_csk(conn->sk)->icsk_ack.pending |= ICSK_ACK_NOW;
