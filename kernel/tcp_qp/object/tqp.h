@@ -15,11 +15,12 @@
  *   socket lock      everything the data path does with a conn: SQ and RQ
  *                    indices, message log, sequence marks.  Process context
  *                    holds it by lock_sock(), softirq by bh_lock_sock().
- *   conn->done_lock  in-order completion of sends (softirq-safe)
+ *   tx.done_lock     in-order completion of a conn's sends (softirq-safe)
  *   qp->lock         qp->state, qp->conn pointer (softirq-safe)
  *   srq->lock        the SRQ ring (softirq-safe)
  *   cq_fd->lock      which CQ a completion descriptor is of; inside it dev->qps
  *   cq->lock         the CQ ring and its notify flag (softirq-safe)
+ * A conn's offload.mutex and socket.plain_mutex sleep and are outside of the socket lock.
  * RCU protects the MR table (dev->mrs) for readers in softirq.
  */
 #ifndef TQP_H
@@ -373,7 +374,7 @@ bool tqp_srq_take(struct tqp_srq *srq, tqp_srq_copy_t copy, void *to);
 
 /* ---- op.c ---- */
 enum {
-	TQP_WR_OPCODES = IB_WR_SEND_WITH_INV + 1,
+	TQP_WR_OPCODES = 16,	/* enum ib_uverbs_wr_opcode ends before: rows of tqp_ops that none has are zero */
 };
 
 extern const struct tqp_op tqp_ops[TQP_WR_OPCODES];
