@@ -15,8 +15,10 @@ namespace nupa::bench {
 namespace {
 
 constexpr int kBusyPollUs = 50;
-constexpr uint64_t kLookEvery = 1 << 16;  // turns of a loop, at the clock,
-constexpr uint64_t kLookFirst = 16;       // and each of the first: one may have waited itself
+// A loop looks at the clock in each of its first turns, which may have waited themselves, and then
+// once in so many.
+constexpr uint64_t kLookFirst = 16;
+constexpr uint64_t kLookEvery = 1 << 16;
 
 // Spins for kSilenceLimitMs at most.
 class SpinLimit {

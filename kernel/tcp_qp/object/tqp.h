@@ -163,15 +163,15 @@ struct tqp_mr {
 	int access;			/* IB_ACCESS_* */
 	u64 iova;
 	u64 bytes;
-	struct ib_umem *umem;		/* user memory, or */
-	struct dma_buf *dmabuf;		/* mapped for the CPU at */
-	struct iosys_map vmap;
+	struct ib_umem *umem;		/* user memory; NULL: a dma-buf */
+	struct dma_buf *dmabuf;
+	struct iosys_map vmap;		/* where the CPU has dmabuf mapped */
 	struct page **pages;		/* [i]: pages of 1 << page_shift bytes, from iova rounded down */
 	u32 nr_pages;
 	u8 page_shift;
-	bool offloaded;			/* the switch knows the key, and one of: */
-	dma_addr_t *dma_pages;		/* umem: pages[] mapped for the offload device */
-	struct ib_umem_dmabuf *dma_umem;	/* dma-buf: attached to the offload device */
+	bool offloaded;			/* the NIC knows the key; then one of the next two is set */
+	dma_addr_t *dma_pages;		/* of user memory: pages[] mapped for the offload device */
+	struct ib_umem_dmabuf *dma_umem;	/* of a dma-buf: attached to the offload device */
 	/* A dma-buf of a device's own memory, which that may take back (memory/mr_device.c). */
 	struct dma_buf_attachment *attach;
 	struct sg_table *sgt;		/* dma_resv; NULL: not mapped for the offload device */
@@ -224,7 +224,7 @@ struct tqp_qp {
 	struct tqp_ucontext *uctx;
 	struct tqp_cq *scq, *rcq;
 	struct tqp_ring *sq;
-	struct tqp_ring *rq;		/* NULL with */
+	struct tqp_ring *rq;		/* NULL: there is an srq */
 	struct tqp_srq *srq;
 	u32 qpn;
 	struct ib_qp_cap cap;
@@ -241,8 +241,8 @@ struct tqp_qp {
 	bool number_waits;		/* by number: no peer, (yet or any more); changes under mutex */
 	bool psn_mismatch;		/* by number: the peer expects other messages; the same */
 	bool bound;			/* a window of type 2; sk lock, until detached */
-	kuid_t owner;			/* who created it, */
-	bool net_admin;			/* and may send buffers be larger than others' */
+	kuid_t owner;			/* who created it */
+	bool net_admin;			/* he may have larger send buffers than others */
 	struct kref ref;		/* destroy waits for it */
 	struct completion released;
 };
