@@ -41,7 +41,8 @@ def unnamed(readme: str, files: list[Path]) -> list[str]:
 
 
 def _names(readme: str, parts: tuple[str, ...]) -> bool:
-    return any(f"`{name}/" in readme for name in ("/".join(parts), parts[-1]))
+    """Those of user/ are in its row, without it."""
+    return f"`{'/'.join(parts)}/" in readme or (parts[0] == "user" and f"`{parts[-1]}/" in readme)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str, str | None]]:
