@@ -92,14 +92,14 @@ void HostileGuest::send(bool flood) {
     const bool tso = f.payload.size() > 8000;
     const Bytes bytes = build_tcp(f, false);
     for (unsigned q = 0; q < kQueues; q++) {
-        port_.set_alloc_at(kFramesAt + q * (1 << 20));
+        port_.set_alloc_at(kFramesAt + (uint64_t{q} << 20));
         const FakePort::TxRing& tx = port_.tx(q);
         for (unsigned i = 0; i < (tso ? 2 : 64); i++) {
             if (tx.prod + 1 + NUPA_TX_FRAGS_MAX -
                     __atomic_load_n(&port_.txq(q)->cons, __ATOMIC_ACQUIRE) >
                 tx.entries)
                 break;
-            port_.set_alloc_at(kFramesAt + q * (1 << 20));  // the same bytes
+            port_.set_alloc_at(kFramesAt + (uint64_t{q} << 20));  // the same bytes
             port_.stage(q, bytes, offload(f, tso ? kSmallestMss : 0));
         }
         port_.publish(q);
