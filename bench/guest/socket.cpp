@@ -15,11 +15,13 @@ namespace nupa::bench {
 namespace {
 
 constexpr int kBusyPollUs = 50;
-constexpr uint64_t kLookEvery = 1 << 16;  // turns of a loop, at the clock,
-constexpr uint64_t kLookFirst = 16;       // and each of the first: one may have waited itself
+// A loop looks at the clock in each of its first turns, which may have waited themselves, and then
+// once in so many.
+constexpr uint64_t kLookFirst = 16;
+constexpr uint64_t kLookEvery = 1 << 16;
 
 // Spins for kSilenceLimitMs at most.
-class Patience {
+class SpinLimit {
 public:
     void again() {
         if (turns_++ > kLookFirst && turns_ % kLookEvery)
@@ -89,11 +91,11 @@ void Flows::wait(short events) {
 
 void send_all(int fd, const void* data, size_t bytes) {
     const auto* at = static_cast<const char*>(data);
-    Patience patience;
+    SpinLimit limit;
     while (bytes) {
         const ssize_t n = send(fd, at, bytes, MSG_NOSIGNAL);
         if (n < 0 && errno == EAGAIN) {
-            patience.again();
+            limit.again();
             continue;
         }
         if (n <= 0)
@@ -106,11 +108,11 @@ void send_all(int fd, const void* data, size_t bytes) {
 // MSG_WAITALL may end early for a reason that is no error (io_uring's task work, a signal).
 void receive_all(int fd, void* data, size_t bytes) {
     auto* at = static_cast<char*>(data);
-    Patience patience;
+    SpinLimit limit;
     while (bytes) {
         const ssize_t n = recv(fd, at, bytes, MSG_WAITALL);
         if (n < 0 && (errno == EINTR || errno == EAGAIN)) {
-            patience.again();
+            limit.again();
             continue;
         }
         if (n < 0)

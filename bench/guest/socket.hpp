@@ -22,8 +22,8 @@ struct Flow {
     tcpqp::Fd fd;
     uint64_t left = 0;  // bytes of this phase
     uint64_t done = 0;
-    uint64_t message = 0;  // the current one's number,
-    uint32_t offset = 0;   // and what of it is done
+    uint64_t message = 0;  // number of the current one
+    uint32_t offset = 0;   // bytes of the current message that are done
 };
 
 // Sockets of one end with what each has still to do.

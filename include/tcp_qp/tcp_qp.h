@@ -87,8 +87,8 @@ enum {
 	TCP_QP_CQ_DOORBELL = 1 << 0,	/* what was posted to qpn, whose send or receive CQ this is */
 	TCP_QP_CQ_WAIT = 1 << 1,	/* until readable */
 	TCP_QP_CQ_TIMEOUT = 1 << 2,	/* with WAIT: at most timeout_ns */
-	TCP_QP_CQ_SIGNAL = 1 << 3,	/* readable from now on, completions or not, */
-	TCP_QP_CQ_CLEAR = 1 << 4,	/* until this */
+	TCP_QP_CQ_SIGNAL = 1 << 3,	/* readable from now on, completions or not */
+	TCP_QP_CQ_CLEAR = 1 << 4,	/* readable for completions alone again, after SIGNAL */
 };
 
 /*

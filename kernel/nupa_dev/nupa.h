@@ -49,8 +49,8 @@ enum {
 	NUPA_RESET_POLL_US = 200,
 	NUPA_RECOVER_INTERVAL_MS = 5000,	/* between two recoveries */
 	NUPA_WATCHDOG_MS = 5000,
-	NUPA_BEATS_LINK = 2,		/* so many heartbeats missed: no carrier, */
-	NUPA_BEATS_DEAD = 3,		/* and the port has failed */
+	NUPA_BEATS_LINK = 2,		/* after so many missed heartbeats there is no carrier */
+	NUPA_BEATS_DEAD = 3,		/* after so many the port has failed */
 	NUPA_HEAL_MS = 5000,		/* within this a switch restores its registers */
 	NUPA_HEAL_POLL_MS = 50,
 	NUPA_TX_ENTRIES_DEFAULT = 2048,

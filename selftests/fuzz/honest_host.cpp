@@ -22,8 +22,8 @@ enum : std::uint64_t {
     kShadow = 11 * kPage,
     kRq = 12 * kPage,
     kFillBuffers = 16 * kPage,
-    kPosted = 50 * kPage,    // of the MR for receives: two pages that receives name,
-    kUnposted = 52 * kPage,  // and two that none does
+    kPosted = 50 * kPage,    // of the MR for receives: two pages that receives name
+    kUnposted = 52 * kPage,  // of the same MR: two pages that no receive names
     kRemote = 54 * kPage,    // an MR for WRITE, half a page of it
     kOtherPd = 56 * kPage,
     kTxRing = 57 * kPage,

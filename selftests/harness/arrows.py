@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.report import Report
 
-# From the bottom to the top: a room uses those before it.
+# From the bottom to the top: a room uses those before it.  ARCHITECTURE.md draws them from the top.
 ROOMS = ("wire", "object", "conn", "memory", "offload", "stream", "tx", "handshake", "rx", "ud", "socket", "control", "hello", "cm", "number", "device")
 
 # What still points up: (symbol, from, to).  An entry that is not needed any more is a failure, too.
@@ -18,12 +18,16 @@ KNOWN_INCLUDES: set[tuple[str, str]] = set()
 
 DEFINED = "TDBRVWAGSC"  # nm(1): a symbol that others may use
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([a-z_]+)/([^"]+)"', re.M)
+PICTURE = re.compile(r"^rooms of kernel/tcp_qp:\n(.*?)^```", re.M | re.S)
+DRAWN = re.compile(r"^ {2}([a-z]\S*) ", re.M)
 
 
 def run(report: Report, repo: Path, wanted) -> None:
     sources, built = repo / "kernel/tcp_qp", repo / "build/kernel/tcp_qp"
     if wanted("arrows/kernel includes"):
         _tell(report, "arrows/kernel includes", strangers(sources) + include_problems(sources))
+    if wanted("arrows/kernel picture"):
+        _tell(report, "arrows/kernel picture", picture_problems((repo / "ARCHITECTURE.md").read_text()))
     if not wanted("arrows/kernel calls"):
         return
     if not (built / "tcp_qp.o").is_file():
@@ -47,6 +51,12 @@ def strangers(sources: Path) -> list[str]:
     """Files that are in no room of ours."""
     files = sorted(p.relative_to(sources) for p in sources.rglob("*.[ch]"))
     return [f"{file}: in no room that arrows.py knows" for file in files if len(file.parts) != 2 or file.parts[0] not in ROOMS]
+
+
+def picture_problems(text: str) -> list[str]:
+    block = PICTURE.search(text)
+    drawn, rooms = tuple(DRAWN.findall(block[1])) if block else (), ROOMS[::-1]
+    return [] if drawn == rooms else [f"ARCHITECTURE.md draws {' '.join(drawn)}, and the rooms are {' '.join(rooms)}"]
 
 
 def include_problems(sources: Path) -> list[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Includes between folders of the switch and of user/ are the arrows that ARCHITECTURE.md draws, and they go round in no circle."""
+"""Includes between folders of tools/ and of user/ are the arrows that ARCHITECTURE.md draws, and they go round in no circle."""
 
 import re
 from pathlib import Path
@@ -9,9 +9,14 @@ from harness.report import Report
 # Where the compiler looks for what is included by a name in quotes, after the file's own folder.
 ROOTS = {
     "tools/nupa_switch": ("tools/nupa_switch/daemon", "tools/nupa_switch", "user", "include"),
+    "tools": ("tools/nupa_switch/daemon", "tools", "user/libtcpqp/include", "user", "include"),
     "user": ("user/libtcpqp/src", "user/libtcpqp/include", "user/tcpqp_run", "user", "include"),
 }
-APART = ("user/libtcpqp/examples",)  # they are an application's: the installed header and nothing else
+# Not part of the picture of the tree that they are in.
+APART = (
+    "user/libtcpqp/examples",  # they are an application's: the installed header and nothing else
+    "tools/nupa_switch",  # has a picture of its own
+)
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 ARROW = re.compile(r"^ {2}(\S+) +-> ?(.*)$", re.M)
@@ -64,7 +69,7 @@ def arrows(repo: Path, tree: str, roots: tuple[str, ...]) -> tuple[dict[str, dic
     for path in sorted(p for p in (repo / tree).rglob("*") if p.suffix in (".cpp", ".hpp", ".c", ".h")):
         file = path.relative_to(repo)
         source = str(file.parent)
-        if source in APART:
+        if any(apart != tree and file.is_relative_to(apart) for apart in APART):
             continue
         targets = found.setdefault(source, {})
         for name in INCLUDE.findall(path.read_text()):

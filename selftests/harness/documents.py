@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Checks of Markdown documents: relative links lead somewhere, lines fit, C examples fit narrower."""
+"""Checks of Markdown documents: relative links lead somewhere, lines fit, C examples fit narrower; README.md leaves nothing out."""
 
 import re
 from collections.abc import Iterator
@@ -15,6 +15,8 @@ CODE_SPAN = re.compile(r"(`+)(?:(?!\1).)+\1")
 URL = re.compile(r"\S*https?://\S+")
 HEADING = re.compile(r"#{1,6} +(.*?) *#* *$")
 FENCE = re.compile(r" *(```+|~~~+) *(\w*)")
+# Folders whose own folders README.md names one by one.
+DEEP = ("kernel", "tools", "user")
 
 
 def problems(path: Path, root: Path) -> list[str]:
@@ -28,6 +30,19 @@ def problems(path: Path, root: Path) -> list[str]:
         if limit and len(line) > limit:
             found.append(f"{where}: {len(line)} columns, and not {limit}")
     return found
+
+
+def unnamed(readme: str, files: list[Path]) -> list[str]:
+    """Folders, and pages of docs/, that README.md does not name."""
+    folders = {file.parent.parts[: 2 if file.parts[0] in DEEP else 1] for file in files if not str(file).startswith(".")} - {()}
+    found = [f"README.md does not name {'/'.join(parts)}/" for parts in sorted(folders) if not _names(readme, parts)]
+    pages = [file for file in files if file.parts[0] == "docs" and file.suffix == ".md" and (len(file.parts) == 2 or file.name == "README.md")]
+    return found + [f"README.md does not name {page}" for page in pages if f"]({page})" not in readme]
+
+
+def _names(readme: str, parts: tuple[str, ...]) -> bool:
+    """Those of user/ are in its row, without it."""
+    return f"`{'/'.join(parts)}/" in readme or (parts[0] == "user" and f"`{parts[-1]}/" in readme)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str, str | None]]:

@@ -9,7 +9,7 @@ namespace sim {
 namespace {
 
 constexpr std::size_t kHostBytes = 32 << 10, kEndBytes = 112 << 10, kOneSidedBytes = 56 << 10;
-constexpr std::uint64_t kPatienceUs = 3'000'000;  // after the faults have ended
+constexpr std::uint64_t kProgressLimitUs = 3'000'000;  // after the faults have ended
 constexpr std::uint64_t kEventsMax = 400'000;
 constexpr std::uint32_t kTickMaxUs = 400, kFlushMaxUs = 60, kFabricTickUs = 500;
 
@@ -64,8 +64,8 @@ void World::run() {
         at(dice.below(kTickMaxUs), EventKind::kTick, i);
     at(0, EventKind::kFabric, 0);
     for (std::uint64_t events = 0; !finished(); events++) {
-        if (events == kEventsMax || now_ > settings_.faults.until_us + kPatienceUs)
-            stuck();
+        if (events == kEventsMax || now_ > settings_.faults.until_us + kProgressLimitUs)
+            no_progress();
         const Event event = events_.top();
         events_.pop();
         now_ = event.at;
@@ -78,7 +78,7 @@ void World::run() {
         end->destroy_context();
 }
 
-void World::stuck() {
+void World::no_progress() {
     for (const auto& end : ends_)
         end->log_state();
     violation("no progress: messages are missing {} us after the last fault",

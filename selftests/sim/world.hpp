@@ -63,7 +63,7 @@ private:
     void arrive(std::uint32_t slot);
     void tick(std::uint32_t who);
     bool finished() const;
-    [[noreturn]] void stuck();
+    [[noreturn]] void no_progress();
 
     Settings settings_;
     std::vector<std::unique_ptr<Host>> hosts_;

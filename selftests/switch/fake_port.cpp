@@ -17,8 +17,9 @@
 namespace nupa::testing {
 namespace {
 
-constexpr uint64_t kLowLimit = 0xb0000000;  // q35: from this size on ...
-constexpr uint64_t kLowBytes = 0x80000000;  // ... this much lies below 4 GiB
+// q35: of memory of kLowLimit and more, kLowBytes lie below 4 GiB.
+constexpr uint64_t kLowLimit = 0xb0000000;
+constexpr uint64_t kLowBytes = 0x80000000;
 constexpr uint64_t kHighBase = 1ull << 32;
 
 [[noreturn]] void fail(const std::string& what) {

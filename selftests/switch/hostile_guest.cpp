@@ -92,125 +92,132 @@ void HostileGuest::send(bool flood) {
     const bool tso = f.payload.size() > 8000;
     const Bytes bytes = build_tcp(f, false);
     for (unsigned q = 0; q < kQueues; q++) {
-        port_.set_alloc_at(kFramesAt + q * (1 << 20));
+        port_.set_alloc_at(kFramesAt + (uint64_t{q} << 20));
         const FakePort::TxRing& tx = port_.tx(q);
         for (unsigned i = 0; i < (tso ? 2 : 64); i++) {
             if (tx.prod + 1 + NUPA_TX_FRAGS_MAX -
                     __atomic_load_n(&port_.txq(q)->cons, __ATOMIC_ACQUIRE) >
                 tx.entries)
                 break;
-            port_.set_alloc_at(kFramesAt + q * (1 << 20));  // the same bytes
+            port_.set_alloc_at(kFramesAt + (uint64_t{q} << 20));  // the same bytes
             port_.stage(q, bytes, offload(f, tso ? kSmallestMss : 0));
         }
         port_.publish(q);
     }
 }
 
-void HostileGuest::commit(Deed deed) {
-    const auto any = [this] { return static_cast<uint32_t>(dice_()); };
-    switch (deed) {
+void HostileGuest::register_memory(bool much) {
+    submit(NUPA_ADMIN_ENTRIES, [&](nupa_admin_cmd& cmd) {
+        cmd.op = much || below(4) ? NUPA_ADMIN_MR_REG : NUPA_ADMIN_MR_DEREG;
+        cmd.id = much ? any() : any() % 1024;
+        cmd.mr.pages = much ? kPages : 1;
+        cmd.mr.bytes = uint64_t{cmd.mr.pages} * kPageBytes;
+        cmd.mr.table_addr = kTableAt;
+        cmd.mr.page_shift = 12;
+    });
+}
+
+void HostileGuest::create_queue_pairs() {
+    submit(NUPA_ADMIN_ENTRIES, [&](nupa_admin_cmd& cmd) {
+        cmd.op = NUPA_ADMIN_QP_CREATE;
+        cmd.id = any();
+        cmd.qp.flow.family = 4;
+        cmd.qp.flow.sport = static_cast<uint16_t>(any());
+        cmd.qp.flow.dport = static_cast<uint16_t>(any());
+        cmd.qp.rq_log2_bytes = 12;
+        cmd.qp.rq_sge_max = 32;
+        cmd.qp.rq_mask = 4095;
+        cmd.qp.rq_pages = 4096;
+        cmd.qp.rq_table_addr = kTableAt;
+        cmd.qp.shadow_addr = kFramesAt;
+    });
+}
+
+void HostileGuest::create_and_destroy_queues() {
+    queues_ = false;
+    submit(NUPA_ADMIN_ENTRIES, [&](nupa_admin_cmd& cmd) {
+        cmd.op = static_cast<uint16_t>(NUPA_ADMIN_TXQ_CREATE + below(4));
+        const bool tx = cmd.op == NUPA_ADMIN_TXQ_CREATE;
+        cmd.id = below(kQueues);
+        cmd.queue = {.ring_addr = kFramesAt,
+                     .comp_addr = kFramesAt,
+                     .slot_addr = kFramesAt,
+                     .entries = 16384,
+                     .comp_entries = tx ? 0u : 16384u,
+                     .buf_bytes = 32768,
+                     .flags = 0,
+                     .long_ring_addr = tx ? 0u : kFramesAt,
+                     .long_entries = tx ? 0u : 16384u,
+                     .long_buf_bytes = tx ? 0u : 65536u};
+    });
+}
+
+void HostileGuest::add_steering_rules() {
+    submit(NUPA_ADMIN_ENTRIES, [&](nupa_admin_cmd& cmd) {
+        cmd.op = NUPA_ADMIN_STEER_ADD;
+        cmd.id = any();
+        cmd.steer.flow.family = 4;
+        cmd.steer.flow.dport = static_cast<uint16_t>(any());
+        cmd.steer.wildcards = NUPA_STEER_ANY_SPORT | NUPA_STEER_ANY_SADDR;
+    });
+}
+
+void HostileGuest::change_modes() {
+    submit(NUPA_ADMIN_ENTRIES, [&](nupa_admin_cmd& cmd) {
+        cmd.op = below(2) ? NUPA_ADMIN_RSS : NUPA_ADMIN_RX_MODE;
+        if (cmd.op == NUPA_ADMIN_RSS) {
+            cmd.rss.table_addr = kFramesAt;
+            return;
+        }
+        cmd.rx_mode.flags = below(16);
+        cmd.rx_mode.mtu = 9000;
+        cmd.rx_mode.hold_us = static_cast<uint16_t>(below(64));
+        cmd.rx_mode.mac[0] = 2;
+        cmd.rx_mode.mac[5] = static_cast<uint8_t>(1 + below(200));
+    });
+}
+
+void HostileGuest::scribble_on_registers() {
+    uint8_t* bar2 = reinterpret_cast<uint8_t*>(port_.regs());
+    for (unsigned i = 0; i < 64; i++)
+        bar2[below(NUPA_BAR2_BYTES)] = static_cast<uint8_t>(any());
+    ring_doorbells(NUPA_VECTORS);
+    start();
+}
+
+void HostileGuest::ring_doorbells(unsigned times) {
+    for (unsigned i = 0; i < times; i++)
+        port_.ring_doorbell(i % NUPA_VECTORS);
+}
+
+void HostileGuest::attack(Attack attack) {
+    switch (attack) {
         case kLongRegistrations:
-            submit(NUPA_ADMIN_ENTRIES, [&](nupa_admin_cmd& cmd) {
-                cmd.op = NUPA_ADMIN_MR_REG;
-                cmd.id = any();
-                cmd.mr.bytes = uint64_t{kPages} * kPageBytes;
-                cmd.mr.table_addr = kTableAt;
-                cmd.mr.pages = kPages;
-                cmd.mr.page_shift = 12;
-            });
-            break;
         case kShortRegistrations:
-            submit(NUPA_ADMIN_ENTRIES, [&](nupa_admin_cmd& cmd) {
-                cmd.op = below(4) ? NUPA_ADMIN_MR_REG : NUPA_ADMIN_MR_DEREG;
-                cmd.id = any() % 1024;
-                cmd.mr = {};
-                cmd.mr.bytes = kPageBytes;
-                cmd.mr.table_addr = kTableAt;
-                cmd.mr.pages = 1;
-                cmd.mr.page_shift = 12;
-            });
-            break;
+            return register_memory(attack == kLongRegistrations);
         case kNops:
-            submit(NUPA_ADMIN_ENTRIES, [](nupa_admin_cmd&) {});
-            break;
+            return submit(NUPA_ADMIN_ENTRIES, [](nupa_admin_cmd&) {});
         case kQueuePairs:
-            submit(NUPA_ADMIN_ENTRIES, [&](nupa_admin_cmd& cmd) {
-                cmd.op = NUPA_ADMIN_QP_CREATE;
-                cmd.id = any();
-                cmd.qp.flow.family = 4;
-                cmd.qp.flow.sport = static_cast<uint16_t>(any());
-                cmd.qp.flow.dport = static_cast<uint16_t>(any());
-                cmd.qp.rq_log2_bytes = 12;
-                cmd.qp.rq_sge_max = 32;
-                cmd.qp.rq_mask = 4095;
-                cmd.qp.rq_pages = 4096;
-                cmd.qp.rq_table_addr = kTableAt;
-                cmd.qp.shadow_addr = kFramesAt;
-            });
-            break;
-        case kQueues:
-            queues_ = false;
-            submit(NUPA_ADMIN_ENTRIES, [&](nupa_admin_cmd& cmd) {
-                cmd.op = static_cast<uint16_t>(NUPA_ADMIN_TXQ_CREATE + below(4));
-                cmd.id = below(kQueues);
-                cmd.queue = {.ring_addr = kFramesAt,
-                             .comp_addr = kFramesAt,
-                             .slot_addr = kFramesAt,
-                             .entries = 16384,
-                             .comp_entries = cmd.op == NUPA_ADMIN_TXQ_CREATE ? 0u : 16384u,
-                             .buf_bytes = 32768,
-                             .flags = 0,
-                             .long_ring_addr = cmd.op == NUPA_ADMIN_TXQ_CREATE ? 0u : kFramesAt,
-                             .long_entries = cmd.op == NUPA_ADMIN_TXQ_CREATE ? 0u : 16384u,
-                             .long_buf_bytes = cmd.op == NUPA_ADMIN_TXQ_CREATE ? 0u : 65536u};
-            });
-            break;
+            return create_queue_pairs();
+        case kQueueCommands:
+            return create_and_destroy_queues();
         case kSteering:
-            submit(NUPA_ADMIN_ENTRIES, [&](nupa_admin_cmd& cmd) {
-                cmd.op = NUPA_ADMIN_STEER_ADD;
-                cmd.id = any();
-                cmd.steer.flow.family = 4;
-                cmd.steer.flow.dport = static_cast<uint16_t>(any());
-                cmd.steer.wildcards = NUPA_STEER_ANY_SPORT | NUPA_STEER_ANY_SADDR;
-            });
-            break;
+            return add_steering_rules();
         case kModes:
-            submit(NUPA_ADMIN_ENTRIES, [&](nupa_admin_cmd& cmd) {
-                cmd.op = below(2) ? NUPA_ADMIN_RSS : NUPA_ADMIN_RX_MODE;
-                if (cmd.op == NUPA_ADMIN_RSS) {
-                    cmd.rss.table_addr = kFramesAt;
-                    return;
-                }
-                cmd.rx_mode.flags = below(16);
-                cmd.rx_mode.mtu = 9000;
-                cmd.rx_mode.hold_us = static_cast<uint16_t>(below(64));
-                cmd.rx_mode.mac[0] = 2;
-                cmd.rx_mode.mac[5] = static_cast<uint8_t>(1 + below(200));
-            });
-            break;
+            return change_modes();
         case kResets:
             for (unsigned i = 0; i < 16; i++)
                 start();
-            break;
+            return;
         case kBursts:
         case kFloods:
-            send(deed == kFloods);
-            break;
+            return send(attack == kFloods);
         case kDoorbells:
-            for (unsigned i = 0; i < 1000; i++)
-                port_.ring_doorbell(i % NUPA_VECTORS);
-            break;
-        case kScribbles: {
-            uint8_t* bar2 = reinterpret_cast<uint8_t*>(port_.regs());
-            for (unsigned i = 0; i < 64; i++)
-                bar2[below(NUPA_BAR2_BYTES)] = static_cast<uint8_t>(any());
-            for (unsigned v = 0; v < NUPA_VECTORS; v++)
-                port_.ring_doorbell(v);
-            start();
-            break;
-        }
-        case kDeeds:
-            break;
+            return ring_doorbells(1000);
+        case kScribbles:
+            return scribble_on_registers();
+        case kAttacks:
+            return;
     }
 }
 

@@ -18,12 +18,12 @@ public:
     // @port is plugged in and has kHostileRamBytes of memory.
     HostileGuest(FakePort& port, std::vector<Mac> others, uint64_t seed);
 
-    enum Deed : unsigned {
+    enum Attack : unsigned {
         kLongRegistrations,
         kShortRegistrations,
         kNops,
         kQueuePairs,
-        kQueues,
+        kQueueCommands,
         kSteering,
         kModes,
         kResets,
@@ -31,18 +31,26 @@ public:
         kFloods,
         kDoorbells,
         kScribbles,
-        kDeeds,
+        kAttacks,
     };
     // Throws std::runtime_error only if the switch is at fault.
-    void commit(Deed deed);
-    void commit_any() { commit(static_cast<Deed>(below(kDeeds))); }
+    void attack(Attack attack);
+    void attack_any() { attack(static_cast<Attack>(below(kAttacks))); }
 
 private:
     void start();
     // Every free place of the admin ring, by @make(command), and nobody waits for it.
     template <class Make>
     void submit(unsigned count, Make&& make);
+    void register_memory(bool much);
+    void create_queue_pairs();
+    void create_and_destroy_queues();
+    void add_steering_rules();
+    void change_modes();
+    void scribble_on_registers();
+    void ring_doorbells(unsigned times);
     void send(bool flood);
+    uint32_t any() { return static_cast<uint32_t>(dice_()); }
     uint32_t below(uint32_t n) { return static_cast<uint32_t>(dice_() % n); }
 
     FakePort& port_;

@@ -46,12 +46,12 @@ int play(unsigned long seconds, unsigned long seed) {
         ports[i]->set_rx_mode(kModeAll, ports[i]->mac(), 9000);
     }
     std::atomic<bool> broken = false;
-    unsigned long deeds = 0;
+    unsigned long attacks = 0;
     std::jthread hostile([&](const std::stop_token& over) {
         try {
             HostileGuest guest(*ports[0], {ports[1]->mac(), ports[2]->mac()}, seed);
-            for (; !over.stop_requested(); deeds++)
-                guest.commit_any();
+            for (; !over.stop_requested(); attacks++)
+                guest.attack_any();
         } catch (const std::exception& e) {
             std::fprintf(stderr, "the hostile guest's port: %s\n", e.what());
             broken = true;
@@ -71,8 +71,9 @@ int play(unsigned long seconds, unsigned long seed) {
     }
     hostile.request_stop();
     hostile.join();
-    std::printf("seed %lu: %lu deeds, %lu rounds, %lu frames lost, a command %.1f ms late (%.0f)\n",
-                seed, deeds, rounds, lost, lateness.worst_ms(), late_max_ms());
+    std::printf(
+        "seed %lu: %lu attacks, %lu rounds, %lu frames lost, a command %.1f ms late (%.0f)\n", seed,
+        attacks, rounds, lost, lateness.worst_ms(), late_max_ms());
     return broken || !rounds || lost > rounds / 2 || lateness.worst_ms() > late_max_ms();
 }
 

@@ -35,11 +35,11 @@ struct Neighbours : ::testing::Test {
             p.ports[i]->set_rx_mode(kModeAll, p.ports[i]->mac(), 9000);
         }
     }
-    void expect_in_time(HostileGuest::Deed deed, double seconds = 2) {
+    void expect_in_time(HostileGuest::Attack attack, double seconds = 2) {
         HostileGuest guest(p[0], {p[1].mac(), p[2].mac()}, 1);
         std::jthread busy([&](const std::stop_token& over) {
             while (!over.stop_requested())
-                guest.commit(deed);
+                guest.attack(attack);
         });
         Lateness lateness(p.daemon);
         const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);

@@ -22,7 +22,7 @@ BESIDE = replace(NEEDS, cpus=3)  # a processor each for a process and two that f
 OPEN = "chmod 666 /dev/infiniband/*; sysctl -qw kernel.unprivileged_userns_clone=1 2>/dev/null || true"
 NOBODY = "setpriv --reuid 65534 --regid 65534 --clear-groups --"
 PARKED_S = 200  # a qdisc holds what is sent for so long
-ENDS_S = 8.0  # and a process without patience is gone in this time, whatever it holds
+ENDS_S = 8.0  # a process that exits is gone in this time, whatever it holds
 SUM_S = 30  # TQP_DRIVER_MS
 REMOVED_S = 6.0
 STARVED = 300  # more than a work queue runs at a time

@@ -207,7 +207,7 @@ def test_litmus_with_faults(t: Guests) -> None:
 
 # Whatever was under way: the survivor's requests complete, with an error, and nothing is left behind.
 @dataclass
-class Doomed:
+class Pair:
     """One pair of programs, of which one is to be killed."""
 
     what: str
@@ -216,21 +216,21 @@ class Doomed:
     jobs: list[Job]
 
 
-def _doom(t: Guests, dice: random.Random, port: int, seed: int) -> Doomed:
+def _start_pair(t: Guests, dice: random.Random, port: int, seed: int) -> Pair:
     engine, victim = dice.choice(("offload", "software")), dice.randrange(2)
     command = f"$BUILD/cmake/selftests/vm/programs/qp_rdma --port {port} --engine {engine} --operations 1000000 --seed {seed}"
     jobs = [t.start(0, command, LIMIT_S), t.start(1, f"{command} --connect 10.77.0.1", LIMIT_S)]
-    return Doomed(f"{engine}, seed {seed}, node{victim} killed", port, victim, jobs)
+    return Pair(f"{engine}, seed {seed}, node{victim} killed", port, victim, jobs)
 
 
-def _kill(t: Guests, pairs: list[Doomed]) -> None:
+def _kill(t: Guests, pairs: list[Pair]) -> None:
     for node in (0, 1):
         ports = "|".join(str(p.port) for p in pairs if p.victim == node)
         if ports:
             t.run(node, f"pkill -9 -f '^[^ ]*qp_rdma --port ({ports}) '")
 
 
-def _survived(t: Guests, pair: Doomed, killed: float) -> None:
+def _survived(t: Guests, pair: Pair, killed: float) -> None:
     survivor = pair.jobs[1 - pair.victim].wait()
     took = time.monotonic() - killed
     pair.jobs[pair.victim].wait()
@@ -241,7 +241,7 @@ def _survived(t: Guests, pair: Doomed, killed: float) -> None:
 def kills(t: Guests, rounds: int, together: int, seed: int) -> None:
     dice = random.Random(seed)
     for first in range(0, rounds * together, together):
-        pairs = [_doom(t, dice, PORT + 1 + i, first + i) for i in range(together)]
+        pairs = [_start_pair(t, dice, PORT + 1 + i, first + i) for i in range(together)]
         # from here on both know of each other: before, the one that listens would rightly wait on
         begun = f"[ $(ss -Htn state established 'sport >= :{PORT + 1} and sport <= :{PORT + together}' | wc -l) -ge {together} ]"
         t.run(0, f"until {begun}; do sleep 0.05; done", END_LIMIT_S * together)

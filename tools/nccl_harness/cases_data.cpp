@@ -169,6 +169,24 @@ void after_runs(Env& env, const Pair& pair, size_t group) {
     run();
 }
 
+struct Message {
+    size_t bytes, room;
+    uint64_t seed;
+};
+
+// Short ones come in long runs, too: a network may treat those in another way.
+std::vector<Message> random_messages(std::mt19937_64& random, int rounds, size_t largest) {
+    std::vector<Message> messages;
+    for (int i = 0, run = 0; i < rounds; i++, run--) {
+        if (run <= 0 && random() % 8 == 0)
+            run = 10 + static_cast<int>(random() % 50);
+        const bool is_long = run <= 0 && random() % 4 == 0;
+        const size_t bytes = is_long ? random() % largest : random() % 3000;
+        messages.push_back({bytes, bytes + random() % 5000, random()});
+    }
+    return messages;
+}
+
 }  // namespace
 
 void case_sizes(Env& env) {
@@ -365,23 +383,12 @@ void case_memory(Env& env) {
 void case_random(Env& env) {
     const Pair pair = env.pair();
     if (env.is_end()) {
-        struct Message {
-            size_t bytes, room;
-            uint64_t seed;
-        };
         std::mt19937_64 random(env.seed * 77 + 1);
         const int rounds = env.thorough ? 6000 : 300;
         const size_t largest = 300'000, slots = 8;
         std::vector<Message> plan[2];
-        // short ones come in long runs, too: a network may treat those in another way
         for (auto& messages : plan)
-            for (int i = 0, run = 0; i < rounds; i++, run--) {
-                if (run <= 0 && random() % 8 == 0)
-                    run = 10 + static_cast<int>(random() % 50);
-                const bool is_long = run <= 0 && random() % 4 == 0;
-                const size_t bytes = is_long ? random() % largest : random() % 3000;
-                messages.push_back({bytes, bytes + random() % 5000, random()});
-            }
+            messages = random_messages(random, rounds, largest);
         const auto& out_plan = plan[env.ranks.rank()];
         const auto& in_plan = plan[env.peer()];
         const size_t step = largest + 8192;

@@ -3,13 +3,12 @@
 
 #include <fcntl.h>
 #include <sys/random.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 
-#include <csignal>
 #include <cstring>
 
+#include "base/stop_signals.hpp"
 #include "event/clock.hpp"
 #include "event/log.hpp"
 #include "ivshmem/shared_field.hpp"
@@ -61,24 +60,12 @@ Accelerator::Accelerator(const Options& options)
     : file_(make_memory_file(options.memory, options.bytes)),
       whole_(file_.get(), options.bytes, options.memory),
       id_(random_id()),
+      signals_(tcpqp::stop_signals()),
       wait_timer_(make_timer()),
       listener_(options.socket) {
-    block_signals();
     initialise();  // the switch may look for the id before a client comes
     epoll_.add(listener_.fd(), *this, kListen);
     epoll_.add(wait_timer_.get(), *this, kWaitTimer);
-}
-
-void Accelerator::block_signals() {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    if (::sigprocmask(SIG_BLOCK, &set, nullptr) < 0)
-        throw_errno("sigprocmask");
-    signals_ = Fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-    if (!signals_)
-        throw_errno("signalfd");
     epoll_.add(signals_.get(), *this, kSignal);
 }
 

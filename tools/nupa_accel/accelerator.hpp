@@ -38,7 +38,6 @@ private:
         uint64_t end_ns;
     };
 
-    void block_signals();
     void handle(uint32_t what, uint32_t events) override;
     void accept_client();
     void plug(daemon::Fd socket);

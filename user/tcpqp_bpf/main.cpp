@@ -2,10 +2,8 @@
 // tcpqp-bpf: loads libtcpqp's BPF program and admits connections to it, until SIGTERM.
 #include <sys/eventfd.h>
 #include <sys/resource.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -13,6 +11,7 @@
 #include <thread>
 
 #include "activation.hpp"
+#include "base/stop_signals.hpp"
 #include "base/unix_message.hpp"
 #include "identity.hpp"
 #include "limits.hpp"
@@ -20,19 +19,6 @@
 #include "server.hpp"
 
 namespace {
-
-// Readable at SIGTERM or SIGINT.
-tcpqp::Fd stop_signals() {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    sigprocmask(SIG_BLOCK, &set, nullptr);
-    tcpqp::Fd fd(::signalfd(-1, &set, SFD_CLOEXEC));
-    if (!fd)
-        tcpqp::throw_errno("signalfd");
-    return fd;
-}
 
 // One for each slot, and those of each desk.
 void raise_descriptors() {
@@ -50,7 +36,7 @@ void raise_descriptors() {
 }
 
 void serve(const tcpqp::bpf::Options& o) {
-    const tcpqp::Fd stop = stop_signals();
+    const tcpqp::Fd stop = tcpqp::stop_signals();
     tcpqp::Fd listener = tcpqp::bpf::passed_listener();
     const bool passed = static_cast<bool>(listener);
     if (passed && o.socket_named)

@@ -14,7 +14,7 @@ namespace tcpqp::bpf {
 struct Options {
     std::string cgroup = "/sys/fs/cgroup";
     std::string socket = TCPQP_BPF_SOCKET_PATH;
-    bool socket_named = false;  // or its mode
+    bool socket_named = false;  // the path or the mode was given
     std::string user;           // empty: who we are
     mode_t mode = 0660;
     bool verbose = false;

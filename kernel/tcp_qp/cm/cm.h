@@ -25,8 +25,9 @@
 
 enum {
 	TQP_CM_CONNECT_MS = 10000,	/* SYN until established */
-	TQP_CM_REFUSED_FIRST_MS = 50,	/* a server may just be replacing its listener, as perftest does: */
-	TQP_CM_REFUSED_LAST_MS = 400,	/* try again after this, doubling up to that */
+	/* A server may just be replacing its listener, as perftest does: tries again, ever later. */
+	TQP_CM_REFUSED_FIRST_MS = 50,
+	TQP_CM_REFUSED_LAST_MS = 400,
 	TQP_CM_REPLY_MS = 30000,	/* for the peer's application to accept */
 	TQP_CM_REQUEST_MS = 5000,	/* for a connection to say what it wants */
 	TQP_CM_DECIDE_MS = 60000,	/* for our application to accept */

@@ -39,12 +39,12 @@ struct tqp_end {
 	bool over;			/* DEAD, and the QP flushed or parted from; release/acquire */
 	u32 reason;			/* enum tcp_qp_reason */
 	int sk_err;			/* what TCP gave up for */
-	struct tcp_bth_terminate nak;	/* to tell the peer, if it has a syndrome, */
-	u8 operands[TCP_BTH_TERMINATE_BYTES];	/* as it is sent */
+	struct tcp_bth_terminate nak;	/* what the peer is told, if there is a syndrome */
+	u8 operands[TCP_BTH_TERMINATE_BYTES];	/* nak as it is sent */
 	bool ack_held;			/* nothing from ack_limit on is acknowledged any more */
 	u32 ack_limit;
-	struct tqp_tx_msg *failed_msg;	/* the WQE that failed at the peer, */
-	u32 failed_status;		/* how (enum ib_wc_status) */
+	struct tqp_tx_msg *failed_msg;	/* the WQE that failed at the peer */
+	u32 failed_status;		/* its enum ib_wc_status */
 };
 
 #endif

@@ -52,9 +52,9 @@ struct tqp_rx {
 	bool running;
 	bool eof;
 	bool yielded;			/* the turn is over, tx.work goes on */
-	bool ack_held;			/* nor is the rest acknowledged until then */
+	bool ack_held;			/* what waits for tx.work is not acknowledged before it */
 	bool ack_cut;			/* an ACK said less than TCP wanted to */
-	u32 acked;			/* what the peer has heard, while ack_held */
+	u32 acked;			/* while ack_held: the last ACK that the peer got */
 	u32 seq;			/* up to where we have read; valid if started */
 	struct tqp_rx_numbers next;	/* .untagged == messages completed, low 16 bits */
 	u32 stall_ms;

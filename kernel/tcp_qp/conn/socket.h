@@ -43,8 +43,8 @@ struct tqp_conn_socket {
 	const struct tqp_family *family;
 	bool installed;			/* its callbacks are ours */
 	bool undone;			/* it is as it was before attach */
-	u16 ext_hdr_bytes;		/* that we added to icsk_ext_hdr_len, */
-	u32 mss_pmtu;			/* for this path MTU */
+	u16 ext_hdr_bytes;		/* what we added to icsk_ext_hdr_len */
+	u32 mss_pmtu;			/* the path MTU for which ext_hdr_bytes was chosen */
 	struct mutex plain_mutex;	/* one recv() of plain bytes */
 	struct tqp_sock_saved saved;
 };

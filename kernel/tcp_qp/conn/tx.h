@@ -53,9 +53,9 @@ struct tqp_tx_msg {
 
 /* What BIND_MW asks for. */
 struct tqp_mw_bind {
-	u32 old_key;			/* the window's, */
-	u32 new_key;			/* whose low byte it takes */
-	u32 lkey;			/* of the region */
+	u32 old_key;			/* the window's key */
+	u32 new_key;			/* its low byte becomes the window's */
+	u32 lkey;			/* the region's */
 	int access;			/* IB_ACCESS_REMOTE_* */
 	u64 va;
 	u64 bytes;
@@ -89,13 +89,13 @@ struct tqp_tx_cur {
 	bool active;
 	bool ends_wqe;			/* after it the SQ goes on */
 	u8 nr_sge;
-	u8 sge;				/* next byte: this SGE, */
-	u16 nr_bvecs;			/* or of a train: tx.pages has so many */
-	u32 sge_off;			/* at this offset, or at this one of data or of the train */
+	u8 sge;				/* the next byte is in this SGE */
+	u16 nr_bvecs;			/* of a train in place: entries of tx.pages */
+	u32 sge_off;			/* where the next byte is in the SGE, in data, or in the train */
 	u32 left;
 	struct tqp_tx_msg *msg;		/* NULL: nobody's; of a train: its lead */
-	const struct ib_sge *sges;	/* of msg->mrs[], or */
-	const u8 *data;			/* TCP copies these; else NULL */
+	const struct ib_sge *sges;	/* in msg->mrs[]; not used if there is data */
+	const u8 *data;			/* bytes that TCP copies; else NULL */
 };
 
 /*

@@ -13,8 +13,8 @@
 enum {
 	TQP_STOCK_HELLO_BYTES = 24,
 	TQP_STOCK_HELLO_FLAGS_AT = 16,
-	TQP_STOCK_HELLO_OPTION = 1 << 1,	/* it also speaks tcp_bth, */
-	TQP_STOCK_HELLO_WANTS = 1 << 2,		/* and wants to */
+	TQP_STOCK_HELLO_OPTION = 1 << 1,	/* the stock end also speaks tcp_bth */
+	TQP_STOCK_HELLO_WANTS = 1 << 2,		/* and wants to speak it here */
 };
 
 void tqp_send_ack(struct tqp_conn *conn)

@@ -25,8 +25,8 @@
 #include "hello/hello.h"
 
 enum {
-	TQP_NUMBER_RETRY_FIRST_MS = 10,	/* a peer that does not listen yet is tried again after this, */
-	TQP_NUMBER_RETRY_LAST_MS = 500,	/* doubling up to that */
+	TQP_NUMBER_RETRY_FIRST_MS = 10,	/* a peer that does not listen yet is tried again after this */
+	TQP_NUMBER_RETRY_LAST_MS = 500,	/* the time doubles with each try, up to this */
 	TQP_NUMBER_SYN_RETRIES = 2,	/* 7 s in all; then a connect begins anew */
 	TQP_NUMBER_HELLO_MS = 5000,	/* for a connection to say which QP it wants */
 	TQP_NUMBER_PARK_MS = 30000,	/* for that QP's RTR */
@@ -34,9 +34,10 @@ enum {
 	TQP_NUMBER_RTR_MS = 2000,	/* for the peer's QP: while one connection has it, no other can */
 	TQP_NUMBER_SEND_MIN_MS = 5000,	/* for a send without a peer, whatever IBTA's timeout comes to */
 	TQP_NUMBER_SEND_MAX_MS = 60000,
-	TQP_TIMEOUT_UNIT_NS = 4096,	/* IBTA: times 2 to the QP's timeout, of 5 bits, */
+	/* IBTA: a try lasts for the unit times 2 to the QP's timeout. */
+	TQP_TIMEOUT_UNIT_NS = 4096,
 	TQP_TIMEOUT_MAX = 31,
-	TQP_RETRIES_MAX = 7,		/* for each try */
+	TQP_RETRIES_MAX = 7,
 	TQP_NUMBER_LOOKS = 4,		/* at a peer, in that time, whether it answers */
 	TQP_NUMBER_LISTEN_MS = 1000,	/* a port that is taken is tried again after this */
 	TQP_NUMBER_BACKLOG = 1024,

@@ -15,11 +15,12 @@
  *   socket lock      everything the data path does with a conn: SQ and RQ
  *                    indices, message log, sequence marks.  Process context
  *                    holds it by lock_sock(), softirq by bh_lock_sock().
- *   conn->done_lock  in-order completion of sends (softirq-safe)
+ *   tx.done_lock     in-order completion of a conn's sends (softirq-safe)
  *   qp->lock         qp->state, qp->conn pointer (softirq-safe)
  *   srq->lock        the SRQ ring (softirq-safe)
  *   cq_fd->lock      which CQ a completion descriptor is of; inside it dev->qps
  *   cq->lock         the CQ ring and its notify flag (softirq-safe)
+ * A conn's offload.mutex and socket.plain_mutex sleep and are outside of the socket lock.
  * RCU protects the MR table (dev->mrs) for readers in softirq.
  */
 #ifndef TQP_H
@@ -162,15 +163,15 @@ struct tqp_mr {
 	int access;			/* IB_ACCESS_* */
 	u64 iova;
 	u64 bytes;
-	struct ib_umem *umem;		/* user memory, or */
-	struct dma_buf *dmabuf;		/* mapped for the CPU at */
-	struct iosys_map vmap;
+	struct ib_umem *umem;		/* user memory; NULL: a dma-buf */
+	struct dma_buf *dmabuf;
+	struct iosys_map vmap;		/* where the CPU has dmabuf mapped */
 	struct page **pages;		/* [i]: pages of 1 << page_shift bytes, from iova rounded down */
 	u32 nr_pages;
 	u8 page_shift;
-	bool offloaded;			/* the switch knows the key, and one of: */
-	dma_addr_t *dma_pages;		/* umem: pages[] mapped for the offload device */
-	struct ib_umem_dmabuf *dma_umem;	/* dma-buf: attached to the offload device */
+	bool offloaded;			/* the NIC knows the key; then one of the next two is set */
+	dma_addr_t *dma_pages;		/* of user memory: pages[] mapped for the offload device */
+	struct ib_umem_dmabuf *dma_umem;	/* of a dma-buf: attached to the offload device */
 	/* A dma-buf of a device's own memory, which that may take back (memory/mr_device.c). */
 	struct dma_buf_attachment *attach;
 	struct sg_table *sgt;		/* dma_resv; NULL: not mapped for the offload device */
@@ -223,7 +224,7 @@ struct tqp_qp {
 	struct tqp_ucontext *uctx;
 	struct tqp_cq *scq, *rcq;
 	struct tqp_ring *sq;
-	struct tqp_ring *rq;		/* NULL with */
+	struct tqp_ring *rq;		/* NULL: there is an srq */
 	struct tqp_srq *srq;
 	u32 qpn;
 	struct ib_qp_cap cap;
@@ -240,8 +241,8 @@ struct tqp_qp {
 	bool number_waits;		/* by number: no peer, (yet or any more); changes under mutex */
 	bool psn_mismatch;		/* by number: the peer expects other messages; the same */
 	bool bound;			/* a window of type 2; sk lock, until detached */
-	kuid_t owner;			/* who created it, */
-	bool net_admin;			/* and may send buffers be larger than others' */
+	kuid_t owner;			/* who created it */
+	bool net_admin;			/* he may have larger send buffers than others */
 	struct kref ref;		/* destroy waits for it */
 	struct completion released;
 };
@@ -373,7 +374,7 @@ bool tqp_srq_take(struct tqp_srq *srq, tqp_srq_copy_t copy, void *to);
 
 /* ---- op.c ---- */
 enum {
-	TQP_WR_OPCODES = IB_WR_SEND_WITH_INV + 1,
+	TQP_WR_OPCODES = 16,	/* enum ib_uverbs_wr_opcode ends before: rows of tqp_ops that none has are zero */
 };
 
 extern const struct tqp_op tqp_ops[TQP_WR_OPCODES];

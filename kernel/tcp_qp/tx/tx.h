@@ -21,9 +21,9 @@ int tqp_tx_push(struct tqp_conn *conn, bool more);
 struct tqp_tx_source {
 	struct tqp_tx_msg *msg;		/* NULL: nobody waits for its end */
 	struct tqp_msg_rec rec;		/* all but its place in the stream */
-	const struct ib_sge *sges;	/* of msg->mrs[], or */
+	const struct ib_sge *sges;	/* in msg->mrs[]; not used if there is data */
 	u8 nr_sge;
-	const u8 *data;			/* TCP copies these; else NULL */
+	const u8 *data;			/* bytes that TCP copies; else NULL */
 	bool ends_wqe;			/* after it the SQ goes on */
 };
 

@@ -19,8 +19,8 @@ constexpr uint16_t kFirstPort = 18500, kPorts = 6;  // few: listeners are met
 constexpr size_t kBodyMaxBytes = 512;
 
 // iw_cm ends in BUG() for an id that connects, is told to accept or reject,
-// and is then disconnected or destroyed (docs/testing.md).  So these two are said to requests
-// alone, once and undamaged, and nothing else becomes one of them.
+// and is then disconnected or destroyed (docs/known-faults.md).  So these two are said to
+// requests alone, once and undamaged, and nothing else becomes one of them.
 constexpr bool to_requests_only(uint32_t command) {
     return command == RDMA_USER_CM_CMD_ACCEPT || command == RDMA_USER_CM_CMD_REJECT;
 }

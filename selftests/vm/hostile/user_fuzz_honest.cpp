@@ -51,7 +51,7 @@ bool stopped(const Options& o) { return access(o.stop.c_str(), F_OK) == 0; }
 
 // A socket that wants stamps.  Linux patches its code when the first is there and when the last is
 // gone, which a fuzzed process does as often as it likes, and which QEMU's TCG can't always bear
-// (docs/testing.md, Oops: int3).
+// (docs/known-faults.md, Oops: int3).
 tcpqp::Fd stamps() {
     tcpqp::Fd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     const int on = 1;

@@ -19,7 +19,7 @@ constexpr size_t kErrorsMax = 540;  // errnos, also those that user space should
 constexpr size_t kTracksMax = 48;   // processes times threads
 constexpr size_t kEntries = 128;    // of each thread
 constexpr int kNothing = -1;        // an operation found nothing to work on
-constexpr int kUnderWay = -2;       // or has not returned
+constexpr int kUnderWay = -2;       // an operation has not returned
 
 struct Entry {
     uint64_t ns;  // CLOCK_MONOTONIC

@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "switch.hpp"
 
-#include <sys/signalfd.h>
-
-#include <csignal>
-
+#include "base/stop_signals.hpp"
 #include "tcp_qp/nupa_hw.h"
 
 namespace nupa::daemon {
 
 Switch::Switch(const Options& options)
-    : heartbeat_(epoll_, std::chrono::milliseconds(NUPA_BEAT_MS), [this] { return beat(); }),
+    : signals_(tcpqp::stop_signals()),
+      heartbeat_(epoll_, std::chrono::milliseconds(NUPA_BEAT_MS), [this] { return beat(); }),
       commands_(fabric_),
       control_(epoll_, options.control,
                [this](std::string_view line) { return commands_.handle(line); }) {
-    block_signals();
+    epoll_.add(signals_.get(), *this, kSignal);
     epoll_.add(fabric_.timer_fd(), *this, kTimer);
     const PortContext context{epoll_, fabric_, heartbeat_};
     uint16_t id = 0;
@@ -22,19 +20,6 @@ Switch::Switch(const Options& options)
         ports_.push_back(plan->open(context, id++));
         fabric_.attach(*ports_.back());
     }
-}
-
-void Switch::block_signals() {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    if (::sigprocmask(SIG_BLOCK, &set, nullptr) < 0)
-        throw_errno("sigprocmask");
-    signals_ = Fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-    if (!signals_)
-        throw_errno("signalfd");
-    epoll_.add(signals_.get(), *this, kSignal);
 }
 
 void Switch::handle(uint32_t what, uint32_t /*events*/) {

@@ -24,7 +24,6 @@ public:
 private:
     enum What : uint32_t { kSignal, kTimer };
 
-    void block_signals();
     void handle(uint32_t what, uint32_t events) override;
     bool work() noexcept;
     bool beat() noexcept;

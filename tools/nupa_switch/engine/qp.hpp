@@ -74,8 +74,8 @@ private:
     std::uint32_t qpn_ = 0;
     std::uint32_t pd_ = 0;
     std::uint32_t right_edge_ = 0;
-    std::uint32_t sent_ = 0;   // all before it the host has sent,
-    std::uint32_t acked_ = 0;  // and all before this the peer has
+    std::uint32_t sent_ = 0;   // the host has sent all before this
+    std::uint32_t acked_ = 0;  // the peer has acknowledged all before this
     std::uint16_t peer_port_ = kNoPort;
     bool seen_tx_ = false;
     std::uint8_t wscale_ = 0;

@@ -55,9 +55,9 @@ private:
     std::uint32_t latest_ = 0;  // start of the latest WRITE of which something was placed
     bool used_ = false;
     bool older_ = false;        // before_ is valid
-    std::uint32_t start_ = 0;   // of the latest message of which the host copies something,
-    std::uint32_t end_ = 0;     // until here
-    std::uint32_t before_ = 0;  // the same of the messages before that one
+    std::uint32_t start_ = 0;   // of the latest message of which the host copies something
+    std::uint32_t end_ = 0;     // how far the host copies of that message
+    std::uint32_t before_ = 0;  // how far it copies of the messages before that one
 };
 
 }  // namespace nupa

@@ -42,9 +42,9 @@ def around_first(log: str) -> str:
 def emulator_fault(log: str) -> list[str]:
     """A line that says so of what only the emulator can do: impossible flags; a breakpoint of the kernel's own patching that is gone."""
     if INT3 in log:
-        return [f"{INT3}: {MADE_UP} (docs/testing.md)"]
+        return [f"{INT3}: {MADE_UP} (docs/known-faults.md)"]
     lost = impossible_flags(log)
-    return [f"EFLAGS {lost}: {MADE_UP} (docs/testing.md)"] if lost else []
+    return [f"EFLAGS {lost}: {MADE_UP} (docs/known-faults.md)"] if lost else []
 
 
 def impossible_flags(log: str) -> str:

@@ -26,8 +26,8 @@ inline constexpr size_t kEagerBytes = 4096;
 inline constexpr uint32_t kEagerAfter = 8;
 inline constexpr uint32_t kEagerBuffers = 32;                 // one is for the word that ends them
 inline constexpr uint32_t kEagerCredits = kEagerBuffers - 1;  // eager messages on their way
-inline constexpr uint32_t kEagerReturn = kEagerCredits / 3;   // credits go back so many at once,
-inline constexpr uint32_t kEagerUrgent = 2 * kEagerReturn;    // ... or these, whatever waits
+inline constexpr uint32_t kEagerReturn = kEagerCredits / 3;   // credits go back so many at once
+inline constexpr uint32_t kEagerUrgent = 2 * kEagerReturn;    // so many go back, whatever waits
 inline constexpr uint32_t kNotesMax = 8;                      // grants, credits and recalls
 
 inline constexpr int kBacklog = 128;

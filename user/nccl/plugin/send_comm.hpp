@@ -66,7 +66,7 @@ private:
     Region buffers_region_;
     uint32_t heard_ = 0;    // sequence of what the receiver says next
     bool eager_ = false;    // granted
-    bool stopped_ = false;  // and nothing was announced since
+    bool stopped_ = false;  // nothing was announced since eager messages ended
     int eager_tag_ = 0;
     uint32_t credits_ = 0;
     std::vector<std::byte> copies_;  // kEagerCredits of kEagerBytes, or none

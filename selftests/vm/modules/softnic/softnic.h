@@ -64,10 +64,10 @@ struct snic_seen {
 
 /* What the host has yet to copy, and which WRITE's bytes are in memory. */
 struct snic_order {
-	bool copying;			/* the host has yet to come to */
-	u32 copy_end;			/* what was delivered before this */
-	bool written;			/* bytes were placed of */
-	u32 latest;			/* the WRITE that starts here, and of none after it */
+	bool copying;			/* the host has yet to copy what lies before copy_end */
+	u32 copy_end;
+	bool written;			/* bytes of a WRITE were placed */
+	u32 latest;			/* where the last such WRITE starts */
 };
 
 struct snic_start {
@@ -96,8 +96,8 @@ struct snic_qp {
 	u8 wscale;
 	bool synced;			/* no QP byte can have escaped the context */
 	bool sent_known;
-	u32 sent;			/* the host has sent everything before it, */
-	u32 acked;			/* the peer has acknowledged that before it */
+	u32 sent;			/* the host has sent everything before this */
+	u32 acked;			/* the peer has acknowledged everything before this */
 	u32 right_edge;			/* of the window that the host advertised */
 	struct snic_seen seen;
 	struct snic_order order;

@@ -15,7 +15,7 @@ namespace nupa::daemon {
 
 inline constexpr size_t kHeldMaxBytes = 256 << 20;      // of all ports together
 inline constexpr size_t kOvertakenMax = 64;             // of one port, waiting to be overtaken
-inline constexpr uint64_t kOvertakeMaxNs = 10'000'000;  // and no longer than this
+inline constexpr uint64_t kOvertakeMaxNs = 10'000'000;  // nobody waits longer to be overtaken
 
 class HoldQueue {
 public:

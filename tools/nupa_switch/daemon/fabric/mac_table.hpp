@@ -53,9 +53,9 @@ private:
     std::unordered_map<uint64_t, uint16_t> own_;
     std::unordered_map<uint64_t, uint16_t> ports_;
     std::unordered_map<uint16_t, size_t> counts_;
-    uint64_t last_key_ = kNoKey;  // bursts come from one sender,
+    uint64_t last_key_ = kNoKey;  // of the last sender: bursts come from one
     uint16_t last_port_ = 0;
-    mutable uint64_t found_key_ = kNoKey;  // and go to one receiver
+    mutable uint64_t found_key_ = kNoKey;  // of the last receiver: bursts go to one
     mutable int found_port_ = kUnknown;
 };
 

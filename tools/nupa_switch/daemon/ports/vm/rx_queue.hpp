@@ -72,8 +72,8 @@ private:
         bool placed = false;
         bool may_wait = false;    // the latest segment's
         bool grown = false;       // since the last turn
-        uint64_t due_ns = 0;      // waits until then for another segment,
-        uint64_t due_max_ns = 0;  // and at most until then; 0: has not waited
+        uint64_t due_ns = 0;      // it waits until then for another segment
+        uint64_t due_max_ns = 0;  // it waits no longer than until then; 0: it has not waited
     };
 
     [[nodiscard]] bool completion_free() const noexcept;

@@ -15,8 +15,8 @@ constexpr uint32_t kDirectBytes = 4096;  // after a message this long only a hea
 // Large messages that one read takes behind the first: eight places, which the kernel copies
 // without asking for memory.
 constexpr size_t kReachMessages = 7;
-constexpr size_t kReachFrames = 3;           // ... of frames, if they are as long as it is,
-constexpr uint32_t kReachAfter = 8;          // as this many before it were
+constexpr size_t kReachFrames = 3;           // the same of frames
+constexpr uint32_t kReachAfter = 8;          // after so many messages of one length
 constexpr size_t kBatchBufferBytes = 16384;  // headers and copied payload of one send, at most
 constexpr size_t kBatchBufferMinBytes = 2048;
 constexpr size_t kBatchBuffersBytes = 1 << 20;  // of a queue pair, all together

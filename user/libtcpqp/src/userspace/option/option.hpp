@@ -66,7 +66,7 @@ private:
     bool peer_is_stock_ = false;
     bool rtr_owed_ = false;
     bool starved_ = false;  // a message waits for credit of a stock end's
-    bool asked_ = false;    // ... which knows
+    bool asked_ = false;    // that end was asked for credit
     uint32_t requests_ = 0;
     Pause for_room_;
     Pause for_credit_;  // of a module's

@@ -157,10 +157,10 @@ private:
     bool polling_ = false;      // the kernel has poll_op_
     bool listening_ = false;    // the kernel has wakeup_op_
     bool wanted_ = false;       // bytes are wanted, and not asked for yet
-    bool tried_ = false;        // ... and there were none
+    bool tried_ = false;        // no wanted bytes were there
     bool framed_ = false;       // frames are agreed on, and it has not ended
     bool in_socket_ = false;    // receiving_, by recv() of a thread
-    bool reset_after_ = false;  // ... which is woken, and then the connection reset
+    bool reset_after_ = false;  // that thread is woken, and then the connection reset
     bool eof_ = false;
     bool blocked_ = false;  // a message waits for credit or for room to describe it
     uint32_t framing_ = TCPQP_FRAMING_NONE;

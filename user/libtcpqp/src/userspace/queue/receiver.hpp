@@ -149,9 +149,9 @@ private:
     size_t offset_ = 0;  // of the message
     std::array<iovec, std::max(1 + kReachMessages, 2 + 2 * kReachFrames)> where_{};
     size_t reach_ = 0;          // messages that the last read may have reached beyond the one begun
-    size_t reached_ = 0;        // their bytes that came, and whose message was not begun yet
-    size_t reach_at_ = 0;       // that many were begun
-    uint32_t reach_bytes_ = 0;  // of all of them
+    size_t reached_ = 0;        // bytes that came of messages that were not begun yet
+    size_t reach_at_ = 0;       // messages of the last read that were begun
+    uint32_t reach_bytes_ = 0;  // of all of the last read's
     uint32_t reason_ = 0;
     uint32_t skip_ = 0;  // bytes of a control message still to come
     tcpqp_bpf_message begun_{};
