@@ -79,16 +79,14 @@ int play(unsigned long seconds, unsigned long seed) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
     unsigned long seconds = 30, seed = static_cast<unsigned long>(std::time(nullptr));
     CLI::App app("a hostile guest beside two others");
     app.add_option("--seconds", seconds)->capture_default_str();
     app.add_option("--seed", seed);
     CLI11_PARSE(app, argc, argv);
-    try {
-        return play(seconds, seed);
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "%s\n", e.what());
-        return 1;
-    }
+    return play(seconds, seed);
+} catch (const std::exception& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
 }
