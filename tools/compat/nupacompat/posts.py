@@ -11,7 +11,7 @@ from .pair import CLIENT, Outcome, counters, run_pair, set_engine
 from .programs import Program
 
 ROUNDS = 3
-BYTES, ITERATIONS, TCP_S = 64, 20_000, 2
+BYTES, ITERATIONS, TCP_S = 64, 10_000, 1
 RUN = "$BUILD/cmake/user/tcpqp_run/tcpqp-run --verbs "
 TCP = "tcp"
 TARGET = 1.0  # of TCP's rate, WRITEs under --verbs

@@ -99,7 +99,8 @@ bool try_lock() noexcept { return ::pthread_mutex_trylock(&mutex) == 0; }
 void unlock() noexcept { ::pthread_mutex_unlock(&mutex); }
 
 void share_lock_with_children() noexcept {
-    ::pthread_atfork(lock, unlock, [] { ::pthread_mutex_init(&mutex, nullptr); });
+    // whoever had it is not there; what he had half done is a queue that nobody finds any more
+    ::pthread_atfork(nullptr, nullptr, [] { ::pthread_mutex_init(&mutex, nullptr); });
 }
 
 Queue* queue_of(ibv_qp* qp) noexcept {
