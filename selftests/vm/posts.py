@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Programs of verbs under tcpqp-run --verbs: what they are without it, and a doorbell for many posts."""
 
+import shutil
+
 import pytest
 
 from harness.guests import Guests
@@ -48,7 +50,8 @@ def test_rings_as_ever_without_it(t: Guests) -> None:
     t.check(count["doorbells"] >= POSTS, f"a doorbell for each post: {count}")
 
 
-@pytest.mark.parametrize("command", ["ib_send_bw -R -s 64 -n 1000", "ib_write_bw -R -s 64 -n 1000 -q 4", "ib_send_lat -R -n 200", "ib_write_lat -R -n 200"])
+@pytest.mark.parametrize("command", ["ib_send_bw -R -s 64 -n 1000", "ib_write_bw -R -s 64 -n 1000 -q 4", "ib_send_lat -R -n 200", "ib_write_lat -R -n 200"],
+                         ids=["send_bw", "several", "send_lat", "write_lat"])  # fmt: skip
 def test_others(t: Guests, command: str) -> None:
     out, _ = perftest(t, command)
     t.check("#iterations" in out, out)
@@ -60,6 +63,16 @@ def test_rping(t: Guests) -> None:
     common = f"-p {port} -C 20 -v -V"
     out, _ = served(t, f"{RUN} rping -s {common}", f"{RUN} rping -c -a $PEER {common}", port)
     t.equal(out.count("ping data: rdma-ping-"), 20, "pings")
+
+
+@pytest.mark.skipif(not shutil.which("ucx_perftest"), reason="ucx-utils is not installed")
+def test_ucx(t: Guests) -> None:
+    port = free_port()
+    command = f"{RUN} ucx_perftest -f -d tcpqp0:1 -x rc_verbs -t put_bw -D short -s 64 -n {POSTS} -w 20 -p {port}"
+    before = counters(t, 1, "doorbells", "tx_messages")
+    served(t, command, f"{command} $PEER", port)
+    count = moved(t, 1, before)
+    t.check(count["tx_messages"] >= POSTS and count["doorbells"] < POSTS / 3, f"a doorbell for several posts: {count}")
 
 
 def without_polling(t: Guests, rounds: int, engine: str, seed: int) -> None:

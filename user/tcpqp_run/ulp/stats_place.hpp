@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where --stats, and what --verbs has to say, may go.  A daemon closes its standard error, and the number then is another
-// file's: lines go to the file that tcpqp-run had there, or nowhere.
+// Where --stats, and what --verbs has to say, may go.  A daemon closes its standard error, and the
+// number then is another file's: lines go to the file that tcpqp-run had there, or nowhere.
 #pragma once
 
 #include <sys/stat.h>
