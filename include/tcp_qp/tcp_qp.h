@@ -38,7 +38,7 @@ struct tcp_qp_stream_info {
  * Below 1024: no ordinary user can be there in the kernel's place.
  */
 #define TCP_QP_NUMBER_PORT 791
-#define TCP_QP_ABI_VERSION 2	/* 2: completion descriptors */
+#define TCP_QP_ABI_VERSION 3	/* 2: completion descriptors; 3: send queues that are watched */
 
 enum tcp_qp_methods {
 	TCP_QP_METHOD_ATTACH = (1U << UVERBS_ID_NS_SHIFT),
@@ -123,7 +123,24 @@ struct tcp_qp_sq {
 	__u32 slot_bytes;
 	__u32 slots;		/* a power of two; one stays empty */
 	__u32 inline_bytes;	/* of one work request, at most */
+	__u32 flags;		/* TCP_QP_SQ_F_*; 0 of a module of ABI 2 */
+	__u32 reserved;		/* zero */
 };
+
+enum {
+	TCP_QP_SQ_F_WATCHED = 1 << 0,	/* the words below mean something */
+};
+
+/*
+ * Words of the send queue's header (struct rxe_queue_buf) that rxe's ABI leaves
+ * unused, by which a doorbell may be left out (docs/verbs.md).  Who sets WANTED
+ * stores the producer index, then has a full barrier, then reads AWAKE: if it is
+ * not zero, what was posted is found without a doorbell, soon.  The kernel keeps
+ * its own of what it says here, and reads WANTED alone.
+ */
+#define TCP_QP_SQ_WANTED(buf) ((buf)->pad_1[0])	/* user space: not zero: I look before I ring */
+#define TCP_QP_SQ_AWAKE(buf) ((buf)->pad_3[0])	/* kernel: not zero: it will look */
+#define TCP_QP_SQ_TAKEN(buf) ((buf)->pad_3[1])	/* kernel: index of the first that it has not taken */
 
 enum tcp_qp_engine {
 	TCP_QP_ENGINE_AUTO = 0,		/* offload, or software with a reason */

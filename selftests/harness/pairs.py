@@ -60,10 +60,10 @@ class Pair:
     """PROGRAM on node 0, which listens, and on node 1, which connects."""
 
     def __init__(self, t: Guests, program: str, listener: str = "", connector: str = "", common: str = "", family: str = "",
-                 limit_s: float = 60) -> None:  # fmt: skip
+                 limit_s: float = 60, run: str = "") -> None:  # fmt: skip
         self.t, port = t, free_port()
         address = t.nodes[0].ip6 if family == "-6" else t.nodes[0].ip4
-        path = f"exec {PROGRAMS}/{program} --port {port}"
+        path = f"exec {run} {PROGRAMS}/{program} --port {port}"
         self.jobs = [t.start(0, f"{path} {common} {listener}", limit_s)]
         self.jobs.append(t.start(1, f"{path} --connect {address} {common} {connector}", limit_s))
         self.port = port

@@ -55,6 +55,7 @@ def test_exit_status() -> None:
     assert run("/").returncode == 126
     assert run("--what").returncode == 64
     assert run("--stats").returncode == 64
+    assert run("--verbs", "--stats", "true").returncode == 64
     assert run().returncode == 64
     assert run("--help").returncode == 0
     assert run("--", "sh", "-c", "exit 3").returncode == 3
@@ -151,6 +152,17 @@ def test_a_static_program() -> None:
                 link.sendall(b"words\n")
                 link.shutdown(socket.SHUT_WR)
                 assert client.communicate("", timeout=LIMIT_S) == ("words\n", "")
+
+
+def test_verbs() -> None:
+    """Another library, for all programs below it; one that has no verbs is what it is alone."""
+    env = {"PATH": os.environ["PATH"], "LD_PRELOAD": "libm.so.6"}
+    library = str(Path(LIBRARY).with_name("libtcpqp-posts.so"))
+    done = run("--verbs", "sh", "-c", "echo $LD_PRELOAD; sh -c 'exit 3'", env=env)
+    assert (done.returncode, done.stdout, done.stderr) == (3, f"{library}:libm.so.6\n", ""), done
+    code = "a, b = os.pipe(); os.write(b, b'words'); assert os.read(a, 9) == b'words'\ntry: os.write(99, b'')\nexcept OSError as e: print(e.errno)"
+    done = run("--verbs", *python(code))
+    assert (done.stdout, done.stderr) == ("9\n", ""), done
 
 
 for name, test in [(n, t) for n, t in globals().items() if n.startswith("test_")]:

@@ -30,6 +30,8 @@ void tqp_conn_fail(struct tqp_conn *conn, enum tcp_qp_reason reason)
 	if (conn->state == TQP_CONN_DEAD)
 		return;
 	WRITE_ONCE(conn->state, TQP_CONN_DEAD);
+	if (conn->qp)
+		tqp_ring_sleep(conn->qp->sq);	/* before the flush looks: doorbells flush what comes later */
 	conn->end.reason = reason;
 	conn->reason = reason;
 	tqp_count(conn->dev, TQP_C_qp_errors, 1);

@@ -4,6 +4,7 @@
 #define TQP_CONN_TX_H
 
 #include <linux/bvec.h>
+#include <linux/hrtimer.h>
 #include <linux/skbuff.h>
 #include <linux/workqueue.h>
 #include <tcp_qp/tcp_bth_operands.h>
@@ -23,6 +24,10 @@ enum {
 	TQP_TRAIN_COPY_BYTES = 4096,		/* of small messages, gathered */
 	TQP_TRAIN_COPY_MESSAGE_BYTES = 256,	/* longer ones are sent from where they lie */
 	TQP_TRAIN_BYTES = 1 << 20,		/* of these: a burst */
+	TQP_WATCH_US = 50,			/* from a look at a watched send queue to the next */
+	TQP_WATCH_IDLE_TICKS = 4,		/* so many that find nothing end the watch */
+	TQP_WATCH_BURST = 3,			/* WQEs; more of them, while some are under way, begin one */
+	TQP_WATCH_RENEWED_MAX = 64,		/* then its owner's own system call is due */
 	TQP_TRAIN_SQ_SHARE = 4,			/* and this part of the SQ at most: all complete together */
 };
 
@@ -123,6 +128,20 @@ enum {
 };
 
 /*
+ * The send queue's watch, for who wants to leave out doorbells (tx/watch.c).
+ * Lock: the sk lock; the timer reads ring and seen, and counts idle, without it.
+ */
+struct tqp_tx_watch {
+	struct hrtimer timer;		/* runs, or is about to kick tx.work, while on */
+	struct tqp_ring *ring;		/* the QP's SQ, which stays until detach has cancelled the timer */
+	u32 seen;			/* sq_next when it was looked at last */
+	u32 burst;			/* WQEs taken since nothing was under way */
+	u16 renewed;			/* looks that found some, since the last doorbell */
+	u8 idle;			/* ticks without any */
+	bool on;
+};
+
+/*
  * Locks: the sk lock, but done_lock guards dead, msgs[].done and the consumer's
  * index of the SQ.  live may be counted down in any context.
  */
@@ -146,6 +165,7 @@ struct tqp_tx {
 	bool running;
 	bool failed;			/* the WQE at sq_next was refused */
 	s32 turn;			/* TQP_TX_TURN_BYTES, what is left of them */
+	struct tqp_tx_watch watch;
 	u32 bad_status;			/* enum ib_wc_status */
 	u64 bad_wr_id;
 	struct work_struct work;	/* what is left of a turn, whoever's it was */

@@ -266,6 +266,7 @@ void tqp_conn_doorbell(struct tqp_qp *qp)
 		return;
 	lock_sock(conn->sk);
 	tqp_credit_update(conn);	/* ahead of the data: the peer's answer to it may need our receive */
+	conn->tx.watch.renewed = 0;
 	tqp_tx_run(conn);
 	tqp_rx_run(conn);
 	tqp_credit_update(conn);

@@ -8,6 +8,7 @@
 
 static void tqp_conn_cancel(struct tqp_conn *conn)
 {
+	tqp_watch_cancel(conn);
 	/* DEAD conns queue no work, so each of these is the last */
 	if (cancel_delayed_work_sync(&conn->handshake.work))
 		tqp_conn_put(conn);
@@ -70,6 +71,7 @@ void tqp_conn_detach(struct tqp_qp *qp)
 		tqp_ulp_undo(conn);
 	WRITE_ONCE(conn->state, TQP_CONN_DEAD);
 	tqp_tx_die(conn);
+	tqp_ring_sleep(qp->sq);
 	conn->qp = NULL;
 	WRITE_ONCE(conn->end.waits, false);
 	release_sock(conn->sk);

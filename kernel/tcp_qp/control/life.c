@@ -15,11 +15,14 @@
 static void tqp_conn_turn_work(struct work_struct *work)
 {
 	struct tqp_conn *conn = container_of(work, struct tqp_conn, tx.work);
-	bool awaited;
+	bool awaited, watched;
 
 	lock_sock(conn->sk);
+	watched = conn->tx.watch.on;	/* then there may be receives that nobody rang for, too */
+	if (watched)
+		tqp_credit_update(conn);
 	tqp_tx_run(conn);
-	if (conn->rx.yielded)
+	if (conn->rx.yielded || watched)
 		tqp_rx_run(conn);
 	/* before it is released: whoever sleeps by now slept while we had it */
 	awaited = (conn->tx.turn <= 0 || conn->rx.yielded) &&
@@ -61,6 +64,7 @@ struct tqp_conn *tqp_conn_create(struct tqp_qp *qp, struct tqp_conn_owner *owner
 	INIT_DELAYED_WORK(&conn->credit.probe_work, tqp_probe_work);
 	INIT_DELAYED_WORK(&conn->rx.work, tqp_rx_work);
 	INIT_WORK(&conn->tx.work, tqp_conn_turn_work);
+	tqp_watch_init(conn);
 	INIT_WORK(&conn->end.work, tqp_conn_fail_work);
 	INIT_DELAYED_WORK(&conn->end.late_work, tqp_conn_late_work);
 	return conn;

@@ -224,6 +224,7 @@ static int tqp_qp_flush_posted(struct tqp_qp *qp)
 /* A doorbell for receives alone is fine from INIT on, sends want a connection. */
 int tqp_qp_doorbell(struct tqp_qp *qp)
 {
+	tqp_count(qp->dev, TQP_C_doorbells, 1);
 	if (qp->ud)
 		return tqp_ud_doorbell(qp);
 	switch (tqp_qp_state(qp)) {

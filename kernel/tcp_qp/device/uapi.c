@@ -96,6 +96,7 @@ static int UVERBS_HANDLER(TCP_QP_METHOD_SQ)(struct uverbs_attr_bundle *attrs)
 	resp.slot_bytes = 1 << qp->sq->log2_elem;
 	resp.slots = qp->sq->mask + 1;
 	resp.inline_bytes = qp->cap.max_inline_data;
+	resp.flags = qp->ud ? 0 : TCP_QP_SQ_F_WATCHED;
 	return uverbs_copy_to(attrs, TCP_QP_ATTR_SQ_RESP, &resp, sizeof(resp));
 }
 

@@ -11,11 +11,21 @@
 #ifndef TQP_COMPAT_H
 #define TQP_COMPAT_H
 
+#include <linux/hrtimer.h>
 #include <linux/mm.h>
 #include <linux/version.h>
 #include <net/tcp.h>
 
 #define TQP_KERNEL_BEFORE(major, minor) (KERNEL_VERSION(major, minor, 0) > LINUX_VERSION_CODE)
+
+/* 6.13: a timer gets its function together with its clock. */
+#if TQP_KERNEL_BEFORE(6, 13)
+#define hrtimer_setup(timer, call, clock, mode)          \
+	do {                                             \
+		hrtimer_init((timer), (clock), (mode));  \
+		(timer)->function = (call);              \
+	} while (0)
+#endif
 
 /* 6.15: the hook for acknowledged data is in struct tcp_sock, and its functions take that. */
 #if TQP_KERNEL_BEFORE(6, 15)

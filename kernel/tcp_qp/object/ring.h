@@ -14,6 +14,7 @@
 
 #include <linux/types.h>
 #include <rdma/ib_verbs.h>
+#include <tcp_qp/tcp_qp.h>
 #include <uapi/rdma/rdma_user_rxe.h>
 
 /*
@@ -28,6 +29,7 @@ struct tqp_ring {
 	u32 mask;				/* elements - 1; one element stays empty */
 	u8 log2_elem;
 	u32 index;				/* ours, masked */
+	bool awake;				/* of an SQ: what its header says; sk lock */
 };
 
 /*
@@ -77,6 +79,32 @@ static inline void tqp_ring_consume_all(struct tqp_ring *ring, u32 count)
 static inline void tqp_ring_consume(struct tqp_ring *ring)
 {
 	tqp_ring_consume_all(ring, 1);
+}
+
+/* ---- a send queue that user space wants watched, see tcp_qp.h ---- */
+
+static inline bool tqp_ring_wants_watch(const struct tqp_ring *ring)
+{
+	return READ_ONCE(TCP_QP_SQ_WANTED(ring->buf));
+}
+
+/* From here on doorbells are left out: the caller will look again. */
+static inline void tqp_ring_wake(struct tqp_ring *ring)
+{
+	if (ring->awake)
+		return;
+	ring->awake = true;
+	WRITE_ONCE(TCP_QP_SQ_AWAKE(ring->buf), 1);
+}
+
+/* From here on they are rung.  What was posted before is seen by whoever looks after this. */
+static inline void tqp_ring_sleep(struct tqp_ring *ring)
+{
+	if (!ring->awake)
+		return;
+	ring->awake = false;
+	WRITE_ONCE(TCP_QP_SQ_AWAKE(ring->buf), 0);
+	smp_mb();	/* pairs with user space's, between its index and its look at this */
 }
 
 /* Forget what user space posted and we have not consumed. */

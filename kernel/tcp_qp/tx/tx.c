@@ -237,7 +237,7 @@ bool tqp_tx_alone(struct tqp_conn *conn)
 	return false;
 }
 
-static bool tqp_tx_ready(struct tqp_conn *conn)
+bool tqp_tx_ready(struct tqp_conn *conn)
 {
 	struct sock *sk = conn->sk;
 
@@ -271,22 +271,11 @@ void tqp_tx_count(struct tqp_conn *conn, u32 messages)
 	tqp_count(conn->dev, TQP_C_tx_messages, messages);
 }
 
-/*
- * In turns: TCP takes ACKs in while we feed it, and another process may post
- * ahead of us for ever.
- */
-void tqp_tx_run(struct tqp_conn *conn)
+/* What may go now, or as much of it as is left of the turn. */
+static void tqp_tx_feed(struct tqp_conn *conn)
 {
 	int rc;
 
-	sock_owned_by_me(conn->sk);
-	tqp_tx_finish_bad(conn);
-	if (!tqp_tx_ready(conn) || conn->tx.running || !tqp_tx_alone(conn))
-		return;
-	conn->tx.running = true;	/* and we keep the lock */
-	tqp_tx_wait_over(&conn->tx, TQP_TX_WAIT_SPACE | TQP_TX_WAIT_MEMORY);
-	conn->tx.turn = TQP_TX_TURN_BYTES;
-	tqp_mss_update(conn);
 	while (tqp_tx_ready(conn) && tqp_tx_load(conn)) {
 		rc = tqp_tx_push(conn, conn->tx.cur.active && tqp_tx_more(conn));
 		if (rc == -EAGAIN) {
@@ -307,6 +296,29 @@ void tqp_tx_run(struct tqp_conn *conn)
 		if (conn->tx.turn <= 0)
 			break;
 	}
+}
+
+/*
+ * In turns: TCP takes ACKs in while we feed it, and another process may post
+ * ahead of us for ever.
+ */
+void tqp_tx_run(struct tqp_conn *conn)
+{
+	bool more;
+
+	sock_owned_by_me(conn->sk);
+	tqp_tx_finish_bad(conn);
+	if (!tqp_tx_ready(conn) || conn->tx.running || !tqp_tx_alone(conn))
+		return;
+	conn->tx.running = true;	/* and we keep the lock */
+	tqp_tx_wait_over(&conn->tx, TQP_TX_WAIT_SPACE | TQP_TX_WAIT_MEMORY);
+	conn->tx.turn = TQP_TX_TURN_BYTES;
+	tqp_mss_update(conn);
+	tqp_watch_begin(conn);
+	do {
+		tqp_tx_feed(conn);
+		more = tqp_watch_end(conn);
+	} while (more && conn->tx.turn > 0);
 	conn->tx.running = false;
 	if (conn->tx.turn <= 0 && tqp_tx_ready(conn))
 		tqp_tx_kick(conn);

@@ -15,6 +15,7 @@ void tqp_tx_wait_memory(struct tqp_conn *conn);	/* run it later */
  * attach had it; before our first message its bytes are plain TCP.
  */
 bool tqp_tx_alone(struct tqp_conn *conn);
+bool tqp_tx_ready(struct tqp_conn *conn);	/* may anything of ours go to TCP?  sk lock */
 /* 0 when the current message is all in TCP, else -EAGAIN, -EBUSY (turn over) or TCP's error. */
 int tqp_tx_push(struct tqp_conn *conn, bool more);
 /* What a message is made of; sges[] and data[] stay until TCP has it all. */
@@ -35,6 +36,14 @@ void tqp_tx_taken(struct tqp_conn *conn);
 void tqp_tx_account(struct tqp_conn *conn, u32 bytes, bool copied);
 /* So many messages were handed over. */
 void tqp_tx_count(struct tqp_conn *conn, u32 messages);
+
+/* ---- watch.c; sk lock ---- */
+void tqp_watch_init(struct tqp_conn *conn);
+void tqp_watch_begin(struct tqp_conn *conn);	/* the send queue is about to be looked at */
+/* It was, and nothing of it may go now.  True: something was posted meanwhile that nobody rings for. */
+bool tqp_watch_end(struct tqp_conn *conn);
+/* No kick comes of it any more; the conn is DEAD, and its lock not held. */
+void tqp_watch_cancel(struct tqp_conn *conn);
 
 /* ---- mss.c ---- */
 void tqp_mss_update(struct tqp_conn *conn);	/* sk lock */

@@ -17,7 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kLibrary = "libtcpqp-preload.so";
 constexpr std::string_view kNotSaid = " :$";  // LD_PRELOAD is split at two, and expands the third
 
 bool can_be_said(const fs::path& path) {
@@ -25,12 +24,12 @@ bool can_be_said(const fs::path& path) {
 }
 
 // Beside the program, or where it is installed.
-fs::path there() {
+fs::path there(const char* name) {
     const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
     for (const auto& directory : {here, here / TCPQP_LIBRARY_FROM_BIN})
-        if (fs::exists(directory / kLibrary))
-            return fs::canonical(directory / kLibrary);
-    throw_errno(kLibrary, ENOENT);
+        if (fs::exists(directory / name))
+            return fs::canonical(directory / name);
+    throw_errno(name, ENOENT);
 }
 
 // What lies in it is loaded into programs: nobody but its owner may write there.
@@ -78,8 +77,8 @@ fs::path link_to(const fs::path& library) {
 
 }  // namespace
 
-std::string find_library() {
-    const fs::path library = there();
+std::string find_library(const char* name) {
+    const fs::path library = there(name);
     return can_be_said(library) ? library : link_to(library);
 }
 

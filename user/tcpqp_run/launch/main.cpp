@@ -59,10 +59,11 @@ void preload(const std::string& library) {
     set("LD_PRELOAD", others.empty() ? library : library + ":" + others);
 }
 
-void tell_where_stats_go() {
+// Where a library of ours may write in the program.
+void tell_place(const char* variable) {
     struct stat s {};
     if (::fstat(STDERR_FILENO, &s) == 0)
-        set(kStatsVariable, std::to_string(s.st_dev) + ":" + std::to_string(s.st_ino));
+        set(variable, std::to_string(s.st_dev) + ":" + std::to_string(s.st_ino));
 }
 
 // Sockets that the program is born with: it calls neither connect() nor listen() for them.
@@ -78,14 +79,27 @@ void take_passed() noexcept {
         (void)set_stream_ulp(fd);
 }
 
-void prepare(const Options& o) {
+// Whether there is a device of ours is seen when the program opens one.
+void prepare_verbs() {
+    preload(find_library(kVerbsLibrary));
+    tell_place(kVerbsVariable);
+}
+
+void prepare_sockets(const Options& o) {
     require_module();
-    preload(find_library());
+    preload(find_library(kSocketsLibrary));
     if (o.stats)
-        tell_where_stats_go();
+        tell_place(kStatsVariable);
     take_passed();
     if (o.supervise || calls_by_itself(o.program[0]))
         supervise(o.program[0], o.stats);
+}
+
+void prepare(const Options& o) {
+    if (o.verbs)
+        prepare_verbs();
+    else
+        prepare_sockets(o);
 }
 
 int change_cgroup(const Options& o) {
@@ -116,7 +130,8 @@ int main(int argc, char** argv) {
     try {
         prepare(*options);
     } catch (const std::exception& e) {
-        std::fprintf(stderr, "tcpqp-run: %s runs on plain TCP: %s\n", program[0], e.what());
+        std::fprintf(stderr, "tcpqp-run: %s runs %s: %s\n", program[0],
+                     options->verbs ? "as it is" : "on plain TCP", e.what());
     }
     ::execvp(program[0], program);
     const int error = errno;

@@ -12,6 +12,7 @@ namespace {
 constexpr int kUsage = 64;
 constexpr const char* kHelp =
     "usage: tcpqp-run [--stats] [--supervise] PROGRAM [ARGUMENT...]\n"
+    "       tcpqp-run --verbs PROGRAM [ARGUMENT...]\n"
     "       tcpqp-run --cgroup PATH [--off]\n"
     "Runs PROGRAM with the tcp_qp module's ULP on its TCP sockets: they stay what they are, and\n"
     "large sends cost less.  Without the module, PROGRAM runs as it is.\n"
@@ -20,6 +21,8 @@ constexpr const char* kHelp =
     "programs),\n"
     "              by a small process beside PROGRAM; without it where PROGRAM itself is such a "
     "one\n"
+    "  --verbs     instead, for programs of RDMA verbs: posts to the module's queue pairs need no\n"
+    "              system call each\n"
     "  --cgroup    every TCP socket that programs of this cgroup (v2) make from now on, until the\n"
     "              cgroup goes; for root\n"
     "  --off       not any more; sockets that have it keep it\n";
@@ -38,8 +41,9 @@ void parse(int argc, char** argv, Options& o) {
     app.set_help_flag("--help");
     app.add_flag("--stats", o.stats);
     app.add_flag("--supervise", o.supervise);
+    app.add_flag("--verbs", o.verbs)->excludes("--stats")->excludes("--supervise");
     auto* cgroup = app.add_option("--cgroup", o.cgroup);
-    cgroup->excludes("--stats")->excludes("--supervise");
+    cgroup->excludes("--stats")->excludes("--supervise")->excludes("--verbs");
     app.add_flag("--off", o.off)->needs(cgroup);
     int words = own_words(argc, argv);
     app.parse(words, argv);

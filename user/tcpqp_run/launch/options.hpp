@@ -10,6 +10,7 @@ namespace tcpqp::run {
 struct Options {
     bool stats = false;
     bool supervise = false;
+    bool verbs = false;
     std::string cgroup;  // then there is no program
     bool off = false;
     char** program = nullptr;  // its name and its arguments, as in argv

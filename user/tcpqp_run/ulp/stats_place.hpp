@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where --stats may write.  A daemon closes its standard error, and the number then is another
-// file's: lines go to the file that tcpqp-run had there, or nowhere.
+// Where --stats, and what --verbs has to say, may go.  A daemon closes its standard error, and the
+// number then is another file's: lines go to the file that tcpqp-run had there, or nowhere.
 #pragma once
 
 #include <sys/stat.h>
@@ -12,6 +12,7 @@
 namespace tcpqp::run {
 
 inline constexpr const char* kStatsVariable = "TCPQP_RUN_STATS";
+inline constexpr const char* kVerbsVariable = "TCPQP_RUN_VERBS";  // the same for --verbs
 
 struct StatsPlace {
     uint64_t device = 0, inode = 0;  // none: no file
