@@ -66,7 +66,7 @@ static inline bool tcp_bth_mixed_read(const __u8 *from, __u32 bytes, __u32 *entr
 	if (!bytes || bytes % TCP_BTH_LENGTHS_ENTRY_BYTES || bytes > TCP_BTH_LENGTHS_MAX_BYTES)
 		return false;
 	for (i = 0; i < bytes / TCP_BTH_LENGTHS_ENTRY_BYTES; i++) {
-		entry = tcp_bth_get32(from + i * TCP_BTH_LENGTHS_ENTRY_BYTES);
+		entry = tcp_bth_get32(from + (size_t)i * TCP_BTH_LENGTHS_ENTRY_BYTES);
 		if (!tcp_bth_mixed_length(entry) ||
 		    entry & ~(TCP_BTH_LENGTHS_SOLICITED | TCP_BTH_LENGTHS_LENGTH_MASK))
 			return false;
