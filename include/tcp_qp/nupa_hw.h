@@ -525,7 +525,7 @@ NUPA_STATIC_ASSERT(sizeof(struct nupa_admin_comp) == 16, "nupa_admin_comp");
 	X(fault_loss) X(fault_reorder) X(fault_duplicate) X(fault_corrupt) X(fault_delay) \
 	X(queue_drop) X(ecn_marked) X(abi_errors) \
 	X(deliver_order) X(fault_truncate) X(fault_bleach) X(fault_mangle) X(fault_copy) \
-	X(drop_overtaken) X(deliver_peer) X(tx_drop_source)
+	X(drop_overtaken) X(deliver_peer) X(tx_drop_source) X(deliver_lengths)
 
 #define NUPA_STAT_ENUM(name) NUPA_STAT_##name,
 enum nupa_stat { NUPA_STATS(NUPA_STAT_ENUM) NUPA_STAT_COUNT };

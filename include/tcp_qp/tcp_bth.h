@@ -40,6 +40,14 @@
  * 1 is side by side and 0 one over the other.  Peers say apart that they take
  * these.
  *
+ * MIXED_TRAIN (ver 1): SENDs of any lengths (not zero), one behind the other.
+ * Their lengths are the payload of a message LENGTHS right before them
+ * (tcp_bth_mixed.h), which has the first one's msn; start_seq is the first one's,
+ * the 4 bytes of extension are the bytes of all of them, and in the place of a
+ * length is the check of their table, so that nobody takes another one for it.
+ * The option is the same on all segments of the train.  A part that is of one
+ * message may be described as a SEND.  Only to peers whose AETH says so.
+ *
  * Requests (READ_REQUEST, CMP_SWAP, FETCH_ADD), ATOMIC_ACKNOWLEDGE and
  * TERMINATE carry operands as the payload of a message of their own; layouts
  * are below.  A response bears its request's msn.
@@ -151,7 +159,7 @@ struct tcp_bth {
 	__u8 segno;		/* ver 0 */
 	__u8 reserved;
 	__u32 start_seq;	/* ver 0: seq - mbo */
-	__u32 length;		/* ver 1; bytes (of a train: of each message) */
+	__u32 length;		/* ver 1; bytes (of a train: of each message; of a mixed one: its check) */
 	__u32 mbo;		/* offset of this segment's first byte in its message (train), bytes */
 	__u32 icrc;		/* ver 0 */
 	__u32 tsval, tsecr;	/* when TCP_BTH_F_TIMESTAMP */
@@ -196,11 +204,15 @@ static inline void tcp_bth_put32(__u8 *p, __u32 v)
 
 /*
  * AETH of an ACKNOWLEDGE: our own use of IBTA's 32 bits (syndrome, MSN).
- * bits 31-24 syndrome, zero = credits; bits 23-18 zero; bit 17: takes trains of
- * WRITEs; bit 16: takes trains of SENDs;
+ * bits 31-24 syndrome, zero = credits; bits 23-19 zero; bit 18: takes mixed
+ * trains; bit 17: takes trains of WRITEs; bit 16: takes trains of SENDs;
  * bits 15-0 msn limit: the first untagged msn for which no receive is posted.
  */
-enum { TCP_BTH_AETH_TRAINS = 1 << 16, TCP_BTH_AETH_WRITE_TRAINS = 1 << 17 };
+enum {
+	TCP_BTH_AETH_TRAINS = 1 << 16,
+	TCP_BTH_AETH_WRITE_TRAINS = 1 << 17,
+	TCP_BTH_AETH_MIXED_TRAINS = 1 << 18,
+};
 static inline __u32 tcp_bth_aeth_credits(__u16 msn_limit) { return msn_limit; }
 
 #ifdef __cplusplus

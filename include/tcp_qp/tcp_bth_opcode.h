@@ -77,13 +77,17 @@ enum {
 	X(SEND_TRAIN, 0x18, TRAIN, ONLY, NONE, SEND_TRAIN, TRAIN, 0, "SEND Train") \
 	/* ours; ver 1: several WRITE_ONLY of one length */ \
 	X(WRITE_TRAIN, 0x19, WRITE_TRAIN, ONLY, NONE, WRITE_TRAIN, RETH_TRAIN, 0, \
-	  "RDMA WRITE Train")
+	  "RDMA WRITE Train") \
+	/* ours: the lengths of the mixed train behind it */ \
+	X(LENGTHS, 0x1a, LENGTHS, ONLY, NONE, LENGTHS, NONE, 0, "Lengths") \
+	/* ours; ver 1: several SEND_ONLY, as long as the LENGTHS before them say */ \
+	X(MIXED_TRAIN, 0x1b, MIXED_TRAIN, ONLY, NONE, MIXED_TRAIN, TRAIN, 0, "SEND Mixed Train")
 
 enum {
 #define TCP_BTH_OPCODE_ENUM(name, value, ...) TCP_BTH_OP_##name = value,
 	TCP_BTH_OPCODES(TCP_BTH_OPCODE_ENUM)
 #undef TCP_BTH_OPCODE_ENUM
-	TCP_BTH_OP_COUNT = 0x1a,
+	TCP_BTH_OP_COUNT = 0x1c,
 	/* a family of no segments but one */
 	TCP_BTH_OP_NONE_FIRST = 0xff,
 	TCP_BTH_OP_NONE_MIDDLE = 0xff,
@@ -102,6 +106,8 @@ enum tcp_bth_kind {
 	TCP_BTH_KIND_ACKNOWLEDGE,	/* of an end that can't send ACKs at will; its bytes mean nothing */
 	TCP_BTH_KIND_TRAIN,		/* several SENDs */
 	TCP_BTH_KIND_WRITE_TRAIN,	/* several WRITEs */
+	TCP_BTH_KIND_LENGTHS,		/* of the SENDs behind it: into the host's table */
+	TCP_BTH_KIND_MIXED_TRAIN,	/* these SENDs */
 };
 
 /* Where a segment stands in its message: bit 0 first, bit 1 last. */
@@ -176,13 +182,22 @@ static inline __u8 tcp_bth_only(__u8 opcode)
 static inline bool tcp_bth_is_send(__u8 opcode)
 {
 	return tcp_bth_op(opcode)->kind == TCP_BTH_KIND_SEND ||
-	       tcp_bth_op(opcode)->kind == TCP_BTH_KIND_TRAIN;
+	       tcp_bth_op(opcode)->kind == TCP_BTH_KIND_TRAIN ||
+	       tcp_bth_op(opcode)->kind == TCP_BTH_KIND_MIXED_TRAIN;
 }
 
+/* Of any kind. */
 static inline bool tcp_bth_is_train(__u8 opcode)
 {
 	return tcp_bth_op(opcode)->kind == TCP_BTH_KIND_TRAIN ||
-	       tcp_bth_op(opcode)->kind == TCP_BTH_KIND_WRITE_TRAIN;
+	       tcp_bth_op(opcode)->kind == TCP_BTH_KIND_WRITE_TRAIN ||
+	       tcp_bth_op(opcode)->kind == TCP_BTH_KIND_MIXED_TRAIN;
+}
+
+/* Its messages are of one length, which the option says. */
+static inline bool tcp_bth_is_even_train(__u8 opcode)
+{
+	return tcp_bth_is_train(opcode) && opcode != TCP_BTH_OP_MIXED_TRAIN;
 }
 
 static inline bool tcp_bth_is_write(__u8 opcode)

@@ -204,6 +204,7 @@ static struct nupa_qp_dev *nupa_qp_alloc(struct nupa_dev *nupa)
 		.dma_dev = nupa_device(nupa),
 		.ops = &nupa_qp_ops,
 		.tx_flags = NUPA_OFFLOAD_TX_FLAGS,
+		.mixed_trains = true,
 	};
 	return qp_dev;
 }

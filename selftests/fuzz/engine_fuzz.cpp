@@ -92,6 +92,12 @@ private:
                 else
                     peer_message(in, op >> 4);
                 break;
+            case 12:
+                if (op >> 4 < 8)
+                    mixed_train(in);
+                else
+                    peer_message(in, op >> 4);
+                break;
             default:
                 peer_message(in, op >> 4);
         }
@@ -370,7 +376,7 @@ private:
                                            in.u8(), in.u8(), in.u8(), in.u8()};
             Input same(repeat, sizeof repeat);
             tcp_bth b = describe(same, start, mbo, length, peer.msn);
-            if (tcp_bth_is_train(b.opcode) && b.length)
+            if (tcp_bth_is_even_train(b.opcode) && b.length)
                 messages = tcp_bth_stream_bytes(&b) / b.length;
             if (b.ver == 0)
                 b.opcode = tcp_bth_variant(
@@ -385,6 +391,53 @@ private:
             peer.next = start + stream;
             peer.msn = static_cast<std::uint16_t>(peer.msn + messages);
         }
+    }
+
+    // The lengths of a mixed train, and then up to eight segments of it.
+    void mixed_train(Input& in) {
+        Peer& peer = peers_[in.below(kFlows)];
+        const unsigned flow = static_cast<unsigned>(&peer - peers_.data());
+        const unsigned messages = 1 + in.below(12), count = 1 + in.below(8);
+        const std::uint8_t how = in.u8();
+        std::vector<std::uint8_t> table(messages * TCP_BTH_LENGTHS_ENTRY_BYTES);
+        tcp_bth_mixed all;
+        tcp_bth_mixed_begin(&all);
+        for (unsigned i = 0; i < messages; i++) {
+            const std::uint32_t entry = how & 1 && i == 1 ? in.u32() : 1u + in.u16() % 900;
+            tcp_bth_put32(&table[i * TCP_BTH_LENGTHS_ENTRY_BYTES], entry);
+            tcp_bth_mixed_add(&all, entry);
+        }
+        tcp_bth b{};
+        b.ver = 1, b.msn = peer.msn, b.start_seq = peer.next;
+        b.opcode = TCP_BTH_OP_LENGTHS, b.length = static_cast<std::uint32_t>(table.size());
+        if (!(how & 2))
+            segment(flow, b, peer.next, table, how);
+        b.opcode = TCP_BTH_OP_MIXED_TRAIN, b.start_seq += b.length, b.length = all.check;
+        b.ext_bytes = TCP_BTH_EXT4_BYTES, b.ext4 = all.bytes;
+        if (how & 4)
+            b.length ^= in.u8(), b.ext4 += in.below(4), b.msn = in.u8();
+        const std::uint32_t each = b.ext4 / count + 1;
+        for (unsigned i = 0; i < count; i++) {
+            const std::uint32_t at = (how & 8 ? count - 1 - i : i) * each;
+            if (at >= b.ext4)
+                continue;
+            const std::uint32_t bytes = std::min({each, b.ext4 - at, 3000u});
+            segment(flow, b, b.start_seq + at, pattern(bytes, static_cast<std::uint8_t>(how + i)),
+                    how);
+        }
+        if (!(how & 16)) {
+            peer.next = b.start_seq + all.bytes;
+            peer.msn = static_cast<std::uint16_t>(peer.msn + messages);
+        }
+    }
+
+    void segment(unsigned flow, const tcp_bth& b, std::uint32_t seq,
+                 std::vector<std::uint8_t> payload, std::uint8_t how) {
+        Frame f;
+        f.flow = flow, f.seq = seq, f.ack = 100, f.window = 1000;
+        f.payload = std::move(payload);
+        f.set_option(b);
+        receive(f.build(), how & 32 ? nupa::Csum::kPartial : nupa::Csum::kUnknown);
     }
 
     // One segment with anything in any field.

@@ -149,6 +149,8 @@ void Model::received(ModelQp& qp, const nupa::Packet& packet, const nupa::Decisi
                     d.bth.opcode <= TCP_BTH_OP_WRITE_ONLY_IMM &&
                     qp.cmd.flags & NUPA_QP_F_REMOTE_WRITE,
                 "only a WRITE is in memory before a later one");
+    if (d.reason == nupa::Reason::kOpcode && d.has_bth && d.bth.opcode == TCP_BTH_OP_LENGTHS)
+        announced(qp, d.bth, seq, packet);
     if (d.reason == nupa::Reason::kPlaced) {
         require(bytes > 0 && !packet.at.fragment && packet.at.tcp(), "a whole data segment");
         require(!(packet.at.tcp_flags & 0x27), "no SYN, FIN, RST or URG");
@@ -186,12 +188,48 @@ std::uint32_t Model::ring32(const ModelQp& qp, std::uint64_t offset) {
 void Model::untagged(const ModelQp& qp, const tcp_bth& b,
                      const std::vector<std::uint8_t>& payload) {
     std::vector<Piece> pieces;
-    if (b.opcode == TCP_BTH_OP_SEND_TRAIN)
+    if (b.opcode == TCP_BTH_OP_MIXED_TRAIN)
+        mixed(qp, b, payload, pieces);
+    else if (b.opcode == TCP_BTH_OP_SEND_TRAIN)
         train(qp, b, payload, pieces);
     else
         receive(qp, b.msn, b.mbo, payload, pieces);
     for (const Piece& p : pieces)
         write(qp, p.key, NUPA_ACCESS_LOCAL_WRITE, p.addr, p.bytes);
+}
+
+void Model::announced(ModelQp& qp, const tcp_bth& b, std::uint32_t seq,
+                      const nupa::Packet& packet) {
+    ModelQp::Announced a{seq + packet.payload.bytes(), b.msn, {}};
+    a.table.resize(packet.payload.bytes());
+    packet.payload.copy_to(reinterpret_cast<std::byte*>(a.table.data()));
+    if (b.mbo == 0 && a.table.size() <= TCP_BTH_LENGTHS_MAX_BYTES)
+        qp.announced.push_back(std::move(a));
+}
+
+// By a table that the host has, too, and that is the one that the option names.
+void Model::mixed(const ModelQp& qp, const tcp_bth& b, std::span<const std::uint8_t> left,
+                  std::vector<Piece>& pieces) {
+    std::vector<std::uint32_t> lengths(TCP_BTH_MIXED_MAX_MESSAGES);
+    tcp_bth_mixed all{};
+    for (const ModelQp::Announced& a : qp.announced)
+        if (a.start == b.start_seq && a.msn == b.msn &&
+            tcp_bth_mixed_read(a.table.data(), static_cast<std::uint32_t>(a.table.size()),
+                               lengths.data(), &all) &&
+            all.bytes == b.ext4 && all.check == b.length)
+            break;
+        else
+            all = {};
+    require(all.messages, "a mixed train is placed by its own lengths");
+    std::uint32_t place = 0, skip = b.mbo;
+    for (; skip >= tcp_bth_mixed_length(lengths.at(place)); place++)
+        skip -= tcp_bth_mixed_length(lengths[place]);
+    for (; !left.empty(); place++, skip = 0) {
+        const std::size_t n =
+            std::min<std::size_t>(tcp_bth_mixed_length(lengths.at(place)) - skip, left.size());
+        receive(qp, static_cast<std::uint16_t>(b.msn + place), skip, left.first(n), pieces);
+        left = left.subspan(n);
+    }
 }
 
 // As if each message had come in a segment of its own.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <tcp_qp/nupa_hw.h>
+#include <tcp_qp/tcp_bth_mixed.h>
 
 #include <cstdint>
 #include <cstdlib>
@@ -87,6 +88,13 @@ struct ModelQp {
     std::uint64_t acked = kReach;                   // by the host
     std::uint64_t edge = kReach;                    // right edge, or beyond by what was passed up
     std::map<std::uint64_t, std::uint64_t> placed;  // begin to end
+    // LENGTHS that went up to the host, by what they announced.
+    struct Announced {
+        std::uint32_t start;
+        std::uint16_t msn;
+        std::vector<std::uint8_t> table;
+    };
+    std::vector<Announced> announced;
 
     std::uint64_t relative(std::uint32_t seq) const { return seq - cmd.rcv_nxt + kReach; }
 };
@@ -114,6 +122,9 @@ private:
         std::uint64_t addr;
         std::span<const std::uint8_t> bytes;
     };
+    void announced(ModelQp& qp, const tcp_bth& b, std::uint32_t seq, const nupa::Packet& packet);
+    void mixed(const ModelQp& qp, const tcp_bth& b, std::span<const std::uint8_t> left,
+               std::vector<Piece>& pieces);
     void train(const ModelQp& qp, const tcp_bth& b, std::span<const std::uint8_t> left,
                std::vector<Piece>& pieces);
     void receive(const ModelQp& qp, std::uint16_t msn, std::uint64_t skip,

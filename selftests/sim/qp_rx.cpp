@@ -132,11 +132,14 @@ bool QpReceiver::take(const Skb& skb, std::uint32_t off, std::uint32_t bytes) {
         return true;
     if (msg_.kind <= TCP_BTH_KIND_READ_RESPONSE)
         return payload(skb, off, bytes);
-    if (skb.decrypted || std::uint64_t{msg_.done} + bytes > operands_.size()) {
+    const bool lengths = msg_.kind == TCP_BTH_KIND_LENGTHS;
+    const std::span<std::byte> to =
+        lengths ? std::as_writable_bytes(std::span(lengths_)) : std::span<std::byte>(operands_);
+    if (skb.decrypted || std::uint64_t{msg_.done} + bytes > to.size()) {
         end_.fail(k_protocol_errors);
         return false;
     }
-    std::memcpy(operands_.data() + msg_.done, skb.data.data() + off, bytes);
+    std::memcpy(to.data() + msg_.done, skb.data.data() + off, bytes);
     return true;
 }
 
@@ -236,6 +239,13 @@ bool QpReceiver::finish() {
     if ((msg_.kind == TCP_BTH_KIND_READ_REQUEST || msg_.kind == TCP_BTH_KIND_ATOMIC_REQUEST) &&
         !request()) {
         end_.fail(k_access_errors);
+        return false;
+    }
+    train_.mixed.entries = lengths_.data();
+    if (msg_.kind == TCP_BTH_KIND_LENGTHS &&
+        (msg_.msn != next_.untagged ||
+         !tqp_mixed_begin(&train_.mixed, msg_.msn, msg_.start_seq + msg_.length, msg_.length))) {
+        end_.fail(k_protocol_errors);
         return false;
     }
     check_message();

@@ -47,10 +47,11 @@ std::uint32_t Sender::left_of_train(const tqp_msg_rec& rec, std::uint32_t seq) c
     const tqp_msg_rec* next = &rec;
     for (std::uint16_t place = rec.train_place + 1;; place++) {
         next = &records_[static_cast<std::size_t>(next - records_.data() + 1) & log_.mask];
-        const bool logged = next->start_seq == seq + left && next->train_place == place;
+        const bool logged =
+            next->start_seq == seq + left && next->train_place == place && next->mixed == rec.mixed;
         if (!logged || seq + left == stream.seq(stream.end()))
             return left;
-        left += rec.length;
+        left += next->length;
     }
 }
 

@@ -3,6 +3,7 @@
 // modelled TCP that cuts and repeats as it likes.
 #pragma once
 
+#include <tcp_qp/tcp_bth_mixed.h>
 #include <cstdint>
 #include <deque>
 #include <span>
@@ -71,6 +72,8 @@ private:
 
     Message next_message(std::uint8_t opcode, std::uint32_t length);
     void draw_bytes(std::uint32_t n);
+    bool post_mixed();
+    void post_lengths(std::uint32_t messages);
     void post_payload(const Planned& p, Buffer& buffer);
     void aim(Message& m);
     void pretend(Message& m);
@@ -109,6 +112,12 @@ private:
         std::uint32_t rkey, step;  // of WRITEs; the step from the second on, in lengths
         std::uint64_t va;          // the newest one's
     } train_{};                    // the latest message, if the next may share its segments
+    struct {
+        std::uint32_t left;  // messages to post
+        std::uint32_t start;
+        tcp_bth_mixed all;
+        std::uint16_t place;
+    } mixed_{};  // the mixed train that is being posted
     std::vector<tqp_msg_rec> records_;
     tqp_msglog log_{};
     std::vector<Buffer> buffers_;

@@ -44,9 +44,53 @@ bool Sender::post() {
     Buffer* buffer = free_buffer();
     if (!buffer)
         return false;
+    if (post_mixed())
+        return true;
     planned_++;
     post_payload(p, *buffer);
     return true;
+}
+
+// As tx/train_mixed.c: SENDs of the plan, behind a table of their lengths.  Not those that must be
+// placed: a table that TCP cuts is the host's alone.
+bool Sender::post_mixed() {
+    Dice& dice = end_.world().dice;
+    if (!end_.takes_trains() || !end_.world().settings().mixed_trains() ||
+        allowed_ == plan_.size() || !dice.percent(40))
+        return false;
+    const auto free = static_cast<std::size_t>(
+        std::ranges::count_if(buffers_, [](const Buffer& b) { return !b.busy; }));
+    const std::size_t most = std::min<std::size_t>(free, tqp_msglog_room(&log_) - 1);
+    const std::size_t end = std::min(allowed_, plan_.size());
+    std::uint32_t n = 0;
+    while (n < most && planned_ + n < end && plan_[planned_ + n].verb == Verb::kSend &&
+           plan_[planned_ + n].length)
+        n++;
+    if (n < 2)
+        return false;
+    post_lengths(2 + dice.below(n - 1));
+    while (mixed_.left) {
+        post_payload(plan_[planned_++], *free_buffer());
+        mixed_.left--, mixed_.place++;
+    }
+    end_.world().coverage.add(k_mixed_trains);
+    return true;
+}
+
+void Sender::post_lengths(std::uint32_t messages) {
+    Message m = next_message(TCP_BTH_OP_LENGTHS, messages * TCP_BTH_LENGTHS_ENTRY_BYTES);
+    m.msn = msn_.untagged;
+    draw_bytes(m.length);
+    mixed_ = {messages, stream.seq(m.at) + m.length, {}, 0};
+    tcp_bth_mixed_begin(&mixed_.all);
+    auto* to = reinterpret_cast<std::uint8_t*>(stream.bytes.data() + m.at);
+    for (std::uint32_t i = 0; i < messages; i++, to += TCP_BTH_LENGTHS_ENTRY_BYTES) {
+        tcp_bth_put32(to, plan_[planned_ + i].length);
+        tcp_bth_mixed_add(&mixed_.all, plan_[planned_ + i].length);
+    }
+    mixed_.left = 0;  // the table itself is none of them
+    commit(m);
+    mixed_.left = messages;
 }
 
 Sender::Buffer* Sender::free_buffer() noexcept {
@@ -76,6 +120,8 @@ void Sender::post_payload(const Planned& p, Buffer& buffer) {
     if (m.write()) {
         pretends = p.verb == Verb::kWrite && !m.clean && dice.per_mille(end_.settings().bad_access);
         pretends ? pretend(m) : aim(m);
+    } else if (mixed_.left) {
+        // a plain one, like all of the train's
     } else if (end_.connection().one_sided && window_ && !m.clean && dice.percent(5)) {
         m.opcode = TCP_BTH_OP_SEND_ONLY_INV;
         m.imm = end_.peer().exposed().window().key;
@@ -258,13 +304,18 @@ void Sender::commit(Message& m) {
     rec->start_seq = stream.seq(m.at);
     rec->length = m.length;
     rec->msn = m.msn;
-    rec->train_place = train_place(m);
+    rec->train_place = mixed_.left ? mixed_.place : train_place(m);
     rec->opcode = m.opcode;
     rec->ext_bytes = static_cast<__u8>(tcp_bth_ext_bytes(m.opcode));
     rec->ext4 = m.imm;
     rec->va = m.va;
     rec->rkey = m.rkey;
     rec->dma_length = m.opcode == TCP_BTH_OP_WRITE_ONLY_IMM ? m.imm : m.length;
+    if (mixed_.left) {
+        train_ = {};
+        rec->mixed = true, rec->mixed_start = mixed_.start;
+        rec->mixed_bytes = mixed_.all.bytes, rec->mixed_check = mixed_.all.check;
+    }
     tqp_msglog_commit(&log_);
     if (m.msn == 0 && end_.settings().first_msn != 0)
         end_.world().coverage.add(k_msn_wraps);

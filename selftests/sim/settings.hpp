@@ -2,6 +2,7 @@
 // What a schedule is made of.  Everything is drawn from the seed.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -67,6 +68,11 @@ struct Settings {
     std::uint64_t seed = 0;
     std::uint32_t hosts = 2;
     std::vector<ConnectionSettings> connections;
+    // No connection has WRITEs that share segments: there mixed trains have schedules of their own.
+    bool mixed_trains() const noexcept {
+        return std::ranges::none_of(
+            connections, [](const ConnectionSettings& c) { return c.trains && c.one_sided; });
+    }
     FaultSettings faults;
 
     static Settings draw(std::uint64_t seed, Dice& dice);

@@ -79,7 +79,7 @@ TEST(Bth, RoundTripOfEverything) {
                     expect_equal(in, by_c);
                     tried++;
                 }
-    EXPECT_EQ(tried, (24 + 12) * 6);
+    EXPECT_EQ(tried, (25 + 13) * 6);
 }
 
 TEST(Bth, BytesOfVer0) {
@@ -116,6 +116,21 @@ TEST(Bth, BytesOfATrain) {
     tcp_bth out{};
     ASSERT_EQ(tcp_bth_parse(o, sizeof expected, b.start_seq + b.mbo, 540, &out), TCP_BTH_OK);
     expect_equal(b, out);
+}
+
+TEST(Bth, BytesOfAMixedTrain) {
+    tcp_bth b{};
+    b.ver = 1, b.opcode = TCP_BTH_OP_MIXED_TRAIN, b.msn = 0xbeef, b.start_seq = 0x01020304;
+    b.length = 0xcafef00d, b.mbo = 100, b.ext_bytes = TCP_BTH_EXT4_BYTES, b.ext4 = 641;
+    __u8 o[TCP_BTH_OPT_MAX_BYTES];
+    const __u8 expected[] = {253, 20, 0x51, 0x50, 0x01, 0x1b, 0xbe, 0xef, 1, 2,
+                             3,   4,  0xca, 0xfe, 0xf0, 0x0d, 0,    0,    2, 0x81};
+    ASSERT_EQ(tcp_bth_build(o, &b), sizeof expected);
+    EXPECT_EQ(memcmp(o, expected, sizeof expected), 0);
+    tcp_bth out{};
+    ASSERT_EQ(tcp_bth_parse(o, sizeof expected, b.start_seq + b.mbo, 541, &out), TCP_BTH_OK);
+    expect_equal(b, out);
+    EXPECT_EQ(tcp_bth_stream_bytes(&out), 641u);
 }
 
 TEST(Bth, BytesOfATrainOfWrites) {

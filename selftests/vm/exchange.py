@@ -103,6 +103,30 @@ LONG_TRAIN_SEGMENTS_MAX = 1300  # half of the 1,600 have immediates and go alone
 FEW_LONG_TRAINS = LONG_TRAINS.replace("1600", "400")
 
 
+# Of any sizes, posted by dozens: mixed trains, of what is inline, copied or sent from where it lies.  Half have immediates and go alone.
+MIXED_TRAINS = "--mixed --max-bytes 20000 --inline 100 --depth 128 --train 32 --sges 3"
+TRAIN_MESSAGES = "cat /sys/class/infiniband/tcpqp0/ports/1/hw_counters/tx_train_messages"
+
+
+def test_trains_of_unequal_messages(t: Guests) -> None:
+    for engine, address in (("offload", "10.77.0.1"), ("software", "fd77::1")):
+        before = int(t.run(1, TRAIN_MESSAGES))
+        counters = exchange(t, engine, engine, f"{MIXED_TRAINS} --messages 640 --one-way --seed 61", address)
+        of_trains = int(t.run(1, TRAIN_MESSAGES)) - before
+        t.check(of_trains >= 160, f"{engine}: only {of_trains} messages of 640 were of trains")
+        if engine == "offload":
+            t.check(placed_share(counters[0]) >= 0.9, f"only {placed_share(counters[0]):.3f} placed: {counters[0]}")
+
+
+def test_trains_of_unequal_messages_under_faults(t: Guests) -> None:
+    for engines in (("offload", "offload"), ("software", "offload"), ("software", "software")):
+        under_faults(t, *engines, f"{MIXED_TRAINS} --messages 320 --seed 62")
+
+
+def test_trains_of_unequal_messages_with_late_receives(t: Guests) -> None:
+    exchange(t, "offload", "offload", f"{MIXED_TRAINS} --messages 320 --late-receives --slow-ms 1 --seed 63")
+
+
 def test_trains_of_long_messages_under_faults(t: Guests) -> None:
     for engines in (("offload", "offload"), ("software", "offload"), ("software", "software")):
         under_faults(t, *engines, f"{LONG_TRAINS} --seed 32")

@@ -252,6 +252,18 @@ void add_v1(Capture& c) {
     b.dma_length = tcp_bth_train_word(20, 3);
     c.add(data(seq, 850, b));
     c.add(data(seq + 850, 1150, b));
+    seq += 2000;
+    b = make(1, TCP_BTH_OP_LENGTHS, 32, TCP_BTH_F_TIMESTAMP);
+    b.start_seq = seq;
+    b.length = 12;
+    c.add(data(seq, 12, b));
+    seq += 12;
+    b = make(1, TCP_BTH_OP_MIXED_TRAIN, 32, TCP_BTH_F_TIMESTAMP);
+    b.start_seq = seq;
+    b.length = 0xfeedbeef;  // the check of its lengths
+    b.ext4 = 1000;
+    c.add(data(seq, 600, b));
+    c.add(data(seq + 600, 400, b));
 }
 
 // ver 0: one description per segment.
@@ -362,8 +374,9 @@ void print_opcodes() {
     TCP_BTH_OPCODES(TCP_BTH_OPCODE_TEXT)
 #undef TCP_BTH_OPCODE_TEXT
     std::puts("}");
-    std::printf("local OP_COUNT, TRAIN, WRITE_TRAIN = 0x%02x, 0x%02x, 0x%02x\n", TCP_BTH_OP_COUNT,
-                TCP_BTH_OP_SEND_TRAIN, TCP_BTH_OP_WRITE_TRAIN);
+    std::printf(
+        "local OP_COUNT, TRAIN, WRITE_TRAIN, MIXED_TRAIN = 0x%02x, 0x%02x, 0x%02x, 0x%02x\n",
+        TCP_BTH_OP_COUNT, TCP_BTH_OP_SEND_TRAIN, TCP_BTH_OP_WRITE_TRAIN, TCP_BTH_OP_MIXED_TRAIN);
     print_set("FIRST", [](const tcp_bth_op_info& o) { return o.position == TCP_BTH_POS_FIRST; });
     print_set("MIDDLE", [](const tcp_bth_op_info& o) { return o.position == TCP_BTH_POS_MIDDLE; });
     print_set("LAST", [](const tcp_bth_op_info& o) { return o.position == TCP_BTH_POS_LAST; });

@@ -19,6 +19,8 @@ static void tqp_conn_free_tx(struct tqp_conn *conn)
 	kfree(conn->sges);
 	kfree(conn->tx.train.bytes);
 	kfree(conn->tx.pages);
+	kfree(conn->tx.copies);
+	kfree(conn->rx.train.mixed.entries);
 }
 
 void tqp_conn_free(struct tqp_conn *conn)

@@ -21,7 +21,8 @@ struct tqp_handshake {
 	bool rtr_owed;			/* peer repeats its rtr: acknowledge it */
 	bool peer_stock;		/* SENDs only, ver 1 beside TCP's own timestamps */
 	bool peer_trains;		/* it takes them, */
-	bool peer_write_trains;		/* also of WRITEs */
+	bool peer_write_trains;		/* also of WRITEs, */
+	bool peer_mixed_trains;		/* and of SENDs of any lengths */
 	unsigned long deadline;		/* jiffies; 0: attach itself waits */
 	u32 delay_ms;
 	struct delayed_work work;

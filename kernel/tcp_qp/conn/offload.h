@@ -16,6 +16,7 @@ struct tqp_offload_reads;
 struct tqp_conn_offload {
 	struct mutex mutex;
 	bool active;			/* the NIC has a context */
+	bool no_mixed;			/* and would deliver mixed trains */
 	struct tqp_offload_shadow *shadow;
 	struct tqp_offload_reads *reads;	/* from the first READ on */
 	dma_addr_t shadow_dma, reads_dma;

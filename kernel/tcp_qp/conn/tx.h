@@ -29,6 +29,20 @@ enum {
 	TQP_WATCH_BURST = 3,			/* WQEs; more of them, while some are under way, begin one */
 	TQP_WATCH_RENEWED_MAX = 64,		/* then its owner's own system call is due */
 	TQP_TRAIN_SQ_SHARE = 4,			/* and this part of the SQ at most: all complete together */
+	TQP_MIXED_MIN_MESSAGES = 4,		/* fewer are not worth a table of their lengths */
+	TQP_MIXED_COPY_MESSAGE_BYTES = 1024,	/* of a mixed train: so short, a fragment of an skb is worth more */
+	TQP_MIXED_COPY_ORDER = 2,		/* pages for these, and for what is inline */
+	TQP_MIXED_COPY_BYTES = PAGE_SIZE << TQP_MIXED_COPY_ORDER,
+	TQP_MIXED_COPIES = 32,			/* trains that may have such pages */
+};
+
+/*
+ * Pages with what was copied for mixed trains.  A train's are its lead's: taken
+ * under the sk lock, given back when it is done, in any context.
+ */
+struct tqp_tx_copies {
+	unsigned long used[BITS_TO_LONGS(TQP_MIXED_COPIES)];
+	struct page *pages[TQP_MIXED_COPIES];
 };
 
 /*
@@ -49,6 +63,7 @@ struct tqp_tx_msg {
 	u16 together;			/* of a lead: so many of the SQ, from itself on, are done with it */
 	u8 nr_mrs;
 	u8 wc_opcode;
+	u8 copies;			/* of a lead: number of its pages in tx.copies, plus one; or 0 */
 	bool signaled;
 	bool is_response;		/* not of the SQ */
 	bool copied;			/* copied as a whole: no skb, no driver has to do with it */
@@ -155,6 +170,7 @@ struct tqp_tx {
 	struct tqp_tx_cur cur;
 	struct tqp_tx_train train;
 	struct bio_vec *pages;		/* [TQP_TRAIN_BVECS], of a train in place, from the first one on */
+	struct tqp_tx_copies *copies;	/* from the first mixed train on */
 	u32 first_seq;			/* valid if tqp_tx_begun() */
 	u32 sq_next;			/* ring index of the next WQE to load, masked */
 	u32 sq_mask;

@@ -31,7 +31,7 @@ static void tqp_cq_overflow(struct tqp_cq *cq)
 }
 
 void tqp_cq_post_all(struct tqp_cq *cq, const struct ib_uverbs_wc *wc, const u64 *wr_ids,
-		     u32 count, bool solicited)
+		     const u32 *lengths, u32 count, bool solicited)
 {
 	bool overflow = false, notify = false;
 	struct ib_uverbs_wc *entry;
@@ -49,6 +49,8 @@ void tqp_cq_post_all(struct tqp_cq *cq, const struct ib_uverbs_wc *wc, const u64
 		entry = tqp_ring_entry(cq->ring, cq->ring->index + i);
 		*entry = *wc;
 		entry->wr_id = wr_ids[i];
+		if (lengths)
+			entry->byte_len = lengths[i];
 	}
 	if (n) {
 		tqp_ring_produce(cq->ring, n);

@@ -335,17 +335,17 @@ int tqp_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
 int tqp_resize_cq(struct ib_cq *ibcq, TQP_CQE_TYPE cqe, struct ib_udata *udata);
 int tqp_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
 /*
- * @count completions, each @wc but for its wr_id, which user space sees at once.  Any
- * context.  A CQ without room for all is in error then, and an event raised.
+ * @count completions, each @wc but for its wr_id, and its length if there are
+ * @lengths, which user space sees at once.  Any context.  A CQ without room for all is in error then, and an event raised.
  */
 void tqp_cq_post_all(struct tqp_cq *cq, const struct ib_uverbs_wc *wc, const u64 *wr_ids,
-		     u32 count, bool solicited);
+		     const u32 *lengths, u32 count, bool solicited);
 
 static inline void tqp_cq_post(struct tqp_cq *cq, const struct ib_uverbs_wc *wc, bool solicited)
 {
 	u64 wr_id = wc->wr_id;
 
-	tqp_cq_post_all(cq, wc, &wr_id, 1, solicited);
+	tqp_cq_post_all(cq, wc, &wr_id, NULL, 1, solicited);
 }
 
 void tqp_cq_fd_put(struct tqp_cq_fd *fd);

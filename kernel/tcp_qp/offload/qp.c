@@ -110,6 +110,7 @@ int tqp_conn_offload_start(struct tqp_conn *conn)
 	err = tqp_conn_offload_create(conn, odev);
 	if (err)
 		goto unmap;
+	conn->offload.no_mixed = !odev->mixed_trains;
 	conn->offload.active = true;
 	goto out;
 unmap:

@@ -87,7 +87,17 @@ static bool tqp_rx_admit(struct tqp_conn *conn)
 	}
 }
 
-/* May the next @bytes be taken?  False: a receive or a response slot is missing. */
+/* The memory for the lengths of mixed trains, which only peers that send them make us have. */
+static bool tqp_rx_has_table(struct tqp_conn *conn)
+{
+	struct tqp_rx_mixed *mixed = &conn->rx.train.mixed;
+
+	if (!mixed->entries)
+		mixed->entries = kmalloc(TCP_BTH_LENGTHS_MAX_BYTES, GFP_ATOMIC | __GFP_NOWARN);
+	return mixed->entries;
+}
+
+/* May the next @bytes be taken?  False: a receive, a response slot or memory is missing. */
 static bool tqp_rx_room(struct tqp_conn *conn, u32 bytes)
 {
 	const struct tqp_rx_msg *msg = &conn->rx.msg;
@@ -102,6 +112,8 @@ static bool tqp_rx_room(struct tqp_conn *conn, u32 bytes)
 	case TCP_BTH_KIND_READ_REQUEST:
 	case TCP_BTH_KIND_ATOMIC_REQUEST:
 		return tqp_response_room(conn);
+	case TCP_BTH_KIND_LENGTHS:
+		return tqp_rx_has_table(conn);
 	default:
 		return true;
 	}
@@ -156,17 +168,33 @@ static bool tqp_rx_payload(struct tqp_conn *conn, struct sk_buff *skb, u32 off, 
 static bool tqp_rx_bytes(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 bytes)
 {
 	const struct tqp_rx_msg *msg = &conn->rx.msg;
+	u32 room = sizeof(conn->rx.operands);
+	u8 *to = conn->rx.operands;
 
 	if (tqp_rx_msg_empty(msg))
 		return true;	/* the one stream byte of an empty message */
 	if (msg->kind <= TCP_BTH_KIND_READ_RESPONSE)
 		return tqp_rx_payload(conn, skb, off, bytes);
-	if (skb->decrypted || (u64)msg->done + bytes > sizeof(conn->rx.operands) ||
-	    skb_copy_bits(skb, off, conn->rx.operands + msg->done, bytes)) {
+	if (msg->kind == TCP_BTH_KIND_LENGTHS) {
+		to = (u8 *)conn->rx.train.mixed.entries;
+		room = TCP_BTH_LENGTHS_MAX_BYTES;
+	}
+	if (skb->decrypted || (u64)msg->done + bytes > room ||
+	    skb_copy_bits(skb, off, to + msg->done, bytes)) {
 		tqp_protocol_error(conn);
 		return false;
 	}
 	return true;
+}
+
+/* What follows is the train of these lengths. */
+static bool tqp_rx_lengths(struct tqp_conn *conn)
+{
+	const struct tqp_rx_msg *msg = &conn->rx.msg;
+
+	return msg->msn == conn->rx.next.untagged &&
+	       tqp_mixed_begin(&conn->rx.train.mixed, msg->msn, msg->start_seq + msg->length,
+			       msg->length);
 }
 
 /* The message is whole.  False: stop. */
@@ -180,7 +208,7 @@ static bool tqp_rx_end(struct tqp_conn *conn)
 		tqp_protocol_error(conn);
 		return false;
 	}
-	tqp_count(conn->dev, TQP_C_rx_messages, 1);
+	tqp_count(conn->dev, TQP_C_rx_messages, msg->kind != TCP_BTH_KIND_LENGTHS);
 	trace_tqp_rx_message(conn->qpn, msg->msn, msg->opcode, msg->start_seq, msg->done);
 	switch (msg->kind) {
 	case TCP_BTH_KIND_SEND:
@@ -217,6 +245,12 @@ static bool tqp_rx_end(struct tqp_conn *conn)
 		return false;
 	case TCP_BTH_KIND_ACKNOWLEDGE:
 		tqp_peer_acknowledge(conn, msg->ext4);
+		break;
+	case TCP_BTH_KIND_LENGTHS:
+		if (!tqp_rx_lengths(conn)) {
+			tqp_protocol_error(conn);
+			return false;
+		}
 		break;
 	}
 	tqp_rx_msg_count(msg, &conn->rx.next);
@@ -326,6 +360,12 @@ static u32 tqp_rx_writes(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u3
 	return count * length;
 }
 
+/* Of one of any kind; a mixed one's end is told by looking. */
+static bool tqp_rx_in_train(struct tqp_conn *conn, u32 seq)
+{
+	return tqp_in_train(&conn->rx.train, seq) || tqp_mixed_has(&conn->rx.train.mixed, seq);
+}
+
 /* The same, with all of a train's messages in it; *@stop: there is more, but not now. */
 static u32 tqp_rx_skb(struct tqp_conn *conn, struct sk_buff *skb, u32 off, bool *stop)
 {
@@ -334,10 +374,11 @@ static u32 tqp_rx_skb(struct tqp_conn *conn, struct sk_buff *skb, u32 off, bool 
 	/* this one compares what the skb says with what we know */
 	bytes = tqp_rx_step(conn, skb, off, seq);
 	taken = bytes;
-	while (bytes && off + taken < skb->len && tqp_in_train(&conn->rx.train, seq + taken) &&
+	while (bytes && off + taken < skb->len && tqp_rx_in_train(conn, seq + taken) &&
 	       conn->state != TQP_CONN_DEAD && conn->qp) {
 		bytes = tqp_rx_train(conn, skb, off + taken, seq + taken) ?:
-			tqp_rx_writes(conn, skb, off + taken, seq + taken);
+			tqp_rx_writes(conn, skb, off + taken, seq + taken) ?:
+			tqp_rx_mixed(conn, skb, off + taken, seq + taken);
 		if (bytes)
 			tqp_rx_account(conn, bytes, skb->decrypted);
 		else
@@ -497,7 +538,9 @@ void tqp_rx_run(struct tqp_conn *conn)
 		return;
 	if (conn->rx.started)
 		tqp_rx_watch(conn);
-	if (conn->rx.seq != before && !conn->rx.msg.active)
+	/* nobody waits for the acknowledgement of LENGTHS */
+	if (conn->rx.seq != before && !conn->rx.msg.active &&
+	    conn->rx.msg.kind != TCP_BTH_KIND_LENGTHS)
 		tqp_rx_quick_ack(conn);
 	if (!(sk->sk_shutdown & RCV_SHUTDOWN))
 		return;

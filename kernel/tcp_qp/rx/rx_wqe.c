@@ -65,10 +65,10 @@ void tqp_rx_flush(struct tqp_conn *conn)
 
 /*
  * @count receives are done with, and are the application's once the CQEs are
- * there: each @wc but for its wr_id.
+ * there: each @wc but for its wr_id, and its length if there are @lengths.
  */
 static void tqp_rx_used(struct tqp_conn *conn, const struct ib_uverbs_wc *wc, const u64 *wr_ids,
-			u32 count, bool solicited)
+			const u32 *lengths, u32 count, bool solicited)
 {
 	struct tqp_qp *qp = conn->qp;
 
@@ -78,7 +78,7 @@ static void tqp_rx_used(struct tqp_conn *conn, const struct ib_uverbs_wc *wc, co
 			   cpu_to_le32(le32_to_cpu(conn->offload.shadow->completed) + count));
 	if (qp->rq)		/* the SRQ's were taken */
 		tqp_ring_consume_all(qp->rq, count);
-	tqp_cq_post_all(qp->rcq, wc, wr_ids, count, solicited);
+	tqp_cq_post_all(qp->rcq, wc, wr_ids, lengths, count, solicited);
 }
 
 void tqp_rx_complete(struct tqp_conn *conn, enum ib_wc_status status)
@@ -102,7 +102,7 @@ void tqp_rx_complete(struct tqp_conn *conn, enum ib_wc_status status)
 		wc.ex.invalidate_rkey = msg->ext4;
 		wc.wc_flags = TQP_USER_WC_WITH_INV;
 	}
-	tqp_rx_used(conn, &wc, &wc.wr_id, 1, msg->opcode_known && msg->solicited);
+	tqp_rx_used(conn, &wc, &wc.wr_id, NULL, 1, msg->opcode_known && msg->solicited);
 	rx->wqe.valid = false;
 	conn->info.rx_messages++;
 }
@@ -118,11 +118,9 @@ static bool tqp_rx_train_next(const struct tqp_conn *conn, u32 seq)
 	       (u16)(all->msn + at / all->length) == conn->rx.next.untagged;
 }
 
-/* A message of the train's to its receive, the one behind @used. */
-static bool tqp_rx_train_one(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 used)
+/* A whole message of a train's to its receive, the one behind @used. */
+static bool tqp_rx_train_one(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 length, u32 used)
 {
-	u32 length = conn->rx.train.all.length;
-
 	return tqp_rx_load_wqe(conn, used) && length <= conn->rx.wqe.room &&
 	       (skb->decrypted || !tqp_place_copy(conn, skb, off, 0, length));
 }
@@ -143,7 +141,7 @@ static u32 tqp_rx_train_some(struct tqp_conn *conn, struct sk_buff *skb, u32 off
 	u64 wr_ids[TQP_RX_CQES_AT_ONCE];
 
 	count = min3(count, tqp_rx_receives(conn), (u32)TQP_RX_CQES_AT_ONCE);
-	for (; n < count && tqp_rx_train_one(conn, skb, off + n * length, n); n++) {
+	for (; n < count && tqp_rx_train_one(conn, skb, off + n * length, length, n); n++) {
 		trace_tqp_rx_message(conn->qpn, conn->rx.next.untagged, TCP_BTH_OP_SEND_ONLY,
 				     seq + n * length, length);
 		wr_ids[n] = conn->rx.wqe.wr_id;
@@ -151,7 +149,7 @@ static u32 tqp_rx_train_some(struct tqp_conn *conn, struct sk_buff *skb, u32 off
 		conn->rx.next.untagged++;
 	}
 	if (n)
-		tqp_rx_used(conn, &wc, wr_ids, n, conn->rx.train.all.flags & TQP_MAP_SOLICITED);
+		tqp_rx_used(conn, &wc, wr_ids, NULL, n, conn->rx.train.all.flags & TQP_MAP_SOLICITED);
 	return n;
 }
 
@@ -171,4 +169,70 @@ u32 tqp_rx_train(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 seq)
 	conn->info.rx_messages += done;
 	tqp_count(conn->dev, TQP_C_rx_messages, done);
 	return done * all->length;
+}
+
+/* ---- the same of a mixed train ---- */
+
+/* The next message of it begins at @seq, is the next one, and is all in @left bytes: its length, else 0. */
+static u32 tqp_rx_mixed_next(struct tqp_conn *conn, u32 seq, u32 left)
+{
+	struct tqp_rx_mixed *mixed = &conn->rx.train.mixed;
+	u32 length;
+
+	if (!tqp_mixed_has(mixed, seq))
+		return 0;
+	length = tqp_mixed_go(mixed, seq);
+	return seq == mixed->at_seq && length <= left &&
+	       (u16)(mixed->msn + mixed->at) == conn->rx.next.untagged ? length : 0;
+}
+
+/* As many of its messages as have receives, their CQEs posted together: bytes taken. */
+static u32 tqp_rx_mixed_some(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 seq, u32 *count)
+{
+	u32 most = min_t(u32, tqp_rx_receives(conn), TQP_RX_CQES_AT_ONCE), taken = 0, n = 0;
+	const struct tqp_rx_mixed *mixed = &conn->rx.train.mixed;
+	u32 lengths[TQP_RX_CQES_AT_ONCE];
+	u64 wr_ids[TQP_RX_CQES_AT_ONCE];
+	struct ib_uverbs_wc wc = {
+		.status = IB_WC_SUCCESS,
+		.opcode = IB_WC_RECV,
+		.qp_num = conn->qpn,
+		.src_qp = conn->qpn,
+		.port_num = 1,
+	};
+	bool solicited = false;
+
+	for (; n < most; n++) {
+		u32 length = tqp_rx_mixed_next(conn, seq + taken, skb->len - off - taken);
+
+		if (!length || !tqp_rx_train_one(conn, skb, off + taken, length, n))
+			break;
+		trace_tqp_rx_message(conn->qpn, conn->rx.next.untagged, TCP_BTH_OP_SEND_ONLY,
+				     seq + taken, length);
+		solicited |= !!(mixed->entries[mixed->at] & TCP_BTH_LENGTHS_SOLICITED);
+		wr_ids[n] = conn->rx.wqe.wr_id;
+		lengths[n] = length;
+		conn->rx.wqe.valid = false;
+		conn->rx.next.untagged++;
+		taken += length;
+	}
+	if (n)
+		tqp_rx_used(conn, &wc, wr_ids, lengths, n, solicited);
+	*count += n;
+	return taken;
+}
+
+u32 tqp_rx_mixed(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 seq)
+{
+	u32 bytes, done = 0, count = 0;
+
+	if (conn->rx.msg.active)
+		return 0;
+	do {
+		bytes = tqp_rx_mixed_some(conn, skb, off + done, seq + done, &count);
+		done += bytes;
+	} while (bytes);
+	conn->info.rx_messages += count;
+	tqp_count(conn->dev, TQP_C_rx_messages, count);
+	return done;
 }

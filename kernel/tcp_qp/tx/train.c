@@ -162,7 +162,7 @@ static bool tqp_train_found(struct tqp_conn *conn, u32 limit)
 	return true;
 }
 
-static bool tqp_train_has_buffer(struct tqp_tx_train *train)
+bool tqp_train_has_buffer(struct tqp_tx_train *train)
 {
 	if (!train->bytes)
 		train->bytes = kmalloc(TQP_TRAIN_COPY_BYTES, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
@@ -185,8 +185,10 @@ bool tqp_train_gather(struct tqp_conn *conn)
 	limit = tqp_train_limit(conn);
 	if (!limit)
 		return false;
-	n = tqp_train_copies(&conn->tx.wqe) ? tqp_train_copied(conn, limit) :
-					      tqp_train_pages(conn, limit);
+	n = tqp_train_mixed(conn, limit);
+	if (!n)
+		n = tqp_train_copies(&conn->tx.wqe) ? tqp_train_copied(conn, limit) :
+						      tqp_train_pages(conn, limit);
 	if (!n)
 		return false;
 	tqp_tx_wait_over(&conn->tx, TQP_TX_WAIT_CREDIT);
@@ -206,7 +208,8 @@ int tqp_train_push(struct tqp_conn *conn)
 
 	if (!tqp_train_waits(conn))
 		return 0;
-	if (tqp_msglog_newest(&conn->tx.log)->flags & TCP_BTH_F_MORE)
+	/* a mixed train's table: its messages follow by another call, and in other segments */
+	if (conn->tx.cur.active || tqp_msglog_newest(&conn->tx.log)->flags & TCP_BTH_F_MORE)
 		msg.msg_flags |= MSG_MORE;
 	while (train->at < train->end) {
 		kv.iov_base = train->bytes + train->at;
@@ -220,5 +223,7 @@ int tqp_train_push(struct tqp_conn *conn)
 	}
 	train->at = 0;
 	train->end = 0;
+	if (conn->tx.cur.active)
+		tqp_train_seal(conn);
 	return 0;
 }

@@ -41,9 +41,22 @@ static inline bool tqp_train_fits(const struct tqp_tx_train *train, const struct
 	       tqp_train_reaches(train, wqe);
 }
 
+/* What has been gathered of a train that is sent from where it lies. */
+struct tqp_train_pages {
+	struct tqp_tx_msg *lead;
+	struct tqp_mr *pinned;	/* by the newest: mostly the next one is of it, too */
+	u64 end;		/* and lies behind it, */
+	u32 room;		/* where so much more is of one page of the region */
+	u32 messages;
+	u32 bvecs;
+	u32 bytes;
+};
+
 /* ---- train.c ---- */
 /* The current WQE's message is the first of a train; @open: TCP is not told where it ends. */
 void tqp_train_start(struct tqp_conn *conn, bool open);
+/* There is room for what is copied together. */
+bool tqp_train_has_buffer(struct tqp_tx_train *train);
 /* The current WQE's record; it begins @at bytes behind what TCP has.  tqp_train_limit() left room. */
 void tqp_train_log(struct tqp_conn *conn, struct tqp_tx_msg *msg, u32 at);
 
@@ -53,5 +66,17 @@ void tqp_train_log(struct tqp_conn *conn, struct tqp_tx_msg *msg, u32 at);
  * become what is sent next, from where they lie; how many.  Zero: it goes alone.
  */
 u32 tqp_train_pages(struct tqp_conn *conn, u32 limit);
+/* There is room for the page fragments of one. */
+bool tqp_pages_ready(struct tqp_conn *conn);
+/* The current WQE becomes @msg's, the train's first or one behind it. */
+void tqp_pages_init(struct tqp_conn *conn, struct tqp_tx_msg *msg, const struct tqp_train_pages *pages);
+/* Its pages are pinned and go behind the others'.  False: they can't, and @msg is undone. */
+bool tqp_pages_take(struct tqp_conn *conn, struct tqp_tx_msg *msg, struct tqp_train_pages *pages);
+/* From here on TCP may have it; the sender's reference is the current message's. */
+void tqp_pages_begin(struct tqp_conn *conn, const struct tqp_train_pages *pages);
+
+/* ---- train_mixed.c ---- */
+/* As tqp_train_pages(), of SENDs of any lengths; room for @limit records, and one more. */
+u32 tqp_train_mixed(struct tqp_conn *conn, u32 limit);
 
 #endif

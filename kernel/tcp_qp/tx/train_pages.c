@@ -11,17 +11,6 @@
 #include "memory/memory.h"
 #include "tx/train.h"
 
-/* What has been gathered of a train. */
-struct tqp_train_pages {
-	struct tqp_tx_msg *lead;
-	struct tqp_mr *pinned;	/* by the newest: mostly the next one is of it, too */
-	u64 end;		/* and lies behind it, */
-	u32 room;		/* where so much more is of one page of the region */
-	u32 messages;
-	u32 bvecs;
-	u32 bytes;
-};
-
 static bool tqp_pages_fit(const struct tqp_conn *conn, const struct tqp_train_pages *pages)
 {
 	const struct tqp_wqe *wqe = &conn->tx.wqe;
@@ -72,6 +61,26 @@ static bool tqp_pages_go_on(struct tqp_conn *conn, const struct tqp_tx_msg *msg,
 	return true;
 }
 
+void tqp_pages_init(struct tqp_conn *conn, struct tqp_tx_msg *msg, const struct tqp_train_pages *pages)
+{
+	if (pages->lead)
+		tqp_tx_msg_init_behind(msg, pages->lead);
+	else
+		tqp_tx_msg_init(msg, conn);
+}
+
+bool tqp_pages_take(struct tqp_conn *conn, struct tqp_tx_msg *msg, struct tqp_train_pages *pages)
+{
+	if (tqp_wqe_pin(conn, msg, pages->pinned) ||
+	    (!tqp_pages_go_on(conn, msg, pages) && !tqp_pages_lay(conn, msg, pages))) {
+		/* It goes alone, where what is wrong with it is told. */
+		tqp_tx_msg_undo(msg);
+		return false;
+	}
+	pages->pinned = msg->mrs[msg->nr_mrs - 1];
+	return true;
+}
+
 /* The current WQE becomes the train's first, or one behind it.  False: it cannot. */
 static bool tqp_pages_add(struct tqp_conn *conn, struct tqp_train_pages *pages)
 {
@@ -79,19 +88,11 @@ static bool tqp_pages_add(struct tqp_conn *conn, struct tqp_train_pages *pages)
 
 	if (!tqp_pages_fit(conn, pages))
 		return false;
-	if (pages->lead)
-		tqp_tx_msg_init_behind(msg, pages->lead);
-	else
-		tqp_tx_msg_init(msg, conn);
-	if (tqp_wqe_pin(conn, msg, pages->pinned) ||
-	    (!tqp_pages_go_on(conn, msg, pages) && !tqp_pages_lay(conn, msg, pages))) {
-		/* It goes alone, where what is wrong with it is told. */
-		tqp_tx_msg_undo(msg);
+	tqp_pages_init(conn, msg, pages);
+	if (!tqp_pages_take(conn, msg, pages))
 		return false;
-	}
 	if (!pages->lead)
 		pages->lead = msg;
-	pages->pinned = msg->mrs[msg->nr_mrs - 1];
 	tqp_wqe_set_completion(conn, msg);
 	msg->unacked = 1;
 	tqp_train_log(conn, msg, pages->bytes);
@@ -101,8 +102,7 @@ static bool tqp_pages_add(struct tqp_conn *conn, struct tqp_train_pages *pages)
 	return true;
 }
 
-/* From here on TCP may have it; the sender's reference is the current message's. */
-static void tqp_pages_begin(struct tqp_conn *conn, const struct tqp_train_pages *pages)
+void tqp_pages_begin(struct tqp_conn *conn, const struct tqp_train_pages *pages)
 {
 	struct tqp_tx_msg *lead = pages->lead;
 
@@ -116,7 +116,7 @@ static void tqp_pages_begin(struct tqp_conn *conn, const struct tqp_train_pages 
 	};
 }
 
-static bool tqp_pages_ready(struct tqp_conn *conn)
+bool tqp_pages_ready(struct tqp_conn *conn)
 {
 	if (!conn->tx.pages)
 		conn->tx.pages = kmalloc_array(TQP_TRAIN_BVECS, sizeof(*conn->tx.pages),

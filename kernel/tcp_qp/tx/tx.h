@@ -48,6 +48,9 @@ void tqp_watch_cancel(struct tqp_conn *conn);
 /* ---- mss.c ---- */
 void tqp_mss_update(struct tqp_conn *conn);	/* sk lock */
 
+/* ---- train_mixed.c ---- */
+void tqp_tx_copies_put(struct tqp_tx_msg *lead);	/* the pages it had; any context */
+
 /* ---- train.c; sk lock ---- */
 /* Say where @rec's message, of bytes that TCP copies or not, stands in a train: last, first or alone. */
 void tqp_train_join(struct tqp_conn *conn, struct tqp_msg_rec *rec, bool copied);

@@ -134,6 +134,8 @@ static void tqp_wqe_done(struct tqp_tx_msg *lead)
 	for (u32 i = 0; i < lead->together; i++)
 		tqp_unpin_gather(tqp_tx_behind(lead, i), &unpinned);
 	tqp_unpin_end(&unpinned);
+	if (lead->copies)
+		tqp_tx_copies_put(lead);
 	spin_lock_irqsave(&conn->tx.done_lock, flags);
 	if (lead->loaded && !conn->tx.dead) {
 		for (u32 i = 0; i < lead->together; i++)
@@ -192,6 +194,7 @@ static void tqp_tx_msg_clear(struct tqp_tx_msg *msg, struct tqp_conn *conn)
 	msg->lead = msg;
 	msg->together = 1;
 	msg->nr_mrs = 0;
+	msg->copies = 0;
 	msg->unacked = 0;
 	msg->awaited = 0;
 	msg->is_response = false;

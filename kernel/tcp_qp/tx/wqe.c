@@ -95,6 +95,17 @@ static u32 tqp_wqe_peek_bytes(const struct tqp_conn *conn, const struct rxe_send
 	return bytes;
 }
 
+u32 tqp_wqe_mixed_bytes(const struct tqp_conn *conn, u32 i)
+{
+	const struct rxe_send_wqe *next = tqp_wqe_peek(conn, conn->tx.sq_next + i);
+	u32 flags;
+
+	if (!next || tqp_op_of(READ_ONCE(next->wr.opcode)) != conn->tx.wqe.op)
+		return 0;
+	flags = READ_ONCE(next->wr.send_flags);
+	return flags & IB_SEND_FENCE ? 0 : tqp_wqe_peek_bytes(conn, next, flags);
+}
+
 bool tqp_wqe_alike(const struct tqp_conn *conn)
 {
 	const struct rxe_send_wqe *next = tqp_wqe_peek(conn, conn->tx.sq_next + 1);

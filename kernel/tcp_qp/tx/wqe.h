@@ -137,6 +137,8 @@ enum ib_wc_status tqp_wqe_pin(struct tqp_conn *conn, struct tqp_tx_msg *msg, str
 void tqp_wqe_sent(struct tqp_conn *conn);
 /* Will the WQE at @index go to TCP at once?  The one before it holds its last partial segment back then. */
 bool tqp_wqe_follows(const struct tqp_conn *conn, u32 index);
+/* Bytes of the @i-th behind it, which is posted, if both may be of a mixed train: a hint; else 0. */
+u32 tqp_wqe_mixed_bytes(const struct tqp_conn *conn, u32 i);
 /* Could the next one be of a train with it?  @wqe.op has trains. */
 bool tqp_wqe_alike(const struct tqp_conn *conn);
 

@@ -49,6 +49,15 @@ const struct tqp_msg_rec *tqp_msglog_find(struct tqp_msglog *log, __u32 seq)
 	return NULL;
 }
 
+/* The record that owns @seq, if it is of @first's mixed train; or NULL. */
+static const struct tqp_msg_rec *tqp_msglog_mixed(struct tqp_msglog *log,
+						  const struct tqp_msg_rec *first, __u32 seq)
+{
+	const struct tqp_msg_rec *last = tqp_msglog_find(log, seq);
+
+	return last && last->mixed && last->mixed_start == first->mixed_start ? last : NULL;
+}
+
 const struct tqp_msg_rec *tqp_msglog_last(struct tqp_msglog *log, const struct tqp_msg_rec *first,
 					  __u32 seq, __u32 bytes)
 {
@@ -58,6 +67,8 @@ const struct tqp_msg_rec *tqp_msglog_last(struct tqp_msglog *log, const struct t
 
 	if (from + bytes <= tqp_msg_stream_bytes(first->length))
 		return first;
+	if (first->mixed)
+		return tqp_msglog_mixed(log, first, seq + bytes - 1);
 	if (!first->length)
 		return NULL;
 	/* all between them are of the train, too: places count without a gap */

@@ -28,11 +28,21 @@ struct tqp_msg_rec {
 	__u8 opcode;		/* ONLY variant */
 	__u8 ext_bytes;
 	__u8 flags;		/* TCP_BTH_F_SOLICITED, TCP_BTH_F_MORE */
+	bool mixed;		/* of a mixed train, whose start, bytes and check are known */
 	__u16 train_place;	/* in its train; 0: the first, or of none */
-	__u32 ext4;
+	union {
+		__u32 ext4;
+		__u32 mixed_check;
+	};
 	__u64 va;
-	__u32 rkey;
-	__u32 dma_length;
+	union {
+		__u32 rkey;
+		__u32 mixed_start;
+	};
+	union {
+		__u32 dma_length;
+		__u32 mixed_bytes;
+	};
 };
 
 struct tqp_msglog {

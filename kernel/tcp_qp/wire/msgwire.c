@@ -14,10 +14,10 @@ void tqp_bth_of(struct tcp_bth *bth, const struct tqp_msg_rec *rec, __u8 version
 		.start_seq = rec->start_seq,
 		.length = rec->length,
 		.mbo = seq - rec->start_seq,
-		.ext4 = rec->ext4,
+		.ext4 = rec->mixed ? 0 : rec->ext4,
 		.va = rec->va,
-		.rkey = rec->rkey,
-		.dma_length = rec->dma_length,
+		.rkey = rec->mixed ? 0 : rec->rkey,
+		.dma_length = rec->mixed ? 0 : rec->dma_length,
 	};
 	if (bth->ver == 0) {
 		int pos = (bth->mbo == 0 ? TCP_BTH_POS_FIRST : 0) |
@@ -34,11 +34,32 @@ void tqp_bth_of(struct tcp_bth *bth, const struct tqp_msg_rec *rec, __u8 version
 	}
 }
 
+/* The same for all segments of the train: whatever part of it they are. */
+static void tqp_bth_of_mixed(struct tcp_bth *bth, const struct tqp_msg_rec *first,
+			     const struct tqp_msg_rec *last, __u8 flags, __u32 seq)
+{
+	*bth = (struct tcp_bth) {
+		.ver = 1,
+		.flags = flags | (last->flags & TCP_BTH_F_MORE),
+		.opcode = TCP_BTH_OP_MIXED_TRAIN,
+		.ext_bytes = TCP_BTH_EXT4_BYTES,
+		.msn = (__u16)(first->msn - first->train_place),
+		.start_seq = first->mixed_start,
+		.length = first->mixed_check,
+		.mbo = seq - first->mixed_start,
+		.ext4 = first->mixed_bytes,
+	};
+}
+
 void tqp_bth_of_train(struct tcp_bth *bth, const struct tqp_msg_rec *first,
 		      const struct tqp_msg_rec *last, __u8 flags, __u32 seq)
 {
 	__u16 behind = (__u16)(last->train_place - first->train_place);
 
+	if (first->mixed) {
+		tqp_bth_of_mixed(bth, first, last, flags, seq);
+		return;
+	}
 	*bth = (struct tcp_bth) {
 		.ver = 1,
 		.flags = flags | last->flags,	/* solicited: the same for all; more: the last one's */
@@ -109,9 +130,11 @@ const struct tqp_skb_map *tqp_map_at(struct tqp_rx_train *train, const struct tq
 {
 	__u32 place;
 
-	if (map && !tcp_bth_is_train(map->opcode)) {
+	if (tqp_mixed_has(&train->mixed, seq))
+		return tqp_mixed_map(&train->mixed, map, seq, &train->one);
+	if (map && !tcp_bth_is_even_train(map->opcode)) {
 		train->bytes = 0;	/* its messages are over, or are told one by one */
-		return map;
+		return map;		/* a mixed train is the receive loop's error here */
 	}
 	if (map) {
 		train->all = *map;

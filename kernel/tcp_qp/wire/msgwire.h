@@ -10,6 +10,7 @@
 #define TQP_MSGWIRE_H
 
 #include <tcp_qp/tcp_bth.h>
+#include <tcp_qp/tcp_bth_mixed.h>
 #include "wire/msglog.h"
 
 /* What a data skb says of itself.  Equal for all segments of a message that may merge. */
@@ -49,17 +50,48 @@ void tqp_bth_of_train(struct tcp_bth *bth, const struct tqp_msg_rec *first,
 /* @bth came with @payload (not zero) bytes of data. */
 void tqp_map_fill(struct tqp_skb_map *map, const struct tcp_bth *bth, __u32 payload);
 
+/*
+ * The mixed train that is being received, from its LENGTHS to its last byte.  The
+ * stream is read in order, so one is enough, and its current message never goes back.
+ */
+struct tqp_rx_mixed {
+	__u32 *entries;		/* [TCP_BTH_MIXED_MAX_MESSAGES], the owner's, from the first LENGTHS on */
+	struct tcp_bth_mixed all;	/* .bytes: of the stream; 0: none */
+	__u32 start_seq;
+	__u16 msn;		/* of the first message */
+	__u32 at;		/* the current one, */
+	__u32 at_seq;		/* and where it begins */
+};
+
 /* A train that is being received, and its current message. */
 struct tqp_rx_train {
 	__u32 bytes;		/* of the stream; 0: none */
 	struct tqp_skb_map all;
 	struct tqp_skb_map one;
+	struct tqp_rx_mixed mixed;
 };
 
 static inline bool tqp_in_train(const struct tqp_rx_train *train, __u32 seq)
 {
 	return seq - train->all.start_seq < train->bytes;
 }
+
+/* ---- mixed.c ---- */
+/*
+ * The @bytes of a LENGTHS message with @msn, which are in @mixed->entries, are
+ * all there: its train begins at @seq.  False: no such train can be.
+ */
+bool tqp_mixed_begin(struct tqp_rx_mixed *mixed, __u16 msn, __u32 seq, __u32 bytes);
+/* Is stream byte @seq of the train?  No: it is over, if there was one. */
+bool tqp_mixed_has(struct tqp_rx_mixed *mixed, __u32 seq);
+/* Its message that owns @seq, which it has, becomes the current one: its length. */
+__u32 tqp_mixed_go(struct tqp_rx_mixed *mixed, __u32 seq);
+/*
+ * That message, in @one.  Where @map (or NULL) says otherwise, @one is what no
+ * message can be made of.
+ */
+const struct tqp_skb_map *tqp_mixed_map(struct tqp_rx_mixed *mixed, const struct tqp_skb_map *map,
+					__u32 seq, struct tqp_skb_map *one);
 
 /* Of a train of WRITEs: where its message number @place goes. */
 static inline __u64 tqp_train_va(const struct tqp_rx_train *train, __u32 place)

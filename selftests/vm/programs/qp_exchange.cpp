@@ -45,7 +45,8 @@ struct Options {
     uint32_t messages = 1000;
     uint32_t max_bytes = 65536;
     uint32_t depth = 16;
-    uint32_t train = 1;  // messages of one size and kind, posted at once
+    uint32_t train = 1;  // messages of one kind, posted at once,
+    bool mixed = false;  // of any sizes; else of one size
     uint32_t sges = 1;
     uint32_t inline_bytes = 0;
     uint64_t seed = 1;
@@ -72,7 +73,9 @@ struct Plan {
 
     uint64_t key(uint32_t m) const { return mix(o.seed * 1000003u + side * 77u) ^ mix(m); }
     uint32_t bytes(uint32_t m) const {
-        uint64_t r = mix(key(m / o.train) ^ 0x51);
+        uint64_t r = mix(key(o.mixed ? m : m / o.train) ^ 0x51);
+        if (o.mixed && r % 2)
+            return 1 + static_cast<uint32_t>(mix(r) % std::min(o.max_bytes, 1500u));
         switch (r % 8) {
             case 0:
                 return static_cast<uint32_t>(mix(r) % 129) % (o.max_bytes + 1);
@@ -354,6 +357,7 @@ int main(int argc, char** argv) {
         .option("--depth", o.depth)
         .option("--train", o.train, {1, 4096},
                 "messages of one size, posted at once; at most the depth")
+        .flag("--mixed", o.mixed, "but of one kind and many sizes")
         .option("--sges", o.sges, {1, 32})
         .option("--inline", o.inline_bytes)
         .option("--seed", o.seed)

@@ -22,6 +22,7 @@ inline constexpr std::uint32_t kSegmentsMax = 65535;  // of one burst; gso_segs 
 
 inline constexpr std::size_t kBlocksMax = 64;        // out-of-order blocks of one flow
 inline constexpr std::size_t kStartsMax = 64;        // messages whose start is remembered, per QP
+inline constexpr std::size_t kMixedTrainsMax = 4;    // whose lengths are remembered, per QP
 inline constexpr std::uint8_t kWindowScaleMax = 14;  // RFC 7323
 inline constexpr std::uint32_t kFragmentReachBytes = 65535;  // a reassembled datagram's longest
 

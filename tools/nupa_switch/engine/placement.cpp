@@ -71,7 +71,9 @@ void Target::fill(const Payload& payload) const noexcept {
 
 bool is_write(std::uint8_t opcode) noexcept { return tcp_bth_is_write(opcode); }
 
-bool is_train(const tcp_bth& b) noexcept { return tcp_bth_is_train(b.opcode); }
+bool is_train(const tcp_bth& b) noexcept { return tcp_bth_is_even_train(b.opcode); }
+
+bool is_mixed(const tcp_bth& b) noexcept { return b.opcode == TCP_BTH_OP_MIXED_TRAIN; }
 
 // Where message number @place of a train of WRITEs goes.
 std::uint64_t train_target(const tcp_bth& b, std::uint32_t place) noexcept {
@@ -105,8 +107,25 @@ bool each_message(const tcp_bth& b, std::uint32_t bytes, Visit&& visit) noexcept
     return true;
 }
 
+// The same of a mixed train: @visit(place, start in the train, offset, bytes).
+template <class Visit>
+bool each_mixed(const MixedTrain& train, const tcp_bth& b, std::uint32_t bytes,
+                Visit&& visit) noexcept {
+    std::uint32_t place = train.message(b.mbo), offset = b.mbo - train.at[place];
+    for (; bytes; place++, offset = 0) {
+        const std::uint32_t left = train.at[place + 1] - train.at[place] - offset;
+        const std::uint32_t n = std::min(left, bytes);
+        if (!visit(place, train.at[place], offset, n))
+            return false;
+        bytes -= n;
+    }
+    return true;
+}
+
 // An empty message's one stream byte belongs to no buffer.
 bool placeable(const tcp_bth& b) noexcept {
+    if (is_mixed(b))
+        return true;
     if (b.ver == 1 && b.length == 0)
         return false;
     return tcp_bth_is_send(b.opcode) ||
@@ -145,8 +164,11 @@ private:
     bool sync() noexcept;
     bool consistent() noexcept;
     bool consistent_train() noexcept;
+    bool consistent_mixed() noexcept;
+    void learn() noexcept;
     Reason untagged() noexcept;
     Reason train() noexcept;
+    Reason mixed() noexcept;
     Reason receive(std::uint16_t msn, std::uint64_t offset, std::uint64_t bytes) noexcept;
     Reason tagged() noexcept;
     Reason write_order() const noexcept;
@@ -158,6 +180,7 @@ private:
     Decision& d_;
     std::uint32_t seq_;
     std::uint32_t bytes_;
+    const MixedTrain* mixed_ = nullptr;  // if the segment is of one whose lengths are known
     Target target_;
 };
 
@@ -180,13 +203,18 @@ Reason PlacementChecks::run() noexcept {
     if (!from_peer)  // TCP may take it all the same, but nothing is learnt from it
         return Reason::kPeer;
     const bool may_be_placed = placeable(d_.bth);
+    mixed_ = is_mixed(d_.bth) ? qp_.lengths.find(d_.bth) : nullptr;
     const bool agrees = !may_be_placed || consistent();  // remembered even if it is not placed
     if (!sync())
         return Reason::kUnsynced;
     if (qp_.disorder.resyncing())
         return Reason::kDisorder;
-    if (!may_be_placed)
+    if (!may_be_placed) {
+        learn();
         return Reason::kOpcode;
+    }
+    if (is_mixed(d_.bth) && !mixed_)
+        return Reason::kLengths;
     if (!agrees)
         return Reason::kInconsistent;
     const Reason reason = tcp_bth_is_send(d_.bth.opcode) ? untagged() : tagged();
@@ -244,6 +272,8 @@ bool PlacementChecks::sync() noexcept {
 
 bool PlacementChecks::consistent() noexcept {
     const tcp_bth& b = d_.bth;
+    if (is_mixed(b))
+        return !mixed_ || consistent_mixed();
     if (is_train(b))
         return consistent_train();
     if (tcp_bth_is_send(b.opcode))
@@ -263,7 +293,27 @@ bool PlacementChecks::consistent_train() noexcept {
     });
 }
 
+bool PlacementChecks::consistent_mixed() noexcept {
+    const tcp_bth& b = d_.bth;
+    return each_mixed(*mixed_, b, bytes_,
+                      [&](std::uint32_t place, std::uint32_t at, std::uint32_t, std::uint32_t) {
+                          return qp_.starts.agree(MsnSpace::kUntagged,
+                                                  static_cast<std::uint16_t>(b.msn + place), 0,
+                                                  b.start_seq + at);
+                      });
+}
+
+// The lengths of a mixed train, whole in one segment: the host reads them, too, as TCP has them.
+void PlacementChecks::learn() noexcept {
+    const tcp_bth& b = d_.bth;
+    const bool whole = b.mbo == 0 && (b.ver == 0 || b.length == bytes_);
+    if (b.opcode == TCP_BTH_OP_LENGTHS && whole)
+        qp_.lengths.learn(packet_.payload, b.msn, seq_ + bytes_, qp_.disorder.next());
+}
+
 Reason PlacementChecks::untagged() noexcept {
+    if (mixed_)
+        return mixed();
     return is_train(d_.bth) ? train() : receive(d_.bth.msn, d_.bth.mbo, bytes_);
 }
 
@@ -275,6 +325,17 @@ Reason PlacementChecks::train() noexcept {
             reason = receive(static_cast<std::uint16_t>(d_.bth.msn + place), offset, bytes);
             return reason == Reason::kPlaced;
         });
+    return reason;
+}
+
+Reason PlacementChecks::mixed() noexcept {
+    Reason reason = Reason::kPlaced;
+    each_mixed(*mixed_, d_.bth, bytes_,
+               [&](std::uint32_t place, std::uint32_t, std::uint32_t offset, std::uint32_t bytes) {
+                   const auto msn = static_cast<std::uint16_t>(mixed_->msn + place);
+                   reason = receive(msn, offset, bytes);
+                   return reason == Reason::kPlaced;
+               });
     return reason;
 }
 

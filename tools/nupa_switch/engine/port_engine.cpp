@@ -109,15 +109,18 @@ TxRewrite PortEngine::transmit(const Packet& packet, std::uint16_t egress) noexc
 
 PortEngine::Runs PortEngine::runs(const Packet& burst) const noexcept {
     const Headers& at = burst.at;
-    if (qps_.size() == 0 || !qps_.find(burst.flow()))
+    const QpContext* qp = qps_.size() == 0 ? nullptr : qps_.find(burst.flow());
+    if (!qp)
         return Runs::kDelivered;
     const std::uint32_t bytes = burst.payload.bytes();
     tcp_bth b;
     const bool named = tcp_bth_find(burst.header.data() + at.options_at, at.option_bytes(), at.seq,
                                     bytes, &b, nullptr) == TCP_BTH_OK &&
                        b.ver == 1;
+    if (named && b.opcode == TCP_BTH_OP_MIXED_TRAIN)
+        return qp->lengths.find(b) ? Runs::kPlaced : Runs::kNone;
     const bool few =
-        named && (!tcp_bth_is_train(b.opcode) || bytes / b.length <= kTrainRunMessagesMax);
+        named && (!tcp_bth_is_even_train(b.opcode) || bytes / b.length <= kTrainRunMessagesMax);
     return few ? Runs::kPlaced : Runs::kNone;
 }
 

@@ -9,6 +9,7 @@
 #include "ack_pace.hpp"
 #include "disorder.hpp"
 #include "flow.hpp"
+#include "length_tables.hpp"
 #include "packet.hpp"
 #include "prefetch.hpp"
 #include "rq.hpp"
@@ -91,6 +92,7 @@ public:
     QpStats stats;
     Disorder disorder;
     StartTable starts;
+    LengthTables lengths;
 };
 // So that the first lines of many do not share a few sets of a cache.
 static_assert(sizeof(QpContext) / alignof(QpContext) % 2 == 1);

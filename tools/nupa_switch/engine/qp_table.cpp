@@ -34,6 +34,7 @@ nupa_admin_status QpTable::create(const HostMemory& memory, std::uint32_t qpn,
     }
     const std::uint32_t n = names_.take(), context = qps_.take();
     QpContext& qp = qps_[context];
+    qp.lengths.use(budget_);
     nupa_admin_status status = qp.init(memory, qpn, cmd);
     if (status == NUPA_OK && find(qp.flow()))
         status = NUPA_E_EXISTS;

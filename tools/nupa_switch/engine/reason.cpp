@@ -27,6 +27,7 @@ constexpr Entry kEntries[] = {
     {"unsynced", NUPA_STAT_deliver_unsynced},
     {"disorder", NUPA_STAT_deliver_disorder},
     {"opcode", NUPA_STAT_deliver_opcode},
+    {"lengths", NUPA_STAT_deliver_lengths},
     {"inconsistent", NUPA_STAT_deliver_inconsistent},
     {"no_receive", NUPA_STAT_deliver_no_receive},
     {"key", NUPA_STAT_deliver_key},

@@ -23,6 +23,7 @@ enum class Reason : std::uint8_t {
     kUnsynced,      // the context has not seen the start of the first message yet
     kDisorder,      // too many holes: delivering until the in-order mark catches up
     kOpcode,        // requests, atomics, acknowledges: always delivered
+    kLengths,       // a mixed train whose table of lengths is not known
     kInconsistent,  // another start than the message's other segments named
     kNoReceive,     // no receive posted for its msn, or no receive queue
     kKey,           // no such memory region

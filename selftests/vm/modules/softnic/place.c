@@ -31,7 +31,7 @@ static u32 snic_last_start(const struct snic_segment *s)
 {
 	const struct tcp_bth *b = &s->bth;
 
-	if (!tcp_bth_is_train(b->opcode))
+	if (!tcp_bth_is_even_train(b->opcode))
 		return b->start_seq;
 	return b->start_seq + (b->mbo + s->packet->bytes - 1) / b->length * b->length;
 }
@@ -222,6 +222,8 @@ static bool snic_placeable(const struct tcp_bth *b)
 {
 	if (b->ver == 1 && !b->length)	/* an empty message's one byte belongs to no buffer */
 		return false;
+	if (b->opcode == TCP_BTH_OP_MIXED_TRAIN)
+		return false;	/* its lengths are not remembered here */
 	return tcp_bth_is_send(b->opcode) ||
 	       (tcp_bth_is_tagged(b->opcode) && b->ext_bytes == TCP_BTH_RETH_BYTES);
 }
