@@ -13,6 +13,8 @@ VM ?=
 SEEDS ?= 2000
 SEED ?=
 SOAK_MINUTES ?= 60
+# `make check-debug KCSAN=1`: on the kernel that looks for data races.
+KCSAN ?=
 # `make kernels KERNELS=trixie KERNELS_ONLY="vm/rdma"`: whose kernels, and which tests.  USERLAND=debian13: with its programs, too.
 KERNELS ?=
 KERNELS_ONLY ?=
@@ -31,21 +33,27 @@ PROGRAMS = $(STAGE) programs tools/front/programs
 KERNEL = $(STAGE) modules $(MAKE) -C kernel $(if $(findstring --jobserver,$(MAKEFLAGS)),,-j $(JOBS)) all
 
 # What may be said on the command line; the second line is for kbuild, compilers and what the tests and tools ask for.
-variables := PREFIX DESTDIR CMAKE_ARGS CHECK VM SEEDS SEED SOAK_MINUTES JOBS KDIR V QUICK DEPS KERNELS KERNELS_ONLY USERLAND
+variables := PREFIX DESTDIR CMAKE_ARGS CHECK VM SEEDS SEED SOAK_MINUTES JOBS KDIR V QUICK DEPS KERNELS KERNELS_ONLY USERLAND KCSAN
 variables += CC CXX CFLAGS CXXFLAGS LDFLAGS W C KCFLAGS LLVM MAKEFLAGS TMPDIR MIRROR SECURITY DEB_WORK NUPA_% TCPQP_%
 said := $(strip $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),$(name))))
 unknown := $(filter-out $(variables) MFLAGS MAKEOVERRIDES GNUMAKEFLAGS -*-%,$(said))
-$(if $(unknown),$(error $(firstword $(unknown)): make has no such variable here; it has $(wordlist 1,15,$(variables)): see make help))
+$(if $(unknown),$(error $(firstword $(unknown)): make has no such variable here; it has $(wordlist 1,17,$(variables)): see make help))
 one_of = $(if $(filter $(2) ,$($(1))),,$(if $($(1)),$(error $(1) is $(3), not "$($(1))")))
 $(call one_of,DEPS,yes no,yes or no)
 $(call one_of,V,0 1,0 or 1)
 $(call one_of,QUICK,0 1,0 or 1)
+$(call one_of,KCSAN,0 1,0 or 1)
 ifeq ($(V),0)
 override V :=
 endif
 ifeq ($(QUICK),0)
 override QUICK :=
 endif
+
+ifeq ($(KCSAN),0)
+override KCSAN :=
+endif
+flavour := $(if $(KCSAN),kcsan,kasan)
 
 numbers := JOBS SEEDS SEED SOAK_MINUTES
 $(foreach name,$(numbers),$(if $(filter command environment,$(firstword $(origin $(name)))),\
@@ -95,13 +103,13 @@ tests: checkout
 	@$(PACKAGES) build library tests
 	@$(PROGRAMS) all $(JOBS) $(CMAKE_ARGS)
 
-debug-kernel: checkout ## a kernel with KASAN, lockdep, kmemleak ... and our modules for it (build/debug-kernel)
+debug-kernel: checkout ## a kernel with KASAN, lockdep, kmemleak ... and our modules for it (KCSAN=1: with KCSAN)
 	@$(PACKAGES) kernel debug-kernel
-	@tools/debug-kernel/build $(JOBS)
+	@tools/debug-kernel/build $(flavour) $(JOBS)
 
-check-debug: tests debug-kernel ## the VM tests on the debug kernel; build/results/check-debug.json has each
+check-debug: tests debug-kernel ## the VM tests on the debug kernel (KCSAN=1: for data races); build/results/check-{debug,kcsan}.json
 	@$(PACKAGES) vm check
-	@selftests/run --debug-kernel $(if $(CHECK),--only "$(CHECK)")
+	@selftests/run --debug-kernel $(flavour) $(if $(CHECK),--only "$(CHECK)")
 
 kernels: $(if $(USERLAND),checkout,tests) ## the guest tests on Debian 13's kernels, 6.12 and the newest; build/results/kernels.json
 	@$(PACKAGES) vm check kernels

@@ -10,7 +10,7 @@ from _pytest.runner import runtestprotocol
 from harness import names
 from harness.boots import MACHINE_TROUBLE, Boots, LeftBehind
 from harness.guests import Failed, Guests
-from harness.needs import Needs, on_debug_kernel
+from harness.needs import KASAN, Needs, debug_flavour
 
 from nupavm import EmulatorCrashed, MadeUpByEmulator
 
@@ -92,7 +92,7 @@ def t(request: pytest.FixtureRequest, boots: Boots) -> Iterator[Guests]:
     if needs is None:
         raise pytest.UsageError(f"{request.node.nodeid} has no marker `needs`")
     tests, waiting[needs.boot()] = waiting[needs.boot()], waiting[needs.boot()] - 1
-    if request.node.get_closest_marker("debug_kernel") and not on_debug_kernel():
+    if request.node.get_closest_marker("debug_kernel") and debug_flavour() != KASAN:
         pytest.skip("needs the debug kernel: make check-debug")
     if reason := needs.missing():
         pytest.skip(reason)

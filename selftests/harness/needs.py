@@ -11,8 +11,21 @@ import pytest
 from nupavm.paths import REPO, module_dir, switch_binary
 
 
+KASAN, KCSAN = "kasan", "kcsan"  # flavours of the debug kernel
+DEBUG_KERNELS = {KASAN: ("build/debug-kernel", "build/kernel-debug"), KCSAN: ("build/kcsan-kernel", "build/kernel-kcsan")}
+
+
+def debug_flavour() -> str:
+    """Which debug kernel the guests have; empty: none."""
+    return os.environ.get("NUPA_DEBUG_KERNEL", "")
+
+
 def on_debug_kernel() -> bool:
-    return "NUPA_DEBUG_KERNEL" in os.environ
+    return bool(debug_flavour())
+
+
+def debug_config() -> str:
+    return (REPO / DEBUG_KERNELS[debug_flavour()][0] / "obj/.config").read_text()
 
 
 COPIES = ("sse2", "avx2", "avx512")

@@ -174,7 +174,7 @@ def variables() -> str:
     with _checkout("/tmp", "tcp_qp", products=()) as copy:
         for argument, words in (
             ("JOBS=many", "JOBS is a number"), ("PREFIX=here", "PREFIX is a directory's whole path"), ("MODE=nonsense", "MODE: make has no such variable"),
-            ("DEPS=perhaps", "DEPS is yes or no"), ("V=3", "V is 0 or 1"), ("QUICK=very", "QUICK is 0 or 1"),
+            ("DEPS=perhaps", "DEPS is yes or no"), ("V=3", "V is 0 or 1"), ("QUICK=very", "QUICK is 0 or 1"), ("KCSAN=yes", "KCSAN is 0 or 1"),
         ):  # fmt: skip
             _refuses(["make", "demo", argument], copy, words)
     return ""

@@ -29,6 +29,19 @@ TROUBLE = (
     "[    1.0] list_del corruption. prev->next should be x",
     "[    1.0] ncqp[12]: segfault at 0 ip 0 sp 0 error 4 in ncqp[1000+2000]",
 )
+# KCSAN's reports, by whose code they go through.
+RACE = """[    1.0] ==================================================================
+[    1.0] BUG: KCSAN: data-race in {first} / tcp_ack
+[    1.0] write to 0xffff888003a5e0b0 of 4 bytes by task 61 on cpu 0:
+[    1.0]  {first}+0x10/0x20{second}
+[    1.0] read to 0xffff888003a5e0b0 of 4 bytes by interrupt on cpu 1:
+[    1.0]  tcp_ack+0x1/0x2
+[    1.0] Reported by Kernel Concurrency Sanitizer on:
+[    1.0] ==================================================================
+"""
+RACE_OF_OURS = RACE.format(first="tcp_sendmsg", second="\n[    1.0]  tqp_tx_run+0x1/0x2 [tcp_qp]")
+RACE_OF_OTHERS = RACE.format(first="tcp_sendmsg", second="")
+AFTER = "[    1.1] tqp_tx_run+0x1/0x2 [tcp_qp]"
 # What the agent asked to be shown is no complaint; what comes in between or after is.
 SHOWN = "[    1.0] agent: blocked tasks, asked for\n[    1.1] task:sleep           state:D\n[    1.2] Call Trace:\n"
 SHOWN_END = "[    1.3] agent: end of blocked tasks\n"
@@ -69,8 +82,8 @@ def run(report: Report, wanted: Callable[[str], bool]) -> None:
 
 
 def splat_lines() -> str:
-    missed = [log for log in (*TROUBLE, *LOUD_LOGS) if not splats(log)]
-    false = [log for log in (*QUIET, *QUIET_LOGS) if splats(log)]
+    missed = [log for log in (*TROUBLE, *LOUD_LOGS, RACE_OF_OURS, RACE_OF_OTHERS + RACE_OF_OURS) if not splats(log)]
+    false = [log for log in (*QUIET, *QUIET_LOGS, RACE_OF_OTHERS, RACE_OF_OTHERS + AFTER) if splats(log)]
     return "\n".join([*(f"missed: {line}" for line in missed), *(f"false alarm: {line}" for line in false)])
 
 

@@ -8,13 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from harness.guests import NCQP, Guests
-from harness.needs import Needs, on_debug_kernel
+from harness.needs import Needs, debug_config, on_debug_kernel
 from harness.pairs import fabric
 from harness.traffic import free_port, ncqp, wait_moving
 from vm.exchange import FAULTS, exchange, offload_pair
 from vm.rdma import model, mostly_placed
-
-from nupavm.paths import REPO
 
 DEVMEM = "tools/devmem/devmem_tcp"
 PROGRAMS = ("selftests/vm/programs/accel_check", "selftests/vm/programs/qp_exchange", "selftests/vm/programs/qp_rdma", "tools/ncqp/ncqp", DEVMEM)
@@ -22,7 +20,7 @@ MIB = 64
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev", "nupa_accel"), programs=PROGRAMS, setup="full", accelerator_mib=MIB)
 pytestmark = pytest.mark.needs(NEEDS)
 # One that was built before it was in its configuration; regions need it.
-NO_PAGES = on_debug_kernel() and "CONFIG_ZONE_DEVICE=y" not in (REPO / "build/debug-kernel/obj/.config").read_text()
+NO_PAGES = on_debug_kernel() and "CONFIG_ZONE_DEVICE=y" not in debug_config()
 regions = pytest.mark.skipif(NO_PAGES, reason="the debug kernel has no ZONE_DEVICE: build it anew")
 CHECK = "$BUILD/cmake/selftests/vm/programs/accel_check"
 DRIVER = "/sys/bus/pci/drivers/nupa_accel"

@@ -26,6 +26,7 @@
 #include <map>
 #include <regex>
 #include <sstream>
+#include <utility>
 
 #include "command.hpp"
 #include "user_fuzz_link.hpp"
@@ -51,6 +52,11 @@ const std::regex kComplaint(
     "lockup|refcount_t|list_(add|del) "
     "corruption|unregister_netdevice: waiting|sleeping function|scheduling while atomic|Bad page");
 
+// Data races within the kernel itself are not looked at: nupavm/dmesg.py says why.
+constexpr const char* kRace = "BUG: KCSAN: ";
+constexpr const char* kReportEnd = "============================================================";
+const std::regex kOurCode("\\[(tcp_qp|nupa_dev|nupa_accel)\\b");
+
 struct Worker {
     size_t place;
     Clock::time_point killed_at;  // when it will be, or was
@@ -74,13 +80,20 @@ public:
             if (n <= 0)
                 continue;
             std::string text(line, static_cast<size_t>(n));
-            if (std::regex_search(text, kComplaint))
+            if (text.find(kRace) != std::string::npos)
+                race_ = text;
+            else if (!race_.empty() && std::regex_search(text, kOurCode))
+                return std::exchange(race_, {});
+            else if (text.find(kReportEnd) != std::string::npos)
+                race_.clear();
+            else if (std::regex_search(text, kComplaint))
                 return text;
         }
     }
 
 private:
     tcpqp::Fd fd_;
+    std::string race_;  // KCSAN's report that is being read
 };
 
 // At its commas.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """QEMU command lines."""
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -83,7 +84,7 @@ def _memory(m: Machine) -> list[str]:
 
 def _boot(m: Machine) -> list[str]:
     tsc = f"tsc_early_khz={m.tsc_khz} " if m.tsc_khz and m.accel == "tcg" and not m.icount else ""
-    append = f"{CMDLINE} {tsc}{m.append}".strip()
+    append = f"{CMDLINE} {tsc}{m.append} {os.environ.get('NUPA_APPEND', '')}".strip()
     return ["-kernel", str(m.image), "-initrd", str(m.initrd), "-append", append]
 
 
