@@ -37,8 +37,9 @@
  * WRITE_TRAIN (ver 1): the same for WRITEs without immediate.  The RETH's address
  * is the first one's, and its last word says how many there are and how far from
  * one to the next: number i goes to va + i * step * length (modulo 2^64), so that
- * 1 is side by side and 0 one over the other.  Peers say apart that they take
- * these.
+ * 1 is side by side.  No two lie one over the other: then copying those before the
+ * last one covers nothing of it, whatever of it was placed.  Peers say apart that
+ * they take these.
  *
  * MIXED_TRAIN (ver 1): SENDs of any lengths (not zero), one behind the other.
  * Their lengths are the payload of a message LENGTHS right before them

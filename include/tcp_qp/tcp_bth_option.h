@@ -86,7 +86,9 @@ static inline __u32 tcp_bth_write_train_bytes(__u32 length, __u32 word)
 {
 	__u64 bytes = (__u64)length * (__u16)word;
 
-	return (__u16)word > TCP_BTH_TRAIN_MAX_MESSAGES || bytes > 0xffffffffu ? 0 : (__u32)bytes;
+	if ((__u16)word > TCP_BTH_TRAIN_MAX_MESSAGES || bytes > 0xffffffffu)
+		return 0;
+	return (__u16)word > 1 && !tcp_bth_train_step(word) ? 0 : (__u32)bytes;
 }
 
 /* ver 1: sequence numbers that the message, or the train, takes. */

@@ -124,7 +124,8 @@ static void make_train(tcp_bth& b, std::uint8_t choice) {
     b.opcode = writes ? TCP_BTH_OP_WRITE_TRAIN : TCP_BTH_OP_SEND_TRAIN;
     b.ext_bytes = static_cast<std::uint8_t>(tcp_bth_ext_bytes(b.opcode));
     if (writes)
-        b.dma_length = tcp_bth_train_word(static_cast<std::uint16_t>(messages), choice >> 5);
+        b.dma_length = tcp_bth_train_word(static_cast<std::uint16_t>(messages),
+                                          static_cast<std::uint16_t>(1 + (choice >> 5)));
     else
         b.ext4 = b.length;
     b.length /= messages;

@@ -88,7 +88,8 @@ std::uint32_t make_train(Input& in, tcp_bth& b) {
     if (b.opcode == TCP_BTH_OP_SEND_TRAIN)
         b.ext4 = b.length * messages;
     else
-        b.dma_length = tcp_bth_train_word(static_cast<std::uint16_t>(messages), in.u16());
+        b.dma_length = tcp_bth_train_word(static_cast<std::uint16_t>(messages),
+                                          static_cast<std::uint16_t>(1 + in.u16() % UINT16_MAX));
     return b.length * messages;
 }
 

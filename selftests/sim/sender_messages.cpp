@@ -184,7 +184,7 @@ bool Sender::follow_train(Message& m, const Place& place) {
     if (!train_.open || train_.opcode != m.opcode || train_.length != m.length ||
         train_.rkey != place.key || !dice.percent(80))
         return false;
-    const std::uint64_t step = train_.place ? train_.step : dice.below(3);
+    const std::uint64_t step = train_.place ? train_.step : 1 + dice.below(3);
     const std::uint64_t va = train_.va + step * m.length;
     if (va < place.va || va + m.length > place.va + place.bytes)
         return false;
@@ -278,7 +278,7 @@ bool Sender::train_reaches(const Message& m) const noexcept {
         return true;
     return m.rkey == train_.rkey &&
            (train_.place ? far == std::uint64_t{train_.step} * m.length
-                         : far % m.length == 0 && far / m.length <= UINT16_MAX);
+                         : far && far % m.length == 0 && far / m.length <= UINT16_MAX);
 }
 
 // As in tx/train.c: where @m stands in its train.

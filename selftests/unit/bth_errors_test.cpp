@@ -158,6 +158,7 @@ tcp_bth write_train(__u32 start, __u32 length, __u16 messages, __u16 step = 1) {
 TEST(BthErrors, TrainsOfWrites) {
     EXPECT_EQ(Option(write_train(kSeq, 10, 10)).parse(100), TCP_BTH_OK);
     EXPECT_EQ(Option(write_train(kSeq, 100, 1, 0)).parse(100), TCP_BTH_OK);
+    EXPECT_EQ(Option(write_train(kSeq, 50, 2, 0)).parse(100), TCP_BTH_E_RANGE);
     EXPECT_EQ(Option(write_train(kSeq - 95, 10, 20, 0xffff)).parse(100), TCP_BTH_OK);
     EXPECT_EQ(Option(write_train(kSeq - 105, 10, 20)).parse(100), TCP_BTH_E_RANGE);
     EXPECT_EQ(Option(write_train(kSeq + 1, 10, 20)).parse(100), TCP_BTH_E_RANGE);

@@ -70,10 +70,14 @@ TEST_F(WriteTrain, EachGoesToItsPlace) {
     }
 }
 
-TEST_F(WriteTrain, TheLastToAPlaceWins) {
-    ASSERT_EQ(rx({.step = 0}, 0, bytes), Reason::kPlaced);
-    EXPECT_EQ(at(0), part(bytes, 3 * kBytes, 4 * kBytes));
-    EXPECT_EQ(at(kBytes), ByteVector(kBytes));
+// Repeated in one segment, those before the last one would be copied over what was placed of that.
+TEST_F(WriteTrain, NoneLiesOverAnother) {
+    EXPECT_EQ(rx({.step = 0}, 0, bytes), Reason::kBthInvalid);
+    EXPECT_EQ(at(0, kMany * kBytes), ByteVector(kMany * kBytes));
+    ASSERT_EQ(rx({}, 0, part(bytes, 0, 300)), Reason::kPlaced);
+    ASSERT_EQ(rx({}, 350, part(bytes, 350, 400)), Reason::kPlaced) << "the end of the last one";
+    ASSERT_EQ(rx({}, 300, part(bytes, 300, 350)), Reason::kPlaced);
+    EXPECT_EQ(rx({}, 0, part(bytes, 0, 350)), Reason::kDuplicate) << "copied, beside that end";
 }
 
 TEST_F(WriteTrain, AnyCutInOrder) {
@@ -87,20 +91,17 @@ TEST_F(WriteTrain, AnyCutInOrder) {
     }
 }
 
-// What is in the hole may be a WRITE to the same place, of the same train even.
+// What is in the hole may be a WRITE to the same place.
 TEST_F(WriteTrain, BehindAHole) {
     host.ring.consume(kRcvNxt);
-    for (const std::uint16_t step : {0, 1}) {
-        Host fresh;
-        fresh.ack(kRcvNxt);
-        fresh.ring.consume(kRcvNxt);
-        EXPECT_EQ(fresh.rx(segment({.step = step}, 50, part(bytes, 50, 250))).reason,
-                  Reason::kOrder)
-            << "half of the first message is missing";
-        EXPECT_EQ(fresh.mr.read(fresh.guest, kIova, kMany * kBytes), ByteVector(kMany * kBytes));
-        EXPECT_EQ(fresh.rx(segment({.step = step}, 0, part(bytes, 0, 50))).reason, Reason::kOrder)
-            << "the host copies them one after the other";
-    }
+    Host fresh;
+    fresh.ack(kRcvNxt);
+    fresh.ring.consume(kRcvNxt);
+    EXPECT_EQ(fresh.rx(segment({}, 50, part(bytes, 50, 250))).reason, Reason::kOrder)
+        << "half of the first message is missing";
+    EXPECT_EQ(fresh.mr.read(fresh.guest, kIova, kMany * kBytes), ByteVector(kMany * kBytes));
+    EXPECT_EQ(fresh.rx(segment({}, 0, part(bytes, 0, 50))).reason, Reason::kOrder)
+        << "the host copies them one after the other";
     EXPECT_EQ(rx({}, 50, part(bytes, 50, 100)), Reason::kPlaced) << "of the first message alone";
     EXPECT_EQ(rx({}, 0, part(bytes, 0, 50)), Reason::kPlaced);
     EXPECT_EQ(rx({}, 100, part(bytes, 100, 300)), Reason::kPlaced);
@@ -110,23 +111,23 @@ TEST_F(WriteTrain, BehindAHole) {
 TEST_F(WriteTrain, NotBeforeTheHostHasCopied) {
     host.ring.consume(kRcvNxt);
     ASSERT_EQ(host.engine.mr_dereg(kKey), NUPA_OK);
-    EXPECT_EQ(rx({.step = 0}, 0, part(bytes, 0, 150)), Reason::kKey);
+    EXPECT_EQ(rx({}, 0, part(bytes, 0, 150)), Reason::kKey);
     ASSERT_EQ(host.engine.mr_reg(kKey, host.mr.cmd), NUPA_OK);
-    EXPECT_EQ(rx({.step = 0}, 150, part(bytes, 150, 200)), Reason::kOrder)
-        << "the rest of the second: the first has the same place and is not copied yet";
+    EXPECT_EQ(rx({}, 150, part(bytes, 150, 200)), Reason::kOrder)
+        << "the rest of the second: the first is not copied yet";
     host.ring.consume(kRcvNxt + 199);
-    EXPECT_EQ(rx({.step = 0}, 200, part(bytes, 200, 300)), Reason::kOrder);
+    EXPECT_EQ(rx({}, 200, part(bytes, 200, 300)), Reason::kOrder);
     host.ring.consume(kRcvNxt + 300);
-    EXPECT_EQ(rx({.step = 0}, 300, part(bytes, 300, 400)), Reason::kPlaced);
-    EXPECT_EQ(at(0), part(bytes, 300, 400));
+    EXPECT_EQ(rx({}, 300, part(bytes, 300, 400)), Reason::kPlaced);
+    EXPECT_EQ(at(300), part(bytes, 300, 400));
 }
 
 // TCP dropped what was placed and sends it again, cut anew.
 TEST_F(WriteTrain, OvertakenByALaterOne) {
-    ASSERT_EQ(rx({.step = 0}, 0, bytes), Reason::kPlaced);
-    EXPECT_EQ(rx({.step = 0}, 0, part(bytes, 0, 300)), Reason::kPlacedBefore);
-    EXPECT_EQ(rx({.step = 0}, 300, part(bytes, 300, 400)), Reason::kDuplicate) << "the latest";
-    EXPECT_EQ(at(0), part(bytes, 300, 400));
+    ASSERT_EQ(rx({}, 0, bytes), Reason::kPlaced);
+    EXPECT_EQ(rx({}, 0, part(bytes, 0, 300)), Reason::kPlacedBefore);
+    EXPECT_EQ(rx({}, 300, part(bytes, 300, 400)), Reason::kDuplicate) << "the latest";
+    EXPECT_EQ(at(300), part(bytes, 300, 400));
 }
 
 TEST_F(WriteTrain, AllOrNothing) {

@@ -77,10 +77,14 @@ static inline void tqp_wqe_copy_inline(const struct tqp_wqe *wqe, u8 *to)
 	memcpy(to, wqe->from->dma.inline_data, bytes);
 }
 
-/* May a train have WRITEs of @length so @far apart?  Then *@step is that, in lengths. */
+/*
+ * May a train have WRITEs of @length so @far apart?  Then *@step is that, in lengths.
+ * Not one over the other: who copies a repeated segment of several must not cover what
+ * was placed of its last one.
+ */
 static inline bool tqp_train_step(u64 far, u32 length, u32 *step)
 {
-	if (far % length || far / length > U16_MAX)
+	if (!far || far % length || far / length > U16_MAX)
 		return false;
 	*step = far / length;
 	return true;
