@@ -8,7 +8,7 @@ import unittest
 from dataclasses import replace
 from pathlib import Path
 
-from nupabench import bars, bystander, cases, devmem, engine, report, sockets
+from nupabench import bars, bystander, cases, devmem, direct, engine, report, sockets
 from nupabench.cases import MIB, Case
 from nupabench.figures import Book, figures
 
@@ -135,7 +135,7 @@ class Report(unittest.TestCase):
         book.more.append({"engine": "x", "ns": 1})
         with tempfile.TemporaryDirectory() as scratch:
             path = Path(scratch) / "bench.json"
-            report.write(path, REPO, "k", "tcg", "make bench", book, bars.evaluate(book))
+            report.write(path, REPO, "k", "tcg", "make bench", book.json(), bars.evaluate(book))
             got = json.loads(path.read_text())
         self.assertEqual(list(got), ["commit", "kernel", "command", "machine", "rows", "bars"])
         self.assertTrue(got["bars"])
@@ -224,6 +224,36 @@ class Devmem(unittest.TestCase):
         costly = {"busy_ns": MIB, "calls": 6}
         for wrong in ({"host_bytes": 1}, {"cpu_mapped_bytes": 4096}, {"commands": 1}, {"cmsgs": 1}, {"phase_ns": 1_500_000}, {"counters": costly}):
             self.assertEqual(sum(not bar.ok for bar in self.book(**wrong).bars()), 1, wrong)
+
+
+class Direct(unittest.TestCase):
+    """What a run costs before and after its rounds is in the short one, too."""
+
+    def signals(self, **more) -> direct.Signals:
+        def said(way: str, rounds: int) -> dict:
+            zero = {"rounds": rounds, "wall_ns": 5000 + 2000 * rounds, "busy_ns": 7000 + 100 * rounds, "processes_ns": 0, "caller_ns": 3000}
+            slow = {"busy_ns": 9000 + 400 * rounds, "caller_ns": 3000 + 250 * rounds}
+            return zero | (slow if way == direct.PROCESSES else more)
+
+        signals = direct.Signals()
+        for way in direct.WAYS:
+            for timed in (False, True):
+                signals.add(way, timed, *(said(way, rounds) for rounds in direct.ROUNDS))
+        return signals
+
+    def test_figures(self) -> None:
+        signals = self.signals()
+        self.assertEqual(signals.median(direct.DIRECT, "us_per_round_trip"), 2)
+        self.assertEqual(signals.median(direct.DIRECT, "process_instructions"), 0)
+        self.assertEqual(signals.median(direct.DIRECT, "kernel_instructions"), 100)
+        self.assertEqual(signals.median(direct.PROCESSES, "process_instructions"), 250)
+        self.assertEqual(signals.median(direct.PROCESSES, "kernel_instructions"), 150)
+        self.assertIn("250", signals.table())
+
+    def test_bars(self) -> None:
+        self.assertTrue(all(bar.ok for bar in self.signals().bars()))
+        self.assertFalse(any(bar.ok for bar in direct.Signals().bars()))
+        self.assertEqual([bar.ok for bar in self.signals(processes_ns=1).bars()], [False, True])
 
 
 unittest.main()

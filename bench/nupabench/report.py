@@ -154,9 +154,9 @@ def machine(accel: str) -> str:
     return f"{model}, {os.cpu_count()} CPUs, load {os.getloadavg()[1]:.1f}; guests: QEMU {accel}, 1 CPU each"
 
 
-def write(path: Path, repo: Path, kernel: str, accel: str, command: str, book: Book, bars: list[Bar]) -> None:
+def write(path: Path, repo: Path, kernel: str, accel: str, command: str, rows: list[dict], bars: list[Bar]) -> None:
     report = {
-        "commit": commit(repo), "kernel": kernel, "command": command, "machine": machine(accel), "rows": book.json(), "bars": [b.json() for b in bars],
+        "commit": commit(repo), "kernel": kernel, "command": command, "machine": machine(accel), "rows": rows, "bars": [b.json() for b in bars],
     }  # fmt: skip
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(report, indent=1) + "\n")

@@ -149,7 +149,7 @@ class Count:
 
 
 class Book:
-    """As report.write() takes one."""
+    """What was measured, as rows."""
 
     def __init__(self) -> None:
         self.counts: list[Count] = []

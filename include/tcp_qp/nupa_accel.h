@@ -15,7 +15,7 @@
 #include <tcp_qp/nupa_accel_hw.h>
 
 enum {
-	NUPA_ACCEL_BATCH_MAX = 16,	/* commands of one call */
+	NUPA_ACCEL_BATCH_MAX = 256,	/* commands of one call */
 	NUPA_ACCEL_BUFFERS_MAX = 65536,	/* of one accelerator */
 };
 
@@ -61,7 +61,8 @@ struct nupa_accel_call {
 /*
  * Executes commands in their order, between those of other programs, and sleeps
  * until the last is done.  0, if status says of each how it went; else none was
- * executed, but with EINTR (a fatal signal) and ENODEV (the device is gone).
+ * executed, but with EINTR (a fatal signal) and ENODEV (the device is gone), where
+ * some may have been.
  */
 struct nupa_accel_submit {
 	__u64 calls;		/* struct nupa_accel_call[count] */
@@ -79,7 +80,10 @@ struct nupa_accel_revoke {
 	__u32 reserved;
 };
 
-/* An eventfd that bell @bell signals; -1: none any more.  Bells belong to the open file that first took them. */
+/*
+ * An eventfd that bell @bell signals, once for each RING; -1: none any more.
+ * Bells belong to the open file that first took them.
+ */
 struct nupa_accel_bell {
 	__s32 eventfd;
 	__u32 bell;		/* below NUPA_ACCEL_BELLS */

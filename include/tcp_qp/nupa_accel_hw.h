@@ -23,16 +23,16 @@ extern "C" {
 
 enum {
 	NUPA_ACCEL_MAGIC = 0x4341554e,	/* "NUAC" */
-	NUPA_ACCEL_ABI_MAJOR = 1,	/* must be equal */
+	NUPA_ACCEL_ABI_MAJOR = 2,	/* must be equal */
 	NUPA_ACCEL_ABI_MINOR = 0,	/* may grow */
 
 	NUPA_ACCEL_VECTORS = 2,
 	NUPA_ACCEL_CONTROL_BYTES = 2 << 20,	/* the memory behind it may have struct pages: 2 MiB each way */
 	NUPA_ACCEL_BAR2_BYTES_MIN = 4 << 20,
 	NUPA_ACCEL_RING_AT = 0x1000,	/* struct nupa_ring_ctl */
-	NUPA_ACCEL_CMDS_AT = 0x2000,	/* struct nupa_accel_cmd[NUPA_ACCEL_ENTRIES] */
-	NUPA_ACCEL_COMPS_AT = 0x4000,	/* struct nupa_accel_comp[NUPA_ACCEL_ENTRIES], same index as its command */
-	NUPA_ACCEL_ENTRIES = 64,
+	NUPA_ACCEL_CMDS_AT = 0x10000,	/* struct nupa_accel_cmd[NUPA_ACCEL_ENTRIES] */
+	NUPA_ACCEL_COMPS_AT = 0x20000,	/* struct nupa_accel_comp[NUPA_ACCEL_ENTRIES], same index as its command */
+	NUPA_ACCEL_ENTRIES = 1024,
 	NUPA_ACCEL_BELLS = 16,
 	NUPA_ACCEL_WAIT_MAX_MS = 2000,
 	NUPA_ACCEL_PERIOD_MAX = 256,
@@ -113,6 +113,8 @@ NUPA_STATIC_ASSERT(sizeof(struct nupa_accel_cmd) == 64, "nupa_accel_cmd");
 NUPA_STATIC_ASSERT(sizeof(struct nupa_accel_comp) == 16, "nupa_accel_comp");
 NUPA_STATIC_ASSERT(NUPA_ACCEL_CMDS_AT + NUPA_ACCEL_ENTRIES * sizeof(struct nupa_accel_cmd) <=
 		   NUPA_ACCEL_COMPS_AT, "nupa_accel_cmd[]");
+NUPA_STATIC_ASSERT(NUPA_ACCEL_COMPS_AT + NUPA_ACCEL_ENTRIES * sizeof(struct nupa_accel_comp) <=
+		   NUPA_ACCEL_CONTROL_BYTES, "nupa_accel_comp[]");
 
 #ifdef __cplusplus
 }

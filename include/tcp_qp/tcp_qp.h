@@ -38,12 +38,13 @@ struct tcp_qp_stream_info {
  * Below 1024: no ordinary user can be there in the kernel's place.
  */
 #define TCP_QP_NUMBER_PORT 791
-#define TCP_QP_ABI_VERSION 3	/* 2: completion descriptors; 3: send queues that are watched */
+#define TCP_QP_ABI_VERSION 3	/* 2: completion descriptors; 3: watched send queues, bells */
 
 enum tcp_qp_methods {
 	TCP_QP_METHOD_ATTACH = (1U << UVERBS_ID_NS_SHIFT),
 	TCP_QP_METHOD_QUERY,
 	TCP_QP_METHOD_SQ,
+	TCP_QP_METHOD_BELL,
 };
 
 enum tcp_qp_attach_attrs {
@@ -61,6 +62,11 @@ enum tcp_qp_query_attrs {
 enum tcp_qp_sq_attrs {
 	TCP_QP_ATTR_SQ_HANDLE = (1U << UVERBS_ID_NS_SHIFT),	/* IDR, UVERBS_OBJECT_QP, read */
 	TCP_QP_ATTR_SQ_RESP,		/* PTR_OUT struct tcp_qp_sq */
+};
+
+enum tcp_qp_bell_attrs {
+	TCP_QP_ATTR_BELL_HANDLE = (1U << UVERBS_ID_NS_SHIFT),	/* IDR, UVERBS_OBJECT_QP, read */
+	TCP_QP_ATTR_BELL_REQ,		/* PTR_IN struct tcp_qp_bell: eight bytes, so in the attribute itself */
 };
 
 enum tcp_qp_cq_methods {
@@ -141,6 +147,35 @@ enum {
 #define TCP_QP_SQ_WANTED(buf) ((buf)->pad_1[0])	/* user space: not zero: I look before I ring */
 #define TCP_QP_SQ_AWAKE(buf) ((buf)->pad_3[0])	/* kernel: not zero: it will look */
 #define TCP_QP_SQ_TAKEN(buf) ((buf)->pad_3[1])	/* kernel: index of the first that it has not taken */
+
+/*
+ * A bell: each time that an eventfd is signalled, by a device's driver or by a
+ * write(), whatever number that adds, @count more work requests of the send
+ * queue may go.  What is posted waits for it, so no process has to run when it
+ * is sent.  Rings add up, also ahead of what is posted, to as many as the queue
+ * has slots.
+ *
+ * What was posted before the call is not held.  A further call takes another
+ * eventfd, and what is held stays held; eventfd -1 takes the bell off and lets
+ * everything go.  When the eventfd's last descriptor is closed nobody rings any
+ * more, and what is held stays held.  The bell ends with the connection, whose
+ * end flushes what is held.
+ *
+ * Who holds the eventfd may let the owner's posted requests go, and no more.
+ *
+ *   EINVAL      no eventfd, or a count that is 0 or more than the queue has slots
+ *   ENOTCONN    no connection
+ *   ENOSPC      the eventfd is the bell of TCP_QP_BELL_QPS_MAX queue pairs
+ *   EOPNOTSUPP  a UD queue pair
+ */
+enum {
+	TCP_QP_BELL_QPS_MAX = 16,
+};
+
+struct tcp_qp_bell {
+	__s32 eventfd;		/* -1: none any more, with count 0 */
+	__u32 count;
+};
 
 enum tcp_qp_engine {
 	TCP_QP_ENGINE_AUTO = 0,		/* offload, or software with a reason */

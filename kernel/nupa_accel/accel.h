@@ -119,13 +119,13 @@ static inline void nupa_accel_doorbell(struct nupa_accel *accel)
 }
 
 /* ---- ring.c ---- */
-/* A batch of up to NUPA_ACCEL_BATCH_MAX commands, with one reference. */
-struct nupa_batch *nupa_batch_alloc(void);
+/* A batch of up to @max commands, with one reference. */
+struct nupa_batch *nupa_batch_alloc(u32 max);
 void nupa_batch_put(struct nupa_batch *batch);		/* any context */
 /* Takes over a reference to each of @dmabufs, also when it fails. */
 int nupa_batch_add(struct nupa_batch *batch, const struct nupa_accel_cmd *cmd,
 		   struct dma_buf *const dmabufs[3]);
-/* Sleeps until all were executed: 0, -EINTR, -ENODEV. */
+/* Sleeps until all were executed: 0, -EINTR (those that were not begun are void), -ENODEV. */
 int nupa_batch_submit(struct nupa_accel *accel, struct nupa_batch *batch);
 void nupa_batch_result(const struct nupa_batch *batch, u32 i, u32 *status, u64 *result);
 void nupa_ring_init(struct nupa_accel *accel);

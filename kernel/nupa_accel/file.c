@@ -152,10 +152,10 @@ static int nupa_ioctl_submit(struct nupa_accel *accel, void __user *arg)
 	if (submit.reserved || !submit.count || submit.count > NUPA_ACCEL_BATCH_MAX)
 		return -EINVAL;
 	from = u64_to_user_ptr(submit.calls);
-	calls = memdup_array_user(from, submit.count, sizeof(*calls));
+	calls = vmemdup_array_user(from, submit.count, sizeof(*calls));
 	if (IS_ERR(calls))
 		return PTR_ERR(calls);
-	batch = nupa_batch_alloc();
+	batch = nupa_batch_alloc(submit.count);
 	if (!batch) {
 		err = -ENOMEM;
 		goto free;
@@ -168,7 +168,7 @@ static int nupa_ioctl_submit(struct nupa_accel *accel, void __user *arg)
 		err = nupa_results(batch, calls, from, submit.count);
 	nupa_batch_put(batch);
 free:
-	kfree(calls);
+	kvfree(calls);
 	return err;
 }
 
@@ -247,6 +247,13 @@ static void nupa_bells_leave(struct nupa_accel *accel, struct file *file)
 	}
 }
 
+/* bell_lock.  Each ring is told, as far as the command ring can have held so many. */
+static void nupa_bell_tell(struct eventfd_ctx *ctx, u32 rings)
+{
+	for (rings = min_t(u32, rings, NUPA_ACCEL_ENTRIES); rings; rings--)
+		eventfd_signal(ctx);
+}
+
 void nupa_bells_rang(struct nupa_accel *accel)
 {
 	unsigned long flags;
@@ -256,10 +263,9 @@ void nupa_bells_rang(struct nupa_accel *accel)
 		/* the device stores it with release after what it stands for */
 		u32 rung = le32_to_cpu(virt_load_acquire(&accel->regs->bell[i]));
 
-		if (accel->bells[i].ctx && rung != accel->bells[i].seen) {
-			accel->bells[i].seen = rung;
-			eventfd_signal(accel->bells[i].ctx);
-		}
+		if (accel->bells[i].ctx)
+			nupa_bell_tell(accel->bells[i].ctx, rung - accel->bells[i].seen);
+		accel->bells[i].seen = rung;
 	}
 	spin_unlock_irqrestore(&accel->bell_lock, flags);
 }

@@ -12,7 +12,8 @@
  */
 struct nupa_batch {
 	refcount_t ref;
-	u32 count, left;
+	u32 count, left, max;
+	u32 last;		/* ring index of its last command */
 	int error;
 	struct completion done;
 	struct {
@@ -20,15 +21,16 @@ struct nupa_batch {
 		struct dma_buf *dmabufs[3];
 		u32 status;
 		u64 result;
-	} entries[NUPA_ACCEL_BATCH_MAX];
+	} entries[] __counted_by(max);
 };
 
-struct nupa_batch *nupa_batch_alloc(void)
+struct nupa_batch *nupa_batch_alloc(u32 max)
 {
-	struct nupa_batch *batch = kzalloc(sizeof(*batch), GFP_KERNEL_ACCOUNT);
+	struct nupa_batch *batch = kzalloc(struct_size(batch, entries, max), GFP_KERNEL_ACCOUNT);
 
 	if (!batch)
 		return NULL;
+	batch->max = max;
 	refcount_set(&batch->ref, 1);
 	init_completion(&batch->done);
 	return batch;
@@ -53,7 +55,7 @@ void nupa_batch_put(struct nupa_batch *batch)
 int nupa_batch_add(struct nupa_batch *batch, const struct nupa_accel_cmd *cmd,
 		   struct dma_buf *const dmabufs[3])
 {
-	if (batch->count == NUPA_ACCEL_BATCH_MAX) {
+	if (batch->count == batch->max) {
 		nupa_put_dmabufs(dmabufs);
 		return -E2BIG;
 	}
@@ -90,6 +92,18 @@ static bool nupa_ring_room(struct nupa_accel *accel, u32 count)
 	       NUPA_ACCEL_ENTRIES - (accel->prod - READ_ONCE(accel->taken)) >= count;
 }
 
+/*
+ * Where the device is to interrupt: at the end of the oldest batch, so that nobody's
+ * processor runs for a command in the middle of one; slot_lock.
+ */
+static void nupa_ring_ask(struct nupa_accel *accel)
+{
+	const struct nupa_batch *oldest = accel->slots[accel->taken % NUPA_ACCEL_ENTRIES].batch;
+	u32 event = accel->taken == accel->prod ? accel->taken : oldest->last;
+
+	WRITE_ONCE(accel->ring->irq_event, cpu_to_le32(event));
+}
+
 /* ring_lock, slot_lock; there is room. */
 static void nupa_ring_push(struct nupa_accel *accel, struct nupa_batch *batch)
 {
@@ -103,7 +117,9 @@ static void nupa_ring_push(struct nupa_accel *accel, struct nupa_batch *batch)
 	batch->left = batch->count;
 	refcount_inc(&batch->ref);
 	accel->prod += batch->count;
-	/* after the commands: the device loads it with acquire */
+	batch->last = accel->prod - 1;
+	nupa_ring_ask(accel);
+	/* after the commands and irq_event: the device loads it with acquire */
 	virt_store_release(&accel->ring->prod, cpu_to_le32(accel->prod));
 }
 
@@ -113,7 +129,7 @@ static int nupa_ring_post(struct nupa_accel *accel, struct nupa_batch *batch)
 	u32 old = accel->prod;
 	int err;
 
-	/* an interrupt for each command: batches of others end in between */
+	/* an interrupt for each batch: those of others end in between */
 	err = wait_event_killable(accel->room, nupa_ring_room(accel, batch->count));
 	if (err)
 		return -EINTR;
@@ -130,6 +146,21 @@ static int nupa_ring_post(struct nupa_accel *accel, struct nupa_batch *batch)
 	return 0;
 }
 
+/*
+ * Nobody waits for it any more: what the device has not begun does nothing, so that its
+ * buffers are free soon.  The device copies a command once: it does the old one, or
+ * refuses a NOP that has fields.
+ */
+static void nupa_ring_void(struct nupa_accel *accel, const struct nupa_batch *batch)
+{
+	spin_lock_irq(&accel->slot_lock);
+	for (u32 i = accel->taken; !accel->gone && i != accel->prod; i++)
+		if (accel->slots[i % NUPA_ACCEL_ENTRIES].batch == batch)
+			WRITE_ONCE(accel->cmds[i % NUPA_ACCEL_ENTRIES].op,
+				   cpu_to_le16(NUPA_ACCEL_NOP));
+	spin_unlock_irq(&accel->slot_lock);
+}
+
 int nupa_batch_submit(struct nupa_accel *accel, struct nupa_batch *batch)
 {
 	int err;
@@ -140,8 +171,10 @@ int nupa_batch_submit(struct nupa_accel *accel, struct nupa_batch *batch)
 	mutex_unlock(&accel->ring_lock);
 	if (err)
 		return err;
-	if (wait_for_completion_killable(&batch->done))
+	if (wait_for_completion_killable(&batch->done)) {
+		nupa_ring_void(accel, batch);
 		return -EINTR;
+	}
 	return batch->error;
 }
 
@@ -188,7 +221,7 @@ void nupa_ring_poll(struct nupa_accel *accel)
 		if (accel->gone || cons - accel->taken > accel->prod - accel->taken)
 			break;	/* it never said so, or it lies: its reset ends what waits */
 		nupa_ring_take(accel, cons);
-		WRITE_ONCE(accel->ring->irq_event, cpu_to_le32(cons));
+		nupa_ring_ask(accel);
 		virt_mb();	/* the event before cons */
 	} while (le32_to_cpu(READ_ONCE(accel->ring->cons)) != cons);
 	spin_unlock_irqrestore(&accel->slot_lock, flags);

@@ -15,7 +15,8 @@ from vm.exchange import FAULTS, exchange, offload_pair
 from vm.rdma import model, mostly_placed
 
 DEVMEM = "tools/devmem/devmem_tcp"
-PROGRAMS = ("selftests/vm/programs/accel_check", "selftests/vm/programs/qp_exchange", "selftests/vm/programs/qp_rdma", "tools/ncqp/ncqp", DEVMEM)
+TESTS = "selftests/vm/programs"
+PROGRAMS = (*(f"{TESTS}/{name}" for name in ("accel_check", "accel_signal", "qp_bell", "qp_exchange", "qp_rdma")), "tools/ncqp/ncqp", DEVMEM)
 MIB = 64
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev", "nupa_accel"), programs=PROGRAMS, setup="full", accelerator_mib=MIB)
 pytestmark = pytest.mark.needs(NEEDS)
@@ -175,6 +176,17 @@ def test_unplugged_in_mid_transfer(t: Guests, node: int) -> None:
 
 @regions
 @pytest.mark.long
+@pytest.mark.parametrize("node", (0, 1))
+def test_revoked_in_mid_transfer(t: Guests, node: int) -> None:
+    """The exporter takes the memory back from under a transfer, at the receiver and at the sender: nothing of it is in flight when it returns."""
+    with _under_way(t):
+        t.run(node, f"{CHECK} revoke $(pgrep -x ncqp)", END_S)
+    _all_back(t)
+    _moved(t)
+
+
+@regions
+@pytest.mark.long
 def test_module_is_held(t: Guests) -> None:
     """By memory in use, and by nothing after kill -9."""
     job = t.start(0, f"exec {CHECK} hold 8", END_S)
@@ -194,6 +206,90 @@ def test_port_without_its_driver(t: Guests) -> None:
     _moved(t)
     t.run(0, "rdma link add tcpqp1 type tcp_qp netdev lo && sh $REPO/tools/vm/guest/mkdev")
     t.run(0, f"{CHECK} refused lo; status=$?; rdma link delete tcpqp1; exit $status")
+    _all_back(t)
+
+
+SIGNAL = "$BUILD/cmake/selftests/vm/programs/accel_signal"
+RINGS = "/sys/class/infiniband/tcpqp0/ports/1/hw_counters/tx_bell_rings"
+ROUNDS = 56
+
+
+def _signal(t: Guests, options: str, told: str = "") -> list:
+    """Two ends of a chain; @told: they wait to be started."""
+    port = free_port()
+    jobs = [t.start(0, f"exec {SIGNAL} --port {port} {options} {told}", END_S)]
+    t.wait_listening(0, port)
+    jobs.append(t.start(1, f"exec {SIGNAL} --connect $PEER --port {port} {options} {told}", END_S))
+    return jobs
+
+
+def _ready(t: Guests, node: int) -> tuple[str, str]:
+    """(process, its starter), when all is posted and the process sleeps in its one system call."""
+    pid, starter = t.run(node, "until [ -e /tmp/told ]; do sleep 0.05; done; cat /tmp/told; rm /tmp/told").split()
+    return pid, starter
+
+
+def _has_run(t: Guests, node: int, pid: str) -> str:
+    """Nanoseconds on a processor, times that it was put on one, and switches of each kind."""
+    return t.run(node, f"cut -d' ' -f1,3 /proc/{pid}/schedstat; grep ctxt_switches /proc/{pid}/status")
+
+
+@regions
+@pytest.mark.parametrize("payload", (16384, pytest.param(0, marks=pytest.mark.long), pytest.param(400000, marks=pytest.mark.long)))
+def test_direct_signal(t: Guests, payload: int) -> None:
+    """Accelerator to accelerator and back, 56 times, while the processes that posted it all are stopped and never run."""
+    rounds = ROUNDS if payload < 100000 else 8
+    rings = [int(t.run(node, f"cat {RINGS}")) for node in (0, 1)]
+    jobs = _signal(t, f"--rounds {rounds} --payload {payload}", "--told /tmp/told")
+    ready = [_ready(t, node) for node in (0, 1)]
+    for node, (pid, _) in enumerate(ready):
+        t.run(node, f"kill -STOP {pid}")
+        t.equal(int(t.run(node, f"cat {RINGS}")), rings[node], f"node{node}: rings before anything began")
+    before = [_has_run(t, node, pid) for node, (pid, _) in enumerate(ready)]
+    for node, (_, starter) in enumerate(ready):
+        t.run(node, f"kill -USR1 {starter}")
+    for node in (0, 1):
+        t.run(node, f"until [ $(cat {RINGS}) = {rings[node] + rounds} ]; do sleep 0.05; done")
+    for node, (pid, starter) in enumerate(ready):
+        t.equal(_has_run(t, node, pid), before[node], f"node{node}: what the process did meanwhile")
+        t.run(node, f"kill -USR2 {starter}; kill -CONT {pid}")
+    for node, job in enumerate(jobs):
+        result = job.wait()
+        t.check(result.ok, f"node{node}: {result.stderr}")
+        t.equal(json.loads(result.stdout)["rounds"], rounds, f"node{node}: rounds")
+    _all_back(t)
+
+
+@regions
+@pytest.mark.long
+def test_direct_signal_under_faults(t: Guests) -> None:
+    """Loss and reorder: what is behind a hole is delivered, so some bytes are copied; the flag never comes before its payload."""
+    with fabric(t, **FAULTS):
+        for job in _signal(t, "--rounds 40 --copied"):
+            result = job.wait()
+            t.check(result.ok, result.stderr)
+    _all_back(t)
+
+
+@regions
+@pytest.mark.long
+@pytest.mark.parametrize("end", ("kill", "remove"))
+def test_direct_signal_ends(t: Guests, end: str) -> None:
+    """In the middle of a chain one process is killed, or its accelerator is unplugged."""
+    jobs = _signal(t, "--rounds 56 --payload 16384", "--told /tmp/told")
+    ready = [_ready(t, node) for node in (0, 1)]
+    rings = int(t.run(0, f"cat {RINGS}"))
+    for node, (_, starter) in enumerate(ready):
+        t.run(node, f"kill -USR1 {starter}")
+    t.run(0, f"until [ $(cat {RINGS}) != {rings} ]; do :; done")
+    if end == "kill":
+        t.run(0, f"kill -9 {ready[0][0]}")
+    else:
+        t.run(0, f"for d in {DRIVER}/0*; do echo 1 >$d/remove; done; [ ! -e /dev/nupa_accel0 ]; echo 1 >/sys/bus/pci/rescan", END_S)
+    t.run(1, f"kill -9 {ready[1][0]}")  # its accelerator would wait 2 s for each answer
+    for job in jobs:
+        t.check(job.wait().status != 124, "no end")
+    t.run(0, "until [ -e /dev/nupa_accel0 ]; do sleep 0.1; done")
     _all_back(t)
 
 

@@ -33,6 +33,13 @@ int query(const Context& context, const QueuePair& qp, tcp_qp_info& info) noexce
     return query_handle(context, qp.handle(), info);
 }
 
+int set_bell(const Context& context, const QueuePair& qp, int eventfd, uint32_t count) noexcept {
+    const tcp_qp_bell bell{.eventfd = eventfd, .count = count};
+    std::array attrs{value_attr(TCP_QP_ATTR_BELL_HANDLE, qp.handle()),
+                     inline_attr(TCP_QP_ATTR_BELL_REQ, bell)};
+    return invoke(context.cmd_fd(), UVERBS_OBJECT_QP, TCP_QP_METHOD_BELL, attrs);
+}
+
 bool is_tcp_qp(const Context& context) noexcept {
     tcp_qp_info info{};
     return query_handle(context, kNoHandle, info) != kNoMethod;

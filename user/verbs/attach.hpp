@@ -21,6 +21,11 @@ struct Attached {
 
 [[nodiscard]] int query(const Context& context, const QueuePair& qp, tcp_qp_info& info) noexcept;
 
+// A bell (tcp_qp.h): each signal of @eventfd lets @count more of the sends go, which wait for it
+// from now on.  @eventfd -1, @count 0: no bell any more.  0 or an errno.
+[[nodiscard]] int set_bell(const Context& context, const QueuePair& qp, int eventfd,
+                           uint32_t count) noexcept;
+
 // Does this RDMA device have the attach method?  A rxe device on the same
 // netdev speaks the same user ABI but has not.
 [[nodiscard]] bool is_tcp_qp(const Context& context) noexcept;

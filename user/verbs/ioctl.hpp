@@ -28,6 +28,15 @@ inline ib_uverbs_attr pointer_attr(uint16_t id, const void* at, size_t bytes) no
     return value_attr(id, reinterpret_cast<uint64_t>(at), static_cast<uint16_t>(bytes));
 }
 
+// The core takes up to eight bytes from the attribute itself.
+template <class Small>
+ib_uverbs_attr inline_attr(uint16_t id, const Small& value) noexcept {
+    static_assert(sizeof(value) <= sizeof(uint64_t));
+    uint64_t data = 0;
+    std::memcpy(&data, &value, sizeof(value));
+    return value_attr(id, data, sizeof(value));
+}
+
 // 0 or an errno.  A handle that the call makes is left in its attribute.
 template <size_t N>
 int invoke(int cmd_fd, uint16_t object, uint16_t method,

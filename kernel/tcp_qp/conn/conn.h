@@ -77,6 +77,7 @@ struct tqp_conn {
 	struct tqp_conn_socket socket;
 	struct tqp_conn_offload offload;
 	struct tqp_end end;
+	struct tqp_bell *bell;		/* qp->mutex; control/bell.c */
 	struct tcp_qp_info info;	/* its counters */
 };
 

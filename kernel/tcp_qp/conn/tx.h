@@ -174,6 +174,8 @@ struct tqp_tx {
 	u32 first_seq;			/* valid if tqp_tx_begun() */
 	u32 sq_next;			/* ring index of the next WQE to load, masked */
 	u32 sq_mask;
+	bool gated;			/* a bell lets WQEs go: those before */
+	u32 gate;			/* this ring index, masked */
 	u16 msn;			/* next untagged */
 	u16 write_msn;
 	u16 request_msn;

@@ -258,6 +258,14 @@ struct tqp_conn *tqp_qp_conn_get(struct tqp_qp *qp)
 	return conn;
 }
 
+void tqp_conn_look(struct tqp_conn *conn)
+{
+	tqp_credit_update(conn);	/* ahead of the data: the peer's answer to it may need our receive */
+	tqp_tx_run(conn);
+	tqp_rx_run(conn);
+	tqp_credit_update(conn);
+}
+
 void tqp_conn_doorbell(struct tqp_qp *qp)
 {
 	struct tqp_conn *conn = tqp_qp_conn_get(qp);
@@ -265,11 +273,8 @@ void tqp_conn_doorbell(struct tqp_qp *qp)
 	if (!conn)
 		return;
 	lock_sock(conn->sk);
-	tqp_credit_update(conn);	/* ahead of the data: the peer's answer to it may need our receive */
 	conn->tx.watch.renewed = 0;
-	tqp_tx_run(conn);
-	tqp_rx_run(conn);
-	tqp_credit_update(conn);
+	tqp_conn_look(conn);
 	release_sock(conn->sk);
 	tqp_conn_put(conn);
 }

@@ -45,6 +45,15 @@ struct tqp_conn *tqp_conn_create(struct tqp_qp *qp, struct tqp_conn_owner *owner
 struct tqp_conn *tqp_qp_conn_get(struct tqp_qp *qp);
 /* Nothing on the socket's side touches the QP any more. */
 void tqp_conn_ended(struct tqp_conn *conn);
+/* The socket lock's holder looks at both queues, as a doorbell asks. */
+void tqp_conn_look(struct tqp_conn *conn);
+
+/* ---- bell.c; sleeps, under qp->mutex ---- */
+/* A bell on the QP's send queue, instead of what it has. */
+int tqp_bell_set(struct tqp_qp *qp, const struct tcp_qp_bell *req);
+/* No bell any more; if @open, what it held goes.  When it returns nobody rings. */
+void tqp_bell_end(struct tqp_conn *conn, bool open);
+
 /* ---- end.c ---- */
 void tqp_conn_fail_work(struct work_struct *work);
 void tqp_conn_late_work(struct work_struct *work);

@@ -60,6 +60,7 @@ void tqp_conn_detach(struct tqp_qp *qp)
 	if (!conn)
 		return;
 
+	tqp_bell_end(conn, false);
 	/* what the peer is to be told it should be told before its connection goes */
 	if (READ_ONCE(conn->end.nak.syndrome))
 		tqp_end_wait(qp->dev, qp->uctx, &conn->wait, tqp_conn_told, conn,

@@ -100,6 +100,26 @@ static int UVERBS_HANDLER(TCP_QP_METHOD_SQ)(struct uverbs_attr_bundle *attrs)
 	return uverbs_copy_to(attrs, TCP_QP_ATTR_SQ_RESP, &resp, sizeof(resp));
 }
 
+static int UVERBS_HANDLER(TCP_QP_METHOD_BELL)(struct uverbs_attr_bundle *attrs)
+{
+	struct ib_qp *ibqp = uverbs_attr_get_obj(attrs, TCP_QP_ATTR_BELL_HANDLE);
+	struct tcp_qp_bell req;
+	struct tqp_qp *qp;
+	int ret;
+
+	if (IS_ERR(ibqp))
+		return PTR_ERR(ibqp);
+	ret = uverbs_copy_from(&req, attrs, TCP_QP_ATTR_BELL_REQ);
+	if (ret)
+		return ret;
+	qp = to_tqp_qp(ibqp);
+	if (mutex_lock_interruptible(&qp->mutex))
+		return -EINTR;
+	ret = tqp_bell_set(qp, &req);
+	mutex_unlock(&qp->mutex);
+	return ret;
+}
+
 static int UVERBS_HANDLER(TCP_QP_METHOD_CQ_FD)(struct uverbs_attr_bundle *attrs)
 {
 	struct ib_cq *ibcq = uverbs_attr_get_obj(attrs, TCP_QP_ATTR_CQ_FD_HANDLE);
@@ -155,8 +175,15 @@ DECLARE_UVERBS_NAMED_METHOD(TCP_QP_METHOD_SQ,
 	UVERBS_ATTR_PTR_OUT(TCP_QP_ATTR_SQ_RESP,
 			    UVERBS_ATTR_STRUCT(struct tcp_qp_sq, inline_bytes), UA_MANDATORY));
 
+DECLARE_UVERBS_NAMED_METHOD(TCP_QP_METHOD_BELL,
+	UVERBS_ATTR_IDR(TCP_QP_ATTR_BELL_HANDLE, UVERBS_OBJECT_QP, UVERBS_ACCESS_READ,
+			UA_MANDATORY),
+	UVERBS_ATTR_PTR_IN(TCP_QP_ATTR_BELL_REQ, UVERBS_ATTR_STRUCT(struct tcp_qp_bell, count),
+			   UA_MANDATORY));
+
 ADD_UVERBS_METHODS(tqp_qp_methods, UVERBS_OBJECT_QP, &UVERBS_METHOD(TCP_QP_METHOD_ATTACH),
-		   &UVERBS_METHOD(TCP_QP_METHOD_QUERY), &UVERBS_METHOD(TCP_QP_METHOD_SQ));
+		   &UVERBS_METHOD(TCP_QP_METHOD_QUERY), &UVERBS_METHOD(TCP_QP_METHOD_SQ),
+		   &UVERBS_METHOD(TCP_QP_METHOD_BELL));
 
 DECLARE_UVERBS_NAMED_METHOD(TCP_QP_METHOD_CQ_FD,
 	UVERBS_ATTR_IDR(TCP_QP_ATTR_CQ_FD_HANDLE, UVERBS_OBJECT_CQ, UVERBS_ACCESS_READ,

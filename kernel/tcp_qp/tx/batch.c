@@ -158,7 +158,7 @@ bool tqp_batch_next(struct tqp_conn *conn)
 
 	do {
 		if (!wqe->valid) {
-			if (!tqp_ring_posted(conn->qp->sq, conn->tx.sq_next))
+			if (!tqp_sq_ready(conn, conn->tx.sq_next))
 				return false;
 			tqp_wqe_copy(conn);
 		}

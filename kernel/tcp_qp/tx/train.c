@@ -62,7 +62,7 @@ void tqp_train_start(struct tqp_conn *conn, bool open)
 /* How many of the send queue's WQEs, from the current one on, could go now? */
 static u32 tqp_train_limit(const struct tqp_conn *conn)
 {
-	u32 limit = min(tqp_ring_posted(conn->qp->sq, conn->tx.sq_next),
+	u32 limit = min(tqp_sq_ready(conn, conn->tx.sq_next),
 			tqp_msglog_room(&conn->tx.log));
 	s16 credit;
 

@@ -9,6 +9,7 @@
  * something needs no timer: what it waits for has it looked at again.
  */
 #include "tx/tx.h"
+#include "tx/wqe.h"
 
 #define TQP_WATCH_TIME ns_to_ktime((u64)TQP_WATCH_US * NSEC_PER_USEC)
 
@@ -107,5 +108,5 @@ bool tqp_watch_end(struct tqp_conn *conn)
 	watch->on = may_send && tqp_watch_goes_on(conn, taken);
 	if (!watch->on)
 		tqp_ring_sleep(sq);
-	return may_send && tqp_ring_posted(sq, conn->tx.sq_next);
+	return may_send && tqp_sq_ready(conn, conn->tx.sq_next);	/* what a bell holds is not ours to send */
 }

@@ -67,7 +67,7 @@ static const struct rxe_send_wqe *tqp_wqe_peek(const struct tqp_conn *conn, u32 
 {
 	const struct tqp_ring *sq = conn->qp->sq;
 
-	return tqp_ring_posted(sq, index & sq->mask) ? tqp_ring_entry(sq, index) : NULL;
+	return tqp_sq_ready(conn, index & sq->mask) ? tqp_ring_entry(sq, index) : NULL;
 }
 
 bool tqp_wqe_follows(const struct tqp_conn *conn, u32 index)

@@ -13,6 +13,18 @@ static inline bool tqp_is_atomic(const struct tqp_op *op)
 	return op->request && op->bth_opcode != TCP_BTH_OP_READ_REQUEST;
 }
 
+/* WQEs from @from on that are posted and may go: a bell holds back the others. */
+static inline u32 tqp_sq_ready(const struct tqp_conn *conn, u32 from)
+{
+	u32 posted = tqp_ring_posted(conn->qp->sq, from), ahead, open;
+
+	if (likely(!conn->tx.gated))
+		return posted;
+	open = (conn->tx.gate - conn->tx.sq_next) & conn->tx.sq_mask;
+	ahead = (from - conn->tx.sq_next) & conn->tx.sq_mask;
+	return open > ahead ? min(posted, open - ahead) : 0;
+}
+
 /* Where its completion is prepared. */
 static inline struct tqp_tx_msg *tqp_wqe_msg(const struct tqp_conn *conn)
 {

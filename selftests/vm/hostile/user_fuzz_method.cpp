@@ -5,6 +5,7 @@
 #include <linux/udmabuf.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <tcp_qp/tcp_qp.h>
 #include <unistd.h>
@@ -183,6 +184,33 @@ int op_sq(Player& p) {
     return error;
 }
 
+// The eventfd stays among the sockets, which are written to and closed.
+int op_bell(Player& p) {
+    const auto qp = p.pick(p.world.qps);
+    if (!qp)
+        return kNothing;
+    tcp_qp_bell bell{.eventfd = -1, .count = 0};
+    if (!p.dice.one_in(4)) {
+        bell.eventfd = eventfd(p.dice.below(3), EFD_CLOEXEC | EFD_NONBLOCK);
+        if (bell.eventfd < 0)
+            return errno;
+        keep_socket(p, bell.eventfd);
+        bell.count = p.dice.one_in(8) ? static_cast<uint32_t>(p.dice.wild()) : p.dice.below(4);
+    } else if (const auto socket = p.pick(p.world.sockets); socket && p.dice.one_in(2)) {
+        bell = {.eventfd = *socket, .count = 1};
+    }
+    std::array attrs{value_attr(TCP_QP_ATTR_BELL_HANDLE, qp->handle),
+                     tcpqp::inline_attr(TCP_QP_ATTR_BELL_REQ, bell)};
+    p.note(qp->handle, bell.eventfd, bell.count);
+    const int error = invoke(p, qp->fd, UVERBS_OBJECT_QP, TCP_QP_METHOD_BELL, attrs);
+    for (uint32_t i = 0; !error && bell.eventfd >= 0 && i < kRounds; i++) {
+        const uint64_t one = 1;
+        (void)post_to(p, *qp, RingKind::kSend);
+        (void)!write(bell.eventfd, &one, sizeof one);
+    }
+    return error;
+}
+
 int op_cq_fd(Player& p) {
     const auto cq = p.pick(p.world.cqs);
     if (!cq)
@@ -300,6 +328,7 @@ constexpr Op kOps[] = {
     {"method_attach_peer", 8, op_attach_peer},
     {"method_query", 3, op_query},
     {"method_sq", 3, op_sq},
+    {"method_bell", 6, op_bell},
     {"method_cq_fd", 3, op_cq_fd},
     {"method_cq_call", 10, op_cq_call},
     {"method_cq_fd_poll", 3, op_cq_fd_poll},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // An accelerator through its driver: accel_check engine | attacks | churn N | refused IF |
-// revoked | info | hold MIB | race N [BUFFERS].
+// revoked | revoke PID | info | hold MIB | race N [BUFFERS].
 // Exit 0 only if all was right; hold prints a line and sleeps until it is killed.
 #include <fcntl.h>
 #include <poll.h>
@@ -8,6 +8,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -84,6 +85,23 @@ void engine_waits_and_rings(const Accelerator& accel) {
     calls[0].limit_ms = 5;
     check(accel.submit({calls.data(), 1}) == 0 && calls[0].status == NUPA_ACCEL_E_TIMEOUT,
           "WAIT has no limit");
+}
+
+// However many interrupts there were.
+void each_ring_is_told(const Accelerator& accel) {
+    constexpr uint32_t kRings = 100;
+    const Fd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    check(accel.bell(5, event.get()) == 0, "no bell");
+    std::vector<nupa_accel_call> calls(kRings, tcpqp::accel_call(NUPA_ACCEL_RING, 0, {}));
+    for (nupa_accel_call& call : calls)
+        call.value = 5;
+    check(accel.submit(calls) == 0, "RING");
+    uint64_t sum = 0, some = 0;
+    for (pollfd rang{event.get(), POLLIN, 0}; sum < kRings; sum += some)
+        check(poll(&rang, 1, 5000) == 1 && read(event.get(), &some, sizeof some) == sizeof some,
+              "a ring was lost");
+    check(sum == kRings, "rings that were not");
+    check(accel.bell(5, -1) == 0, "bell off");
 }
 
 // ---- what a hostile program may try ----
@@ -180,6 +198,7 @@ void engine() {
     engine_moves_and_compares(accel);
     check(accel.info().cpu_mapped_bytes == mapped, "a processor has touched it");
     engine_waits_and_rings(accel);
+    each_ring_is_told(accel);
     nothing_left(accel, free_before);
 }
 
@@ -258,6 +277,25 @@ void revoked() {
         munmap(at, kBytes);
     }
     nothing_left(accel, free_before);
+}
+
+// Every buffer that another process has a descriptor of.
+void revoke_of(int pid) {
+    const Accelerator accel;
+    const Fd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+    check(static_cast<bool>(process), "pidfd_open");
+    unsigned revoked = 0;
+    for (const auto& entry :
+         std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/fd")) {
+        if (std::filesystem::read_symlink(entry.path()).string().find("dmabuf") ==
+            std::string::npos)
+            continue;
+        const Fd buffer(static_cast<int>(
+            syscall(SYS_pidfd_getfd, process.get(), std::stoi(entry.path().filename()), 0)));
+        expect(accel.revoke(buffer.get()), 0, "revoke another's buffer");
+        revoked++;
+    }
+    check(revoked > 0, "the process has no buffer");
 }
 
 void tell() {
@@ -394,6 +432,8 @@ int main(int argc, char** argv) try {
         refused(argc > 2 ? argv[2] : "lo");
     else if (what == "revoked")
         revoked();
+    else if (what == "revoke")
+        revoke_of(static_cast<int>(number(0)));
     else if (what == "info")
         tell();
     else if (what == "hold")
@@ -402,7 +442,8 @@ int main(int argc, char** argv) try {
         race(number(20), argc > 3 ? static_cast<unsigned>(std::stoul(argv[3])) : kHeld);
     else
         throw std::runtime_error(
-            "accel_check engine | attacks | churn N | refused IF | revoked | info | hold MIB | "
+            "accel_check engine | attacks | churn N | refused IF | revoked | revoke PID | info | "
+            "hold MIB | "
             "race N [BUFFERS]");
     return 0;
 } catch (const std::exception& e) {
