@@ -74,6 +74,10 @@ TEST_F(WriteTrain, EachGoesToItsPlace) {
 TEST_F(WriteTrain, NoneLiesOverAnother) {
     EXPECT_EQ(rx({.step = 0}, 0, bytes), Reason::kBthInvalid);
     EXPECT_EQ(at(0, kMany * kBytes), ByteVector(kMany * kBytes));
+}
+
+// TCP dropped what was placed, but for the end of the last one.
+TEST_F(WriteTrain, RepeatedWithAPartOfTheLast) {
     ASSERT_EQ(rx({}, 0, part(bytes, 0, 300)), Reason::kPlaced);
     ASSERT_EQ(rx({}, 350, part(bytes, 350, 400)), Reason::kPlaced) << "the end of the last one";
     ASSERT_EQ(rx({}, 300, part(bytes, 300, 350)), Reason::kPlaced);

@@ -28,6 +28,13 @@ def test_one_process(t: Guests) -> None:
         t.equal(json.loads(t.run(0, f"{PROGRAMS}/qp_bell", 60))["cases"], CASES, "cases")
 
 
+def test_one_process_whose_queues_are_watched(t: Guests) -> None:
+    """`tcpqp-run --verbs` asks for a watch over the send queues, which must not take what a bell holds for something to send."""
+    with _loopback(t):
+        run = "$BUILD/cmake/user/tcpqp_run/tcpqp-run --verbs"
+        t.equal(json.loads(t.run(0, f"{run} {PROGRAMS}/qp_bell", 60))["cases"], CASES, "cases")
+
+
 def test_device_goes(t: Guests) -> None:
     """While its queue pair's bell rings without a pause; the process and its eventfd live on."""
     with _loopback(t):
