@@ -13,7 +13,8 @@ constexpr uint64_t kApartUs = uint64_t{10} * kRttUs, kTimerUs = 4000;
 
 class Quickack : public testing::Test {
 protected:
-    // Whether the ACK of a message of @length bytes that comes @after_us behind the one before goes at once.
+    // Whether the ACK of a message of @length bytes that comes @after_us behind the one before goes
+    // at once.
     bool ends(uint64_t after_us = kApartUs, uint32_t length = 64) {
         now_us_ += after_us;
         return tqp_quickack_end(&q_, tqp_quickack_slot(1, length), now_us_, kRttUs) != 0;
