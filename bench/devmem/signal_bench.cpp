@@ -42,22 +42,24 @@ struct Asked {
 };
 
 struct Spent {
-    TaskTimes tasks;
+    uint64_t others_ns = 0, caller_ns = 0;
     Counters counters;
 };
 
-Spent read_all(CounterReader& counters) {
+// What takes longest to read lies outermost: most of the reading is not counted.
+Spent read_before(CounterReader& counters) {
     Spent spent;
-    spent.tasks = TaskTimes::read();
+    spent.others_ns = others_ns();
     spent.counters = counters.read();
+    spent.caller_ns = caller_ns();
     return spent;
 }
 
-// The counters last on the way in and first on the way out, so that reading tasks is not counted.
-Spent read_all_after(CounterReader& counters) {
+Spent read_after(CounterReader& counters) {
     Spent spent;
+    spent.caller_ns = caller_ns();
     spent.counters = counters.read();
-    spent.tasks = TaskTimes::read();
+    spent.others_ns = others_ns();
     return spent;
 }
 
@@ -70,8 +72,8 @@ std::string said(const Options& o, const Spent& before, const Spent& after, uint
            field("bytes", o.direct.payload_bytes + DirectSignal::kLineBytes) +
            field("wall_ns", after.counters.wall_ns - before.counters.wall_ns) +
            field("busy_ns", busy > reading_ns ? busy - reading_ns : 0) +
-           field("processes_ns", after.tasks.others_ns - before.tasks.others_ns) +
-           "\"caller_ns\": " + std::to_string(after.tasks.caller_ns - before.tasks.caller_ns) + "}";
+           field("processes_ns", after.others_ns - before.others_ns) +
+           "\"caller_ns\": " + std::to_string(after.caller_ns - before.caller_ns) + "}";
 }
 
 void wait_over(const DirectSignal& direct) {
@@ -106,8 +108,8 @@ std::string measure(const Options& o, DirectSignal& direct, const tcpqp::Fd& con
     CounterReader counters(o.peer.interface, false);
     const Counters first = counters.read(), second = counters.read();
     Spent before{}, after{};
-    const auto begins = [&] { before = read_all(counters); };
-    const auto ends = [&] { after = read_all_after(counters); };
+    const auto begins = [&] { before = read_before(counters); };
+    const auto ends = [&] { after = read_after(counters); };
     if (o.way == "processes") {
         direct.post_receives(control);
         begins();

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -14,6 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr uint64_t kNsPerS = 1'000'000'000;
 constexpr unsigned long kKernelThread = 0x00200000;  // PF_KTHREAD
 constexpr int kFieldsBefore = 6;                     // state, ppid, pgrp, session, tty, tpgid
 
@@ -44,20 +46,30 @@ uint64_t run_ns(const fs::path& task) {
 
 }  // namespace
 
-TaskTimes TaskTimes::read() {
-    TaskTimes times;
+uint64_t caller_ns() noexcept {
+    timespec now{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<uint64_t>(now.tv_sec) * kNsPerS + static_cast<uint64_t>(now.tv_nsec);
+}
+
+uint64_t others_ns() {
     const std::string caller = std::to_string(::gettid());
+    uint64_t sum = 0;
+    bool met = false;
     for (const auto& process : fs::directory_iterator("/proc")) {
         if (!is_number(process.path().filename()) || is_kernel_thread(process.path()))
             continue;
         std::error_code gone;
-        for (const auto& task : fs::directory_iterator(process.path() / "task", gone))
-            (task.path().filename() == caller ? times.caller_ns : times.others_ns) +=
-                run_ns(task.path());
+        for (const auto& task : fs::directory_iterator(process.path() / "task", gone)) {
+            if (task.path().filename() == caller)
+                met = true;
+            else
+                sum += run_ns(task.path());
+        }
     }
-    if (!times.caller_ns)
-        throw std::runtime_error("/proc/*/task/*/schedstat");
-    return times;
+    if (!met)
+        throw std::runtime_error("/proc/*/task: the caller is not there");
+    return sum;
 }
 
 }  // namespace nupa::bench

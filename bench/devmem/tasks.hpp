@@ -7,12 +7,9 @@
 
 namespace nupa::bench {
 
-struct TaskTimes {
-    uint64_t caller_ns = 0;  // of the thread that asks
-    uint64_t others_ns = 0;  // of all other threads of user processes
-
-    // Throws if /proc can't be read.
-    [[nodiscard]] static TaskTimes read();
-};
+// Of the calling thread, so far.
+[[nodiscard]] uint64_t caller_ns() noexcept;
+// Of all other threads that live.  Throws if /proc can't be read.
+[[nodiscard]] uint64_t others_ns();
 
 }  // namespace nupa::bench

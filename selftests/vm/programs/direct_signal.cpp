@@ -150,14 +150,17 @@ void DirectSignal::post(uint32_t round, bool notify, bool signal) {
 
 void DirectSignal::next_completion(ibv_wc_opcode wanted) {
     ibv_wc wc{};
-    int n = 0;
-    while ((n = cq_.poll({&wc, 1})) == 0)
-        if (const int error = cq_.descriptor().wait(kLimitMs); error != 0 && error != EINTR)
-            tcpqp::throw_errno("no completion came", error);
-    if (n < 0)
-        throw std::runtime_error("the completion queue is broken");
-    if (wc.status != IBV_WC_SUCCESS || wc.opcode != wanted)
-        throw std::runtime_error(std::string("completion: ") + ibv_wc_status_str(wc.status));
+    do {
+        int n = 0;
+        while ((n = cq_.poll({&wc, 1})) == 0)
+            if (const int error = cq_.descriptor().wait(kLimitMs); error != 0 && error != EINTR)
+                tcpqp::throw_errno("no completion came", error);
+        if (n < 0)
+            throw std::runtime_error("the completion queue is broken");
+        if (wc.status != IBV_WC_SUCCESS)
+            throw std::runtime_error(std::string("completion: ") + ibv_wc_status_str(wc.status));
+        all_sent_ |= wc.opcode == IBV_WC_RDMA_WRITE;  // the last one's
+    } while (wc.opcode != wanted);
 }
 
 nupa_accel_call DirectSignal::compare_call(uint32_t round) const noexcept {
@@ -237,25 +240,18 @@ void DirectSignal::post_receives(const tcpqp::Fd& control) {
 void DirectSignal::run_processes() {
     for (uint32_t i = 0; i < options_.rounds; i++) {
         if (options_.begins)
-            post(i, true, false);
+            post(i, true, i + 1 == options_.rounds);
         next_completion(IBV_WC_RECV_RDMA_WITH_IMM);
         calls_.push_back(compare_call(i));
         submit({&calls_.back(), 1});
         if (!options_.begins)
-            post(i, true, false);
+            post(i, true, i + 1 == options_.rounds);
     }
-    // its completion is the last one's
-    ibv_send_wr last{}, *bad = nullptr;
-    last.opcode = IBV_WR_RDMA_WRITE;
-    last.send_flags = IBV_SEND_SIGNALED;
-    last.wr.rdma.remote_addr = peer_at_;
-    last.wr.rdma.rkey = peer_key_;
-    if (const int error = ibv_post_send(qp_.get(), &last, &bad); error != 0)
-        tcpqp::throw_errno("post an empty WRITE", error);
 }
 
 void DirectSignal::check() {
-    next_completion(IBV_WC_RDMA_WRITE);
+    if (!all_sent_)
+        next_completion(IBV_WC_RDMA_WRITE);
     uint32_t right = 0;
     for (const nupa_accel_call& call : calls_) {
         if (call.op == NUPA_ACCEL_COMPARE && call.result == message_bytes())

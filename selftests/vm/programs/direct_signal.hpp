@@ -97,6 +97,7 @@ private:
     uint64_t peer_at_ = 0;
     uint32_t peer_key_ = 0;
     std::vector<nupa_accel_call> calls_;
+    bool all_sent_ = false;
     std::atomic<pid_t> sleeper_{0};  // the thread of run_chain()
     uint64_t mapped_bytes_ = 0;      // of the accelerator's memory, before the first message
 };

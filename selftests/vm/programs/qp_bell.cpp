@@ -185,18 +185,21 @@ void adds_up(const tcpqp::Context& context) {
         Pair p(context);
         const tcpqp::Fd bell = event(5, flags);  // rung before it was a bell: not told
         expect("bell", p.bell(bell.get(), 1), 0);
-        const uint64_t rings = counter("tx_bell_rings");
+        const auto rung = [&, rings = counter("tx_bell_rings")](uint64_t sum) {
+            while (counter("tx_bell_rings") != rings + sum)
+                std::this_thread::yield();
+        };
         for (int i = 0; i < 3; i++)
             ring(bell);
-        while (counter("tx_bell_rings") != rings + 3)
-            std::this_thread::yield();
+        rung(3);
         p.post(5);
         p.expect_sent("rung before it was posted", 3);
+        for (int i = 0; i < 2; i++)
+            ring(bell);
+        p.expect_sent("rung when it was posted", 5);
         for (uint32_t i = 0; i < 3 * kDepth; i++)
             ring(bell);
-        while (counter("tx_bell_rings") != rings + 3 + 3 * kDepth)
-            std::this_thread::yield();
-        p.expect_sent("rung too often", 5);
+        rung(5 + 3 * kDepth);
         p.post(kDepth - 5);
         p.expect_sent("as many as there are slots", kDepth);
         p.expect_done(kDepth);
