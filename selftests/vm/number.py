@@ -205,6 +205,18 @@ def test_silent_peer_of_the_other_side(t: Guests) -> None:
     silent_peer(t, 1)
 
 
+@pytest.mark.long
+def test_closed_window_is_no_silence(t: Guests) -> None:
+    """Longer than any time that is held against a peer which does not answer."""
+    setting = "/proc/sys/net/ipv4/tcp_rmem"
+    before = t.run(0, f"cat {setting}").strip()
+    t.run(0, f"echo '4096 16384 16384' >{setting}")
+    try:
+        ends(t, "late_receive", "--delay 14")
+    finally:
+        t.run(0, f"echo '{before}' >{setting}")
+
+
 def test_time_runs_from_the_first_send(t: Guests) -> None:
     never_waited(t, [end(t, "absent", f"--peer {gid_of(ADDRESS)} --delay 8")], ABSENT_LIMIT_S)
 
@@ -267,6 +279,35 @@ def test_forged_hellos(t: Guests) -> None:
 @pytest.mark.long
 def test_hundred_thousand_forged_hellos(t: Guests) -> None:
     forged(t, 100_000, 1800)
+
+
+ANSWERS = "$REPO/selftests/vm/programs/rdma_answers.py"
+SPIN_S = 10  # then it lets others run: the answers came too late
+FAIR_SERVER = "/sys/kernel/debug/sched/fair_server"  # from 6.12 on it lets ordinary tasks run beside real time
+
+
+@contextmanager
+def real_time_alone(t: Guests, node: int) -> Iterator[None]:
+    """A task in real time that does not sleep is the only one that runs."""
+    each = f"for f in {FAIR_SERVER}/cpu*/runtime; do if [ -e $f ]; then {{}}; fi; done"
+    saved = t.run(node, f"cat /proc/sys/kernel/sched_rt_runtime_us; {each.format('cat $f')}").split()
+    t.run(node, f"echo -1 >/proc/sys/kernel/sched_rt_runtime_us; {each.format('echo 0 >$f')}")
+    try:
+        yield
+    finally:
+        t.run(node, f"echo {saved[0]} >/proc/sys/kernel/sched_rt_runtime_us; {each.format(f'echo {saved[-1]} >$f')}")
+
+
+def test_answers_wait_for_no_task(t: Guests) -> None:
+    """READs and atomics, of a host whose processor has a task that never lets another one run, as ranks of MPI nearly do."""
+    for offload in (1, 0):
+        port = free_port()
+        with parameter(t, "offload", offload), real_time_alone(t, 0):
+            jobs = [t.start(0, f"exec {ANSWERS} --listen {port} --spin {SPIN_S * t.cluster.slowness}", LIMIT_S)]
+            t.wait_listening(0, port)
+            jobs.append(t.start(1, f"exec {ANSWERS} --connect {ADDRESS}:{port}", LIMIT_S))
+            for side, result in enumerate([job.wait() for job in jobs]):
+                t.check(result.ok, f"side {side}: {result.status}: {result.stdout}{result.stderr}")
 
 
 def test_bulk_gets_no_more_acks(t: Guests) -> None:

@@ -15,6 +15,7 @@
 #include "offload/offload.h"
 #include "rx/rx.h"
 #include "socket/socket.h"
+#include "tx/tx.h"
 
 enum {
 	TQP_FAMILIES_MAX = 8,
@@ -156,6 +157,13 @@ static int tqp_set_rcvlowat(struct sock *sk, int val)
 	return -EOPNOTSUPP;	/* the receive loop must hear of every byte */
 }
 
+/* release_sock(): the backlog is worked off, and waits for the spinlock to grow again. */
+static void tqp_release_cb(struct sock *sk)
+{
+	tqp_tx_answer(tqp_conn_of(sk));
+	tqp_family_of(sk)->base_prot->release_cb(sk);
+}
+
 /* The last file is gone, and with it every caller of the operations above; an attach has one. */
 static void tqp_close(struct sock *sk, long timeout)
 {
@@ -193,6 +201,7 @@ static struct tqp_family *tqp_family_make(struct sock *sk)
 	family->prot.sendmsg = tqp_sendmsg;
 	family->prot.recvmsg = tqp_recvmsg;
 	family->prot.splice_eof = NULL;
+	family->prot.release_cb = tqp_release_cb;
 #ifdef CONFIG_BPF_SYSCALL
 	family->prot.psock_update_sk_prot = NULL;
 #endif

@@ -271,14 +271,32 @@ void tqp_tx_count(struct tqp_conn *conn, u32 messages)
 	tqp_count(conn->dev, TQP_C_tx_messages, messages);
 }
 
+/* What was loaded, into TCP.  False: not all of it, or the turn is over. */
+static __always_inline bool tqp_tx_give(struct tqp_conn *conn)
+{
+	int rc = tqp_tx_push(conn, conn->tx.cur.active && tqp_tx_more(conn));
+
+	if (rc == -EAGAIN) {
+		tqp_tx_wait(&conn->tx, TQP_TX_WAIT_SPACE);
+		if (!tcp_sk(conn->sk)->packets_out)	/* no memory, and no ACK is due */
+			tqp_tx_wait_memory(conn);
+	} else if (rc < 0 && rc != -EBUSY) {
+		tqp_conn_fail(conn, TCP_QP_REASON_PEER_CLOSED);
+	}
+	if (rc)
+		return false;
+	if (conn->tx.cur.active)
+		tqp_tx_taken(conn);
+	conn->tx.turn -= TQP_TX_WQE_BYTES;
+	return conn->tx.turn > 0;
+}
+
 /*
  * In turns: TCP takes ACKs in while we feed it, and another process may post
  * ahead of us for ever.
  */
 void tqp_tx_run(struct tqp_conn *conn)
 {
-	int rc;
-
 	sock_owned_by_me(conn->sk);
 	tqp_tx_finish_bad(conn);
 	if (!tqp_tx_ready(conn) || conn->tx.running || !tqp_tx_alone(conn))
@@ -287,27 +305,54 @@ void tqp_tx_run(struct tqp_conn *conn)
 	tqp_tx_wait_over(&conn->tx, TQP_TX_WAIT_SPACE | TQP_TX_WAIT_MEMORY);
 	conn->tx.turn = TQP_TX_TURN_BYTES;
 	tqp_mss_update(conn);
-	while (tqp_tx_ready(conn) && tqp_tx_load(conn)) {
-		rc = tqp_tx_push(conn, conn->tx.cur.active && tqp_tx_more(conn));
-		if (rc == -EAGAIN) {
-			tqp_tx_wait(&conn->tx, TQP_TX_WAIT_SPACE);
-			if (!tcp_sk(conn->sk)->packets_out)	/* no memory, and no ACK is due */
-				tqp_tx_wait_memory(conn);
-			break;
-		}
-		if (rc == -EBUSY)
-			break;
-		if (rc < 0) {
-			tqp_conn_fail(conn, TCP_QP_REASON_PEER_CLOSED);
-			break;
-		}
-		if (conn->tx.cur.active)
-			tqp_tx_taken(conn);
-		conn->tx.turn -= TQP_TX_WQE_BYTES;
-		if (conn->tx.turn <= 0)
-			break;
-	}
+	while (tqp_tx_ready(conn) && tqp_tx_load(conn) && tqp_tx_give(conn))
+		;
 	conn->tx.running = false;
 	if (conn->tx.turn <= 0 && tqp_tx_ready(conn))
+		tqp_tx_kick(conn);
+}
+
+/* ---- where one cannot sleep ---- */
+
+/*
+ * Nothing is half sent.  TCP works off no backlog in the middle of it: in softirq there is
+ * none, and release_sock() has worked it off and still has the spinlock.
+ */
+static bool tqp_tx_may_answer(struct tqp_conn *conn)
+{
+	return !conn->tx.running && !conn->tx.cur.active && !tqp_train_waits(conn) &&
+	       tqp_tx_ready(conn) && tqp_tx_alone(conn);
+}
+
+/* The task that softirq interrupted has a fragment of a page that is not ours. */
+static void tqp_tx_answers(struct tqp_conn *conn)
+{
+	struct sock *sk = conn->sk;
+	gfp_t allocation = sk->sk_allocation;
+	bool task_frag = sk->sk_use_task_frag;
+
+	sk->sk_allocation = GFP_ATOMIC | __GFP_NOWARN;
+	sk->sk_use_task_frag = false;
+	conn->tx.running = true;
+	conn->tx.turn = TQP_TX_ANSWER_BYTES;
+	tqp_mss_update(conn);
+	while (tqp_tx_ready(conn) && !tqp_msglog_full(&conn->tx.log) &&	/* it grows in tx.work */
+	       tqp_response_next(conn) && tqp_tx_give(conn))
+		;
+	conn->tx.running = false;
+	sk->sk_use_task_frag = task_frag;
+	sk->sk_allocation = allocation;
+}
+
+void tqp_tx_answer(struct tqp_conn *conn)
+{
+	sock_owned_by_me(conn->sk);
+	if (!tqp_response_waits(conn))
+		return;
+	if (tqp_tx_may_answer(conn))
+		tqp_tx_answers(conn);
+	/* but where an ACK does: tx.work itself comes by here, and would come again and again */
+	if ((tqp_response_waits(conn) || conn->tx.cur.active) && tqp_tx_ready(conn) &&
+	    !tqp_tx_waits(&conn->tx, TQP_TX_WAIT_SPACE | TQP_TX_WAIT_LOG))
 		tqp_tx_kick(conn);
 }

@@ -342,7 +342,25 @@ def silent(args, control: Control) -> dict:
     return failed(end, [7, 8], 9, 0.9 * PATIENCE_S, 3 * PATIENCE_S)
 
 
-SCENARIOS = {f.__name__: f for f in (order, many, quiet_end, absent, alone, mismatch, again, hold, silent)}
+def late_receive(args, control: Control) -> dict:
+    """Side 0 posts its receive args.delay seconds after the send; that is patience, and no silence."""
+    end = End(Port(args.gid))
+    (peer,) = control.numbers([end])
+    end.connect(peer)
+    ping(end, control)
+    control.meet()
+    if control.side == 1:
+        end.post(7, count=REGION_BYTES)
+    else:
+        end.port.silent(args.delay)
+        end.receive(7, count=REGION_BYTES)
+    (wc,) = end.port.take(1, args.delay + SOON_S)
+    require((wc.wr_id, wc.status) == (7, SUCCESS), f"{wc.wr_id} {wc.status}")
+    control.meet()
+    return {}
+
+
+SCENARIOS = {f.__name__: f for f in (order, many, quiet_end, absent, alone, mismatch, again, hold, silent, late_receive)}
 
 
 def main() -> int:
