@@ -279,7 +279,7 @@ TEST_F(Hostile, AdminCommandsOutOfRangeAreRefused) {
         EXPECT_EQ(p[0].admin_status(cmd), NUPA_E_INVALID) << entries;
     }
     cmd.queue.long_entries = 64;
-    cmd.queue.long_ring_addr = (64ull << 20) - 63 * 8;
+    cmd.queue.long_ring_addr = (64ull << 20) - 63ull * 8;
     EXPECT_EQ(p[0].admin_status(cmd), NUPA_E_ADDRESS);
     cmd = {};
     cmd.op = NUPA_ADMIN_RXQ_DESTROY;

@@ -169,7 +169,7 @@ TEST(PortMemory, IsBounded) {
     other->enable();
     nupa_admin_cmd cmd{};
     cmd.op = NUPA_ADMIN_MR_REG;
-    cmd.mr.table_addr = greedy->alloc(8 * 1000);
+    cmd.mr.table_addr = greedy->alloc(8ull * 1000);
     cmd.mr.bytes = 1000 * kPageBytes;
     cmd.mr.pages = 1000;  // 8 KB of the switch
     cmd.mr.page_shift = 12;
@@ -185,7 +185,7 @@ TEST(PortMemory, IsBounded) {
     greedy->must(cmd);
     cmd.id++;
     EXPECT_EQ(greedy->admin_status(cmd), NUPA_E_QUOTA);
-    cmd.mr.table_addr = other->alloc(8 * 1000);
+    cmd.mr.table_addr = other->alloc(8ull * 1000);
     other->must(cmd);
     greedy->disable();
     greedy->enable();
