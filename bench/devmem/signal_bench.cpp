@@ -136,7 +136,7 @@ std::string one(Options o, const tcpqp::Fd& listener, tcpqp::Fd control) {
     const auto context = tcpqp::open_device(o.peer.interface);
     DirectSignal direct(*context, control, std::move(o.peer.sockets(listener, control, 1)[0]),
                         o.direct);
-    const std::string result = measure(o, direct, control);
+    std::string result = measure(o, direct, control);
     direct.leave(control);
     return result;
 }

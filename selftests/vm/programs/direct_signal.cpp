@@ -121,8 +121,8 @@ void DirectSignal::offer(const tcpqp::Fd& control) {
     peer_key_ = static_cast<uint32_t>(theirs.key);
 }
 
-void DirectSignal::set(uint32_t word) const noexcept {
-    __atomic_store_n(page_at_ + word, 1, __ATOMIC_RELEASE);
+void DirectSignal::set(uint64_t offset) const noexcept {
+    __atomic_store_n(page_at_ + offset / sizeof(*page_at_), 1, __ATOMIC_RELEASE);
 }
 
 void DirectSignal::post(uint32_t round, bool notify, bool signal) {
@@ -201,11 +201,11 @@ void DirectSignal::add_round(uint32_t round) {
 }
 
 void DirectSignal::run_chain() {
-    calls_.insert(calls_.end(), kPatience, wait_call(page_.get(), kStartAt * 4, 1));
+    calls_.insert(calls_.end(), kPatience, wait_call(page_.get(), kStartAt, 1));
     for (uint32_t i = 0; i < options_.rounds; i++)
         add_round(i);
     calls_.push_back(ring_call(kOverBell));
-    calls_.insert(calls_.end(), kPatience, wait_call(page_.get(), kReleaseAt * 4, 1));
+    calls_.insert(calls_.end(), kPatience, wait_call(page_.get(), kReleaseAt, 1));
     sleeper_ = ::gettid();
     submit(calls_);
 }

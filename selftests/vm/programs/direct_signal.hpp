@@ -65,7 +65,7 @@ public:
     void leave(const tcpqp::Fd& control);  // both are through
 
 private:
-    static constexpr uint32_t kStartAt = 0, kReleaseAt = 1;  // words of the starting page
+    static constexpr uint64_t kStartAt = 0, kReleaseAt = 4;  // in the starting page
 
     [[nodiscard]] uint32_t message_bytes() const noexcept {
         return options_.payload_bytes + kLineBytes;
@@ -78,7 +78,7 @@ private:
     }
     void fill(const tcpqp::Fd& buffer, bool begins) const;
     void offer(const tcpqp::Fd& control);
-    void set(uint32_t word) const noexcept;
+    void set(uint64_t offset) const noexcept;
     void post(uint32_t round, bool notify, bool signal);
     void next_completion(ibv_wc_opcode wanted);
     [[nodiscard]] nupa_accel_call compare_call(uint32_t round) const noexcept;

@@ -36,7 +36,8 @@ namespace {
 using namespace nupa::programs;
 using Clock = std::chrono::steady_clock;
 
-constexpr uint32_t kDepth = 15, kReceives = 31, kBytes = 300;
+constexpr uint32_t kDepth = 15, kReceives = 31;
+constexpr size_t kBytes = 300;
 constexpr int kLimitMs = 60000, kEntries = 64;
 constexpr uint32_t kFloodMs = 500;
 constexpr uint64_t kJiffiesMax = 1000;  // in a second, whatever the kernel's HZ
@@ -126,7 +127,7 @@ private:
     tcpqp::Work work(uint32_t slot) {
         return {.cookie = slot,
                 .address = memory_.data() + slot * kBytes,
-                .bytes = kBytes,
+                .bytes = uint32_t{kBytes},
                 .lkey = mr_.lkey(),
                 .without_imm = true};
     }
