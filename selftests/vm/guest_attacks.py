@@ -51,12 +51,12 @@ def test_scribbled_registers_and_a_rescan(t: Guests) -> None:
 
 def test_scribbled_registers_are_noticed(t: Guests) -> None:
     """Under its driver, the port fails and works again by itself; nobody sends meanwhile."""
-    registers = unplug._registers(t, 0)
+    before, registers = unplug.resets(t, 0), unplug._registers(t, 0)
     try:
         os.pwrite(registers, b"\x5a" * REGISTERS_BYTES, 0)
     finally:
         os.close(registers)
-    t.run(0, "until dmesg | grep -q 'port was reset and works again'; do sleep 0.2; done", 30)
+    unplug.wait_recovered(t, 0, before)
     t.run(0, "until ping -q -c 1 -W 1 $PEER; do sleep 0.2; done", 30)
     t.run(0, "rdma link show tcpqp0/1 >/dev/null 2>&1 || rdma link add tcpqp0 type tcp_qp netdev nupa0; sh $REPO/tools/vm/guest/mkdev")
     _works(t)

@@ -99,7 +99,6 @@ def test_port_changes_under_traffic(t: Guests) -> None:
     with fabric(t, rate_mbps=60, queue_bytes=4 << 20), _copying(t, 24) as port:
         wait_moving(t, 1, port)
         unplug.fail_port(t, 0)
-        t.run(0, "until dmesg | grep -q 'port was reset and works again'; do sleep 0.2; done", 30)
         for change in changes:
             t.run(0, change)
     t.run(0, "until rdma link add tcpqp0 type tcp_qp netdev nupa0 2>/dev/null; do sleep 0.2; done; sh $REPO/tools/vm/guest/mkdev")

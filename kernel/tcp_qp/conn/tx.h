@@ -27,6 +27,7 @@ enum {
 	TQP_WATCH_US = 50,			/* from a look at a watched send queue to the next */
 	TQP_WATCH_IDLE_TICKS = 4,		/* so many that find nothing end the watch */
 	TQP_WATCH_BURST = 3,			/* WQEs; more of them, while some are under way, begin one */
+	TQP_WATCH_BURST_MAX = TQP_WATCH_BURST + 2,	/* as many: the first one that comes next begins one, too */
 	TQP_WATCH_RENEWED_MAX = 64,		/* then its owner's own system call is due */
 	TQP_TRAIN_SQ_SHARE = 4,			/* and this part of the SQ at most: all complete together */
 	TQP_MIXED_MIN_MESSAGES = 4,		/* fewer are not worth a table of their lengths */
@@ -150,7 +151,7 @@ struct tqp_tx_watch {
 	struct hrtimer timer;		/* runs, or is about to kick tx.work, while on */
 	struct tqp_ring *ring;		/* the QP's SQ, which stays until detach has cancelled the timer */
 	u32 seen;			/* sq_next when it was looked at last */
-	u32 burst;			/* WQEs taken since nothing was under way */
+	u32 burst;			/* WQEs taken since nothing was under way, as far as that matters */
 	u16 renewed;			/* looks that found some, since the last doorbell */
 	u8 idle;			/* ticks without any */
 	bool on;

@@ -3,10 +3,11 @@
  * The watch over a send queue: while it lasts, what is posted needs no doorbell.
  *
  * It is for who asks for it in the ring's header (tcp_qp.h; docs/verbs.md), and
- * begins when a burst of work requests was posted while some were under way.  A
- * timer then looks at the producer index, and has tx.work send what is new; when
- * there was nothing new for some ticks, the watch ends.  A queue that waits for
- * something needs no timer: what it waits for has it looked at again.
+ * begins when a burst of work requests was posted while some were under way, and
+ * with the first request after such a burst.  A timer then looks at the producer
+ * index, and has tx.work send what is new; when there was nothing new for some
+ * ticks, the watch ends.  A queue that waits for something needs no timer: what it
+ * waits for has it looked at again.
  */
 #include "tx/tx.h"
 #include "tx/wqe.h"
@@ -56,8 +57,9 @@ void tqp_watch_begin(struct tqp_conn *conn)
 
 	if (!tqp_ring_wants_watch(watch->ring))
 		return;
+	/* What comes after a burst is taken for the next one, once. */
 	if (!watch->on && tqp_msglog_empty(&conn->tx.log))
-		watch->burst = 0;
+		watch->burst = watch->burst == TQP_WATCH_BURST_MAX ? TQP_WATCH_BURST : 0;
 	WRITE_ONCE(watch->seen, conn->tx.sq_next);
 	tqp_ring_wake(watch->ring);	/* this run looks again before it ends */
 }
@@ -82,8 +84,7 @@ static bool tqp_watch_goes_on(struct tqp_conn *conn, u32 taken)
 
 	if (!taken)
 		return watch->on && hrtimer_is_queued(&watch->timer);
-	if (watch->burst <= TQP_WATCH_BURST)
-		watch->burst += taken;
+	watch->burst = min_t(u32, watch->burst + taken, TQP_WATCH_BURST_MAX);
 	if (watch->burst <= TQP_WATCH_BURST || watch->renewed == TQP_WATCH_RENEWED_MAX)
 		return false;
 	watch->renewed++;
