@@ -23,6 +23,7 @@ PORT = 7300
 LIMIT_S = 90
 HUGE_PAGES = 24  # of 2 MiB: region and scratch of both programs
 END_LIMIT_S = 20  # for the survivor to hear of it
+UNHEARD_END_MS = 1000  # TQP_TERMINATE_MS
 
 
 def pair(t: Guests, program: str, engines: tuple[str, str], options: str = "", active: str = "", address: str = "10.77.0.1",
@@ -146,12 +147,18 @@ def test_model_with_faults(t: Guests) -> None:
         model(t, ("software", "software"), "--seed 38 --operations 100")
 
 
+def refused(t: Guests, engine: str) -> None:
+    """An end that the peer hears of, or answers by its own, is over then, and does not wait the second that an unheard one may take."""
+    for said in pair(t, "qp_refused", (engine, engine)):
+        t.check(said["median_ms"] < UNHEARD_END_MS * t.cluster.slowness, f"ends were waited for: {said}")
+
+
 def test_refused_offload(t: Guests) -> None:
-    pair(t, "qp_refused", ("offload", "offload"))
+    refused(t, "offload")
 
 
 def test_refused_software(t: Guests) -> None:
-    pair(t, "qp_refused", ("software", "software"))
+    refused(t, "software")
 
 
 # One of each way in which a received message is refused.

@@ -81,6 +81,7 @@ static void tqp_state_change(struct sock *sk)
 		if (conn->qp)
 			tqp_count(conn->dev, TQP_C_peer_resets, 1);
 		tqp_conn_fail(conn, TCP_QP_REASON_PEER_CLOSED);
+		tqp_end_wake(conn);	/* why we end was heard, or never will be */
 	}
 	tqp_conn_notify(conn);
 	conn->socket.saved.state_change(sk);

@@ -4,11 +4,11 @@
 // are in order, in some cases SENDs or WRITEs that travel as a train, the one that
 // is not in order, and a SEND behind it.  All before it must succeed, it must
 // fail with just the status that IBTA names, the last be flushed; and not one
-// byte of the region may change.
+// byte of the region may change.  Prints how long the middle one of the cases took.
 //
 //   qp_refused --port PORT [--connect ADDR] [--engine E] [--case NAME ...]
 #include <algorithm>
-#include <cstdio>
+#include <chrono>
 #include <stdexcept>
 #include <vector>
 
@@ -204,14 +204,20 @@ void one(const tcpqp::Context& context, tcpqp::Fd socket, const Options& o, cons
 void all(const Options& o) {
     auto context = tcpqp::open_device(o.peer.interface);
     const tcpqp::Fd listener = o.peer.listener(kBacklog);
-    int done = 0;
+    std::vector<int64_t> took_ms;
     for (const Case& c : kCases) {
         if (!o.cases.empty() && std::ranges::find(o.cases, c.name) == o.cases.end())
             continue;
-        one(*context, o.peer.next_socket(listener), o, c);
-        done++;
+        tcpqp::Fd socket = o.peer.next_socket(listener);
+        const auto begin = std::chrono::steady_clock::now();
+        one(*context, std::move(socket), o, c);
+        took_ms.push_back(std::chrono::duration_cast<std::chrono::milliseconds>(
+                              std::chrono::steady_clock::now() - begin)
+                              .count());
     }
-    std::printf("{\"refused\": %d}\n", done);
+    std::ranges::sort(took_ms);
+    fmt::print("{{\"refused\": {}, \"median_ms\": {}}}\n", took_ms.size(),
+               took_ms.at(took_ms.size() / 2));
 }
 
 }  // namespace
