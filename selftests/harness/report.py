@@ -4,6 +4,7 @@
 import json
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -35,6 +36,11 @@ class Report:
 
     def skipped(self, name: str, reason: str) -> None:
         self._add(Outcome(name, "skipped", self._took(None), reason))
+
+    def take(self, outcomes: Iterable[Outcome]) -> None:
+        """What another process found."""
+        for outcome in outcomes:
+            self._add(outcome)
 
     def note(self, text: str) -> None:
         print(f"# {text}", flush=True)

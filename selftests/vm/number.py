@@ -14,7 +14,7 @@ from harness.pairs import Job, served
 from harness.traffic import free_port, parameter
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_rdma",), setup="full")
-pytestmark = pytest.mark.needs(NEEDS)
+pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.waits]
 
 LIMIT_S = 60
 ADDRESSES = ("10.77.0.1", "10.77.0.2")  # what programs talk by before they know each other's numbers
