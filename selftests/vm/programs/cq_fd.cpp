@@ -11,18 +11,16 @@
 #include <sys/select.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdio>
 #include <fstream>
 #include <functional>
-#include <map>
 #include <memory>
 #include <set>
 #include <thread>
 #include <vector>
 
+#include "cases.hpp"
 #include "command.hpp"
 #include "flushed.hpp"
 #include "verbs/device.hpp"
@@ -386,7 +384,7 @@ void hostile(const tcpqp::Context& context) {
     }
 }
 
-const std::map<std::string, std::function<void(const tcpqp::Context&)>> kCases{
+const Cases kCases{
     {"level", level},         {"edges", edges},
     {"one-call", one_call},   {"in-turns", in_turns},
     {"refused", refused},     {"times", times},
@@ -397,14 +395,6 @@ const std::map<std::string, std::function<void(const tcpqp::Context&)>> kCases{
     {"hostile", hostile},
 };
 
-void run(const tcpqp::Context& context, const std::string& name) {
-    try {
-        kCases.at(name)(context);
-    } catch (const std::exception& e) {
-        throw std::runtime_error(name + ": " + e.what());
-    }
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -412,11 +402,7 @@ int main(int argc, char** argv) {
     return Command("cq_fd", "Completion descriptors within one process")
         .option("--case", wanted, "these alone")
         .run(argc, argv, [&] {
-            const auto context = tcpqp::open_device("nupa0");
-            for (const auto& [name, body] : kCases)
-                if (wanted.empty() || std::ranges::find(wanted, name) != wanted.end())
-                    run(*context, name);
-            std::printf("{\"cases\": %zu}\n", wanted.empty() ? kCases.size() : wanted.size());
+            run_cases(kCases, wanted, "nupa0");
             return 0;
         });
 }

@@ -19,16 +19,17 @@
 #include <cstdio>
 #include <fstream>
 #include <functional>
-#include <map>
 #include <memory>
 #include <thread>
 #include <vector>
 
+#include "cases.hpp"
 #include "command.hpp"
 #include "flushed.hpp"
 #include "tcp.hpp"
 #include "verbs/attach.hpp"
 #include "verbs/device.hpp"
+#include "verbs/ioctl.hpp"
 #include "verbs/mr.hpp"
 
 namespace {
@@ -209,6 +210,26 @@ void adds_up(const tcpqp::Context& context) {
     }
 }
 
+// A queue pair of datagrams has no send queue that a bell could hold.
+int set_bell_of_datagrams(const tcpqp::Context& context, const tcpqp::CompletionQueue& cq, int fd) {
+    ibv_qp_init_attr init{};
+    init.qp_type = IBV_QPT_UD;
+    init.send_cq = init.recv_cq = cq.get();
+    init.cap = {.max_send_wr = 1,
+                .max_recv_wr = 1,
+                .max_send_sge = 1,
+                .max_recv_sge = 1,
+                .max_inline_data = 0};
+    const std::unique_ptr<ibv_qp, int (*)(ibv_qp*)> qp(ibv_create_qp(context.pd(), &init),
+                                                       ibv_destroy_qp);
+    if (!qp)
+        tcpqp::throw_errno("create a queue pair of datagrams");
+    const tcp_qp_bell bell{.eventfd = fd, .count = 1};
+    std::array attrs{tcpqp::value_attr(TCP_QP_ATTR_BELL_HANDLE, qp->handle),
+                     tcpqp::inline_attr(TCP_QP_ATTR_BELL_REQ, bell)};
+    return tcpqp::invoke(context.cmd_fd(), UVERBS_OBJECT_QP, TCP_QP_METHOD_BELL, attrs);
+}
+
 void refused(const tcpqp::Context& context) {
     Pair p(context);
     const tcpqp::Fd bell = event(), file(::memfd_create("x", MFD_CLOEXEC));
@@ -223,6 +244,7 @@ void refused(const tcpqp::Context& context) {
     expect("off, with a count", p.bell(-1, 1), EINVAL);
     expect("off, though there is none", p.bell(-1, 0), 0);
     expect("no connection", tcpqp::set_bell(context, young, bell.get(), 1), ENOTCONN);
+    expect("datagrams", set_bell_of_datagrams(context, cq, bell.get()), EOPNOTSUPP);
     p.post(1);
     p.expect_sent("nothing of it holds", 1);
     expect("as many as slots", p.bell(bell.get(), kDepth), 0);
@@ -353,7 +375,7 @@ void flooded(const tcpqp::Context& context) {
     p.expect_sent("rung long before", 1);
 }
 
-const std::map<std::string, std::function<void(const tcpqp::Context&)>> kCases{
+const Cases kCases{
     {"holds", holds},   {"adds-up", adds_up}, {"refused", refused},     {"several", several},
     {"closed", closed}, {"ended", ended},     {"destroyed", destroyed}, {"flooded", flooded},
 };
@@ -371,14 +393,6 @@ const std::map<std::string, std::function<void(const tcpqp::Context&)>> kCases{
         ring(bell);
 }
 
-void run(const tcpqp::Context& context, const std::string& name) {
-    try {
-        kCases.at(name)(context);
-    } catch (const std::exception& e) {
-        throw std::runtime_error(name + ": " + e.what());
-    }
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -390,13 +404,9 @@ int main(int argc, char** argv) {
         .option("--interface", interface)
         .flag("--ring", rings, "without end")
         .run(argc, argv, [&] {
-            const auto context = tcpqp::open_device(interface);
             if (rings)
-                ring_on(*context);
-            for (const auto& [name, body] : kCases)
-                if (wanted.empty() || std::ranges::find(wanted, name) != wanted.end())
-                    run(*context, name);
-            std::printf("{\"cases\": %zu}\n", wanted.empty() ? kCases.size() : wanted.size());
+                ring_on(*tcpqp::open_device(interface));
+            run_cases(kCases, wanted, interface);
             return 0;
         });
 }
