@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What tcp_qp does with TCP's receive queue: rx.c, responder.c and requester.c
+// What tcp_qp does with TCP's receive queue: rx.c, message.c, responder.c and requester.c
 // around the kernel's own rxmsg.c.
 #include <tcp_qp/tcp_bth_operands.h>
 #include <algorithm>

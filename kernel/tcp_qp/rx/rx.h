@@ -11,6 +11,14 @@ void tqp_rx_work(struct work_struct *work);
 /* Receive the rest by tx_work.  It may be refused then, so it is not acknowledged before; sk lock. */
 void tqp_rx_yield(struct tqp_conn *conn);
 
+/* ---- message.c; sk lock ---- */
+/*
+ * What @skb holds from @off on, which is stream byte @seq, of the message that is under way or
+ * begins there: bytes taken, 0 if nothing can be now.
+ */
+u32 tqp_rx_step(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 seq);
+void tqp_rx_account(struct tqp_conn *conn, u32 bytes, bool placed);	/* payload that was delivered */
+
 /* ---- share.c ---- */
 void tqp_rx_ready(struct tqp_conn *conn);	/* tqp_rx_run(), now or by tx_work; sk lock */
 /*
