@@ -87,4 +87,5 @@ class Needs:
 
     def boot(self) -> tuple:
         """What decides whether two tests may share guests."""
-        return (self.nodes, self.mem_mb, self.processors(), self.switch, self.place(), self.setup, self.append, self.switch_args, self.copy, self.accelerator_mib)
+        machine = (self.nodes, self.mem_mb, self.processors(), self.place(), self.accelerator_mib)
+        return (*machine, self.switch, self.setup, self.append, self.switch_args, self.copy)
