@@ -30,9 +30,10 @@ static inline union nupa_tx_entry *nupa_tx_entry(struct nupa_txq *tx, u32 index)
 	return &tx->ring[index & (tx->entries - 1)];
 }
 
+/* Either side asks, and the other's index may be an older one: who sends looks again. */
 static inline u32 nupa_tx_room(const struct nupa_txq *tx)
 {
-	return tx->entries - (tx->prod - READ_ONCE(tx->tail));
+	return tx->entries - (READ_ONCE(tx->prod) - READ_ONCE(tx->tail));
 }
 
 /* ---- consumer ---- */

@@ -67,7 +67,7 @@ class Boots:
             raise SetupError("guests with these needs did not boot before: see the first tests that wanted them")
         print(f"# booting {needs.nodes} guests for {tests} tests", flush=True)
         cluster = Cluster(
-            needs.nodes, mem_mb=needs.mem_mb, cpus=needs.cpus, with_switch=needs.switch, topology=needs.place(), setup=needs.setup,
+            needs.nodes, mem_mb=needs.mem_mb, cpus=needs.processors(), with_switch=needs.switch, topology=needs.place(), setup=needs.setup,
             append=needs.append, switch_args=list(needs.switch_args), switch_env={"NUPA_COPY": needs.copy} if needs.copy else {},
             accelerator_mib=needs.accelerator_mib, time_limit_s=BOOT_LIFE_S, name="check", quiet=True,
         )  # fmt: skip

@@ -81,6 +81,11 @@ class Needs:
         """The topology, but on the debug kernel no CXL bridge: there its ACPI methods run into the interpreter's 30 s limit."""
         return "plain" if on_debug_kernel() and self.topology == "cxl" else self.topology
 
+    def processors(self) -> int:
+        """Of each guest; where data races are looked for there are two: on one alone little runs at the same time."""
+        return max(self.cpus, 2) if debug_flavour() == KCSAN else self.cpus
+
     def boot(self) -> tuple:
         """What decides whether two tests may share guests."""
-        return (self.nodes, self.mem_mb, self.cpus, self.switch, self.place(), self.setup, self.append, self.switch_args, self.copy, self.accelerator_mib)
+        machine = (self.nodes, self.mem_mb, self.processors(), self.place(), self.accelerator_mib)
+        return (*machine, self.switch, self.setup, self.append, self.switch_args, self.copy)

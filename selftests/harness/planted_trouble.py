@@ -51,6 +51,7 @@ QUIET = (
     "[    0.0] Kernel command line: console=ttyS0 oops=panic panic_on_warn=1 clearcpuid=erms,fsrm",
     "[    0.1] tcp_qp: loading out-of-tree module taints kernel.",
     "[    0.1] nupa_dev 0000:0f:00.0: debug features on",
+    "[    0.1] kcsan: non-strict mode configured - use CONFIG_KCSAN_STRICT=y to see all data races",
 )
 
 FLAGS_LOST = "[    1.0] RSP: 0018:ffffc90000003ea0 EFLAGS: 0740a483"

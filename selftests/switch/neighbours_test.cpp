@@ -206,10 +206,10 @@ struct Forged : ::testing::Test {
     void send(unsigned from, const TcpFrame& f) {
         p[from].send(0, build_tcp(f, false), offload(f, kMss));
     }
-    TcpFrame write(uint16_t msn, uint32_t seq, uint8_t seed) {
+    TcpFrame write(uint16_t msn, uint32_t seq, uint8_t seed, uint64_t at = 4096) {
         TcpFrame f = base;
         f.seq = seq;
-        return write_message(f, msn, pattern(1000, seed), kIova + 4096, kKey);
+        return write_message(f, msn, pattern(1000, seed), kIova + at, kKey);
     }
     void expect_delivered(const TcpFrame& f) {
         const RxPacket got = p[1].receive(0);
@@ -233,11 +233,13 @@ TEST_F(Forged, FromAThirdPortWithItsOwnAddress) {
 }
 
 TEST_F(Forged, FromAThirdPortWithThePeersAddress) {
-    send(2, write(0, base.seq, 1));
+    send(2, write(0, base.seq, 1, 8192));
     const TcpFrame good = write(0, base.seq, 2);
     send(0, good);
-    EXPECT_TRUE(p[1].receive(0).comp.flags & NUPA_RX_F_PLACED) << "it alone came";
+    EXPECT_TRUE(p[1].receive(0).comp.flags & NUPA_RX_F_PLACED);
     EXPECT_EQ(mr.read(4096, 1000), good.payload);
+    EXPECT_EQ(mr.read(8192, 1000), Bytes(1000, 0xee));
+    EXPECT_FALSE(p[1].try_receive(0)) << "it alone came";
 }
 
 TEST_F(Forged, AcknowledgesWhatWasNeverSent) {

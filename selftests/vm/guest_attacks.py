@@ -45,7 +45,7 @@ def test_scribbled_registers_and_a_new_driver(t: Guests) -> None:
 
 
 def test_scribbled_registers_and_a_rescan(t: Guests) -> None:
-    t.run(0, f"device=$(readlink -f /sys/bus/pci/drivers/nupa_dev/0*); {SCRIBBLE}\necho 1 >$device/remove; echo 1 >/sys/bus/pci/rescan; {SETUP}", 40)
+    t.run(0, f"path=$(readlink -f /sys/bus/pci/drivers/nupa_dev/0*); {SCRIBBLE}\necho 1 >$path/remove && echo 1 >/sys/bus/pci/rescan && {SETUP}", 40)
     _works(t)
 
 

@@ -288,9 +288,10 @@ void tqp_conn_info(struct tqp_qp *qp, struct tcp_qp_info *info)
 		return;
 	lock_sock(conn->sk);
 	*info = conn->info;
-	info->engine = conn->engine;
-	info->reason = conn->reason;
-	info->wire_version = conn->wire_version;
+	/* an attach that is not through changes these without the lock: any of its values will do */
+	info->engine = READ_ONCE(conn->engine);
+	info->reason = READ_ONCE(conn->reason);
+	info->wire_version = READ_ONCE(conn->wire_version);
 	info->mss = tcp_sk(conn->sk)->mss_cache;
 	release_sock(conn->sk);
 	tqp_conn_put(conn);

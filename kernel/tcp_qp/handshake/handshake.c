@@ -27,7 +27,7 @@ void tqp_rtr_start(struct tqp_conn *conn)
 	sock_owned_by_me(conn->sk);
 	if (conn->state == TQP_CONN_DEAD)
 		return;
-	conn->handshake.rtr_enabled = true;
+	WRITE_ONCE(conn->handshake.rtr_enabled, true);	/* the hook looks at it without the lock */
 	tqp_send_ack(conn);
 	if (conn->qp)
 		tqp_count(conn->dev, TQP_C_rtr_sent, 1);

@@ -55,7 +55,7 @@ static void tqp_number_set(struct tqp_qp *qp, struct tqp_number *number)
 	lockdep_assert_held(&qp->mutex);
 	spin_lock_irqsave(&qp->lock, flags);
 	qp->number = number;
-	qp->psn_mismatch = false;
+	WRITE_ONCE(qp->psn_mismatch, false);
 	WRITE_ONCE(qp->number_waits, number);
 	spin_unlock_irqrestore(&qp->lock, flags);
 }

@@ -224,7 +224,7 @@ static void tqp_number_part(struct tqp_number *number)
 		if (qp->conn == number->conn)
 			tqp_conn_detach(qp);
 		number->peer_known = false;
-		qp->psn_mismatch = false;
+		WRITE_ONCE(qp->psn_mismatch, false);
 		WRITE_ONCE(qp->number_waits, true);
 	}
 	mutex_unlock(&qp->mutex);

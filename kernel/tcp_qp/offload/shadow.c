@@ -32,8 +32,15 @@ void tqp_shadow_exit(struct tqp_device *dev)
 
 int tqp_shadow_alloc(struct tqp_conn *conn)
 {
-	conn->offload.shadow = dma_pool_zalloc(conn->dev->shadows, GFP_KERNEL, &conn->offload.shadow_dma);
-	return conn->offload.shadow ? 0 : -ENOMEM;
+	struct tqp_offload_shadow *shadow;
+
+	shadow = dma_pool_zalloc(conn->dev->shadows, GFP_KERNEL, &conn->offload.shadow_dma);
+	if (!shadow)
+		return -ENOMEM;
+	lock_sock(conn->sk);
+	conn->offload.shadow = shadow;
+	release_sock(conn->sk);
+	return 0;
 }
 
 void tqp_shadow_add_reads(struct tqp_conn *conn)

@@ -82,7 +82,7 @@ static bool tqp_wqe_refuse(struct tqp_conn *conn, enum ib_wc_status status)
 							     TQP_C_wqe_invalid, 1);
 	conn->tx.bad_status = status;
 	conn->tx.bad_wr_id = conn->tx.wqe.wr_id;
-	conn->tx.failed = true;
+	WRITE_ONCE(conn->tx.failed, true);
 	tqp_tx_finish_bad(conn);
 	return false;
 }

@@ -35,7 +35,7 @@ static struct tqp_msg_rec *tqp_tx_log(struct tqp_conn *conn, const struct tqp_tx
 	struct tqp_msg_rec *rec = tqp_msglog_next(&conn->tx.log);
 
 	if (WARN_ON_ONCE(!rec)) {	/* tqp_tx_next() looked */
-		conn->tx.failed = true;
+		WRITE_ONCE(conn->tx.failed, true);
 		return NULL;
 	}
 	*rec = source->rec;
