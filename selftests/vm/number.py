@@ -269,6 +269,35 @@ def test_hundred_thousand_forged_hellos(t: Guests) -> None:
     forged(t, 100_000, 1800)
 
 
+ANSWERS = "$REPO/selftests/vm/programs/rdma_answers.py"
+SPIN_S = 10  # then it lets others run: the answers came too late
+FAIR_SERVER = "/sys/kernel/debug/sched/fair_server"  # from 6.12 on it lets ordinary tasks run beside real time
+
+
+@contextmanager
+def real_time_alone(t: Guests, node: int) -> Iterator[None]:
+    """A task in real time that does not sleep is the only one that runs."""
+    each = f"for f in {FAIR_SERVER}/cpu*/runtime; do if [ -e $f ]; then {{}}; fi; done"
+    saved = t.run(node, f"cat /proc/sys/kernel/sched_rt_runtime_us; {each.format('cat $f')}").split()
+    t.run(node, f"echo -1 >/proc/sys/kernel/sched_rt_runtime_us; {each.format('echo 0 >$f')}")
+    try:
+        yield
+    finally:
+        t.run(node, f"echo {saved[0]} >/proc/sys/kernel/sched_rt_runtime_us; {each.format(f'echo {saved[-1]} >$f')}")
+
+
+@pytest.mark.parametrize("offload", [1, pytest.param(0, marks=pytest.mark.long)], ids=["offload", "software"])
+def test_answers_wait_for_no_task(t: Guests, offload: int) -> None:
+    """READs and atomics, of a host whose processor has a task that never lets another one run, as ranks of MPI nearly do."""
+    port = free_port()
+    with parameter(t, "offload", offload), real_time_alone(t, 0):
+        jobs = [t.start(0, f"exec {ANSWERS} --listen {port} --spin {SPIN_S * t.cluster.slowness}", LIMIT_S)]
+        t.wait_listening(0, port, LIMIT_S)
+        jobs.append(t.start(1, f"exec {ANSWERS} --connect {ADDRESS}:{port}", LIMIT_S))
+        for side, result in enumerate([job.wait() for job in jobs]):
+            t.check(result.ok, f"side {side}: {result.status}: {result.stdout}{result.stderr}")
+
+
 def test_bulk_gets_no_more_acks(t: Guests) -> None:
     """Messages in a row are acknowledged as TCP does it; vm/cm_programs/fi_pingpong_rxm has the ones that nothing answers."""
     counter = "cat /sys/class/infiniband/tcpqp0/ports/1/hw_counters/rx_quick_acks"

@@ -19,6 +19,7 @@ enum {
 	TQP_SEND_PIECE_BYTES = 1 << 20,
 	/* A turn: what is done under one hold of the socket lock, whoever feeds it; then others' turn. */
 	TQP_TX_TURN_BYTES = 16 << 20,		/* into TCP: more than its send buffer takes */
+	TQP_TX_ANSWER_BYTES = 4 << 20,		/* the same from softirq, which no scheduler bounds */
 	TQP_TX_WQE_BYTES = 8 << 10,		/* a WQE or a response counts for so many, beside its own */
 	TQP_YIELD_MS = 1,			/* after a turn of tx.work, if others want the lock */
 	TQP_TRAIN_COPY_BYTES = 4096,		/* of small messages, gathered */

@@ -229,6 +229,10 @@ void tqp_rx_run(struct tqp_conn *conn)
 	tqp_rx_release_ack(conn);
 	if (conn->state == TQP_CONN_DEAD)
 		return;
+	if (!sock_owned_by_user_nocheck(sk))	/* else tqp_release_cb() does */
+		tqp_tx_answer(conn);
+	if (conn->state == TQP_CONN_DEAD)
+		return;
 	if (conn->rx.started)
 		tqp_rx_watch(conn);
 	/* nobody waits for the acknowledgement of LENGTHS */

@@ -15,6 +15,7 @@
 #include "offload/offload.h"
 #include "rx/rx.h"
 #include "socket/socket.h"
+#include "tx/tx.h"
 
 enum {
 	TQP_FAMILIES_MAX = 8,
@@ -156,6 +157,18 @@ static int tqp_set_rcvlowat(struct sock *sk, int val)
 	return -EOPNOTSUPP;	/* the receive loop must hear of every byte */
 }
 
+/*
+ * A task that owns the socket is about to release it, or works off its backlog in the middle of
+ * sending.  It holds the spinlock, the backlog is empty, and grows again after that only.
+ */
+static void tqp_release_cb(struct sock *sk)
+{
+	const struct tqp_family *family = tqp_family_of(sk);
+
+	tqp_tx_answer(tqp_conn_of(sk));
+	family->base_prot->release_cb(sk);
+}
+
 /* The last file is gone, and with it every caller of the operations above; an attach has one. */
 static void tqp_close(struct sock *sk, long timeout)
 {
@@ -193,6 +206,7 @@ static struct tqp_family *tqp_family_make(struct sock *sk)
 	family->prot.sendmsg = tqp_sendmsg;
 	family->prot.recvmsg = tqp_recvmsg;
 	family->prot.splice_eof = NULL;
+	family->prot.release_cb = tqp_release_cb;
 #ifdef CONFIG_BPF_SYSCALL
 	family->prot.psock_update_sk_prot = NULL;
 #endif

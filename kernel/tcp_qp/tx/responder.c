@@ -155,8 +155,7 @@ int tqp_request(struct tqp_conn *conn)
 	response->msg.mrs = &response->mr;
 	response->msg.nr_mrs = response->mr ? 1 : 0;
 	response->busy = true;
-	conn->responder.tail++;
-	tqp_tx_kick(conn);
+	conn->responder.tail++;		/* tqp_tx_answer() sends it */
 	return 0;
 }
 
@@ -186,7 +185,7 @@ static void tqp_response_begin(struct tqp_conn *conn, struct tqp_response *respo
 
 bool tqp_response_next(struct tqp_conn *conn)
 {
-	if (conn->responder.head == conn->responder.tail)
+	if (!tqp_response_waits(conn))
 		return false;
 	tqp_response_begin(conn, tqp_response_at(conn, conn->responder.head++));
 	return true;

@@ -271,31 +271,31 @@ void tqp_tx_count(struct tqp_conn *conn, u32 messages)
 	tqp_count(conn->dev, TQP_C_tx_messages, messages);
 }
 
+/* What was loaded, into TCP.  False: not all of it, or the turn is over. */
+static __always_inline bool tqp_tx_give(struct tqp_conn *conn)
+{
+	int rc = tqp_tx_push(conn, conn->tx.cur.active && tqp_tx_more(conn));
+
+	if (rc == -EAGAIN) {
+		tqp_tx_wait(&conn->tx, TQP_TX_WAIT_SPACE);
+		if (!tcp_sk(conn->sk)->packets_out)	/* no memory, and no ACK is due */
+			tqp_tx_wait_memory(conn);
+	} else if (rc < 0 && rc != -EBUSY) {
+		tqp_conn_fail(conn, TCP_QP_REASON_PEER_CLOSED);
+	}
+	if (rc)
+		return false;
+	if (conn->tx.cur.active)
+		tqp_tx_taken(conn);
+	conn->tx.turn -= TQP_TX_WQE_BYTES;
+	return conn->tx.turn > 0;
+}
+
 /* What may go now, or as much of it as is left of the turn. */
 static void tqp_tx_feed(struct tqp_conn *conn)
 {
-	int rc;
-
-	while (tqp_tx_ready(conn) && tqp_tx_load(conn)) {
-		rc = tqp_tx_push(conn, conn->tx.cur.active && tqp_tx_more(conn));
-		if (rc == -EAGAIN) {
-			tqp_tx_wait(&conn->tx, TQP_TX_WAIT_SPACE);
-			if (!tcp_sk(conn->sk)->packets_out)	/* no memory, and no ACK is due */
-				tqp_tx_wait_memory(conn);
-			break;
-		}
-		if (rc == -EBUSY)
-			break;
-		if (rc < 0) {
-			tqp_conn_fail(conn, TCP_QP_REASON_PEER_CLOSED);
-			break;
-		}
-		if (conn->tx.cur.active)
-			tqp_tx_taken(conn);
-		conn->tx.turn -= TQP_TX_WQE_BYTES;
-		if (conn->tx.turn <= 0)
-			break;
-	}
+	while (tqp_tx_ready(conn) && tqp_tx_load(conn) && tqp_tx_give(conn))
+		;
 }
 
 /*
@@ -321,5 +321,56 @@ void tqp_tx_run(struct tqp_conn *conn)
 	} while (more && conn->tx.turn > 0);
 	conn->tx.running = false;
 	if (conn->tx.turn <= 0 && tqp_tx_ready(conn))
+		tqp_tx_kick(conn);
+}
+
+/* ---- responses, where one cannot sleep ---- */
+
+/* Nothing is half sent; that tx.work finishes. */
+static bool tqp_tx_may_answer(struct tqp_conn *conn)
+{
+	return !conn->tx.cur.active && !tqp_train_waits(conn) && tqp_tx_ready(conn) &&
+	       tqp_tx_alone(conn);
+}
+
+/*
+ * The spinlock is held, so TCP must neither sleep for memory nor work off a backlog: there is
+ * none, as tqp_tx_answer()'s callers say.  A task that was interrupted may be in the middle of
+ * its own page fragment, so we use the socket's.
+ */
+static void tqp_tx_answers(struct tqp_conn *conn)
+{
+	struct sock *sk = conn->sk;
+	gfp_t allocation = sk->sk_allocation;
+	bool task_frag = sk->sk_use_task_frag;
+
+	sk->sk_allocation = GFP_NOWAIT | __GFP_NOWARN;	/* tx.work can wait, so no reserves */
+	sk->sk_use_task_frag = false;
+	conn->tx.running = true;
+	conn->tx.turn = TQP_TX_ANSWER_BYTES;
+	tqp_mss_update(conn);
+	while (tqp_tx_ready(conn) && !tqp_msglog_full(&conn->tx.log) &&	/* it grows in tx.work */
+	       tqp_response_next(conn) && tqp_tx_give(conn))
+		;
+	conn->tx.running = false;
+	sk->sk_use_task_frag = task_frag;
+	sk->sk_allocation = allocation;
+}
+
+/* Are some left that nothing but tx.work sends?  What waits for TCP or a record is kicked by an ACK. */
+static bool tqp_tx_answers_left(struct tqp_conn *conn)
+{
+	return (tqp_response_waits(conn) || conn->tx.cur.active) && tqp_tx_ready(conn) &&
+	       !tqp_tx_waits(&conn->tx, TQP_TX_WAIT_SPACE | TQP_TX_WAIT_LOG);
+}
+
+void tqp_tx_answer(struct tqp_conn *conn)
+{
+	sock_owned_by_me(conn->sk);
+	if (!tqp_response_waits(conn) || conn->tx.running)	/* a run looks for them itself */
+		return;
+	if (tqp_tx_may_answer(conn))
+		tqp_tx_answers(conn);
+	if (tqp_tx_answers_left(conn))
 		tqp_tx_kick(conn);
 }

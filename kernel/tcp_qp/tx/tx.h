@@ -8,6 +8,12 @@
 /* ---- tx.c ---- */
 void tqp_tx_run(struct tqp_conn *conn);		/* process context, sk lock */
 void tqp_tx_kick(struct tqp_conn *conn);	/* any context: run it soon */
+/*
+ * The responses that wait, at once: tx.work is a task, and waits for its turn where others spin
+ * on the processor, as ranks of MPI do.  The socket's spinlock is held and its backlog is empty:
+ * in softirq, where nobody owns the socket, or in release_cb.
+ */
+void tqp_tx_answer(struct tqp_conn *conn);
 void tqp_tx_wait_memory(struct tqp_conn *conn);	/* run it later */
 /*
  * False: the conn failed, for somebody else wrote to the stream since our first
@@ -113,6 +119,11 @@ bool tqp_may_write(const struct tqp_conn *conn, u32 rkey, u64 va, u64 bytes);
 int tqp_write_check(struct tqp_conn *conn);
 /* Make a response the current message, if one is due. */
 bool tqp_response_next(struct tqp_conn *conn);
+static inline bool tqp_response_waits(const struct tqp_conn *conn)
+{
+	return conn->responder.head != conn->responder.tail;
+}
+
 void tqp_response_done(struct tqp_tx_msg *msg);		/* any context */
 /* Is a response still to be sent or acknowledged whose request named @key? */
 bool tqp_response_uses(const struct tqp_conn *conn, u32 key);
