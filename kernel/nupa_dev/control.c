@@ -120,11 +120,15 @@ static void nupa_recover(struct work_struct *work)
 	int err;
 
 	rtnl_lock();
+	netdev_lock(nupa->netdev);
 	nupa_netdev_halt(nupa);
+	netdev_unlock(nupa->netdev);
 	rtnl_unlock();
 	nupa_qp_remove(nupa);		/* tcp_qp may want RTNL, and what was being sent back */
 	rtnl_lock();
+	netdev_lock(nupa->netdev);
 	err = nupa_netdev_recover(nupa);
+	netdev_unlock(nupa->netdev);
 	rtnl_unlock();
 	if (!err)
 		nupa_hbm_enabled(nupa);

@@ -46,9 +46,11 @@ static int nupa_queues_show(struct seq_file *s, void *data)
 	int i;
 
 	rtnl_lock();
+	netdev_lock(nupa->netdev);
 	nupa_show_port(s, nupa);
 	for (i = 0; nupa->up && i < nupa->nr_queues; i++)
 		nupa_show_queue(s, &nupa->queues[i]);
+	netdev_unlock(nupa->netdev);
 	rtnl_unlock();
 	return 0;
 }

@@ -183,7 +183,8 @@ static u32 nupa_get_rxfh_key_size(struct net_device *dev)
 
 const struct ethtool_ops nupa_ethtool_ops = {
 	.supported_coalesce_params = ETHTOOL_COALESCE_RX_USECS,
-	.supported_ring_params = ETHTOOL_RING_USE_TCP_DATA_SPLIT,
+	.supported_ring_params = ETHTOOL_RING_USE_TCP_DATA_SPLIT | NUPA_RING_USE_HDS_THRS,
+	NUPA_ETHTOOL_RTNL
 	.get_drvinfo = nupa_get_drvinfo,
 	.get_link = ethtool_op_get_link,
 	.get_link_ksettings = nupa_get_link_ksettings,
@@ -201,6 +202,7 @@ const struct ethtool_ops nupa_ethtool_ops = {
 	.get_rxfh_key_size = nupa_get_rxfh_key_size,
 	.get_rxfh = nupa_rxfh_get,
 	.set_rxfh = nupa_rxfh_set,
+	NUPA_ETHTOOL_RX_RINGS(nupa_rx_rings)
 	.get_rxnfc = nupa_rxnfc_get,
 	.set_rxnfc = nupa_rxnfc_set,
 };

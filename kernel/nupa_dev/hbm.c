@@ -9,7 +9,7 @@
 #include <nupa_hbm.h>
 #include "nupa.h"
 
-static DEFINE_MUTEX(nupa_hbm_lock);	/* both lists; inside RTNL, around the command ring's */
+static DEFINE_MUTEX(nupa_hbm_lock);	/* both lists; inside the netdev's lock, around the command ring's */
 static LIST_HEAD(nupa_hbm_ports);
 static struct nupa_hbm *nupa_hbms[NUPA_WINDOWS_MAX];	/* [window], the same for all ports */
 

@@ -80,7 +80,7 @@ static int nupa_stop(struct net_device *dev)
 int nupa_restart(struct nupa_dev *nupa, void (*change)(struct nupa_dev *nupa, const void *arg),
 		 const void *arg)
 {
-	ASSERT_RTNL();
+	netdev_assert_locked(nupa->netdev);
 	nupa_down(nupa);
 	change(nupa, arg);
 	return netif_running(nupa->netdev) ? nupa_up(nupa) : 0;
@@ -112,7 +112,7 @@ int nupa_netdev_recover(struct nupa_dev *nupa)
 		return err;
 	}
 	if (netif_running(nupa->netdev) && nupa_up(nupa))
-		dev_close(nupa->netdev);
+		netif_close(nupa->netdev);
 	return nupa_failed(nupa) ? -EIO : 0;
 }
 
@@ -173,12 +173,13 @@ static void nupa_mode_work(struct work_struct *work)
 		netdev_err(nupa->netdev, "receive mode was refused (%d)\n", err);
 }
 
-/* Called under a spin lock. */
-static void nupa_set_rx_mode(struct net_device *dev)
+/* May be called under a spin lock. */
+static NUPA_RX_MODE_TYPE nupa_set_rx_mode(struct net_device *dev NUPA_RX_MODE_PARAMS)
 {
 	struct nupa_dev *nupa = netdev_priv(dev);
 
 	schedule_work(&nupa->mode_work);
+	return NUPA_RX_MODE_OK;
 }
 
 static int nupa_set_mac(struct net_device *dev, void *addr)
@@ -283,7 +284,7 @@ static const struct net_device_ops nupa_netdev_ops = {
 	.ndo_stop = nupa_stop,
 	.ndo_start_xmit = nupa_tx_xmit,
 	.ndo_features_check = nupa_features_check,
-	.ndo_set_rx_mode = nupa_set_rx_mode,
+	.ndo_set_rx_mode_async = nupa_set_rx_mode,
 	.ndo_set_mac_address = nupa_set_mac,
 	.ndo_validate_addr = eth_validate_addr,
 	.ndo_change_mtu = nupa_change_mtu,
@@ -384,6 +385,7 @@ struct net_device *nupa_netdev_alloc(struct pci_dev *pdev, const struct nupa_reg
 	dev->netdev_ops = &nupa_netdev_ops;
 	dev->stat_ops = &nupa_stat_ops;
 	nupa_queue_mgmt_init(dev);
+	nupa_offer_device_memory_tx(dev);
 	dev->ethtool_ops = &nupa_ethtool_ops;
 	dev->priv_flags |= IFF_LIVE_ADDR_CHANGE;
 	dev->watchdog_timeo = msecs_to_jiffies(NUPA_WATCHDOG_MS);

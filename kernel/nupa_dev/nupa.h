@@ -15,7 +15,9 @@
  * detached) until it is bound again.
  *
  * Locks, outermost first:
- *   RTNL               open, stop, rings, channels, reset, rules, RSS
+ *   RTNL               open, stop, rings, channels, reset
+ *   the netdev's lock  all of these, rules, RSS, exchange of receive rings;
+ *                      RTNL itself on kernels that have none (compat.h)
  *   nupa_hbm_lock      windows to memory of other devices (sleeps)
  *   nupa->mode_lock    order of RX_MODE commands (sleeps)
  *   nupa->stats_lock   the DMA buffer of the counters (sleeps)
@@ -102,7 +104,7 @@ struct nupa_dev {
 	u32 features;
 	u16 queues_max;			/* also bounded by vectors */
 
-	/* what is wanted; RTNL */
+	/* what is wanted; the netdev's lock */
 	u16 nr_queues;
 	u32 tx_entries, rx_entries, rx_buf_bytes;
 	u32 rx_long_entries;		/* 0: no long buffers */
@@ -111,8 +113,8 @@ struct nupa_dev {
 	struct nupa_rss rss;
 	struct xarray rules;		/* location -> struct ethtool_rx_flow_spec */
 
-	bool up;			/* queues exist; written under RTNL */
-	bool quiet;			/* the switch let go of our memory; RTNL */
+	bool up;			/* queues exist; written under the netdev's lock */
+	bool quiet;			/* the switch let go of our memory; the netdev's lock */
 	struct nupa_queue *queues;	/* [queues_max], for the device's life: counters */
 	struct page *zero_page;		/* stands for placed payload */
 	u32 zero_bytes;
@@ -215,10 +217,10 @@ struct net_device *nupa_netdev_alloc(struct pci_dev *pdev, const struct nupa_reg
 				     u16 queues_max);
 int nupa_netdev_init(struct nupa_dev *nupa);
 void nupa_netdev_exit(struct nupa_dev *nupa);
-/* Change what nupa_up() reads, by @change(@arg), with the queues down; RTNL. */
+/* Change what nupa_up() reads, by @change(@arg), with the queues down; RTNL and the netdev's lock. */
 int nupa_restart(struct nupa_dev *nupa, void (*change)(struct nupa_dev *nupa, const void *arg),
 		 const void *arg);
-/* What to do with a port that failed, before and after its queue pairs went; RTNL. */
+/* What to do with a port that failed, before and after its queue pairs went; RTNL and the netdev's lock. */
 void nupa_netdev_halt(struct nupa_dev *nupa);
 int nupa_netdev_recover(struct nupa_dev *nupa);
 int nupa_mode_apply(struct nupa_dev *nupa, netdev_features_t features);
@@ -237,6 +239,7 @@ int nupa_rss_apply(struct nupa_dev *nupa);
 int nupa_rxfh_get(struct net_device *dev, struct ethtool_rxfh_param *rxfh);
 int nupa_rxfh_set(struct net_device *dev, struct ethtool_rxfh_param *rxfh,
 		  struct netlink_ext_ack *extack);
+u32 nupa_rx_rings(struct net_device *dev);
 int nupa_rxnfc_get(struct net_device *dev, struct ethtool_rxnfc *cmd, u32 *locations);
 int nupa_rxnfc_set(struct net_device *dev, struct ethtool_rxnfc *cmd);
 int nupa_steer_apply(struct nupa_dev *nupa);	/* all rules, after the queues were created */

@@ -221,8 +221,10 @@ static void nupa_remove(struct pci_dev *pdev)
 	if (!pci_device_is_present(pdev))
 		nupa_fail(nupa, "unplugged");
 	rtnl_lock();
+	netdev_lock(nupa->netdev);
 	if (nupa_failed(nupa) && nupa->up)
 		nupa_netdev_halt(nupa);
+	netdev_unlock(nupa->netdev);
 	rtnl_unlock();
 	nupa_qp_remove(nupa);
 	nupa_hbm_port_remove(nupa);
@@ -243,8 +245,10 @@ static void nupa_shutdown(struct pci_dev *pdev)
 	nupa_beat_stop(nupa);
 	nupa_recover_stop(nupa);
 	rtnl_lock();
+	netdev_lock(nupa->netdev);
 	netif_device_detach(nupa->netdev);
-	dev_close(nupa->netdev);
+	netif_close(nupa->netdev);
+	netdev_unlock(nupa->netdev);
 	rtnl_unlock();
 	nupa_reset(nupa);
 	pci_clear_master(pdev);

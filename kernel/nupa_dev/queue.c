@@ -87,7 +87,7 @@ void nupa_queues_exit(struct nupa_dev *nupa)
 /* The page pool names the NAPI, so that lives as long as the rings. */
 static int nupa_queue_alloc(struct nupa_queue *q)
 {
-	netif_napi_add(q->nupa->netdev, &q->napi, nupa_queue_poll);
+	netif_napi_add_locked(q->nupa->netdev, &q->napi, nupa_queue_poll);
 	q->listed = true;
 	return nupa_tx_alloc(q, q->nupa->tx_entries) ?:
 	       nupa_rx_alloc(q, &q->rx);
@@ -117,7 +117,7 @@ void nupa_queues_free(struct nupa_dev *nupa)
 		nupa_tx_free(q);
 		nupa_rx_free(nupa, &q->rx, nupa->quiet);
 		if (q->listed)
-			netif_napi_del(&q->napi);
+			netif_napi_del_locked(&q->napi);
 		q->listed = false;
 	}
 }
@@ -135,8 +135,8 @@ static int nupa_queue_start(struct nupa_queue *q)
 	q->irq_held = true;
 	irq_set_affinity_and_hint(irq, cpumask_of(cpu));
 	netif_set_xps_queue(nupa->netdev, cpumask_of(cpu), q->index);
-	netif_napi_set_irq(&q->napi, irq);
-	napi_enable(&q->napi);
+	netif_napi_set_irq_locked(&q->napi, irq);
+	napi_enable_locked(&q->napi);
 	netif_queue_set_napi(nupa->netdev, q->index, NETDEV_QUEUE_TYPE_RX, &q->napi);
 	netif_queue_set_napi(nupa->netdev, q->index, NETDEV_QUEUE_TYPE_TX, &q->napi);
 	return 0;
@@ -154,7 +154,7 @@ static void nupa_queue_stop(struct nupa_queue *q)
 	netif_queue_set_napi(nupa->netdev, q->index, NETDEV_QUEUE_TYPE_TX, NULL);
 	irq_update_affinity_hint(irq, NULL);
 	free_irq(irq, q);
-	napi_disable(&q->napi);
+	napi_disable_locked(&q->napi);
 	nupa_rx_quiesce(q);
 }
 

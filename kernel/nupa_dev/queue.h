@@ -58,7 +58,7 @@ struct nupa_rx_stats {
 struct nupa_tx_slot {
 	struct sk_buff *skb;		/* context entry */
 	dma_addr_t addr;		/* buffer entry */
-	u32 bytes;			/* buffer: mapped; context: reported to BQL */
+	u32 bytes;			/* buffer: mapped here, 0: by a dma-buf's exporter; context: reported to BQL */
 	u32 entries;			/* context: entries of the packet */
 };
 
@@ -158,7 +158,7 @@ static inline void nupa_rx_count(struct nupa_queue *q, enum nupa_rx_stat stat, u
 	u64_stats_update_end(&q->rx_stats.syncp);
 }
 
-/* ---- queue.c; RTNL ---- */
+/* ---- queue.c; the netdev's lock ---- */
 int nupa_queues_init(struct nupa_dev *nupa);
 void nupa_queues_exit(struct nupa_dev *nupa);
 int nupa_queues_alloc(struct nupa_dev *nupa);
@@ -210,7 +210,7 @@ int nupa_rx_create(struct nupa_queue *q);	/* in the switch */
 
 /* ---- queue_mgmt.c ---- */
 void nupa_queue_mgmt_init(struct net_device *dev);
-/* Is device memory bound to one of its queues?  RTNL */
+/* Is device memory bound to one of its queues?  The netdev's lock. */
 bool nupa_device_memory_bound(struct nupa_dev *nupa);
 
 /* ---- rx.c, rx_skb.c ---- */

@@ -6,7 +6,7 @@
  * A "memory" of the core is a struct nupa_rxq.  The new one is made beside the
  * old one; then NAPI of the queue pair stops, the switch forgets the old rings,
  * is given the new ones, and NAPI goes on.  What came meanwhile is dropped.
- * All of it is under RTNL, as are open, stop and recovery.
+ * All of it is under the netdev's lock, as are open, stop and recovery.
  */
 #include <linux/netdevice.h>
 #include <net/netdev_queues.h>
@@ -14,14 +14,12 @@
 #include <net/page_pool/helpers.h>
 #include "nupa.h"
 
-#if NUPA_DEVICE_MEMORY
-
 static bool nupa_mgmt_works(const struct nupa_dev *nupa, int index)
 {
 	return nupa->up && !nupa_failed(nupa) && index < nupa->nr_queues;
 }
 
-static int nupa_mgmt_alloc(struct net_device *dev, void *memory, int index)
+static int nupa_mgmt_alloc(struct net_device *dev, NUPA_QUEUE_CONFIG void *memory, int index)
 {
 	struct nupa_dev *nupa = netdev_priv(dev);
 	struct nupa_queue *q = &nupa->queues[index];
@@ -66,7 +64,7 @@ static int nupa_mgmt_stop(struct net_device *dev, void *memory, int index)
 	struct nupa_dev *nupa = netdev_priv(dev);
 	struct nupa_queue *q = &nupa->queues[index];
 
-	napi_disable(&q->napi);
+	napi_disable_locked(&q->napi);
 	nupa_rx_quiesce(q);
 	if (!nupa_admin_simple(nupa, NUPA_ADMIN_RXQ_DESTROY, index)) {
 		nupa_mgmt_take_out(q, memory);
@@ -74,11 +72,11 @@ static int nupa_mgmt_stop(struct net_device *dev, void *memory, int index)
 	}
 	/* The switch may still write these rings: recovery deals with them. */
 	nupa_fail(nupa, "a receive queue could not be destroyed");
-	napi_enable(&q->napi);
+	napi_enable_locked(&q->napi);
 	return -ENETDOWN;
 }
 
-static int nupa_mgmt_start(struct net_device *dev, void *memory, int index)
+static int nupa_mgmt_start(struct net_device *dev, NUPA_QUEUE_CONFIG void *memory, int index)
 {
 	struct nupa_dev *nupa = netdev_priv(dev);
 	struct nupa_queue *q = &nupa->queues[index];
@@ -95,7 +93,7 @@ static int nupa_mgmt_start(struct net_device *dev, void *memory, int index)
 	/* The old rings must start again, and the core has no answer if they don't. */
 	if (err)
 		nupa_fail(nupa, "a receive queue could not be created again");
-	napi_enable(&q->napi);
+	napi_enable_locked(&q->napi);
 	nupa_queue_kick(q);
 	return 0;
 }
@@ -113,19 +111,11 @@ void nupa_queue_mgmt_init(struct net_device *dev)
 	dev->queue_mgmt_ops = &nupa_queue_mgmt_ops;
 }
 
-#else
-
-void nupa_queue_mgmt_init(struct net_device *dev)
-{
-}
-
-#endif
-
 bool nupa_device_memory_bound(struct nupa_dev *nupa)
 {
 	int i;
 
-	ASSERT_RTNL();
+	netdev_assert_locked(nupa->netdev);
 	for (i = 0; i < nupa->queues_max; i++)
 		if (__netif_get_rx_queue(nupa->netdev, i)->mp_params.mp_ops)
 			return true;

@@ -83,7 +83,7 @@ static struct page_pool *nupa_fill_pool(struct nupa_queue *q, u32 entries, u32 b
 		.max_len = buf_bytes,
 	};
 
-	if (NUPA_DEVICE_MEMORY && may_be_device)
+	if (may_be_device)
 		params.flags |= PP_FLAG_ALLOW_UNREADABLE_NETMEM;
 	return page_pool_create(&params);
 }
@@ -108,7 +108,7 @@ int nupa_fill_alloc(struct nupa_queue *q, struct nupa_fill *f, u32 entries, u32 
 	f->entries = entries;
 	f->buf_bytes = buf_bytes;
 	f->mem_bytes = PAGE_SIZE << get_order(buf_bytes);
-	f->device = NUPA_DEVICE_MEMORY && page_pool_is_unreadable(f->pool);
+	f->device = page_pool_is_unreadable(f->pool);
 	f->prod = 0;
 	f->cons = 0;
 	f->again = jiffies;

@@ -211,6 +211,13 @@ static int nupa_steer_show(struct nupa_dev *nupa, struct ethtool_rx_flow_spec *t
 	return 0;
 }
 
+u32 nupa_rx_rings(struct net_device *dev)
+{
+	struct nupa_dev *nupa = netdev_priv(dev);
+
+	return nupa->nr_queues;
+}
+
 int nupa_rxnfc_get(struct net_device *dev, struct ethtool_rxnfc *cmd, u32 *locations)
 {
 	struct nupa_dev *nupa = netdev_priv(dev);
@@ -218,7 +225,7 @@ int nupa_rxnfc_get(struct net_device *dev, struct ethtool_rxnfc *cmd, u32 *locat
 
 	switch (cmd->cmd) {
 	case ETHTOOL_GRXRINGS:
-		cmd->data = nupa->nr_queues;
+		cmd->data = nupa_rx_rings(dev);
 		return 0;
 	case ETHTOOL_GRXCLSRLCNT:
 		err = nupa_steer_list(nupa, cmd, NULL);

@@ -46,6 +46,8 @@ static void nupa_tx_unmap(struct nupa_queue *q, u32 first, u32 bufs)
 	for (i = 0; i < bufs; i++) {
 		struct nupa_tx_slot *slot = nupa_tx_slot(&q->tx, first + i);
 
+		if (!slot->bytes)
+			continue;
 		if (!i)		/* the linear part */
 			dma_unmap_single(dev, slot->addr, slot->bytes, DMA_TO_DEVICE);
 		else
@@ -208,46 +210,91 @@ static bool nupa_tx_pull(struct sk_buff *skb)
 	return pskb_may_pull(skb, start + __tcp_hdrlen(th));
 }
 
-static bool nupa_tx_map_one(struct nupa_queue *q, u32 index, dma_addr_t addr, u32 bytes)
+static void nupa_tx_buf(struct nupa_queue *q, u32 index, dma_addr_t addr, u32 bytes, bool mapped)
 {
 	union nupa_tx_entry *entry = nupa_tx_entry(&q->tx, index);
 	struct nupa_tx_slot *slot = nupa_tx_slot(&q->tx, index);
 
-	if (dma_mapping_error(nupa_device(q->nupa), addr))
-		return false;
 	slot->addr = addr;
-	slot->bytes = bytes;
+	slot->bytes = mapped ? bytes : 0;
 	entry->buf.addr = cpu_to_le64(addr);
 	entry->buf.bytes = cpu_to_le32(bytes);
 	entry->buf.reserved = 0;
+}
+
+static bool nupa_tx_map_head(struct nupa_queue *q, u32 index, struct sk_buff *skb)
+{
+	struct device *dev = nupa_device(q->nupa);
+	u32 bytes = skb_headlen(skb);
+	dma_addr_t addr = dma_map_single(dev, skb->data, bytes, DMA_TO_DEVICE);
+
+	if (dma_mapping_error(dev, addr))
+		return false;
+	nupa_tx_buf(q, index, addr, bytes, true);
+	return true;
+}
+
+/*
+ * Memory that a dma-buf's exporter has mapped may lie anywhere on the bus, and
+ * any user may send from it.  A switch stops a port that names what it can't reach.
+ */
+static bool nupa_tx_reaches(struct nupa_queue *q, dma_addr_t addr, u32 bytes)
+{
+	return nupa_hbm_reaches(q->nupa, addr, bytes) ||
+	       (page_is_ram(PHYS_PFN(addr)) && page_is_ram(PHYS_PFN(addr + bytes - 1)));
+}
+
+/* Device memory: its address is its exporter's, who unmaps it when no packet has it any more. */
+static bool nupa_tx_map_netmem(struct nupa_queue *q, u32 index, const skb_frag_t *frag, u32 bytes)
+{
+	dma_addr_t addr;
+
+	if (!NUPA_DEVICE_MEMORY_TX)	/* received, and forwarded: the core did not look */
+		return false;
+	addr = skb_frag_dma_map(nupa_device(q->nupa), frag, 0, bytes, DMA_TO_DEVICE);
+	if (!nupa_tx_reaches(q, addr, bytes))
+		return false;
+	nupa_tx_buf(q, index, addr, bytes, false);
+	return true;
+}
+
+static bool nupa_tx_map_frag(struct nupa_queue *q, u32 index, const skb_frag_t *frag)
+{
+	struct device *dev = nupa_device(q->nupa);
+	u32 bytes = skb_frag_size(frag);
+	dma_addr_t addr;
+
+	if (unlikely(skb_frag_is_net_iov(frag)))
+		return nupa_tx_map_netmem(q, index, frag, bytes);
+	addr = skb_frag_dma_map(dev, frag, 0, bytes, DMA_TO_DEVICE);
+	if (dma_mapping_error(dev, addr))
+		return false;
+	if (unlikely(is_zone_device_page(skb_frag_page(frag))) &&
+	    !nupa_hbm_reaches(q->nupa, addr, bytes)) {
+		/* a route that moved here: this switch would stop the port */
+		dma_unmap_page(dev, addr, bytes, DMA_TO_DEVICE);
+		return false;
+	}
+	nupa_tx_buf(q, index, addr, bytes, true);
 	return true;
 }
 
 /* Number of buffer entries from prod + 1 on, or 0. */
 static u32 nupa_tx_map(struct nupa_queue *q, struct sk_buff *skb)
 {
-	struct device *dev = nupa_device(q->nupa);
-	u32 first = q->tx.prod + 1, n = 0;
+	u32 first = q->tx.prod + 1, n = 1;
 	int i;
 
-	if (!nupa_tx_map_one(q, first, dma_map_single(dev, skb->data, skb_headlen(skb),
-						      DMA_TO_DEVICE), skb_headlen(skb)))
+	if (!nupa_tx_map_head(q, first, skb))
 		return 0;
-	n = 1;
 	for (i = 0; i < skb_shinfo(skb)->nr_frags; i++) {
 		const skb_frag_t *frag = &skb_shinfo(skb)->frags[i];
-		u32 bytes = skb_frag_size(frag);
-		dma_addr_t addr;
 
-		if (!bytes)
+		if (!skb_frag_size(frag))
 			continue;
-		addr = skb_frag_dma_map(dev, frag, 0, bytes, DMA_TO_DEVICE);
-		if (!nupa_tx_map_one(q, first + n, addr, bytes))
+		if (!nupa_tx_map_frag(q, first + n, frag))
 			goto unmap;
 		n++;
-		if (unlikely(is_zone_device_page(skb_frag_page(frag))) &&
-		    !nupa_hbm_reaches(q->nupa, addr, bytes))
-			goto unmap;	/* a route that moved here: this switch would stop the port */
 	}
 	return n;
 unmap:

@@ -323,3 +323,54 @@ def test_devmem_tcp(t: Guests, family: int) -> None:
     t.equal(_info(t, 0)["cpu_mapped_bytes"], mapped, "bytes that a program could touch")
     t.run(0, f"{program} split nupa0 off")
     _all_back(t)
+
+
+def _devmem_pair(t: Guests, bytes_: str) -> tuple:
+    """From node 1's accelerator to node 0's by devmem TCP; both jobs."""
+    program, port = f"$BUILD/cmake/{DEVMEM}", free_port()
+    t.run(0, f"ethtool -L nupa0 combined 2; ethtool -X nupa0 weight 0 1; {program} split nupa0 on")
+    receiver = t.start(0, f"exec {program} receive nupa0 --memory hbm --validate 251 --queue {QUEUE} --no-steering --port {port}", END_S)
+    t.wait_listening(0, port)
+    return receiver, t.start(1, f"exec {program} send nupa0 --memory hbm --pattern 251 --bytes {bytes_} --to {t.nodes[0].ip4} --port {port}", END_S)
+
+
+def _sends_from_memory(t: Guests) -> None:
+    if t.run(0, "uname -r").startswith("6.12."):
+        pytest.skip("Linux 6.12 does not send from device memory")
+
+
+@pytest.mark.long
+def test_devmem_tcp_both_ways(t: Guests) -> None:
+    """devmem TCP at both ends: no byte in host memory or in a processor's hands, and none that the switch could not reach."""
+    _sends_from_memory(t)
+    mapped = [_info(t, node)["cpu_mapped_bytes"] for node in (0, 1)]
+    dropped = t.stat(1, "tx_map_errors")
+    receiver, sender = _devmem_pair(t, str(8 << 20))
+    sender.wait(check=True)
+    got = json.loads(receiver.wait(check=True).stderr)
+    t.equal((got["bytes"], got["host_bytes"], got["validated"]), (8 << 20, 0, 8 << 20), f"received, in host memory, validated: {got}")
+    t.equal([_info(t, node)["cpu_mapped_bytes"] for node in (0, 1)], mapped, "bytes that a program could touch")
+    t.equal(t.stat(1, "tx_map_errors"), dropped, "packets that were dropped")
+    _all_back(t)
+
+
+@pytest.mark.long
+def test_devmem_tcp_sender_unplugged(t: Guests) -> None:
+    """Its accelerator goes in mid-transfer: what lies behind no window is not shown to the switch, which would stop the port."""
+    _sends_from_memory(t)
+    receiver, sender = _devmem_pair(t, str(4 << 30))
+    at = t.stat(1, "tx_bytes")
+    t.wait_until(lambda: t.stat(1, "tx_bytes") > at + 1_000_000, "payload leaves")
+    t.run(1, f"for d in {DRIVER}/0*; do echo 1 >$d/remove; done; [ ! -e /dev/nupa_accel0 ]", END_S)
+    t.wait_until(lambda: t.stat(1, "tx_map_errors") > 0, "packets without memory are dropped")
+    for job in (sender, receiver):
+        job.kill()
+        job.wait()
+    t.equal(t.stat(1, "recoveries"), 0, "recoveries of the port")
+    # TCP would try for minutes to send what the process left, and the memory keeps the accelerator's number until then.
+    t.run(1, "ss -Kt dst $PEER")
+    gone = f"for d in {DRIVER}/0*; do [ ! -e $d ] || echo 1 >$d/remove; done"
+    t.run(1, f"until [ -e /dev/nupa_accel0 ]; do {gone}; sleep 0.2; echo 1 >/sys/bus/pci/rescan; done", END_S)
+    t.run(0, f"ethtool -X nupa0 equal {QUEUE}")
+    _all_back(t)
+    _moved(t)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""devmem TCP: receive queues bound to a dma-buf, what the kernel refuses meanwhile, and every byte compared."""
+"""devmem TCP: receive queues bound to a dma-buf and memory to send from, what the kernel refuses meanwhile, and every byte compared."""
 
 import json
 from dataclasses import replace
@@ -26,15 +26,14 @@ COPY_S = 60
 SPLIT_NETDEV = "ethtool -g nupa0 | awk '/^TCP data split:/ { print $4 }'"
 
 
-# nupa_dev offers it there alone (kernel/nupa_dev/compat.h): since 6.13 the core manages queues otherwise.
-ONLY_ON = "6.12."
+def _release(t: Guests) -> str:
+    """6.12, or a later one that differs."""
+    return ".".join(t.run(0, "uname -r").split(".")[:2])
 
 
-@pytest.fixture(autouse=True)
-def _offered(t: Guests) -> None:
-    release = t.run(0, "uname -r").strip()
-    if not release.startswith(ONLY_ON):
-        pytest.skip(f"{release}: devmem TCP is offered on Linux {ONLY_ON}x only")
+def _sends(t: Guests) -> None:
+    if _release(t) == "6.12":
+        pytest.skip("Linux 6.12 does not send from device memory")
 
 
 def _ready(t: Guests, node: int = 0) -> None:
@@ -106,13 +105,14 @@ def test_what_the_core_refuses(t: Guests) -> None:
     """While a queue is bound: another binding of it, fewer channels than it needs, headers that are not split."""
     t.run(0, f"ethtool -L nupa0 combined 2; {PROGRAM} split nupa0 off")
     bind = f"{PROGRAM} bind nupa0 --pages 64 --queue"
-    t.check("No data available" in t.fails(0, f"{bind} {QUEUE} </dev/null").stderr, "bound without header split")
+    why, bound = ("No data available", "bound") if _release(t) == "6.12" else ("tcp-data-split is disabled", "memory provider")
+    t.check(why in t.fails(0, f"{bind} {QUEUE} </dev/null").stderr, "bound without header split")
     _ready(t)
     t.fails(0, f"{bind} 7 </dev/null")
     job = _bind(t)
     t.fails(0, f"{bind} {QUEUE} </dev/null")
     t.fails(0, "ethtool -L nupa0 combined 1")
-    t.check("bound" in t.fails(0, f"{PROGRAM} split nupa0 off").stderr, "the refusal does not say why")
+    t.check(bound in t.fails(0, f"{PROGRAM} split nupa0 off").stderr, "the refusal does not say why")
     t.run(0, "ip link set nupa0 down")
     t.fails(0, f"{bind} 0 </dev/null")
     t.run(0, "ip link set nupa0 up; ip -6 address replace $IP6/64 dev nupa0 nodad")
@@ -167,6 +167,63 @@ def test_killed_receiver_leaves_nothing_bound(t: Guests) -> None:
     t.check("Total 1 rules" in t.run(0, "ethtool -n nupa0"), "the rule is gone")
     t.run(0, "ethtool -K nupa0 ntuple off; ethtool -K nupa0 ntuple on")
     t.run(0, f"{PROGRAM} bind nupa0 --pages 64 --queue {QUEUE} </dev/null; {PROGRAM} split nupa0 off; ethtool -L nupa0 combined 1; ethtool -L nupa0 combined 2")
+    copy_file(t, RANDOM, mib=2)
+
+
+def _send(t: Guests, receiver: str, source: str, options: str = "", family: int = 4) -> tuple[Job, Job]:
+    """From memory of node 1's device to node 0; both jobs."""
+    port = free_port()
+    job = t.start(0, receiver.format(port=port), COPY_S)
+    t.wait_listening(0, port)
+    address = t.nodes[0].ip4 if family == 4 else t.nodes[0].ip6
+    return job, t.start(1, f"{source} {PROGRAM} send nupa0 --to {address} --port {port} {options}", COPY_S)
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_sent_from_device_memory(t: Guests, family: int) -> None:
+    """To an ordinary receiver, from a buffer that is filled again as soon as the kernel says so, in pieces of no round size."""
+    _sends(t)
+    t.run(1, f"head -c 3000001 /dev/urandom >{RANDOM}")
+    before = t.stat(1, "tx_map_errors")
+    receiver, sender = _send(t, f"exec {NCQP} -q --engine tcp -l -p {{port}} >/mnt/t/in", f"cat {RANDOM} |", "--pages 60", family)
+    said = json.loads(sender.wait(check=True).stderr)
+    receiver.wait(check=True)
+    t.equal(said["bytes"], 3000001, "bytes sent")
+    t.equal(t.run(0, "cksum </mnt/t/in; rm /mnt/t/in"), t.run(1, f"cksum <{RANDOM}; rm {RANDOM}"), "checksum of the received file")
+    t.equal(t.stat(1, "tx_map_errors"), before, "packets that were dropped")
+
+
+@pytest.mark.long
+def test_from_device_memory_to_device_memory(t: Guests) -> None:
+    """Through loss and reorder, which has TCP send the same memory again."""
+    _sends(t)
+    _ready(t)
+    t.run(1, f"head -c 2M /dev/urandom >{RANDOM}")
+    with fabric(t, loss=0.01, reorder=0.01, duplicate=0.01):
+        receive = f"exec {PROGRAM} receive nupa0 --queue {QUEUE} --port {{port}} >/mnt/t/in"
+        receiver, sender = _send(t, receive, f"(until [ -e {GO} ]; do sleep 0.05; done; cat {RANDOM}) |")
+        t.run(0, "until ethtool -n nupa0 | grep -q 'Total 1 rules'; do sleep 0.05; done")
+        t.run(1, f"touch {GO}")
+        sender.wait(check=True)
+        got = json.loads(receiver.wait(check=True).stderr)
+    t.equal((got["bytes"], got["host_bytes"]), (2 << 20, 0), f"bytes received, and bytes in host memory: {got}")
+    t.equal(t.run(0, "cksum </mnt/t/in; rm /mnt/t/in"), t.run(1, f"cksum <{RANDOM}; rm {RANDOM} {GO}"), "checksum of the received file")
+
+
+@pytest.mark.long
+def test_senders_that_end_in_the_middle(t: Guests) -> None:
+    """kill -9, a peer that goes, an interface that goes down: the memory is let go of, and the port works."""
+    _sends(t)
+    for end in ("pkill -9 -f '[d]evmem_tcp send'", "", "ip link set nupa0 down; ip link set nupa0 up; ip -6 address replace $IP6/64 dev nupa0 nodad"):
+        receiver, sender = _send(t, f"exec {NCQP} -q --engine tcp -l -p {{port}} >/dev/null", "cat /dev/zero |", "--pages 256")
+        at = t.stat(1, "tx_bytes")
+        t.wait_until(lambda at=at: t.stat(1, "tx_bytes") > at + 1_000_000, "payload leaves")
+        if end:
+            t.run(1, end)
+        receiver.kill()
+        receiver.wait()
+        t.check(not sender.wait().ok, f"{end or 'peer gone'}: the sender noticed nothing")
+    t.equal(t.stat(1, "recoveries"), 0, "recoveries of the port")
     copy_file(t, RANDOM, mib=2)
 
 
@@ -250,39 +307,78 @@ def test_placed_payload_on_a_bound_queue(t: Guests) -> None:
     _let_go(t, job)
 
 
-NCDEVMEM = "PATH=$REPO/tools/devmem/guest:$PATH $BUILD/devmem/ncdevmem"
-needs_ncdevmem = pytest.mark.skipif(not (BUILD / "devmem/ncdevmem").exists(), reason="ncdevmem is not built: `make devmem` builds it from linux-source-6.12")
-PATTERN = "yes $(printf '\\001\\002\\003\\004\\005\\006') | tr '\\n' '\\0'"
+def _ncdevmem(t: Guests) -> str:
+    """The folder where the program of the guest's kernel was built."""
+    release = _release(t)
+    if not (BUILD / "devmem" / release / "ncdevmem").exists():
+        pytest.skip(f"ncdevmem of {release} is not built: tools/devmem/build_ncdevmem {release}")
+    return f"$BUILD/devmem/{release}"
 
 
-@pytest.mark.long
-@needs_ncdevmem
-@pytest.mark.parametrize("family", [4, 6])
-@pytest.mark.parametrize("faults", [{}, {"loss": 0.01, "reorder": 0.01}], ids=["clean", "faults"])
-def test_ncdevmem(t: Guests, family: int, faults: dict) -> None:
-    """The kernel's own program, unmodified: its checks of bindings, and validated reception."""
+# What -v 251 expects is two lines of 10 and 241 bytes; the client waits for each to be acknowledged.
+LINES, LINE_COUNT = 251, 200
+LINES_SENT = f"import sys; sys.stdout.buffer.write((bytes(range(1, 251)) + bytes([10])) * {LINE_COUNT})"
+PATTERN = "yes $(printf '\\001\\002\\003\\004\\005\\006')"
+
+
+def _ncdevmem_serves(t: Guests, period: int, family: int) -> tuple[Job, str, str, int]:
+    """A server that validates; its address, the peer's, and the port of both."""
+    program = f"PATH=$REPO/tools/devmem/guest:$PATH {_ncdevmem(t)}/ncdevmem"
     t.run(0, "ethtool -L nupa0 combined 4")
     port = free_port()
     address, peer = (t.nodes[0].ip4, t.nodes[1].ip4) if family == 4 else (t.nodes[0].ip6, t.nodes[1].ip6)
-    server = t.start(0, f"{NCDEVMEM} -s {address} -c {peer} -f nupa0 -l -p {port} -t 2 -q 2 -v 7", COPY_S)
+    server = t.start(0, f"{program} -s {address} -c {peer} -f nupa0 -l -p {port} -t 2 -q 2 -v {period}", COPY_S)
     t.wait_listening(0, port)
-    with fabric(t, **faults):
-        t.run(1, f"{PATTERN} | head -c 1M | nc -N -p {port} {address} {port}", COPY_S)
-        result = server.wait()
-    t.check(result.ok and "total_received=1048576" in result.stderr, f"{result.status} {result.stderr[-2000:]}")
+    return server, address, peer, port
+
+
+def _ncdevmem_validated(t: Guests, server: Job, total: int) -> None:
+    result = server.wait()
+    t.check(result.ok and f"total_received={total}" in result.stderr, f"{result.status} {result.stderr[-2000:]}")
     t.check("Validated buffer" in result.stdout and "Failed validation" not in result.stderr, result.stderr[-2000:])
 
 
-DRIVER_TESTS = "$BUILD/devmem/linux-source-6.12/tools/testing/selftests/drivers/net"
+@pytest.mark.long
+@pytest.mark.parametrize("family", [4, 6])
+@pytest.mark.parametrize("faults", [{}, {"loss": 0.01, "reorder": 0.01}], ids=["clean", "faults"])
+def test_ncdevmem(t: Guests, family: int, faults: dict) -> None:
+    """The kernel's own program, unmodified: validated reception."""
+    server, address, _, port = _ncdevmem_serves(t, 7, family)
+    with fabric(t, **faults):
+        zero = "| tr '\\n' '\\0'" if _release(t) == "6.12" else ""  # what ends each line of it
+        t.run(1, f"{PATTERN} {zero} | head -c 1M | nc -N -p {port} {address} {port}", COPY_S)
+        _ncdevmem_validated(t, server, 1 << 20)
 
 
 @pytest.mark.long
-@needs_ncdevmem
+@pytest.mark.parametrize("family", [4, 6])
+@pytest.mark.parametrize("faults", [{}, {"loss": 0.01, "reorder": 0.01}], ids=["clean", "faults"])
+def test_ncdevmem_client(t: Guests, family: int, faults: dict) -> None:
+    """The kernel's own program at both ends: from device memory to device memory, validated."""
+    _sends(t)
+    server, address, peer, port = _ncdevmem_serves(t, LINES, family)
+    with fabric(t, **faults):
+        client = f"{_ncdevmem(t)}/ncdevmem -s {address} -c {peer} -p {port} -f nupa0 -t 0 -q 1"
+        said = t.start(1, f"/usr/bin/python3 -c '{LINES_SENT}' | {client}", COPY_S).wait(check=True)
+        t.check("tx ok" in said.stderr, said.stderr[-2000:])
+        _ncdevmem_validated(t, server, LINES * LINE_COUNT)
+
+
+@pytest.mark.long
+def test_ncdevmem_checks(t: Guests) -> None:
+    """What the program finds refused; that of 6.12 ends with 1 in any case."""
+    _sends(t)
+    t.run(0, "ethtool -L nupa0 combined 4")
+    t.run(0, f"{_ncdevmem(t)}/ncdevmem -f nupa0", COPY_S)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["queues", "stats"])
 def test_kernel_driver_selftests(t: Guests, name: str) -> None:
     """The kernel's own tests of drivers that need no second machine; docs/devmem.md says why not the others."""
+    tests = f"{_ncdevmem(t)}/linux-source-{_release(t)}/tools/testing/selftests/drivers/net"
     t.run(0, "ethtool -K nupa0 ntuple off; ethtool -K nupa0 ntuple on; ethtool -X nupa0 default; ethtool -L nupa0 combined 2")
-    text = t.run(0, f"cd {DRIVER_TESTS} && NETIF=nupa0 /usr/bin/python3 {name}.py", COPY_S)
+    text = t.run(0, f"cd {tests} && NETIF=nupa0 /usr/bin/python3 {name}.py", COPY_S)
     t.check("not ok" not in text and "ok 1" in text, text)
 
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// devmem_tcp: header split, bound queues and reception by devmem TCP, each as a command.
+// devmem_tcp: header split, bound queues, reception and sending by devmem TCP, each as a command.
 #include <arpa/inet.h>
 #include <fmt/core.h>
 #include <netinet/in.h>
@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <map>
@@ -20,6 +21,7 @@
 #include "devmem/memory.hpp"
 #include "devmem/netdev.hpp"
 #include "devmem/receive.hpp"
+#include "devmem/transmit.hpp"
 
 namespace {
 
@@ -43,6 +45,8 @@ struct Options {
     uint16_t port = 0;
     bool steer = true;
     bool keep = false;
+    std::string to;
+    uint64_t bytes = 0;  // to send, of the pattern
 };
 
 Fd accept_one(uint16_t port) {
@@ -156,6 +160,64 @@ void receive(const Options& o) {
                c.bytes, c.host_bytes, c.messages, c.calls, validator ? validator->total() : 0);
 }
 
+// The socket sends by this interface alone: no other reaches the memory.
+Fd connect_by(const std::string& interface, const std::string& to, uint16_t port) {
+    sockaddr_in6 there{};
+    there.sin6_family = AF_INET6;
+    there.sin6_port = htons(port);
+    const std::string mapped = to.find(':') == std::string::npos ? "::ffff:" + to : to;
+    if (::inet_pton(AF_INET6, mapped.c_str(), &there.sin6_addr) != 1)
+        throw std::runtime_error(to + " is no address");
+    Fd fd(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (::setsockopt(fd.get(), SOL_SOCKET, SO_BINDTODEVICE, interface.c_str(),
+                     static_cast<socklen_t>(interface.size() + 1)) != 0)
+        tcpqp::throw_errno(interface);
+    if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&there), sizeof(there)) != 0)
+        tcpqp::throw_errno("connect to " + to);
+    return fd;
+}
+
+size_t read_all(std::span<std::byte> to) {
+    size_t got = 0;
+    while (got < to.size()) {
+        const ssize_t n = ::read(STDIN_FILENO, to.data() + got, to.size() - got);
+        if (n < 0)
+            tcpqp::throw_errno("standard input");
+        if (n == 0)
+            break;
+        got += static_cast<size_t>(n);
+    }
+    return got;
+}
+
+// A buffer full of standard input, or of the pattern as the accelerator makes it; 0: no more.
+size_t fill(const Memory& memory, const Options& o, uint64_t sent) {
+    if (o.period) {
+        const size_t n = std::min<uint64_t>(memory.bytes().size(), o.bytes - sent);
+        if (n)
+            tcpqp::Accelerator().pattern({memory.dma_buf()}, n, o.period, sent);
+        return n;
+    }
+    memory.begin_write();
+    const size_t n = read_all(memory.bytes());
+    memory.end_write();
+    return n;
+}
+
+void send(const Options& o) {
+    const Memory memory(o.memory, o.pages * kPageBytes);
+    const TransmitBinding binding(o.interface, memory.dma_buf());
+    const Fd connection = connect_by(o.interface, o.to, o.port);
+    Transmitter transmitter(connection.get(), binding.id());
+    uint64_t sent = 0;
+    while (const size_t n = fill(memory, o, sent)) {
+        transmitter.send(0, n);
+        transmitter.finish();
+        sent += n;
+    }
+    fmt::print(stderr, "{{\"bytes\": {}, \"calls\": {}}}\n", sent, transmitter.calls());
+}
+
 int run(int argc, char** argv) {
     Options o;
     CLI::App app{"devmem TCP: payload goes from the port to a dma-buf"};
@@ -165,26 +227,35 @@ int run(int argc, char** argv) {
     split->add_option("on", o.on, "on or off")->required();
     CLI::App* bound = app.add_subcommand("bind", "bind receive queues until standard input ends");
     CLI::App* received = app.add_subcommand("receive", "receive one connection's bytes");
-    for (CLI::App* one : {bound, received}) {
-        one->add_option("interface", o.interface)->required();
+    CLI::App* sent = app.add_subcommand("send", "send standard input, or the pattern");
+    for (CLI::App* one : {bound, received})
         one->add_option("--queue", o.queues)->required()->delimiter(',');
+    for (CLI::App* one : {bound, received, sent}) {
+        one->add_option("interface", o.interface)->required();
         one->add_option("--memory", o.memory, "udmabuf, or the accelerator's: hbm")
             ->transform(CLI::CheckedTransformer(kKinds));
         one->add_option("--pages", o.pages, "of the dma-buf")->check(CLI::Range(1, 16384));
     }
-    received->add_option("--port", o.port)->required();
+    for (CLI::App* one : {received, sent})
+        one->add_option("--port", o.port)->required();
     received->add_flag("!--no-steering", o.steer, "the connection reaches the queue by itself");
     received
         ->add_option("--validate", o.period, "hbm: the accelerator checks this pattern (ncqp -v)")
         ->check(CLI::Range(1, 4096));
     received->add_flag("--keep", o.keep, "give no buffer back before the end");
+    sent->add_option("--to", o.to, "the receiver's address")->required();
+    sent->add_option("--pattern", o.period, "hbm: the accelerator makes this pattern (ncqp -v)")
+        ->check(CLI::Range(1, 4096));
+    sent->add_option("--bytes", o.bytes, "of the pattern");
     CLI11_PARSE(app, argc, argv);
     if (o.period && o.memory != MemoryKind::kHbm)
-        throw std::runtime_error("--validate is the accelerator's: --memory hbm");
+        throw std::runtime_error("patterns are the accelerator's: --memory hbm");
     if (*split)
         set_data_split(o.interface, o.on);
     else if (*bound)
         bind(o);
+    else if (*sent)
+        send(o);
     else
         receive(o);
     return 0;

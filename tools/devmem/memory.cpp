@@ -32,7 +32,7 @@ Fd make_udmabuf(size_t bytes) {
 }
 
 void sync(int dma_buf, uint64_t flags) {
-    dma_buf_sync what{.flags = flags | DMA_BUF_SYNC_READ};
+    dma_buf_sync what{.flags = flags};
     if (::ioctl(dma_buf, DMA_BUF_IOCTL_SYNC, &what) != 0)
         throw_errno("DMA_BUF_IOCTL_SYNC");
 }
@@ -50,8 +50,12 @@ Memory::Memory(MemoryKind kind, size_t bytes)
 
 Memory::~Memory() { ::munmap(at_, bytes_); }
 
-void Memory::begin_read() const { sync(dma_buf_.get(), DMA_BUF_SYNC_START); }
+void Memory::begin_read() const { sync(dma_buf_.get(), DMA_BUF_SYNC_START | DMA_BUF_SYNC_READ); }
 
-void Memory::end_read() const { sync(dma_buf_.get(), DMA_BUF_SYNC_END); }
+void Memory::end_read() const { sync(dma_buf_.get(), DMA_BUF_SYNC_END | DMA_BUF_SYNC_READ); }
+
+void Memory::begin_write() const { sync(dma_buf_.get(), DMA_BUF_SYNC_START | DMA_BUF_SYNC_WRITE); }
+
+void Memory::end_write() const { sync(dma_buf_.get(), DMA_BUF_SYNC_END | DMA_BUF_SYNC_WRITE); }
 
 }  // namespace tcpqp::devmem

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where devmem TCP puts payload: an accelerator's memory, or a udmabuf that stands for a device's.
+// Where devmem TCP puts payload, or takes it from: an accelerator's memory, or a udmabuf that
+// stands for a device's.
 #pragma once
 
 #include <cstddef>
@@ -25,6 +26,9 @@ public:
     [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {at_, bytes_}; }
     void begin_read() const;
     void end_read() const;
+    // The same for what a CPU writes and the device then reads.
+    void begin_write() const;
+    void end_write() const;
 
 private:
     Fd dma_buf_;

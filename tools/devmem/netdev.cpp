@@ -18,7 +18,7 @@ namespace tcpqp::devmem {
 namespace {
 
 // Linux 6.12's <linux/netdev.h>; Debian 12's own is older.
-enum : uint8_t { kNetdevBindRx = 13 };
+enum : uint8_t { kNetdevBindRx = 13, kNetdevBindTx = 15 };
 enum : uint16_t { kDmabufIfindex = 1, kDmabufQueues, kDmabufFd, kDmabufId };
 enum : uint16_t { kQueueId = 1, kQueueType = 3 };
 enum : uint32_t { kQueueTypeRx = 0 };
@@ -96,22 +96,32 @@ void match_flow(ethtool_rx_flow_spec& rule, int socket) {
         match6(rule, a.sin6_addr, b.sin6_addr, a.sin6_port, b.sin6_port);
 }
 
-uint32_t bind_rx(Genetlink& netdev, const std::string& interface,
-                 const std::vector<uint32_t>& queues, int dma_buf) {
+Attributes memory_of(const std::string& interface, int dma_buf) {
     Attributes request;
     request.put_u32(kDmabufIfindex, index_of(interface));
     request.put_u32(kDmabufFd, static_cast<uint32_t>(dma_buf));
+    return request;
+}
+
+// The number that the kernel gives to the binding.
+uint32_t bind(Genetlink& netdev, uint8_t command, const Attributes& request) {
+    const std::vector<char> answer = netdev.request(command, request);
+    const std::optional<uint32_t> id = find_attribute(answer, kDmabufId, sizeof(uint32_t));
+    if (!id)
+        throw_errno("binding of a dma-buf", EPROTO);
+    return *id;
+}
+
+uint32_t bind_rx(Genetlink& netdev, const std::string& interface,
+                 const std::vector<uint32_t>& queues, int dma_buf) {
+    Attributes request = memory_of(interface, dma_buf);
     for (const uint32_t queue : queues) {
         Attributes one;
         one.put_u32(kQueueId, queue);
         one.put_u32(kQueueType, kQueueTypeRx);
         request.put_nest(kDmabufQueues, one);
     }
-    const std::vector<char> answer = netdev.request(kNetdevBindRx, request);
-    const std::optional<uint32_t> id = find_attribute(answer, kDmabufId, sizeof(uint32_t));
-    if (!id)
-        throw_errno("bind-rx", EPROTO);
-    return *id;
+    return bind(netdev, kNetdevBindRx, request);
 }
 
 }  // namespace
@@ -127,6 +137,9 @@ void set_data_split(const std::string& interface, bool on) {
 
 Binding::Binding(const std::string& interface, const std::vector<uint32_t>& queues, int dma_buf)
     : netdev_("netdev"), id_(bind_rx(netdev_, interface, queues, dma_buf)) {}
+
+TransmitBinding::TransmitBinding(const std::string& interface, int dma_buf)
+    : netdev_("netdev"), id_(bind(netdev_, kNetdevBindTx, memory_of(interface, dma_buf))) {}
 
 Steering::Steering(const std::string& interface, int socket, uint32_t queue)
     : interface_(interface) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What devmem TCP asks of a network interface: split headers, bound receive queues, steered flows.
+// What devmem TCP asks of a network interface: split headers, bound receive queues, memory to send
+// from, steered flows.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,18 @@ void set_data_split(const std::string& interface, bool on);
 class Binding {
 public:
     Binding(const std::string& interface, const std::vector<uint32_t>& queues, int dma_buf);
+    [[nodiscard]] uint32_t id() const noexcept { return id_; }
+
+private:
+    Genetlink netdev_;
+    uint32_t id_;
+};
+
+// Memory that any connection over the interface may be sent from, which needs no privilege; gone
+// with this.  Since Linux 6.16.
+class TransmitBinding {
+public:
+    TransmitBinding(const std::string& interface, int dma_buf);
     [[nodiscard]] uint32_t id() const noexcept { return id_; }
 
 private:

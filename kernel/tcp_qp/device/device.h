@@ -6,7 +6,7 @@
 #include "conn/conn.h"
 
 /* ---- link.c: devices come and go ---- */
-extern struct mutex tqp_devices_mutex;		/* inside rtnl */
+extern struct mutex tqp_devices_mutex;		/* inside rtnl and a netdev's own lock */
 extern struct list_head tqp_devices;
 void tqp_device_queue_removal(struct tqp_device *dev);	/* it goes, soon */
 void tqp_link_reap(struct work_struct *work);

@@ -18,7 +18,10 @@
 #include "offload/offload.h"
 #include "ud/ud.h"
 
-/* The list, and what of a device is said to be under it in tqp.h.  Inside rtnl. */
+/*
+ * The list, and what of a device is said to be under it in tqp.h.  Inside rtnl
+ * and a netdev's own lock.
+ */
 DEFINE_MUTEX(tqp_devices_mutex);
 LIST_HEAD(tqp_devices);
 static DECLARE_WAIT_QUEUE_HEAD(tqp_devices_wait);
