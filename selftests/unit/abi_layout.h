@@ -19,7 +19,7 @@
 	X(struct nupa_accel_info, 56) X(struct nupa_accel_call, 88) X(struct nupa_accel_submit, 16) \
 	X(struct nupa_cmd_qp, 104) X(struct nupa_post, 64) X(struct nupa_qp_reads, 1024) X(struct nupa_qp_shadow, 16) X(struct nupa_admin_cmd, 128) X(struct nupa_admin_comp, 16) \
 	X(struct tcp_qp_attach_req, 16) X(struct tcp_qp_attach_resp, 16) X(struct tcp_qp_info, 112) X(struct tcp_qp_cq_call, 16) X(struct tcp_qp_sq, 32) \
-	X(struct tcp_qp_stream_info, 24)
+	X(struct tcp_qp_stream_info, 48)
 
 #define ABI_OFFSETS(X) \
 	X(struct nupa_regs, magic, 0) X(struct nupa_regs, features, 8) X(struct nupa_regs, status, 12) \
@@ -63,7 +63,8 @@
 	X(struct nupa_admin_cmd, op, 0) X(struct nupa_admin_cmd, id, 4) X(struct nupa_admin_cmd, qp, 8) \
 	X(struct nupa_admin_comp, status, 0) X(struct nupa_admin_comp, id, 4) X(struct nupa_admin_comp, value, 8) \
 	X(struct tcp_qp_info, tx_messages, 16) X(struct tcp_qp_info, tx_credit_waits, 104) \
-	X(struct tcp_qp_stream_info, tx_other_bytes, 8) X(struct tcp_qp_stream_info, pool_bytes, 16)
+	X(struct tcp_qp_stream_info, tx_other_bytes, 8) X(struct tcp_qp_stream_info, pool_bytes, 16) \
+	X(struct tcp_qp_stream_info, rx_placed_bytes, 24) X(struct tcp_qp_stream_info, rx_rescued_bytes, 40)
 
 struct abi_entry {
 	const char *what;

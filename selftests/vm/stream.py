@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Sockets with ULP tcp_qp_stream are TCP sockets in all that a program can see; their large sends leave from large pages."""
 
+import json
+
 import pytest
 
 from harness.guests import Guests
@@ -78,3 +80,73 @@ def scale(t: Guests, sockets: int, seconds: float, syns: int) -> None:
 
 def test_many(t: Guests) -> None:
     scale(t, 1000, 0.5, 2000)
+
+
+def place(t: Guests, seed: int, mib: int, calls: str, pauses: float = 0.0, during: str = "") -> dict:
+    """Node 1 sends to node 0, whose program compares each byte; what it printed."""
+    port = 7600 + seed % 1000
+    receiver = t.start(0, f"TCPQP_STAT=$BUILD/cmake/tools/tcpqp_stat/tcpqp-stat /usr/bin/python3 {PROGRAMS}/stream_place.py receive {port} {seed} {mib} {calls}", LIMIT_S)
+    t.wait_listening(0, port)
+    sender = t.start(1, f"/usr/bin/python3 {PROGRAMS}/stream_place.py send $PEER {port} {seed} {mib} {pauses}", LIMIT_S)
+    if during:
+        t.run(0, during)
+    for job in (receiver, sender):
+        result = job.wait()
+        t.check(result.ok, f"{job.command}: {result.status}\n{result.stdout}{result.stderr}")
+    report = json.loads(receiver.output().strip().splitlines()[-1])
+    print(report, flush=True)
+    return report
+
+
+def pinned(t: Guests) -> int:
+    """Pages that are pinned in node 0 for good or for now."""
+    held = {name: int(count) for name, count in (line.split() for line in t.run(0, "cat /proc/vmstat").splitlines())}
+    return held["nr_foll_pin_acquired"] - held["nr_foll_pin_released"]
+
+
+def nothing_pinned(t: Guests) -> None:
+    t.wait_until(lambda: pinned(t) == 0, "pages are still pinned")
+
+
+def test_placed(t: Guests) -> None:
+    report = place(t, 1, 64, "all", 0.02)
+    t.check(report["rx_placed_bytes"] > report["bytes"] // 4, f"little was placed: {report}")
+    nothing_pinned(t)
+
+
+def with_faults(t: Guests, seed: int, mib: int, **faults: float) -> None:
+    for port in ("n0", "n1"):
+        t.switch("faults", port=port, clear=True, set={"seed": seed, **faults})
+    try:
+        place(t, seed, mib, "any", 0.01)
+    finally:
+        for port in ("n0", "n1"):
+            t.switch("faults", port=port, clear=True)
+
+
+FAULTS = {"clean": {}, "loss": {"loss": 0.002}, "reorder": {"reorder": 0.01, "reorder_packets": 8}, "duplicate": {"duplicate": 0.02}, "corrupt": {"corrupt": 0.002}}
+
+
+@pytest.mark.parametrize("faults", FAULTS)
+def test_placed_by_chance(t: Guests, faults: str) -> None:
+    with_faults(t, 10 + len(faults), 24, **FAULTS[faults])
+    nothing_pinned(t)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 110))
+@pytest.mark.parametrize("faults", FAULTS)
+def test_placed_by_chance_for_long(t: Guests, faults: str, seed: int) -> None:
+    with_faults(t, seed, 128, **FAULTS[faults])
+
+
+def test_placed_and_killed(t: Guests) -> None:
+    nothing_pinned(t)
+    receiver = t.start(0, f"exec /usr/bin/python3 {PROGRAMS}/stream_place.py receive 7999 5 4096 all", LIMIT_S)
+    t.wait_listening(0, 7999)
+    sender = t.start(1, f"exec /usr/bin/python3 {PROGRAMS}/stream_place.py send $PEER 7999 5 6", LIMIT_S)
+    t.wait_until(lambda: pinned(t) > 100, "the receiver never waited with its memory posted")
+    t.run(0, "pkill -9 -f 'stream_place.py receive'")
+    receiver.wait()
+    sender.wait()
+    nothing_pinned(t)
