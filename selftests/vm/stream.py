@@ -109,7 +109,7 @@ def nothing_pinned(t: Guests) -> None:
 
 
 def test_placed(t: Guests) -> None:
-    report = place(t, 1, 64, "all", 0.02)
+    report = place(t, 1, 64, "all", 0.1)
     t.check(report["rx_placed_bytes"] > report["bytes"] // 4, f"little was placed: {report}")
     nothing_pinned(t)
 
@@ -118,7 +118,7 @@ def with_faults(t: Guests, seed: int, mib: int, **faults: float) -> None:
     for port in ("n0", "n1"):
         t.switch("faults", port=port, clear=True, set={"seed": seed, **faults})
     try:
-        place(t, seed, mib, "any", 0.01)
+        place(t, seed, mib, "any", 0.05)
     finally:
         for port in ("n0", "n1"):
             t.switch("faults", port=port, clear=True)
