@@ -150,3 +150,26 @@ def test_placed_and_killed(t: Guests) -> None:
     receiver.wait()
     sender.wait()
     nothing_pinned(t)
+
+
+@pytest.mark.parametrize("calls", ("peeked", "shared"))
+def test_placed_beside_others(t: Guests, calls: str) -> None:
+    """The post is taken from a reader, and what was placed is copied for whoever comes first."""
+    place(t, 30 + len(calls), 16, calls, 0.02)
+    nothing_pinned(t)
+
+
+def test_placed_and_the_driver_goes(t: Guests) -> None:
+    nothing_pinned(t)
+    receiver = t.start(0, f"exec /usr/bin/python3 {PROGRAMS}/stream_place.py receive 7998 5 4096 all", LIMIT_S)
+    t.wait_listening(0, 7998)
+    sender = t.start(1, f"exec /usr/bin/python3 {PROGRAMS}/stream_place.py send $PEER 7998 5 6", LIMIT_S)
+    t.wait_until(lambda: pinned(t) > 100, "the receiver never waited with its memory posted")
+    t.run(0, "rmmod nupa_dev")
+    t.run(0, "pkill -9 -f 'stream_place.py receive'")
+    receiver.wait()
+    sender.kill()
+    sender.wait()
+    nothing_pinned(t)
+    t.run(0, "sh $REPO/tools/vm/guest/setup full")
+    t.check(place(t, 2, 16, "all", 0.05)["rx_posts"] > 0, "nothing was posted after the driver came back")

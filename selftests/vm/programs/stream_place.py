@@ -6,7 +6,8 @@ Receives that the switch places, against what was sent:
   stream_place.py send ADDRESS PORT SEED MIB [PAUSES]
   stream_place.py receive PORT SEED MIB CALLS
 
-CALLS: "all" receives 4 MiB at a time by MSG_WAITALL; "any" draws calls, sizes, signals and other readers' ways by chance.
+CALLS: "all" receives 4 MiB at a time by MSG_WAITALL; "any" draws calls, sizes and signals by chance; "peeked" is "all" while a
+thread PEEKs; of "shared" two threads read.
 Each byte is a function of its position.  Buffers have guards on both sides, and are looked at again when the next one is full:
 what recv() has returned must never change.  Prints JSON: bytes, placed bytes, posts.
 """
@@ -18,6 +19,7 @@ import random
 import signal
 import socket
 import sys
+import threading
 import time
 from typing import NoReturn
 
@@ -69,7 +71,7 @@ class Receiver:
         self.sock, self.whole, self.total, self.at = sock, pattern(seed), total, 0
         self.dice = random.Random(seed)
         self.buffers = [Buffer(), Buffer()] if total else []
-        self.signals = 0
+        self.signals, self.left, self.lock = 0, total, threading.Lock()
 
     def one(self, count: int, offset: int, flags: int) -> int:
         buffer = self.buffers[0]
@@ -92,6 +94,44 @@ class Receiver:
             if not self.draw():
                 break
             signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def peeked(self) -> None:
+        """Somebody else looks at what comes next, all the time."""
+        threading.Thread(target=self.peek, daemon=True).start()
+        self.all()
+
+    def peek(self) -> None:
+        while True:
+            try:
+                self.sock.recv(1 << 16, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                pass
+
+    def shared(self) -> None:
+        """Two read: nobody knows who gets which bytes, but together they have each once."""
+        sums = [0, 0]
+        readers = [threading.Thread(target=self.share, args=(sums, i)) for i in range(2)]
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join()
+        want = sum(sum(expected(self.whole, at, min(MIB, self.total - at))) for at in range(0, self.total, MIB))
+        if (self.at, sum(sums)) != (self.total, want):
+            sys.exit(f"{self.at} bytes of {self.total}, their sum {sum(sums)} is not {want}")
+
+    def share(self, sums: list[int], which: int) -> None:
+        memory = memoryview(mmap.mmap(-1, MIB))
+        while True:
+            with self.lock:
+                count = min(self.left, MIB if which else 300000)
+                self.left -= count
+            if not count:
+                return
+            got = self.sock.recv_into(memory, count, socket.MSG_WAITALL)
+            with self.lock:
+                sums[which] += sum(memory[:got])
+                self.at += got
+                self.left += count - got
 
     def on_signal(self, *_: object) -> None:
         self.signals += 1
