@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Streams: what is placed where a reader waits, what is not, and that the host gets its memory back.
+// Streams: what is placed where a reader waits, what is not, and that the host gets its memory
+// back.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -35,7 +36,9 @@ struct StreamRig {
         ASSERT_EQ(engine.qp_create(kQpn, cmd), NUPA_OK);
         ack(kRcvNxt);
     }
-    void put(std::size_t field, std::uint32_t value) { guest.put<std::uint32_t>(at + field, value); }
+    void put(std::size_t field, std::uint32_t value) {
+        guest.put<std::uint32_t>(at + field, value);
+    }
     std::uint32_t get(std::size_t field) {
         std::uint32_t value;
         std::memcpy(&value, guest.ptr(at + field, 4), 4);
@@ -69,7 +72,8 @@ struct StreamRig {
         Wire w(f);
         return engine.receive(w.packet);
     }
-    std::vector<std::byte> memory(std::uint64_t from, std::uint64_t n) {  // from the first page's begin
+    std::vector<std::byte> memory(std::uint64_t from,
+                                  std::uint64_t n) {  // from the first page's begin
         std::vector<std::byte> out;
         for (std::uint64_t i = from; i < from + n; i++)
             out.push_back(*guest.ptr(pages[i / kPage] + i % kPage));
@@ -221,7 +225,8 @@ TEST_F(Stream, LiesOfTheHost) {
         put(field, value);
     };
     std::uint32_t seq = kRcvNxt;
-    open_with(offsetof(nupa_post, bytes), kPages * kPage);  // with the offset more than there is room
+    open_with(offsetof(nupa_post, bytes),
+              kPages * kPage);  // with the offset more than there is room
     expect_delivered(segment(seq, 100), Reason::kBounds), seq += 100;
     open_with(offsetof(nupa_post, offset), kPage);
     expect_delivered(segment(seq, 100), Reason::kBounds), seq += 100;
@@ -251,7 +256,8 @@ TEST_F(Stream, CommandsThatAreNone) {
     EXPECT_EQ(with([](auto& c) { c.post_pages = NUPA_POST_PAGES_MAX + 1; }), NUPA_E_INVALID);
     EXPECT_EQ(with([](auto& c) { c.post_addr += 4; }), NUPA_E_INVALID);
     EXPECT_EQ(with([](auto& c) { c.post_addr = std::uint64_t{1} << 60; }), NUPA_E_ADDRESS);
-    EXPECT_EQ(with([](auto& c) { c.flags = NUPA_QP_F_NO_RQ; }), NUPA_E_INVALID);  // a post without a stream
+    EXPECT_EQ(with([](auto& c) { c.flags = NUPA_QP_F_NO_RQ; }),
+              NUPA_E_INVALID);  // a post without a stream
     EXPECT_EQ(engine.qps(), 0u);
     EXPECT_EQ(with([](auto&) {}), NUPA_OK);
 }

@@ -44,8 +44,8 @@ nupa_admin_status StreamPost::init(const HostMemory& memory, const nupa_cmd_qp& 
     if (cmd.post_pages == 0 || cmd.post_pages > NUPA_POST_PAGES_MAX ||
         cmd.post_addr % alignof(std::uint64_t) != 0)
         return NUPA_E_INVALID;
-    std::byte* at = memory.at(cmd.post_addr, sizeof(nupa_post) +
-                                                 cmd.post_pages * sizeof(std::uint64_t));
+    std::byte* at =
+        memory.at(cmd.post_addr, sizeof(nupa_post) + cmd.post_pages * sizeof(std::uint64_t));
     if (!at)
         return NUPA_E_ADDRESS;
     memory_ = &memory;

@@ -19,8 +19,8 @@ public:
     bool stream() const noexcept { return post_ != nullptr; }
     // How many bytes from @seq on are posted, at this moment.
     std::uint32_t posted(std::uint32_t seq) const noexcept;
-    // Puts @payload, which begins at @seq, where the post says, all of it or nothing.  Meanwhile the
-    // host does not get its memory back, and after it nothing of it is written.
+    // Puts @payload, which begins at @seq, where the post says, all of it or nothing.  Meanwhile
+    // the host does not get its memory back, and after it nothing of it is written.
     Reason place(std::uint32_t seq, const Payload& payload) noexcept;
 
 private:
