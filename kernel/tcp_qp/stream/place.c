@@ -30,7 +30,7 @@ void tqp_place_put(struct tqp_place *place)
 	if (!refcount_dec_and_test(&place->refs))
 		return;
 	kvfree(place->rescued);
-	kvfree(place->dma);
+	kvfree(place->runs);
 	kvfree(place->pages);
 	kfree(place);
 }
@@ -104,11 +104,11 @@ static struct tqp_place *tqp_place_alloc(struct sock *sk)
 	INIT_LIST_HEAD(&place->node);
 	INIT_WORK(&place->end_work, tqp_place_end_work);
 	place->id = BIT(31) | (atomic_inc_return(&tqp_place_ids) & INT_MAX);
-	place->dma = kvcalloc(TQP_PLACE_PAGES_MAX, sizeof(*place->dma), GFP_KERNEL_ACCOUNT);
+	place->runs = kvcalloc(TQP_PLACE_PAGES_MAX, sizeof(*place->runs), GFP_KERNEL_ACCOUNT);
 	place->pages = kvcalloc(TQP_PLACE_PAGES_MAX, sizeof(*place->pages), GFP_KERNEL_ACCOUNT);
-	if (place->dma && place->pages)
+	if (place->runs && place->pages)
 		return place;
-	kvfree(place->dma);
+	kvfree(place->runs);
 	kvfree(place->pages);
 	kfree(place);
 	return NULL;

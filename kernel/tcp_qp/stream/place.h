@@ -18,7 +18,6 @@
 #include <linux/refcount.h>
 #include <linux/workqueue.h>
 #include <tqp_offload.h>
-#include "object/compat.h"
 #include "stream/stream.h"
 
 enum {
@@ -29,9 +28,16 @@ enum {
 	TQP_PLACE_SETTLE_MS = 20,		/* for what was placed to come through TCP */
 	TQP_PLACE_MISSES_MAX = 6,		/* after as many a reader in 64 is tried */
 	TQP_PLACE_BUSY_US = 20,
+	TQP_PLACE_RUN_PAGES = 4,		/* that follow each other in memory, on average */
 };
 
 struct tqp_recv;
+
+/* Pages that follow each other in memory. */
+struct tqp_place_run {
+	dma_addr_t dma;
+	u32 pages;
+};
 
 /* Lock: the sk lock, unless something else is said. */
 struct tqp_place {
@@ -45,8 +51,9 @@ struct tqp_place {
 
 	struct tqp_offload_post *post;	/* NIC and we */
 	dma_addr_t post_dma;
-	dma_addr_t *dma;		/* [TQP_PLACE_PAGES_MAX]; the owner's */
-	struct page **pages;		/* the same */
+	struct page **pages;		/* [TQP_PLACE_PAGES_MAX]; the owner's */
+	struct tqp_place_run *runs;	/* of them, as the NIC knows them; as many */
+	u32 nr_runs;			/* 0: it knows none */
 
 	struct tqp_recv *owner;		/* whose memory is in @pages; NULL: nobody's */
 	bool open;			/* the NIC may write there */
@@ -57,7 +64,6 @@ struct tqp_place {
 	u8 *rescued;			/* bytes [rescued_seq, end) that nobody has read yet */
 	u32 rescued_seq;
 
-	bool mapped;			/* @dma */
 	u32 misses;			/* posts in a row that did not pay */
 	u32 skip;			/* readers that are not tried yet */
 };
@@ -70,7 +76,7 @@ struct tqp_recv {
 	u32 queued;			/* of these: had come before, and lie in TCP's queue; the rest is posted */
 	u32 done;			/* how many it has */
 	u32 placed;			/* how many of these without a copy */
-	u32 nr_pages;
+	u32 nr_pages, nr_runs;
 	u32 offset;			/* of the first posted byte in the first of them */
 	bool ended;			/* the stream */
 };
@@ -127,6 +133,6 @@ int tqp_post_take(struct sock *sk, struct tqp_recv *recv, struct msghdr *msg, si
 		  bool peek);
 
 /* ---- recv.c ---- */
-int tqp_stream_recvmsg(struct sock *sk, struct msghdr *msg, size_t len, TQP_RECV_FLAGS_PARAMS);
+void tqp_stream_recv_ops(struct proto *prot);
 
 #endif

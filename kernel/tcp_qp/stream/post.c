@@ -46,28 +46,47 @@ static size_t tqp_post_memory(const struct msghdr *msg, unsigned long *addr)
 	return iter_iov_len(iter);
 }
 
-static void tqp_post_unmap(struct tqp_place *place, u32 nr)
+static void tqp_post_unmap(struct tqp_place *place)
 {
-	place->mapped = false;
-	while (nr--)
-		dma_unmap_page_attrs(place->odev->dma_dev, place->dma[nr], PAGE_SIZE,
+	while (place->nr_runs) {
+		const struct tqp_place_run *run = &place->runs[--place->nr_runs];
+
+		dma_unmap_page_attrs(place->odev->dma_dev, run->dma, (size_t)run->pages << PAGE_SHIFT,
 				     DMA_FROM_DEVICE, DMA_ATTR_SKIP_CPU_SYNC);
+	}
+}
+
+/* How many of @nr pages follow each other, as those of a large one do. */
+static u32 tqp_post_run(struct page *const *pages, u32 nr)
+{
+	unsigned long pfn = page_to_pfn(pages[0]);
+	u32 n = 1;
+
+	while (n < nr && page_to_pfn(pages[n]) == pfn + n)
+		n++;
+	return n;
 }
 
 static bool tqp_post_map(struct tqp_place *place, u32 nr)
 {
 	struct device *dma_dev = place->odev->dma_dev;
+	u32 at = 0;
 
-	for (u32 i = 0; i < nr; i++) {
-		place->dma[i] = dma_map_page_attrs(dma_dev, place->pages[i], 0, PAGE_SIZE,
-						   DMA_FROM_DEVICE, DMA_ATTR_SKIP_CPU_SYNC);
-		if (dma_mapping_error(dma_dev, place->dma[i])) {
-			tqp_post_unmap(place, i);
+	while (at < nr) {
+		struct tqp_place_run *run = &place->runs[place->nr_runs];
+
+		run->pages = tqp_post_run(&place->pages[at], nr - at);
+		run->dma = dma_map_page_attrs(dma_dev, place->pages[at], 0,
+					      (size_t)run->pages << PAGE_SHIFT,
+					      DMA_FROM_DEVICE, DMA_ATTR_SKIP_CPU_SYNC);
+		if (dma_mapping_error(dma_dev, run->dma)) {
+			tqp_post_unmap(place);
 			return false;
 		}
-		place->post->pages[i] = cpu_to_le64(place->dma[i]);
+		place->nr_runs++;
+		for (u32 i = 0; i < run->pages; i++)
+			place->post->pages[at++] = cpu_to_le64(run->dma + ((u64)i << PAGE_SHIFT));
 	}
-	place->mapped = true;
 	return true;
 }
 
@@ -82,6 +101,7 @@ static bool tqp_post_pin(struct tqp_place *place, struct tqp_recv *recv, unsigne
 				     place->pages);
 	if (pinned == nr && tqp_post_map(place, nr)) {
 		recv->nr_pages = nr;
+		recv->nr_runs = place->nr_runs;
 		return true;
 	}
 	if (pinned > 0)
@@ -97,8 +117,7 @@ void tqp_post_unpin(struct tqp_place *place, struct tqp_recv *recv)
 	place->owner = NULL;
 	if (place->lost)	/* the NIC may still write there: these pages are nobody's any more */
 		return;
-	if (place->mapped)
-		tqp_post_unmap(place, recv->nr_pages);
+	tqp_post_unmap(place);
 	unpin_user_pages_dirty_lock(place->pages, recv->nr_pages, true);
 	atomic64_sub(recv->nr_pages, &current->mm->pinned_vm);
 }
@@ -232,8 +251,8 @@ void tqp_post_close(struct sock *sk, struct tqp_place *place)
 void tqp_post_leave(struct sock *sk, struct tqp_place *place)
 {
 	tqp_post_close(sk, place);
-	if (place->mapped && !place->lost)
-		tqp_post_unmap(place, place->owner->nr_pages);
+	if (!place->lost)
+		tqp_post_unmap(place);
 }
 
 /* ---- what was placed ---- */

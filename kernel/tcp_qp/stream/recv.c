@@ -10,6 +10,7 @@
  * already, copies that, and waits here.  All others call TCP's function and no more.
  */
 #include <linux/moduleparam.h>
+#include "object/compat.h"
 #include "stream/place.h"
 
 static bool stream_place = true;
@@ -109,10 +110,14 @@ static bool tqp_recv_is_due(const struct sock *sk, const struct tqp_place *place
 	       before(tp->copied_seq, place->end) && place->end != place->posted;
 }
 
-/* A post that pays for itself has more than half of its bytes placed. */
+/*
+ * A post that pays for itself has more than half of its bytes placed, in large pages:
+ * to pin and map a small one costs what it costs to copy it.
+ */
 static void tqp_recv_score(struct tqp_place *place, const struct tqp_recv *recv)
 {
-	if (recv->placed > tqp_recv_posted_bytes(recv) / 2) {
+	if (recv->placed > tqp_recv_posted_bytes(recv) / 2 &&
+	    recv->nr_runs <= recv->nr_pages / TQP_PLACE_RUN_PAGES) {
 		place->misses = 0;
 	} else if (recv->done == recv->bytes) {
 		place->misses = min_t(u32, place->misses + 1, TQP_PLACE_MISSES_MAX);
@@ -235,7 +240,7 @@ static bool tqp_recv_may_post(const struct sock *sk, size_t len, int flags)
 	       tcp_sk(sk)->bytes_received >= TQP_PLACE_BULK_BYTES;
 }
 
-int tqp_stream_recvmsg(struct sock *sk, struct msghdr *msg, size_t len, TQP_RECV_FLAGS_PARAMS)
+static int tqp_stream_recvmsg(struct sock *sk, struct msghdr *msg, size_t len, TQP_RECV_FLAGS_PARAMS)
 {
 	int ret;
 
@@ -258,4 +263,9 @@ int tqp_stream_recvmsg(struct sock *sk, struct msghdr *msg, size_t len, TQP_RECV
 	}
 	release_sock(sk);
 	return tqp_recv_all(sk, msg, len, max(ret, 0), false, TQP_RECV_FLAGS(flags));
+}
+
+void tqp_stream_recv_ops(struct proto *prot)
+{
+	prot->recvmsg = tqp_stream_recvmsg;
 }

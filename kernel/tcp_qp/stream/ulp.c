@@ -398,7 +398,7 @@ int tqp_stream_init(void)
 	for (u32 i = 0; i < ARRAY_SIZE(tqp_stream_families); i++) {
 		tqp_stream_families[i].prot = *tqp_stream_families[i].base;
 		tqp_stream_families[i].prot.sendmsg = tqp_stream_sendmsg;
-		tqp_stream_families[i].prot.recvmsg = tqp_stream_recvmsg;
+		tqp_stream_recv_ops(&tqp_stream_families[i].prot);
 		tqp_stream_families[i].prot.disconnect = tqp_stream_disconnect;
 		tqp_stream_families[i].prot.setsockopt = tqp_stream_setsockopt;
 	}

@@ -45,7 +45,9 @@ class Buffer:
     """The reader's memory, between two guards, at any offset in a page."""
 
     def __init__(self) -> None:
-        self.memory = memoryview(mmap.mmap(-1, BUFFER + 4 * GUARD))
+        memory = mmap.mmap(-1, BUFFER + 2 * MIB)
+        memory.madvise(mmap.MADV_HUGEPAGE)
+        self.memory = memoryview(memory)
         self.begin = self.count = self.at = 0
 
     def take(self, count: int, offset: int) -> memoryview:
