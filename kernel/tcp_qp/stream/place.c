@@ -18,6 +18,7 @@
 static DEFINE_MUTEX(tqp_place_mutex);
 static DEFINE_SPINLOCK(tqp_place_sk_lock);
 static LIST_HEAD(tqp_places);
+static u32 tqp_places_count;		/* tqp_place_mutex */
 static atomic_t tqp_place_ids = ATOMIC_INIT(0);
 
 static size_t tqp_post_bytes(void)
@@ -50,6 +51,7 @@ static bool tqp_place_forget(struct tqp_place *place, bool last)
 	place->post = NULL;
 	WRITE_ONCE(place->odev, NULL);
 	list_del_init(&place->node);
+	tqp_places_count--;
 	return true;
 }
 
@@ -132,6 +134,8 @@ static int tqp_place_tell(struct tqp_place *place, struct tqp_offload_device *od
 {
 	int err;
 
+	if (tqp_places_count == TQP_PLACES_MAX)
+		return -ENOSPC;
 	place->post = dma_alloc_coherent(odev->dma_dev, tqp_post_bytes(), &place->post_dma,
 					 GFP_KERNEL | __GFP_NOWARN);
 	if (!place->post)
@@ -146,6 +150,7 @@ static int tqp_place_tell(struct tqp_place *place, struct tqp_offload_device *od
 	}
 	place->odev = odev;
 	list_add_tail(&place->node, &tqp_places);
+	tqp_places_count++;
 	return 0;
 }
 

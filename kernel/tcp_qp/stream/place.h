@@ -23,6 +23,7 @@
 enum {
 	TQP_PLACE_MIN_BYTES = 256 << 10,	/* that a reader still waits for */
 	TQP_PLACE_BULK_BYTES = 1 << 20,		/* received, before a socket gets a context */
+	TQP_PLACES_MAX = 1024,			/* sockets of all users: they take NICs' contexts */
 	TQP_PLACE_PAGES_MAX = 2040,		/* of one post: with its head 16 KiB */
 	TQP_PLACE_TIMED_MAX_BYTES = 4 << 20,	/* of a reader with a time limit: one post holds it */
 	TQP_PLACE_SETTLE_MS = 20,		/* for what was placed to come through TCP */

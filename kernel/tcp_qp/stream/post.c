@@ -130,7 +130,8 @@ static bool tqp_post_plain(const struct sock *sk)
 	const struct tcp_sock *tp = tcp_sk(sk);
 
 	return sk->sk_state == TCP_ESTABLISHED && !tp->urg_data && !tp->repair &&
-	       !tp->recvmsg_inq && !sock_flag(sk, SOCK_RCVTSTAMP) && !READ_ONCE(sk->sk_tsflags) &&
+	       !tp->recvmsg_inq && READ_ONCE(sk->sk_peek_off) < 0 &&
+	       !sock_flag(sk, SOCK_RCVTSTAMP) && !READ_ONCE(sk->sk_tsflags) &&
 	       !rcu_access_pointer(sk->sk_filter) && !rcu_access_pointer(sk->sk_user_data);
 }
 
@@ -330,6 +331,7 @@ int tqp_post_take(struct sock *sk, struct tqp_recv *recv, struct msghdr *msg, si
 		taken += n;
 		if (peek)
 			break;
+		sk_peek_offset_bwd(sk, n);
 		tcp_read_done(sk, n);
 	}
 	if (place)

@@ -252,7 +252,8 @@ static int tqp_stream_recvmsg(struct sock *sk, struct msghdr *msg, size_t len, T
 	if (likely(ret != -EFAULT && !(flags & MSG_WAITALL && ret > 0 && ret < len)))
 		return ret;
 	/* It may have stopped at a placed packet, of a post that has ended. */
-	if (flags & (MSG_OOB | MSG_ERRQUEUE | MSG_SOCK_DEVMEM))
+	if (flags & (MSG_OOB | MSG_ERRQUEUE | MSG_SOCK_DEVMEM) ||
+	    (flags & MSG_PEEK && READ_ONCE(sk->sk_peek_off) >= 0))
 		return ret;
 	if (!(flags & MSG_WAITALL) || flags & (MSG_PEEK | MSG_DONTWAIT | MSG_TRUNC))
 		return ret > 0 ? ret : tqp_recv_rescued(sk, msg, len, flags & MSG_PEEK) ?: ret;
