@@ -2,6 +2,10 @@
 """Sockets with ULP tcp_qp_stream are TCP sockets in all that a program can see; their large sends leave from large pages."""
 
 import json
+import os
+import signal
+import time
+from collections.abc import Callable
 
 import pytest
 
@@ -82,14 +86,13 @@ def test_many(t: Guests) -> None:
     scale(t, 1000, 0.5, 2000)
 
 
-def place(t: Guests, seed: int, mib: int, calls: str, pauses: float = 0.0, during: str = "") -> dict:
+def place(t: Guests, seed: int, mib: int, calls: str, pauses: float = 0.0, during: Callable[[], None] = lambda: None) -> dict:
     """Node 1 sends to node 0, whose program compares each byte; what it printed."""
     port = 7600 + seed % 1000
     receiver = t.start(0, f"TCPQP_STAT=$BUILD/cmake/tools/tcpqp_stat/tcpqp-stat /usr/bin/python3 {PROGRAMS}/stream_place.py receive {port} {seed} {mib} {calls}", LIMIT_S)
     t.wait_listening(0, port)
     sender = t.start(1, f"/usr/bin/python3 {PROGRAMS}/stream_place.py send $PEER {port} {seed} {mib} {pauses}", LIMIT_S)
-    if during:
-        t.run(0, during)
+    during()
     for job in (receiver, sender):
         result = job.wait()
         t.check(result.ok, f"{job.command}: {result.status}\n{result.stdout}{result.stderr}")
@@ -141,6 +144,21 @@ def test_placed_by_chance(t: Guests, faults: str) -> None:
 @pytest.mark.parametrize("faults", FAULTS)
 def test_placed_by_chance_for_long(t: Guests, faults: str, seed: int) -> None:
     with_faults(t, seed, 96, **FAULTS[faults])
+    nothing_pinned(t)
+
+
+@pytest.mark.long
+def test_placed_by_a_switch_that_stops(t: Guests) -> None:
+    """Wherever it is, also in a post; and goes on before anybody takes it for dead."""
+
+    def stops() -> None:
+        for _ in range(8):
+            os.kill(t.cluster.switch.process.pid, signal.SIGSTOP)
+            time.sleep(0.8)
+            os.kill(t.cluster.switch.process.pid, signal.SIGCONT)
+            time.sleep(0.2)
+
+    place(t, 50, 256, "any", 0.02, stops)
     nothing_pinned(t)
 
 
