@@ -29,6 +29,7 @@ enum {
 	TQP_PLACE_SETTLE_MS = 20,		/* for what was placed to come through TCP */
 	TQP_PLACE_MISSES_MAX = 6,		/* after as many a reader in 64 is tried */
 	TQP_PLACE_BUSY_US = 20,
+	TQP_PLACE_DEAD_MS = 1000,
 	TQP_PLACE_RUN_PAGES = 4,		/* that follow each other in memory, on average */
 };
 

@@ -185,9 +185,10 @@ int tqp_post_open(struct sock *sk, struct tqp_place *place, struct tqp_recv *rec
 	return 0;
 }
 
-/* The NIC has it for as long as it copies one burst. */
+/* The NIC has it for as long as it copies one burst; one that goes may have died over it. */
 static void tqp_post_take_back(struct tqp_place *place)
 {
+	unsigned long limit = jiffies + msecs_to_jiffies(TQP_PLACE_DEAD_MS);
 	__le32 state;
 
 	for (;;) {
@@ -195,7 +196,7 @@ static void tqp_post_take_back(struct tqp_place *place)
 				cpu_to_le32(TQP_OFFLOAD_POST_NONE));
 		if (state != cpu_to_le32(TQP_OFFLOAD_POST_BUSY))
 			return;
-		if (READ_ONCE(place->gone)) {
+		if (READ_ONCE(place->gone) && time_after(jiffies, limit)) {
 			place->lost = true;
 			return;
 		}
