@@ -82,8 +82,10 @@ private:
     bool receive_some(Flow& f) {
         if (!f.left)
             return false;
-        const size_t room = std::min<uint64_t>({f.left, buffer_.bytes().size(), kReadMaxBytes});
-        return moved(f, ::recv(f.fd.get(), buffer_.bytes().data(), room, 0));
+        const size_t most = spec_.waitall ? spec_.bytes : kReadMaxBytes;
+        const size_t room = std::min<uint64_t>({f.left, buffer_.bytes().size(), most});
+        const int flags = spec_.waitall ? MSG_WAITALL : 0;
+        return moved(f, ::recv(f.fd.get(), buffer_.bytes().data(), room, flags));
     }
 
     bool moved(Flow& f, ssize_t n) {

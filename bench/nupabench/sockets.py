@@ -118,8 +118,12 @@ TRIP = Case("tcp", mode="pingpong", bytes=64).counted(2000, 256 * 64)
 TRIP_COMMAND = f"--loopback --interface lo transport=tcp,mode=pingpong,bytes={TRIP.bytes},messages={TRIP.messages},warm_bytes={TRIP.warm_bytes}"
 
 
+# Whole messages, into pages of 2 MiB: their reader waits, and the switch writes where.
+WHOLE = Case("tcp", bytes=4 * MIB, waitall=True).counted(96, 64 * MIB)
+
+
 def counted_cases() -> list[Case]:
-    return [*(Case("tcp", bytes=size).counted(384 * MIB // size, WARM_BYTES) for size in (MIB, 128 * KIB)), TRIP]
+    return [*(Case("tcp", bytes=size).counted(384 * MIB // size, WARM_BYTES) for size in (MIB, 128 * KIB)), WHOLE, TRIP]
 
 
 @dataclass
@@ -130,8 +134,11 @@ class Count:
     def add(self, way: str, result: dict) -> None:
         self.turns[way].append(figures(self.case, result))
 
+    def median(self, way: str, name: str) -> float | None:
+        return statistics.median(turn[name] for turn in self.turns[way]) if self.turns[way] else None
+
     def ratio(self, name: str) -> float | None:
-        return ratio(*(statistics.median(turn[name] for turn in self.turns[way]) if self.turns[way] else None for way in (ULP, PLAIN)))
+        return ratio(*(self.median(way, name) for way in (ULP, PLAIN)))
 
     def json(self) -> dict:
         spread = {way: {name: summary([turn[name] for turn in turns]) for name in turns[0]} for way, turns in self.turns.items() if turns}
@@ -141,6 +148,8 @@ class Count:
         if self.case.mode == "pingpong":
             whole_guest = "tx_instructions_per_message"
             return [Bar("64 B round trip over loopback: instructions of both ends, ULP / plain", AT_MOST, 1.01, self.ratio(whole_guest))]
+        if self.case.waitall:
+            return [Bar("4 MiB by MSG_WAITALL: receive instructions per byte, ULP", AT_MOST, 0.04, self.median(ULP, "rx_instructions_per_byte"))]
         size, bound = ("1 MiB", 0.5) if self.case.bytes == MIB else ("128 KiB", 0.6)
         return [
             Bar(f"{size}: send instructions per byte, ULP / plain", AT_MOST, bound, self.ratio("tx_instructions_per_byte")),

@@ -48,7 +48,7 @@ enum {
 
 	NUPA_MAGIC = 0x4150554e,	/* "NUPA" */
 	NUPA_ABI_MAJOR = 4,		/* must be equal */
-	NUPA_ABI_MINOR = 2,		/* may grow; features say what is there */
+	NUPA_ABI_MINOR = 3,		/* may grow; features say what is there */
 
 	NUPA_QUEUE_PAIRS_MAX = 16,
 	NUPA_VECTORS = 1 + NUPA_QUEUE_PAIRS_MAX,
@@ -77,6 +77,8 @@ enum {
 	NUPA_STEER_RULES_MAX = 1024,
 	NUPA_MR_PAGES_MAX = 1 << 20,	/* page table entries of one MR */
 	NUPA_RQ_PAGES_MAX = 4096,	/* pages of one receive queue ring */
+	NUPA_POST_PAGES_MAX = 4096,	/* of struct nupa_post */
+	NUPA_POST_PAGE_BYTES = 4096,
 	NUPA_SGE_MAX = 32,
 	NUPA_WINDOWS_MAX = 4,
 	NUPA_ADMIN_TIMEOUT_MS = 5000,
@@ -99,6 +101,7 @@ enum {
 	NUPA_FEAT_BEAT = 1 << 11,	/* nupa_regs.beat */
 	NUPA_FEAT_RX_LONG = 1 << 12,	/* long fill buffers, nupa_cmd_rx_mode.run4_max_bytes */
 	NUPA_FEAT_WINDOW = 1 << 13,	/* memory of other devices of the host, since 4.2 */
+	NUPA_FEAT_STREAM = 1 << 14,	/* NUPA_QP_F_STREAM, since 4.3 */
 };
 
 /* struct nupa_regs.status, switch to host */
@@ -238,6 +241,7 @@ enum {
 	NUPA_RX_F_HASH_L4 = 1 << 4,	/* hash covers ports */
 	NUPA_RX_F_PLACED = 1 << 5,	/* payload went to a QP buffer: bufs == 0, payload_bytes placed */
 	NUPA_RX_F_QP = 1 << 6,		/* flow has a QP context; the host must not merge it in software */
+	NUPA_RX_F_STREAM = 1 << 7,	/* with PLACED: payload went where a struct nupa_post says */
 };
 
 /*
@@ -434,6 +438,12 @@ enum {
 	NUPA_QP_F_ICRC = 1 << 2,	/* write ICRC on ver 0 */
 	NUPA_QP_F_REMOTE_WRITE = 1 << 3,	/* the QP takes WRITEs: else they are delivered, for the host to refuse */
 	NUPA_QP_F_SHADOW = 1 << 4,	/* the shadow's consumed and reads are kept */
+	/*
+	 * A TCP stream without messages: no option, no receive queue (rq_* are 0), no
+	 * shadow (shadow_addr is 0), and no other flag.  Segments are placed where
+	 * post_addr says.
+	 */
+	NUPA_QP_F_STREAM = 1 << 5,
 };
 
 struct nupa_cmd_qp {
@@ -449,7 +459,43 @@ struct nupa_cmd_qp {
 	__le32 rq_pages;
 	__le64 rq_table_addr;		/* __le64[rq_pages]: 4 KiB pages of the ring, copied */
 	__le64 shadow_addr;		/* struct nupa_qp_shadow */
+	__le64 post_addr;		/* struct nupa_post, with NUPA_QP_F_STREAM; else 0 */
+	__le32 post_pages;		/* room for so many page addresses in it */
+	__le32 reserved;
 };
+
+/*
+ * Where the bytes of a stream from @seq on belong: a reader waits for them, and its
+ * memory lies at these pages.  Host memory, one for each QP of NUPA_QP_F_STREAM.
+ *
+ * Both sides change the state.  The host opens the post (NONE to OPEN, by a store
+ * with release after all the rest) and takes it back (OPEN to NONE, by compare and
+ * swap).  The switch takes it for each segment (OPEN to BUSY, by compare and swap),
+ * and gives it back (BUSY to OPEN, by a store with release after what it wrote).
+ * While it is BUSY, the host waits and writes nothing.  So once it is NONE no byte
+ * of these pages is written any more, and @placed says which may have been.
+ *
+ * A segment is placed if it is the next one that the host gets (all before it was
+ * passed up, nothing behind it was) and lies within the post.  Its completion has
+ * NUPA_RX_F_STREAM.  All others are delivered, for the host to copy.
+ */
+enum nupa_post_state {
+	NUPA_POST_NONE = 0,
+	NUPA_POST_OPEN = 1,
+	NUPA_POST_BUSY = 2,
+};
+
+struct nupa_post {
+	__le32 state;			/* enum nupa_post_state */
+	__le32 placed;			/* sequence number behind the last byte placed; host: seq, switch: rising */
+	/* host, while the state is NONE */
+	__le32 seq;			/* of the first byte */
+	__le32 bytes;
+	__le32 offset;			/* of the first byte in the first page */
+	__le32 reserved[11];
+	/* __le64[]: addresses of the pages that hold offset + bytes, NUPA_POST_PAGE_BYTES each, aligned to it */
+};
+NUPA_STATIC_ASSERT(sizeof(struct nupa_post) == 64, "nupa_post");
 
 /*
  * A READ that waits for its response, at msn mod NUPA_READS_MAX.  Responses are
@@ -500,7 +546,7 @@ struct nupa_admin_cmd {
 };
 NUPA_STATIC_ASSERT(sizeof(struct nupa_cmd_queue) == 56, "nupa_cmd_queue");
 NUPA_STATIC_ASSERT(sizeof(struct nupa_cmd_mr) == 40, "nupa_cmd_mr");
-NUPA_STATIC_ASSERT(sizeof(struct nupa_cmd_qp) == 88, "nupa_cmd_qp");
+NUPA_STATIC_ASSERT(sizeof(struct nupa_cmd_qp) == 104, "nupa_cmd_qp");
 NUPA_STATIC_ASSERT(sizeof(struct nupa_cmd_window) == 24, "nupa_cmd_window");
 NUPA_STATIC_ASSERT(sizeof(struct nupa_admin_cmd) == 128, "nupa_admin_cmd");
 

@@ -31,6 +31,10 @@ struct tcp_qp_stream_info {
 	__u64 tx_other_bytes;	/* of large sends, into TCP's pages: no large one was to be had */
 	__u32 pool_bytes;	/* of large pages that the socket has now */
 	__u32 flags;		/* 0 */
+	/* since 0.2.0 */
+	__u64 rx_placed_bytes;	/* received without a copy: the NIC wrote them where a reader waited */
+	__u64 rx_posts;		/* readers that waited so */
+	__u64 rx_rescued_bytes;	/* placed, and then copied after all: their reader had gone */
 };
 
 /*

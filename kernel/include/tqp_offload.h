@@ -108,11 +108,53 @@ struct tqp_offload_shadow {
 static_assert(sizeof(struct tqp_offload_read) == 32);
 static_assert(sizeof(struct tqp_offload_shadow) == 16);
 
+/*
+ * Where the bytes of a stream from @seq on belong: a reader waits for them, and its
+ * memory lies at these pages.  tcp_qp opens a post (NONE to OPEN, after all the rest)
+ * and takes it back (OPEN to NONE).  The hardware takes it for each segment (OPEN to
+ * BUSY) and gives it back when all of its writes are done.  So once it is NONE, no
+ * byte is written any more, and @placed is behind the last one that was.
+ *
+ * Placed is a segment that is the next one the host gets and lies within the post.
+ */
+enum tqp_offload_post_state {
+	TQP_OFFLOAD_POST_NONE = 0,
+	TQP_OFFLOAD_POST_OPEN = 1,
+	TQP_OFFLOAD_POST_BUSY = 2,
+};
+
+struct tqp_offload_post {
+	__le32 state;			/* enum tqp_offload_post_state */
+	__le32 placed;			/* tcp_qp: seq, while it is NONE; then the hardware */
+	__le32 seq;
+	__le32 bytes;
+	__le32 offset;			/* of the first byte in the first page */
+	__le32 reserved[11];
+	__le64 pages[];			/* for dma_dev, 4 KiB each */
+};
+
+static_assert(sizeof(struct tqp_offload_post) == 64);
+
+/* A TCP connection without a QP: only what it receives, without any option. */
+struct tqp_offload_stream {
+	u32 id;				/* no QP has it: bit 31 is set */
+	struct tqp_offload_flow flow;
+	u32 rcv_nxt;			/* TCP's, or an earlier one */
+	u8 rcv_wscale;
+	dma_addr_t post;		/* struct tqp_offload_post; until stream_destroy returns 0 */
+	u32 post_pages;			/* room in it */
+};
+
 struct tqp_offload_ops {
 	int (*mr_reg)(struct tqp_offload_device *odev, const struct tqp_offload_mr *mr);
 	int (*mr_dereg)(struct tqp_offload_device *odev, u32 key);
 	int (*qp_create)(struct tqp_offload_device *odev, const struct tqp_offload_qp *qp);
 	int (*qp_destroy)(struct tqp_offload_device *odev, u32 qpn);
+	/* May be NULL, both: what sockets without a QP receive is copied then. */
+	int (*stream_create)(struct tqp_offload_device *odev,
+			     const struct tqp_offload_stream *stream);
+	/* 0: the hardware does not touch the post any more.  Else it may, until it was reset. */
+	int (*stream_destroy)(struct tqp_offload_device *odev, u32 id);
 };
 
 /*
@@ -152,7 +194,8 @@ static inline int tqp_offload_device_add(struct tqp_offload_device *odev)
  * A placed skb, as the driver hands it to the stack: the frags are a shared
  * zero page, skb->decrypted is set, truesize >= len, CHECKSUM_UNNECESSARY, and
  * the TCP header still carries its tcp_bth option.  It must go up by
- * netif_receive_skb(), never by GRO.
+ * netif_receive_skb(), never by GRO.  One of a stream has no option; it is marked as
+ * unreadable, too, so that nobody takes its zeroes for what was received.
  */
 
 #endif

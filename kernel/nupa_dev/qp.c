@@ -175,11 +175,61 @@ static int nupa_qp_destroy(struct tqp_offload_device *odev, u32 qpn)
 	return nupa_admin_simple(nupa_of(odev), NUPA_ADMIN_QP_DESTROY, qpn);
 }
 
+/* The post is the same memory to tcp_qp and to the switch. */
+static_assert(sizeof(struct tqp_offload_post) == sizeof(struct nupa_post));
+static_assert(offsetof(struct tqp_offload_post, placed) == offsetof(struct nupa_post, placed));
+static_assert(offsetof(struct tqp_offload_post, seq) == offsetof(struct nupa_post, seq));
+static_assert(offsetof(struct tqp_offload_post, bytes) == offsetof(struct nupa_post, bytes));
+static_assert(offsetof(struct tqp_offload_post, offset) == offsetof(struct nupa_post, offset));
+static_assert((int)TQP_OFFLOAD_POST_NONE == (int)NUPA_POST_NONE);
+static_assert((int)TQP_OFFLOAD_POST_OPEN == (int)NUPA_POST_OPEN);
+static_assert((int)TQP_OFFLOAD_POST_BUSY == (int)NUPA_POST_BUSY);
+
+static int nupa_stream_create(struct tqp_offload_device *odev,
+			      const struct tqp_offload_stream *stream)
+{
+	struct nupa_admin_cmd cmd = {
+		.op = cpu_to_le16(NUPA_ADMIN_QP_CREATE),
+		.id = cpu_to_le32(stream->id),
+		.qp.flow = nupa_flow(&stream->flow),
+		.qp.flags = cpu_to_le32(NUPA_QP_F_STREAM),
+		.qp.rcv_nxt = cpu_to_le32(stream->rcv_nxt),
+		.qp.rcv_wscale = stream->rcv_wscale,
+		.qp.post_addr = cpu_to_le64(stream->post),
+		.qp.post_pages = cpu_to_le32(stream->post_pages),
+	};
+	struct nupa_dev *nupa = nupa_of(odev);
+
+	if (!(nupa->features & NUPA_FEAT_STREAM))
+		return -EOPNOTSUPP;
+	if (stream->post_pages > NUPA_POST_PAGES_MAX)
+		return -E2BIG;
+	return nupa_admin_submit(nupa, &cmd, NULL);
+}
+
+/* A reset that the switch acknowledged: it knows nothing of ours. */
+static bool nupa_forgotten(const struct nupa_dev *nupa)
+{
+	return nupa_switch_gone(nupa) ||
+	       (!test_bit(NUPA_S_ENABLED, &nupa->state) &&
+		nupa_get(&nupa->regs->reset_ack) == nupa_get(&nupa->regs->control_gen));
+}
+
+static int nupa_stream_destroy(struct tqp_offload_device *odev, u32 id)
+{
+	struct nupa_dev *nupa = nupa_of(odev);
+	int err = nupa_admin_simple(nupa, NUPA_ADMIN_QP_DESTROY, id);
+
+	return err == -ENOENT || nupa_forgotten(nupa) ? 0 : err;
+}
+
 static const struct tqp_offload_ops nupa_qp_ops = {
 	.mr_reg = nupa_mr_reg,
 	.mr_dereg = nupa_mr_dereg,
 	.qp_create = nupa_qp_create,
 	.qp_destroy = nupa_qp_destroy,
+	.stream_create = nupa_stream_create,
+	.stream_destroy = nupa_stream_destroy,
 };
 
 static void nupa_qp_release(struct device *dev)

@@ -89,9 +89,11 @@ static void nupa_rx_add_delivered(struct nupa_queue *q, struct sk_buff *skb,
  * The payload is in the application's buffer already.  truesize counts it in
  * full: TCP's window arithmetic needs truesize > len.
  */
-static void nupa_rx_add_placed(struct nupa_queue *q, struct sk_buff *skb, u32 left)
+static void nupa_rx_add_placed(struct nupa_queue *q, struct sk_buff *skb,
+			       const struct nupa_rx_desc *desc)
 {
 	struct page *page = q->nupa->zero_page;
+	u32 left = desc->payload_bytes;
 	int i;
 
 	for (i = 0; left; i++) {
@@ -102,6 +104,8 @@ static void nupa_rx_add_placed(struct nupa_queue *q, struct sk_buff *skb, u32 le
 		left -= bytes;
 	}
 	skb->decrypted = 1;
+	/* its reader knows; for all others there is nothing to read */
+	skb->unreadable = !!(desc->flags & NUPA_RX_F_STREAM);
 }
 
 static void nupa_rx_set_csum(struct nupa_queue *q, struct sk_buff *skb,
@@ -190,7 +194,7 @@ struct sk_buff *nupa_rx_skb(struct nupa_queue *q, const struct nupa_rx_desc *des
 	}
 	skb_put_data(skb, header, desc->header_bytes);
 	if (desc->flags & NUPA_RX_F_PLACED)
-		nupa_rx_add_placed(q, skb, desc->payload_bytes);
+		nupa_rx_add_placed(q, skb, desc);
 	else if (desc->payload_bytes)
 		nupa_rx_add_delivered(q, skb, desc);
 	nupa_rx_count_packet(q, desc);

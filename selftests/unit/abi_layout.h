@@ -17,9 +17,9 @@
 	X(struct nupa_cmd_rss, 48) X(struct nupa_cmd_steer, 48) X(struct nupa_cmd_stats, 16) X(struct nupa_cmd_mr, 40) \
 	X(struct nupa_cmd_window, 24) X(struct nupa_accel_regs, 256) X(struct nupa_accel_cmd, 64) X(struct nupa_accel_comp, 16) \
 	X(struct nupa_accel_info, 56) X(struct nupa_accel_call, 88) X(struct nupa_accel_submit, 16) \
-	X(struct nupa_cmd_qp, 88) X(struct nupa_qp_reads, 1024) X(struct nupa_qp_shadow, 16) X(struct nupa_admin_cmd, 128) X(struct nupa_admin_comp, 16) \
+	X(struct nupa_cmd_qp, 104) X(struct nupa_post, 64) X(struct nupa_qp_reads, 1024) X(struct nupa_qp_shadow, 16) X(struct nupa_admin_cmd, 128) X(struct nupa_admin_comp, 16) \
 	X(struct tcp_qp_attach_req, 16) X(struct tcp_qp_attach_resp, 16) X(struct tcp_qp_info, 112) X(struct tcp_qp_cq_call, 16) X(struct tcp_qp_sq, 32) \
-	X(struct tcp_qp_stream_info, 24)
+	X(struct tcp_qp_stream_info, 48)
 
 #define ABI_OFFSETS(X) \
 	X(struct nupa_regs, magic, 0) X(struct nupa_regs, features, 8) X(struct nupa_regs, status, 12) \
@@ -50,6 +50,8 @@
 	X(struct nupa_cmd_qp, rcv_wscale, 52) X(struct nupa_cmd_qp, rq_log2_bytes, 53) X(struct nupa_cmd_qp, rq_sge_max, 54) \
 	X(struct nupa_cmd_qp, rq_mask, 56) X(struct nupa_cmd_qp, rq_base, 60) X(struct nupa_cmd_qp, rq_pages, 64) \
 	X(struct nupa_cmd_qp, rq_table_addr, 72) X(struct nupa_cmd_qp, shadow_addr, 80) \
+	X(struct nupa_cmd_qp, post_addr, 88) X(struct nupa_cmd_qp, post_pages, 96) \
+	X(struct nupa_post, placed, 4) X(struct nupa_post, seq, 8) X(struct nupa_post, bytes, 12) X(struct nupa_post, offset, 16) \
 	X(struct nupa_cmd_window, bytes, 8) X(struct nupa_cmd_window, memory, 16) \
 	X(struct nupa_accel_regs, id, 8) X(struct nupa_accel_regs, memory_at, 16) X(struct nupa_accel_regs, memory_bytes, 24) \
 	X(struct nupa_accel_regs, reset_ack, 32) X(struct nupa_accel_regs, bell, 40) X(struct nupa_accel_regs, control, 128) \
@@ -61,7 +63,8 @@
 	X(struct nupa_admin_cmd, op, 0) X(struct nupa_admin_cmd, id, 4) X(struct nupa_admin_cmd, qp, 8) \
 	X(struct nupa_admin_comp, status, 0) X(struct nupa_admin_comp, id, 4) X(struct nupa_admin_comp, value, 8) \
 	X(struct tcp_qp_info, tx_messages, 16) X(struct tcp_qp_info, tx_credit_waits, 104) \
-	X(struct tcp_qp_stream_info, tx_other_bytes, 8) X(struct tcp_qp_stream_info, pool_bytes, 16)
+	X(struct tcp_qp_stream_info, tx_other_bytes, 8) X(struct tcp_qp_stream_info, pool_bytes, 16) \
+	X(struct tcp_qp_stream_info, rx_placed_bytes, 24) X(struct tcp_qp_stream_info, rx_rescued_bytes, 40)
 
 struct abi_entry {
 	const char *what;

@@ -1,6 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Sockets with ULP tcp_qp_stream are TCP sockets in all that a program can see; their large sends leave from large pages."""
 
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+
 import pytest
 
 from harness.guests import Guests
@@ -78,3 +84,114 @@ def scale(t: Guests, sockets: int, seconds: float, syns: int) -> None:
 
 def test_many(t: Guests) -> None:
     scale(t, 1000, 0.5, 2000)
+
+
+def place(t: Guests, seed: int, mib: int, calls: str, pauses: float = 0.0, during: Callable[[], None] = lambda: None) -> dict:
+    """Node 1 sends to node 0, whose program compares each byte; what it printed."""
+    port = 7600 + seed % 1000
+    receiver = t.start(0, f"TCPQP_STAT=$BUILD/cmake/tools/tcpqp_stat/tcpqp-stat /usr/bin/python3 {PROGRAMS}/stream_place.py receive {port} {seed} {mib} {calls}", LIMIT_S)
+    t.wait_listening(0, port)
+    sender = t.start(1, f"/usr/bin/python3 {PROGRAMS}/stream_place.py send $PEER {port} {seed} {mib} {pauses}", LIMIT_S)
+    during()
+    for job in (receiver, sender):
+        result = job.wait()
+        t.check(result.ok, f"{job.command}: {result.status}\n{result.stdout}{result.stderr}")
+    report = json.loads(receiver.output().strip().splitlines()[-1])
+    print(report, flush=True)
+    return report
+
+
+def pinned(t: Guests) -> int:
+    """Pages that are pinned in node 0 for good or for now."""
+    held = {name: int(count) for name, count in (line.split() for line in t.run(0, "cat /proc/vmstat").splitlines())}
+    return held["nr_foll_pin_acquired"] - held["nr_foll_pin_released"]
+
+
+def nothing_pinned(t: Guests) -> None:
+    t.wait_until(lambda: pinned(t) == 0, "pages are still pinned")
+
+
+def test_placed(t: Guests) -> None:
+    report = place(t, 1, 32, "all", 0.1)
+    t.check(report["rx_placed_bytes"] > report["bytes"] // 4, f"little was placed: {report}")
+    nothing_pinned(t)
+
+
+def with_faults(t: Guests, seed: int, mib: int, **faults: float) -> None:
+    for port in ("n0", "n1"):
+        t.switch("faults", port=port, clear=True, set={"seed": seed, **faults})
+    try:
+        place(t, seed, mib, "any", 0.05)
+    finally:
+        for port in ("n0", "n1"):
+            t.switch("faults", port=port, clear=True)
+
+
+FAULTS: dict[str, dict[str, float]] = {
+    "clean": {}, "loss": {"loss": 0.002}, "reorder": {"reorder": 0.01, "reorder_packets": 8}, "duplicate": {"duplicate": 0.02}, "corrupt": {"corrupt": 0.002},
+    "all": {"loss": 0.001, "reorder": 0.005, "reorder_packets": 8, "duplicate": 0.005, "corrupt": 0.0005},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("faults", ("clean", "all"))
+def test_placed_by_chance(t: Guests, faults: str) -> None:
+    with_faults(t, 10 + len(faults), 16, **FAULTS[faults])
+    nothing_pinned(t)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 110))
+@pytest.mark.parametrize("faults", FAULTS)
+def test_placed_by_chance_for_long(t: Guests, faults: str, seed: int) -> None:
+    with_faults(t, seed, 96, **FAULTS[faults])
+    nothing_pinned(t)
+
+
+@pytest.mark.long
+def test_placed_by_a_switch_that_stops(t: Guests) -> None:
+    """Wherever it is, also in a post; and goes on before anybody takes it for dead."""
+
+    def stops() -> None:
+        for _ in range(8):
+            os.kill(t.cluster.switch.process.pid, signal.SIGSTOP)
+            time.sleep(0.8)
+            os.kill(t.cluster.switch.process.pid, signal.SIGCONT)
+            time.sleep(0.2)
+
+    place(t, 50, 256, "any", 0.02, stops)
+    nothing_pinned(t)
+
+
+def test_placed_and_killed(t: Guests) -> None:
+    nothing_pinned(t)
+    receiver = t.start(0, f"exec /usr/bin/python3 {PROGRAMS}/stream_place.py receive 7999 5 4096 all", LIMIT_S)
+    t.wait_listening(0, 7999)
+    sender = t.start(1, f"exec /usr/bin/python3 {PROGRAMS}/stream_place.py send $PEER 7999 5 6", LIMIT_S)
+    t.wait_until(lambda: pinned(t) > 100, "the receiver never waited with its memory posted")
+    t.run(0, "pkill -9 -f 'stream_place.py receive'")
+    receiver.wait()
+    sender.wait()
+    nothing_pinned(t)
+
+
+@pytest.mark.parametrize("calls", ("peeked", "shared"))
+def test_placed_beside_others(t: Guests, calls: str) -> None:
+    """The post is taken from a reader, and what was placed is copied for whoever comes first."""
+    place(t, 30 + len(calls), 16, calls, 0.02)
+    nothing_pinned(t)
+
+
+def test_placed_and_the_driver_goes(t: Guests) -> None:
+    nothing_pinned(t)
+    receiver = t.start(0, f"exec /usr/bin/python3 {PROGRAMS}/stream_place.py receive 7998 5 4096 all", LIMIT_S)
+    t.wait_listening(0, 7998)
+    sender = t.start(1, f"exec /usr/bin/python3 {PROGRAMS}/stream_place.py send $PEER 7998 5 6", LIMIT_S)
+    t.wait_until(lambda: pinned(t) > 100, "the receiver never waited with its memory posted")
+    t.run(0, "rmmod nupa_dev")
+    t.run(0, "pkill -9 -f 'stream_place.py receive'")
+    receiver.wait()
+    sender.kill()
+    sender.wait()
+    nothing_pinned(t)
+    t.run(0, "sh $REPO/tools/vm/guest/setup full")
+    t.check(place(t, 2, 16, "all", 0.05)["rx_posts"] > 0, "nothing was posted after the driver came back")

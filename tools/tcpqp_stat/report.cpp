@@ -26,7 +26,9 @@ Line plain_line(const char* engine, const Socket& socket, int pid) {
     qp.engine = engine;
     qp.socket_cookie = socket.cookie;
     qp.tx_bytes = socket.bytes_acked;
-    qp.rx_delivered = qp.rx_copied = socket.bytes_received;
+    qp.rx_delivered = socket.bytes_received;
+    qp.rx_placed = socket.stream ? socket.stream->rx_placed_bytes : 0;
+    qp.rx_copied = qp.rx_delivered - std::min(qp.rx_placed, qp.rx_delivered);
     qp.pid = pid;
     return {std::move(qp), socket, pid != 0 ? process_name(pid) : std::string()};
 }
@@ -111,7 +113,9 @@ Json json_of(const Line& line) {
     if (is_stream(line))
         json.update({{"tx_large_bytes", line.socket->stream->tx_large_bytes},
                      {"tx_other_bytes", line.socket->stream->tx_other_bytes},
-                     {"pool_bytes", line.socket->stream->pool_bytes}});
+                     {"pool_bytes", line.socket->stream->pool_bytes},
+                     {"rx_posts", line.socket->stream->rx_posts},
+                     {"rx_rescued_bytes", line.socket->stream->rx_rescued_bytes}});
     if (const auto& socket = line.socket)
         json.update({{"local", socket->local},
                      {"peer", socket->peer},

@@ -6,8 +6,16 @@
 #include "device/device.h"
 #include "number/number.h"
 #include "offload/offload.h"
+#include "stream/place.h"
 #include "stream/stream.h"
 #include "ud/ud.h"
+
+/* A NIC that places goes: nothing of ours may be in it any more. */
+static void tqp_offload_goes(struct tqp_offload_device *odev)
+{
+	tqp_link_remove(odev);
+	tqp_place_gone(odev);
+}
 
 static int __init tqp_init(void)
 {
@@ -26,7 +34,7 @@ static int __init tqp_init(void)
 	ret = tqp_number_init();
 	if (ret)
 		goto err_conn;
-	ret = tqp_offload_init(tqp_link_remove);
+	ret = tqp_offload_init(tqp_offload_goes);
 	if (ret)
 		goto err_number;
 	ret = tqp_ud_init();

@@ -16,6 +16,8 @@ int tqp_shadow_init(struct tqp_device *dev);	/* once dev->offload is known */
 void tqp_shadow_exit(struct tqp_device *dev);
 
 /* ---- qp.c ---- */
+/* The connection as the switch sees it arrive. */
+void tqp_offload_flow_of(const struct sock *sk, struct tqp_offload_flow *flow);
 /* Remove the switch's context; sleeps, idempotent. */
 void tqp_conn_offload_stop(struct tqp_conn *conn);
 int tqp_conn_offload_start(struct tqp_conn *conn);

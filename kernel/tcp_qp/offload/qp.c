@@ -2,8 +2,7 @@
 /* A QP in the switch. */
 #include "offload/offload.h"
 
-/* The connection as the switch sees it arrive. */
-static void tqp_flow_of(const struct sock *sk, struct tqp_offload_flow *flow)
+void tqp_offload_flow_of(const struct sock *sk, struct tqp_offload_flow *flow)
 {
 	const struct inet_sock *inet = inet_sk(sk);
 
@@ -87,7 +86,7 @@ static int tqp_conn_offload_create(struct tqp_conn *conn, struct tqp_offload_dev
 		oqp.flags |= TQP_OFFLOAD_QP_ICRC;
 	if (READ_ONCE(qp->attr.qp_access_flags) & IB_ACCESS_REMOTE_WRITE)
 		oqp.flags |= TQP_OFFLOAD_QP_REMOTE_WRITE;
-	tqp_flow_of(conn->sk, &oqp.flow);
+	tqp_offload_flow_of(conn->sk, &oqp.flow);
 	lock_sock(conn->sk);
 	oqp.rcv_nxt = tcp_sk(conn->sk)->rcv_nxt;
 	conn->offload.shadow->consumed = cpu_to_le32(tcp_sk(conn->sk)->copied_seq);

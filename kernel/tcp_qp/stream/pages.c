@@ -14,6 +14,7 @@
  */
 #include <linux/mm.h>
 #include <linux/workqueue.h>
+#include "stream/place.h"
 #include "stream/stream.h"
 
 static LIST_HEAD(tqp_stream_list);
@@ -174,6 +175,9 @@ void tqp_stream_destroy(struct tqp_stream *stream)
 {
 	bool empty;
 
+	if (stream->place)
+		tqp_place_end(stream->place);
+	stream->place = NULL;
 	if (tqp_stream_is_loaded(stream))
 		tqp_stream_unload(&stream->sk->sk_frag);
 	tqp_stream_put_free(stream);

@@ -26,6 +26,8 @@ enum {
 	TQP_STREAM_IDLE_MS = 1000,		/* pages nobody sent from for as long go back */
 };
 
+struct tqp_place;
+
 /*
  * A socket's pages, from its first bulk on.  Each is held by us, by sk_frag while
  * TCP copies into it, and by the packets that have bytes of it.  Lock: sk lock.
@@ -43,6 +45,9 @@ struct tqp_stream {
 	unsigned long retry_at;		/* jiffies; 0: allocation did not fail */
 	u64 large_bytes;
 	u64 other_bytes;
+	u64 posts, placed_bytes, rescued_bytes;
+	struct tqp_place *place;	/* place.h */
+	unsigned long place_retry_at;	/* jiffies; 0: none was refused */
 };
 
 /* ---- ulp.c ---- */

@@ -2,7 +2,7 @@
 /*
  * The ULP: which of a socket's operations are ours, from setsockopt to the socket's end.
  *
- * sendmsg and setsockopt.  All else is TCP's, so that every other call means what it
+ * sendmsg, recvmsg, setsockopt and disconnect.  All else is TCP's, so that every other call means what it
  * means without us.  A listener's children inherit it.  It yields to any other ULP
  * (kTLS, a queue pair), since TCP has room for one.
  *
@@ -17,6 +17,7 @@
 #include <net/ipv6.h>
 #include <net/transp_v6.h>
 #include "object/compat.h"
+#include "stream/place.h"
 #include "stream/stream.h"
 
 /* Our copies of a family's operations, made when the module is loaded. */
@@ -204,6 +205,7 @@ static void tqp_stream_hold_module(struct sock *sk, struct tqp_stream_held *held
 struct tqp_stream_yielded {
 	struct tqp_stream_held *held;	/* made before, in case that it is needed */
 	struct tqp_stream *stream;
+	struct tqp_place *place;
 	bool yielded;
 };
 
@@ -216,15 +218,39 @@ static bool tqp_stream_is_name(sockptr_t optval, unsigned int optlen)
 	       !strcmp(name, TCP_QP_STREAM_ULP_NAME);
 }
 
+/*
+ * Whoever comes reads the socket by other ways than ours, and may be a queue pair that
+ * the NIC has to know.  False: it has placed bytes that were not read yet.
+ */
+static bool tqp_stream_unplace(struct sock *sk, struct tqp_stream_yielded *was)
+{
+	struct tqp_stream *stream = tqp_stream_of(sk);
+	struct tqp_place *place = stream ? stream->place : NULL;
+
+	if (!place)
+		return true;
+	tqp_post_leave(sk, place);
+	if (place->rescued && before(tcp_sk(sk)->copied_seq, place->end))
+		return false;
+	was->place = place;
+	stream->place = NULL;
+	return true;
+}
+
 static int tqp_stream_yield(struct sock *sk, struct tqp_stream_yielded *was)
 {
 	struct inet_connection_sock *icsk = inet_csk(sk);
+	int err = 0;
 
 	was->held = kmalloc(sizeof(*was->held), GFP_KERNEL_ACCOUNT);
 	if (!was->held)
 		return -ENOMEM;
 	lock_sock(sk);
-	if (icsk->icsk_ulp_ops == &tqp_stream_ulp_ops && sk->sk_state != TCP_LISTEN) {
+	if (icsk->icsk_ulp_ops != &tqp_stream_ulp_ops || sk->sk_state == TCP_LISTEN) {
+		/* not ours, or for good */
+	} else if (!tqp_stream_unplace(sk, was)) {
+		err = -EBUSY;
+	} else {
 		was->stream = tqp_stream_take(sk);
 		was->yielded = true;
 		tqp_stream_wait_cloned(sk);
@@ -232,7 +258,9 @@ static int tqp_stream_yield(struct sock *sk, struct tqp_stream_yielded *was)
 		smp_store_release(&icsk->icsk_ulp_ops, NULL);
 	}
 	release_sock(sk);
-	return 0;
+	if (was->place)
+		tqp_place_end_wait(was->place);
+	return err;
 }
 
 /* Nobody else came: the ULP is again what it was, with its reference to the module. */
@@ -291,8 +319,10 @@ static int tqp_stream_setsockopt(struct sock *sk, int level, int optname, sockpt
 	if (tqp_stream_in_the_way(level, optname) &&
 	    !(level == SOL_TCP && tqp_stream_is_name(optval, optlen))) {
 		err = tqp_stream_yield(sk, &was);
-		if (err)
+		if (err) {
+			kfree(was.held);
 			return err;
+		}
 	}
 	/* Another thread may have made it another ULP's by now. */
 	err = tqp_stream_base(READ_ONCE(sk->sk_prot))->setsockopt(sk, level, optname, optval,
@@ -301,6 +331,20 @@ static int tqp_stream_setsockopt(struct sock *sk, int level, int optname, sockpt
 		tqp_stream_yielded(sk, &was);
 	kfree(was.held);
 	return err;
+}
+
+/* The sk lock.  What was placed and not read is purged as all that was received. */
+static int tqp_stream_disconnect(struct sock *sk, int flags)
+{
+	struct tqp_stream *stream = tqp_stream_of(sk);
+	struct tqp_place *place = stream ? stream->place : NULL;
+
+	if (place) {
+		tqp_post_leave(sk, place);
+		stream->place = NULL;
+		tqp_place_end(place);
+	}
+	return tqp_stream_base(sk->sk_prot)->disconnect(sk, flags);
 }
 
 /* ---- what ss shows ---- */
@@ -324,6 +368,9 @@ static int tqp_stream_get_info(TQP_ULP_INFO_PARAMS(struct sock *sk, struct sk_bu
 		info.tx_large_bytes = READ_ONCE(stream->large_bytes);
 		info.tx_other_bytes = READ_ONCE(stream->other_bytes);
 		info.pool_bytes = READ_ONCE(stream->bytes);
+		info.rx_placed_bytes = READ_ONCE(stream->placed_bytes);
+		info.rx_posts = READ_ONCE(stream->posts);
+		info.rx_rescued_bytes = READ_ONCE(stream->rescued_bytes);
 	}
 	rcu_read_unlock();
 	return nla_put(skb, TCP_QP_STREAM_DIAG_INFO, sizeof(info), &info);
@@ -351,6 +398,8 @@ int tqp_stream_init(void)
 	for (u32 i = 0; i < ARRAY_SIZE(tqp_stream_families); i++) {
 		tqp_stream_families[i].prot = *tqp_stream_families[i].base;
 		tqp_stream_families[i].prot.sendmsg = tqp_stream_sendmsg;
+		tqp_stream_recv_ops(&tqp_stream_families[i].prot);
+		tqp_stream_families[i].prot.disconnect = tqp_stream_disconnect;
 		tqp_stream_families[i].prot.setsockopt = tqp_stream_setsockopt;
 	}
 	err = tcp_register_ulp(&tqp_stream_ulp_ops);
@@ -365,6 +414,7 @@ int tqp_stream_init(void)
 void tqp_stream_exit(void)
 {
 	tcp_unregister_ulp(&tqp_stream_ulp_ops);
+	tqp_place_exit();
 	tqp_stream_pages_exit();
 	tqp_stream_flush_exit();
 	flush_work(&tqp_stream_put_work);

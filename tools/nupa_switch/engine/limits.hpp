@@ -31,6 +31,9 @@ inline constexpr std::size_t kPiecesMax = 1024;
 // Whole messages of a train that are placed as one run: with two SGEs each they still fit.
 inline constexpr std::uint32_t kTrainRunMessagesMax = kPiecesMax / 2 - 2;
 
+// A smaller rest of a stream's post is not worth cutting a burst for.
+inline constexpr std::uint32_t kPostRunMinBytes = 64 << 10;
+
 inline constexpr std::uint32_t kRqMaskMax = 32767;  // msn arithmetic needs < 32768
 inline constexpr std::uint8_t kRqLog2Min = 6;       // element sizes of the rxe ABI
 inline constexpr std::uint8_t kRqLog2Max = 12;

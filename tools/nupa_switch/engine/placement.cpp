@@ -444,6 +444,28 @@ bool urgent(const Packet& packet) noexcept {
     return packet.at.tcp_flags & (kTcpPsh | kTcpCwr) || (packet.at.ip_tos & kEcnMask) == kEcnMask;
 }
 
+// A segment of a stream that TCP would look at.  Only what comes next is placed: a reader waits for
+// just that.
+Reason in_stream(QpContext& qp, const Packet& packet) noexcept {
+    const std::uint32_t seq = packet.at.seq, bytes = packet.payload.bytes();
+    if (packet.at.tcp_flags & (kTcpSyn | kTcpFin | kTcpRst | kTcpUrg))
+        return Reason::kFlags;
+    const bool next = seq == qp.disorder.next(), from_peer = qp.from_peer(packet);
+    if (from_peer && next)  // so nothing behind it escaped
+        qp.synced = true;
+    if (!qp.in_window(seq, bytes))
+        return Reason::kWindow;
+    if (qp.disorder.seen(seq, bytes))
+        return Reason::kDuplicate;
+    if (!from_peer)
+        return Reason::kPeer;
+    if (!qp.synced)
+        return Reason::kUnsynced;
+    if (!next || !qp.in_order())
+        return Reason::kDisorder;
+    return qp.post.place(seq, packet.payload);
+}
+
 // Once reassembled by the host it may become up to so much data that we never saw.
 void fragment(QpContext& qp, const Packet& packet) noexcept {
     if (packet.at.first_fragment && qp.plausible(packet.at.seq))
@@ -464,6 +486,7 @@ Decision place(QpContext& qp, const MrTable& mrs, const Packet& packet) noexcept
     Decision d;
     d.has_qp = true;
     d.qpn = qp.qpn();
+    d.stream = qp.stream();
     const Headers& at = packet.at;
     const std::uint32_t bytes = packet.payload.bytes();
     if (at.fragment) {
@@ -482,7 +505,7 @@ Decision place(QpContext& qp, const MrTable& mrs, const Packet& packet) noexcept
     }
     qp.writes.forget_copied(qp.shadow);
     const bool whole = !qp.disorder.blocks();
-    d.reason = PlacementChecks(qp, mrs, packet, d).run();
+    d.reason = d.stream ? in_stream(qp, packet) : PlacementChecks(qp, mrs, packet, d).run();
     if (qp.from_peer(packet))
         qp.heard(packet);
     if (d.dropped())
@@ -490,8 +513,10 @@ Decision place(QpContext& qp, const MrTable& mrs, const Packet& packet) noexcept
     // Whatever TCP may take of this segment must not be placed again.
     if (!(at.tcp_flags & (kTcpSyn | kTcpRst)) && qp.plausible(at.seq)) {
         qp.passed_up(at.seq, bytes);
-        remember(qp, d, at.seq, bytes);
-        d.may_wait = d.placed() && whole && !urgent(packet) && qp.may_wait();
+        if (!d.stream)
+            remember(qp, d, at.seq, bytes);
+        // Who reads a stream waits for just these bytes.
+        d.may_wait = d.placed() && !d.stream && whole && !urgent(packet) && qp.may_wait();
     }
     return d;
 }

@@ -17,6 +17,7 @@ struct Decision {
     bool has_qp = false;       // qpn is valid: NUPA_RX_F_QP
     bool has_bth = false;      // bth and bth_at are valid
     bool may_wait = false;     // placed, and TCP need not hear of it at once
+    bool stream = false;       // the flow is a stream: placed where its post says
     std::uint16_t bth_at = 0;  // offset of the option in Packet::header
     std::uint32_t qpn = 0;
     tcp_bth bth{};

@@ -2,6 +2,7 @@
 #include "port_engine.hpp"
 
 #include <tcp_qp/tcp_bth_option.h>
+#include <algorithm>
 #include <array>
 
 namespace nupa {
@@ -113,6 +114,11 @@ PortEngine::Runs PortEngine::runs(const Packet& burst) const noexcept {
     if (!qp)
         return Runs::kDelivered;
     const std::uint32_t bytes = burst.payload.bytes();
+    if (qp->stream())
+        return at.seq == qp->disorder.next() && qp->in_order() &&
+                       qp->post.posted(at.seq) >= std::min(bytes, kPostRunMinBytes)
+                   ? Runs::kPlaced
+                   : Runs::kDelivered;
     tcp_bth b;
     const bool named = tcp_bth_find(burst.header.data() + at.options_at, at.option_bytes(), at.seq,
                                     bytes, &b, nullptr) == TCP_BTH_OK &&
@@ -122,6 +128,11 @@ PortEngine::Runs PortEngine::runs(const Packet& burst) const noexcept {
     const bool few =
         named && (!tcp_bth_is_even_train(b.opcode) || bytes / b.length <= kTrainRunMessagesMax);
     return few ? Runs::kPlaced : Runs::kNone;
+}
+
+std::uint32_t PortEngine::placed_run_max(const Packet& burst) const noexcept {
+    const QpContext* qp = qps_.size() == 0 ? nullptr : qps_.find(burst.flow());
+    return qp && qp->stream() ? qp->post.posted(burst.at.seq) : UINT32_MAX;
 }
 
 Decision PortEngine::receive(Packet& packet) noexcept {

@@ -50,6 +50,8 @@ public:
     // fate?  A run to be placed is of one message or of one train, and has its option in ver 1.
     enum class Runs : std::uint8_t { kNone, kDelivered, kPlaced };
     Runs runs(const Packet& burst) const noexcept;
+    // Payload bytes of such a run, if it is to be placed: of a stream, what is posted of it.
+    std::uint32_t placed_run_max(const Packet& burst) const noexcept;
 
     // A segment (or run) the host is about to receive, after all faults.  Verifies an
     // unknown checksum (packet.csum is known afterwards), decides, copies

@@ -17,6 +17,7 @@
 #include "shadow.hpp"
 #include "start_table.hpp"
 #include "stats.hpp"
+#include "stream_post.hpp"
 #include "write_order.hpp"
 
 namespace nupa {
@@ -39,6 +40,10 @@ public:
     const FlowKey& flow() const noexcept { return flow_; }
     TxRewrite rewrite() const noexcept { return rewrite_; }
     bool remote_write() const noexcept { return remote_write_; }
+    bool stream() const noexcept { return post.stream(); }
+    // May the next segment be placed in the post of a stream?  All before it was passed up, and
+    // nothing behind it.
+    bool in_order() const noexcept { return !disorder.blocks() && !disorder.resyncing(); }
 
     // A packet that the host sends on this connection: its ACK and window move E and the right
     // edge.  It went to port @egress, so that is where the peer's segments come from: nobody else
@@ -93,6 +98,7 @@ public:
     Disorder disorder;
     StartTable starts;
     LengthTables lengths;
+    StreamPost post;  // of a stream, which has none of the above
 };
 // So that the first lines of many do not share a few sets of a cache.
 static_assert(sizeof(QpContext) / alignof(QpContext) % 2 == 1);

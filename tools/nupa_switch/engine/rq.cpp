@@ -40,7 +40,7 @@ bool sane(const nupa_cmd_qp& cmd) noexcept {
 nupa_admin_status ReceiveQueue::init(const HostMemory& memory, const nupa_cmd_qp& cmd) noexcept
     try {
     pages_.clear();
-    if (cmd.flags & NUPA_QP_F_NO_RQ)
+    if (cmd.flags & (NUPA_QP_F_NO_RQ | NUPA_QP_F_STREAM))
         return NUPA_OK;
     if (!sane(cmd) || cmd.shadow_addr % alignof(nupa_qp_shadow) != 0)
         return NUPA_E_INVALID;

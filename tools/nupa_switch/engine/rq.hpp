@@ -28,7 +28,8 @@ struct RecvWqe {
 
 class ReceiveQueue {
 public:
-    // Copies and checks the page table.  With NUPA_QP_F_NO_RQ nothing is ever posted.
+    // Copies and checks the page table.  With NUPA_QP_F_NO_RQ, and for a
+    // stream, nothing is ever posted.
     nupa_admin_status init(const HostMemory& memory, const nupa_cmd_qp& cmd) noexcept;
 
     // Is a receive posted for @msn that the host has not completed?  Either

@@ -108,9 +108,13 @@ uint32_t VmPort::span(const Packet& burst) noexcept {
         return 0;
     RxQueue* rx = rx_[steering_.choose(burst).queue].get();
     const PortEngine::Runs runs = engine_.runs(burst);
-    return rx && runs != PortEngine::Runs::kNone
-               ? rx->span(burst, runs == PortEngine::Runs::kPlaced)
-               : 0;
+    if (!rx || runs == PortEngine::Runs::kNone)
+        return 0;
+    if (runs == PortEngine::Runs::kDelivered)
+        return rx->span(burst, false);
+    // Of a stream what is posted, so that a burst is cut where the post ends.
+    const uint32_t posted = engine_.placed_run_max(burst) / burst.mss * burst.mss;
+    return std::min(rx->span(burst, true), std::max<uint32_t>(posted, burst.mss));
 }
 
 void VmPort::expect(std::span<const Packet> packets) noexcept { engine_.expect_receive(packets); }

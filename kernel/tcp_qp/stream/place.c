@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A socket's context in the NIC that places what it receives.
+ *
+ * It is made when the first reader could use it, and ends with the socket, with its
+ * connection, or with the NIC.  The socket ends in softirq, so a work tells the NIC.  A NIC
+ * that does not answer is being reset, and then goes: until then what it may write stays.
+ *
+ * Locks: the sk lock, then tqp_place_mutex, then tqp_place_sk_lock.
+ */
+#include <linux/dma-mapping.h>
+#include <linux/mm.h>
+#include <net/dst.h>
+#include "object/tqp.h"
+#include "offload/offload.h"
+#include "stream/place.h"
+
+static DEFINE_MUTEX(tqp_place_mutex);
+static DEFINE_SPINLOCK(tqp_place_sk_lock);
+static LIST_HEAD(tqp_places);
+static u32 tqp_places_count;		/* tqp_place_mutex */
+static atomic_t tqp_place_ids = ATOMIC_INIT(0);
+
+static size_t tqp_post_bytes(void)
+{
+	return struct_size_t(struct tqp_offload_post, pages, TQP_PLACE_PAGES_MAX);
+}
+
+void tqp_place_put(struct tqp_place *place)
+{
+	if (!refcount_dec_and_test(&place->refs))
+		return;
+	kvfree(place->rescued);
+	kvfree(place->runs);
+	kvfree(place->pages);
+	kfree(place);
+}
+
+/* tqp_place_mutex, and the sk lock if the socket lives.  @last: the NIC goes. */
+static bool tqp_place_forget(struct tqp_place *place, bool last)
+{
+	struct tqp_offload_device *odev = place->odev;
+	int err = odev->ops->stream_destroy(odev, place->id);
+
+	if (err && !last)
+		return false;
+	if (err)	/* it may come to life and write there: that memory is nobody's any more */
+		pr_warn("tcp_qp: a NIC did not let go of a post (%d)\n", err);
+	else
+		dma_free_coherent(odev->dma_dev, tqp_post_bytes(), place->post, place->post_dma);
+	place->post = NULL;
+	WRITE_ONCE(place->odev, NULL);
+	list_del_init(&place->node);
+	tqp_places_count--;
+	return true;
+}
+
+static void tqp_place_end_now(struct tqp_place *place)
+{
+	bool forgotten = false;
+
+	mutex_lock(&tqp_place_mutex);
+	if (place->odev)
+		forgotten = tqp_place_forget(place, false);
+	mutex_unlock(&tqp_place_mutex);
+	if (forgotten)
+		tqp_place_put(place);	/* the list's */
+	tqp_place_put(place);
+}
+
+static void tqp_place_end_work(struct work_struct *work)
+{
+	tqp_place_end_now(container_of(work, struct tqp_place, end_work));
+}
+
+/* From here on nobody looks for its socket. */
+static void tqp_place_leave_sk(struct tqp_place *place)
+{
+	spin_lock_bh(&tqp_place_sk_lock);
+	place->sk = NULL;
+	spin_unlock_bh(&tqp_place_sk_lock);
+}
+
+void tqp_place_end(struct tqp_place *place)
+{
+	tqp_place_leave_sk(place);
+	queue_work(tqp_wq, &place->end_work);
+}
+
+void tqp_place_end_wait(struct tqp_place *place)
+{
+	tqp_place_leave_sk(place);
+	tqp_place_end_now(place);
+}
+
+/* ---- making one ---- */
+
+static struct tqp_place *tqp_place_alloc(struct sock *sk)
+{
+	struct tqp_place *place = kzalloc(sizeof(*place), GFP_KERNEL_ACCOUNT);
+
+	if (!place)
+		return NULL;
+	refcount_set(&place->refs, 2);	/* the socket's, the list's */
+	place->sk = sk;
+	INIT_LIST_HEAD(&place->node);
+	INIT_WORK(&place->end_work, tqp_place_end_work);
+	place->id = BIT(31) | (atomic_inc_return(&tqp_place_ids) & INT_MAX);
+	place->runs = kvcalloc(TQP_PLACE_PAGES_MAX, sizeof(*place->runs), GFP_KERNEL_ACCOUNT);
+	place->pages = kvcalloc(TQP_PLACE_PAGES_MAX, sizeof(*place->pages), GFP_KERNEL_ACCOUNT);
+	if (place->runs && place->pages)
+		return place;
+	kvfree(place->runs);
+	kvfree(place->pages);
+	kfree(place);
+	return NULL;
+}
+
+/* Where the connection's packets leave; the NIC stays while tqp_place_mutex is held. */
+static struct tqp_offload_device *tqp_place_nic(struct sock *sk)
+{
+	struct tqp_offload_device *odev = NULL;
+	struct dst_entry *dst = sk_dst_get(sk);
+
+	if (dst)
+		odev = tqp_offload_find(dst->dev);
+	dst_release(dst);
+	return odev && odev->ops->stream_create && odev->ops->stream_destroy ? odev : NULL;
+}
+
+/* tqp_place_mutex. */
+static int tqp_place_tell(struct tqp_place *place, struct tqp_offload_device *odev,
+			  struct tqp_offload_stream *os)
+{
+	int err;
+
+	if (tqp_places_count == TQP_PLACES_MAX)
+		return -ENOSPC;
+	place->post = dma_alloc_coherent(odev->dma_dev, tqp_post_bytes(), &place->post_dma,
+					 GFP_KERNEL | __GFP_NOWARN);
+	if (!place->post)
+		return -ENOMEM;
+	os->id = place->id;
+	os->post = place->post_dma;
+	os->post_pages = TQP_PLACE_PAGES_MAX;
+	err = odev->ops->stream_create(odev, os);
+	if (err) {
+		dma_free_coherent(odev->dma_dev, tqp_post_bytes(), place->post, place->post_dma);
+		return err;
+	}
+	place->odev = odev;
+	list_add_tail(&place->node, &tqp_places);
+	tqp_places_count++;
+	return 0;
+}
+
+/* False: the socket is not ours any more, or has one. */
+static bool tqp_place_install(struct sock *sk, struct tqp_place *place)
+{
+	struct tqp_stream *stream;
+	bool done = false;
+
+	lock_sock(sk);
+	stream = tqp_stream_of(sk);
+	if (!stream && inet_csk(sk)->icsk_ulp_ops == &tqp_stream_ulp_ops) {
+		stream = tqp_stream_create(sk);
+		rcu_assign_pointer(inet_csk(sk)->icsk_ulp_data, stream);
+	}
+	if (stream && !stream->place && sk->sk_state == TCP_ESTABLISHED) {
+		stream->place = place;
+		done = true;
+	}
+	release_sock(sk);
+	return done;
+}
+
+/* A NIC there is, at the moment. */
+static bool tqp_place_could(struct sock *sk)
+{
+	struct tqp_offload_device *odev;
+
+	mutex_lock(&tqp_place_mutex);
+	odev = tqp_place_nic(sk);
+	mutex_unlock(&tqp_place_mutex);
+	return odev;
+}
+
+void tqp_place_make(struct sock *sk)
+{
+	struct tqp_offload_stream os = {};
+	struct tqp_offload_device *odev;
+	struct tqp_place *place;
+	int err = -EOPNOTSUPP;
+
+	place = tqp_place_could(sk) ? tqp_place_alloc(sk) : NULL;
+	if (!place)
+		return;
+	lock_sock(sk);
+	tqp_offload_flow_of(sk, &os.flow);
+	os.rcv_nxt = tcp_sk(sk)->rcv_nxt;
+	os.rcv_wscale = tcp_sk(sk)->rx_opt.rcv_wscale;
+	release_sock(sk);
+	mutex_lock(&tqp_place_mutex);
+	odev = tqp_place_nic(sk);
+	if (odev)
+		err = tqp_place_tell(place, odev, &os);
+	mutex_unlock(&tqp_place_mutex);
+	if (err) {
+		refcount_set(&place->refs, 1);
+		tqp_place_put(place);
+	} else if (!tqp_place_install(sk, place)) {
+		tqp_place_end_wait(place);
+	}
+}
+
+/* ---- the NIC goes ---- */
+
+/* One that @odev still knows, with a reference to it, and to its socket if that lives. */
+static struct tqp_place *tqp_place_find(const struct tqp_offload_device *odev, struct sock **sk)
+{
+	struct tqp_place *place, *found = NULL;
+
+	*sk = NULL;
+	mutex_lock(&tqp_place_mutex);
+	list_for_each_entry(place, &tqp_places, node) {
+		if (place->odev != odev)
+			continue;
+		WRITE_ONCE(place->gone, true);
+		if (found)
+			continue;
+		found = place;
+		refcount_inc(&place->refs);
+		spin_lock_bh(&tqp_place_sk_lock);
+		/* It forgets the socket before that is freed; then its last reference is gone. */
+		if (place->sk && refcount_inc_not_zero(&place->sk->sk_refcnt))
+			*sk = place->sk;
+		spin_unlock_bh(&tqp_place_sk_lock);
+	}
+	mutex_unlock(&tqp_place_mutex);
+	return found;
+}
+
+void tqp_place_gone(struct tqp_offload_device *odev)
+{
+	struct tqp_place *place;
+	bool forgotten;
+	struct sock *sk;
+
+	while ((place = tqp_place_find(odev, &sk))) {
+		forgotten = false;
+		if (sk)
+			lock_sock(sk);
+		if (sk && place->owner)
+			tqp_post_leave(sk, place);
+		mutex_lock(&tqp_place_mutex);
+		if (place->odev)
+			forgotten = tqp_place_forget(place, true);
+		mutex_unlock(&tqp_place_mutex);
+		if (sk) {
+			release_sock(sk);
+			sock_put(sk);
+		}
+		if (forgotten)
+			tqp_place_put(place);	/* the list's */
+		tqp_place_put(place);
+	}
+}
+
+/* No socket is left: works tell the NICs. */
+void tqp_place_exit(void)
+{
+	flush_workqueue(tqp_wq);
+}

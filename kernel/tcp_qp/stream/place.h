@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Receiving without a copy: a reader that waits for much posts its own memory, and the
+ * switch writes each byte of the stream where it belongs there (docs/sockets.md).
+ *
+ *   place.c   a socket's context in the switch, from the first such reader to its end
+ *   post.c    one reader's post: opened, taken back, and what is left of it
+ *   recv.c    recvmsg
+ *
+ * A placed packet has no bytes (zero pages) and is marked as unreadable, so TCP's own
+ * recvmsg stops before it.  Where its bytes are says its sequence number: in the memory
+ * that is posted, or, of a post that was taken back before TCP had them all, in what was
+ * rescued from there.
+ */
+#ifndef TQP_STREAM_PLACE_H
+#define TQP_STREAM_PLACE_H
+
+#include <linux/refcount.h>
+#include <linux/workqueue.h>
+#include <tqp_offload.h>
+#include "stream/stream.h"
+
+enum {
+	TQP_PLACE_MIN_BYTES = 256 << 10,	/* that a reader still waits for */
+	TQP_PLACE_BULK_BYTES = 1 << 20,		/* received, before a socket gets a context */
+	TQP_PLACES_MAX = 1024,			/* sockets of all users: they take NICs' contexts */
+	TQP_PLACE_PAGES_MAX = 2040,		/* of one post: with its head 16 KiB */
+	TQP_PLACE_TIMED_MAX_BYTES = 4 << 20,	/* of a reader with a time limit: one post holds it */
+	TQP_PLACE_SETTLE_MS = 20,		/* for what was placed to come through TCP */
+	TQP_PLACE_MISSES_MAX = 6,		/* after as many a reader in 64 is tried */
+	TQP_PLACE_BUSY_US = 20,
+	TQP_PLACE_DEAD_MS = 1000,
+	TQP_PLACE_RUN_PAGES = 4,		/* that follow each other in memory, on average */
+};
+
+struct tqp_recv;
+
+/* Pages that follow each other in memory. */
+struct tqp_place_run {
+	dma_addr_t dma;
+	u32 pages;
+};
+
+/* Lock: the sk lock, unless something else is said. */
+struct tqp_place {
+	refcount_t refs;		/* the socket's; the list's, until the NIC has forgotten it */
+	struct list_head node;		/* tqp_place_mutex */
+	struct sock *sk;		/* tqp_place_sk_lock; NULL: it has ended */
+	struct tqp_offload_device *odev;	/* to clear: also tqp_place_mutex; NULL: the NIC went */
+	struct work_struct end_work;
+	u32 id;
+	bool gone;			/* the NIC goes: nobody waits for it.  No lock */
+
+	struct tqp_offload_post *post;	/* NIC and we */
+	dma_addr_t post_dma;
+	struct page **pages;		/* [TQP_PLACE_PAGES_MAX]; the owner's */
+	struct tqp_place_run *runs;	/* of them, as the NIC knows them; as many */
+	u32 nr_runs;			/* 0: it knows none */
+
+	struct tqp_recv *owner;		/* whose memory is in @pages; NULL: nobody's */
+	bool open;			/* the NIC may write there */
+	bool lost;			/* the NIC went while it wrote: the pages are given up */
+	u32 posted;			/* its first sequence number */
+	u32 end;			/* behind the last byte placed; once it is not open */
+
+	u8 *rescued;			/* bytes [rescued_seq, end) that nobody has read yet */
+	u32 rescued_seq;
+
+	u32 misses;			/* posts in a row that did not pay */
+	u32 skip;			/* readers that are not tried yet */
+};
+
+/* One call of a reader, on its stack. */
+struct tqp_recv {
+	struct tqp_place *place;	/* with a reference */
+	u32 begin;			/* sequence number of its first byte */
+	u32 bytes;			/* that it wants from there on */
+	u32 queued;			/* of these: had come before, and lie in TCP's queue; the rest is posted */
+	u32 done;			/* how many it has */
+	u32 placed;			/* how many of these without a copy */
+	u32 nr_pages, nr_runs;
+	u32 offset;			/* of the first posted byte in the first of them */
+	bool ended;			/* the stream */
+};
+
+/* ---- place.c ---- */
+/* The socket gets a context, if there is one to be had.  Sleeps; not the sk lock. */
+void tqp_place_make(struct sock *sk);
+void tqp_place_put(struct tqp_place *place);
+/* The socket has no use for it any more; any context.  Nothing is posted. */
+void tqp_place_end(struct tqp_place *place);
+/* The same; when it returns the NIC knows nothing of the flow. */
+void tqp_place_end_wait(struct tqp_place *place);
+/* The NIC goes: when it returns, it has forgotten all. */
+void tqp_place_gone(struct tqp_offload_device *odev);
+void tqp_place_exit(void);
+
+/* Sequence number of the first posted byte. */
+static inline u32 tqp_recv_seq(const struct tqp_recv *recv)
+{
+	return recv->begin + recv->queued;
+}
+
+static inline u32 tqp_recv_posted_bytes(const struct tqp_recv *recv)
+{
+	return recv->bytes - recv->queued;
+}
+
+static inline struct tqp_place *tqp_place_of(const struct sock *sk)
+{
+	const struct tqp_stream *stream = tqp_stream_of(sk);
+
+	return stream ? stream->place : NULL;
+}
+
+/* ---- post.c; all under the sk lock ---- */
+/* Posts what is left of @msg, at most @want bytes, but for what has come already.  Error: not now. */
+int tqp_post_open(struct sock *sk, struct tqp_place *place, struct tqp_recv *recv,
+		   struct msghdr *msg, size_t want);
+/* Takes the post back, if there is one, and rescues what of it is still to be read. */
+void tqp_post_close(struct sock *sk, struct tqp_place *place);
+/* The same without rescuing anything: the NIC writes no byte any more, place->end is right. */
+void tqp_post_cancel(struct tqp_place *place);
+/* Closed, and the NIC has no use for its addresses: the reader gets its pages when it looks. */
+void tqp_post_leave(struct sock *sk, struct tqp_place *place);
+/* After it was closed: the reader's pages are its own again. */
+void tqp_post_unpin(struct tqp_place *place, struct tqp_recv *recv);
+/* Is the next byte to be read one that was placed?  How many behind each other are. */
+u32 tqp_post_next(struct sock *sk);
+/*
+ * Gives the reader up to @bytes of what was placed and comes next: those of its own post are
+ * there already.  @recv: NULL if it has none.  Bytes; -EFAULT: its memory cannot be written.
+ */
+int tqp_post_take(struct sock *sk, struct tqp_recv *recv, struct msghdr *msg, size_t bytes,
+		  bool peek);
+
+/* ---- recv.c ---- */
+void tqp_stream_recv_ops(struct proto *prot);
+
+#endif

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * recvmsg: TCP's own, in turns.
+ *
+ * TCP copies what was delivered, waits, and tells of ends, signals and errors.  Before a
+ * placed packet it stops as before any that it cannot read.  Then those bytes are given to
+ * the reader here, and TCP goes on behind them.
+ *
+ * Who waits for much (MSG_WAITALL) posts what of its memory is behind that which has come
+ * already, copies that, and waits here.  All others call TCP's function and no more.
+ */
+#include <linux/moduleparam.h>
+#include "object/compat.h"
+#include "stream/place.h"
+
+static bool stream_place = true;
+module_param(stream_place, bool, 0644);
+MODULE_PARM_DESC(stream_place, "large MSG_WAITALL receives of sockets of ULP tcp_qp_stream are placed by the NIC (default Y)");
+
+static int tqp_recv_base(struct sock *sk, struct msghdr *msg, size_t len, TQP_RECV_FLAGS_PARAMS)
+{
+	return tqp_stream_base(READ_ONCE(sk->sk_prot))->recvmsg(sk, msg, len, TQP_RECV_FLAGS(flags));
+}
+
+/* What ended a call after bytes had come is told by the next call, as in one call of TCP's. */
+static void tqp_recv_tell_later(struct sock *sk, int err)
+{
+	switch (err) {
+	case -EAGAIN:
+	case -EINTR:
+	case -ERESTARTSYS:
+	case -EFAULT:
+	case -ENOTCONN:
+		return;
+	}
+	lock_sock(sk);
+	if (!sk->sk_err)
+		WRITE_ONCE(sk->sk_err, -err);
+	release_sock(sk);
+}
+
+/* Placed bytes that come next and are not where this reader wants them, if there are any. */
+static int tqp_recv_rescued(struct sock *sk, struct msghdr *msg, size_t bytes, bool peek)
+{
+	int taken;
+
+	lock_sock(sk);
+	taken = tqp_post_take(sk, NULL, msg, bytes, peek);
+	release_sock(sk);
+	return taken;
+}
+
+/* ---- with a post ---- */
+
+static void tqp_recv_make(struct sock *sk)
+{
+	struct tqp_stream *stream;
+	bool due;
+
+	lock_sock(sk);
+	stream = tqp_stream_of(sk);
+	due = !stream || (!stream->place && (!stream->place_retry_at ||
+					     time_after(jiffies, stream->place_retry_at)));
+	release_sock(sk);
+	if (!due)
+		return;
+	tqp_place_make(sk);
+	lock_sock(sk);
+	stream = tqp_stream_of(sk);
+	if (stream && !stream->place)
+		stream->place_retry_at = (jiffies + HZ) ?: 1;
+	release_sock(sk);
+}
+
+static int tqp_recv_open(struct sock *sk, struct tqp_recv *recv, struct msghdr *msg, size_t want)
+{
+	struct tqp_place *place;
+	int err = -EBUSY;
+
+	lock_sock(sk);
+	place = tqp_place_of(sk);
+	if (place && place->skip)
+		place->skip--;
+	else if (place)
+		err = tqp_post_open(sk, place, recv, msg, want);
+	release_sock(sk);
+	return err;
+}
+
+/* Until more has come, or @timeo is over. */
+static void tqp_recv_wait(struct sock *sk, long timeo)
+{
+	DEFINE_WAIT_FUNC(wait, woken_wake_function);
+
+	add_wait_queue(sk_sleep(sk), &wait);
+	release_sock(sk);
+	wait_woken(&wait, TASK_UNINTERRUPTIBLE, timeo);
+	lock_sock(sk);
+	remove_wait_queue(sk_sleep(sk), &wait);
+}
+
+/* Does TCP still have to see what was placed for this reader, with nothing else before it? */
+static bool tqp_recv_is_due(const struct sock *sk, const struct tqp_place *place,
+			    const struct tqp_recv *recv)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	return place->owner == recv && !place->rescued && !sk->sk_err &&
+	       tp->copied_seq == recv->begin + recv->done && tp->copied_seq == tp->rcv_nxt &&
+	       before(tp->copied_seq, place->end) && place->end != place->posted;
+}
+
+/*
+ * A post that pays for itself has more than half of its bytes placed, in large pages:
+ * to pin and map a small one costs what it costs to copy it.
+ */
+static void tqp_recv_score(struct tqp_place *place, const struct tqp_recv *recv)
+{
+	if (recv->placed > tqp_recv_posted_bytes(recv) / 2 &&
+	    recv->nr_runs <= recv->nr_pages / TQP_PLACE_RUN_PAGES) {
+		place->misses = 0;
+	} else if (recv->done == recv->bytes) {
+		place->misses = min_t(u32, place->misses + 1, TQP_PLACE_MISSES_MAX);
+		place->skip = (1 << place->misses) - 1;
+	}
+}
+
+/* Takes the post back.  What was placed and is on its way through TCP is this reader's, too. */
+static void tqp_recv_close(struct sock *sk, struct tqp_recv *recv, struct msghdr *msg)
+{
+	unsigned long until = jiffies + msecs_to_jiffies(TQP_PLACE_SETTLE_MS);
+	struct tqp_place *place = recv->place;
+
+	lock_sock(sk);
+	if (place->owner == recv) {
+		tqp_post_cancel(place);
+		while (tqp_post_take(sk, recv, msg, recv->bytes - recv->done, false) > 0 ||
+		       (tqp_recv_is_due(sk, place, recv) && time_before(jiffies, until)))
+			if (tqp_recv_is_due(sk, place, recv))
+				tqp_recv_wait(sk, max_t(long, until - jiffies, 1));
+		tqp_post_close(sk, place);
+		tqp_recv_score(place, recv);
+		tqp_post_unpin(place, recv);
+	}
+	release_sock(sk);
+	tqp_place_put(place);
+}
+
+/* As TCP waits.  0: TCP has something to say, bytes or an end. */
+static int tqp_recv_more(struct sock *sk, long *timeo)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	if (tp->copied_seq != tp->rcv_nxt || sk->sk_err || sk->sk_shutdown & RCV_SHUTDOWN ||
+	    sk->sk_state == TCP_CLOSE || sock_flag(sk, SOCK_DONE))
+		return 0;
+	if (!*timeo)
+		return -EAGAIN;
+	if (signal_pending(current))
+		return sock_intr_errno(*timeo);
+	return min(sk_wait_data(sk, timeo, skb_peek_tail(&sk->sk_receive_queue)), 0);
+}
+
+/* What TCP can read, and then what was placed.  Why no more can be had, or 0. */
+static int tqp_recv_some(struct sock *sk, struct tqp_recv *recv, struct msghdr *msg, long *timeo,
+			 TQP_RECV_FLAGS_PARAMS)
+{
+	int ret, taken;
+
+	ret = tqp_recv_base(sk, msg, recv->bytes - recv->done,
+			    TQP_RECV_FLAGS((flags & ~MSG_WAITALL) | MSG_DONTWAIT));
+	lock_sock(sk);
+	recv->done += max(ret, 0);
+	taken = tqp_post_take(sk, recv, msg, recv->bytes - recv->done, false);
+	recv->ended = !ret && taken <= 0;
+	if (ret > 0 || taken > 0)
+		ret = 0;
+	else if (ret == -EAGAIN)
+		ret = tqp_recv_more(sk, timeo);
+	release_sock(sk);
+	return ret;
+}
+
+/* Bytes, fewer than were posted if the call has ended; or why there is none. */
+static int tqp_recv_posted(struct sock *sk, struct tqp_recv *recv, struct msghdr *msg, long *timeo,
+			   TQP_RECV_FLAGS_PARAMS)
+{
+	int ret;
+
+	do {
+		ret = tqp_recv_some(sk, recv, msg, timeo, TQP_RECV_FLAGS(flags));
+	} while (!ret && !recv->ended && recv->done < recv->bytes);
+	tqp_recv_close(sk, recv, msg);
+	if (ret < 0 && recv->done)
+		tqp_recv_tell_later(sk, ret);
+	return recv->done ?: ret;
+}
+
+/* ---- MSG_WAITALL ---- */
+
+/* The rest of it, after @done bytes.  @post: as much as possible into memory that is posted. */
+static int tqp_recv_all(struct sock *sk, struct msghdr *msg, size_t len, size_t done, bool post,
+			TQP_RECV_FLAGS_PARAMS)
+{
+	long timeo = sock_rcvtimeo(sk, false);
+	int ret = 0, taken;
+
+	while (done < len) {
+		size_t want = len - done;
+		struct tqp_recv recv;
+
+		if (post && !tqp_recv_open(sk, &recv, msg, want)) {
+			want = recv.bytes;
+			ret = tqp_recv_posted(sk, &recv, msg, &timeo, TQP_RECV_FLAGS(flags));
+		} else {
+			post = false;
+			ret = tqp_recv_base(sk, msg, want, TQP_RECV_FLAGS(flags));
+		}
+		done += max(ret, 0);
+		if (ret >= 0 && ret == want)
+			continue;
+		taken = tqp_recv_rescued(sk, msg, len - done, false);
+		if (taken <= 0)
+			break;
+		done += taken;
+	}
+	if (ret < 0 && done)
+		tqp_recv_tell_later(sk, ret);
+	return done ?: ret;
+}
+
+/* A time limit is for one call of TCP's, or for one post. */
+static bool tqp_recv_may_post(const struct sock *sk, size_t len, int flags)
+{
+	return len >= TQP_PLACE_MIN_BYTES && len <= INT_MAX &&
+	       (flags & ~(MSG_NOSIGNAL | MSG_CMSG_CLOEXEC)) == MSG_WAITALL &&
+	       READ_ONCE(stream_place) &&
+	       (READ_ONCE(sk->sk_rcvtimeo) == MAX_SCHEDULE_TIMEOUT ||
+		len <= TQP_PLACE_TIMED_MAX_BYTES) &&
+	       tcp_sk(sk)->bytes_received >= TQP_PLACE_BULK_BYTES;
+}
+
+static int tqp_stream_recvmsg(struct sock *sk, struct msghdr *msg, size_t len, TQP_RECV_FLAGS_PARAMS)
+{
+	int ret;
+
+	if (tqp_recv_may_post(sk, len, flags)) {
+		tqp_recv_make(sk);
+		return tqp_recv_all(sk, msg, len, 0, true, TQP_RECV_FLAGS(flags));
+	}
+	ret = tqp_recv_base(sk, msg, len, TQP_RECV_FLAGS(flags));
+	if (likely(ret != -EFAULT && !(flags & MSG_WAITALL && ret > 0 && ret < len)))
+		return ret;
+	/* It may have stopped at a placed packet, of a post that has ended. */
+	if (flags & (MSG_OOB | MSG_ERRQUEUE | MSG_SOCK_DEVMEM) ||
+	    (flags & MSG_PEEK && READ_ONCE(sk->sk_peek_off) >= 0))
+		return ret;
+	if (!(flags & MSG_WAITALL) || flags & (MSG_PEEK | MSG_DONTWAIT | MSG_TRUNC))
+		return ret > 0 ? ret : tqp_recv_rescued(sk, msg, len, flags & MSG_PEEK) ?: ret;
+	lock_sock(sk);
+	if (!tqp_post_next(sk)) {
+		release_sock(sk);
+		return ret;
+	}
+	release_sock(sk);
+	return tqp_recv_all(sk, msg, len, max(ret, 0), false, TQP_RECV_FLAGS(flags));
+}
+
+void tqp_stream_recv_ops(struct proto *prot)
+{
+	prot->recvmsg = tqp_stream_recvmsg;
+}
