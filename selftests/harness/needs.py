@@ -58,6 +58,7 @@ class Needs:
     switch_args: tuple[str, ...] = ()  # further arguments of the switch: ports, rates
     copy: str = ""  # how the switch copies (NUPA_COPY); empty: the best way there is
     accelerator_mib: int = 0  # of BAR of an accelerator in each guest; 0: none
+    pool_mib: int = 0  # of the switch's pool (mode cxl); 0: mode pcie
     tap: str = ""  # an interface that the switch makes on this host
 
     def missing(self) -> str:
@@ -83,4 +84,5 @@ class Needs:
 
     def boot(self) -> tuple:
         """What decides whether two tests may share guests."""
-        return (self.nodes, self.mem_mb, self.cpus, self.switch, self.place(), self.setup, self.append, self.switch_args, self.copy, self.accelerator_mib)
+        guests = (self.nodes, self.mem_mb, self.cpus, self.place(), self.setup, self.append, self.accelerator_mib)
+        return (*guests, self.switch, self.switch_args, self.copy, self.pool_mib)
