@@ -176,6 +176,18 @@ TEST_F(Window, ALeaseStaysWhileARegionIsInIt) {
     EXPECT_EQ(guest.memory.payload_at(kWindowAt + a, 1), nullptr);
 }
 
+// A reset takes many turns: nothing of it can be named from its begin on.
+TEST_F(Window, NoRegionComesIntoLeasesThatLeave) {
+    leases.leave_all(kA);
+    EXPECT_EQ(reg(1, {kWindowAt + a}), NUPA_E_ADDRESS);
+    EXPECT_EQ(reg(1, {kWindowAt + c}), NUPA_E_ADDRESS);
+    EXPECT_EQ(guest.memory.payload_at(kWindowAt + c, 1), nullptr);
+    EXPECT_TRUE(leases.covers(kB, b, 2 * kPage));
+    while (const auto at = leases.leaving(kA))
+        leases.freed(*at);
+    EXPECT_EQ(leases.free_bytes(), kPool - 2 * kPage);
+}
+
 TEST_F(Window, ARegionThatFailsHoldsNothing) {
     EXPECT_EQ(reg(1, {kWindowAt + a, kWindowAt + b}), NUPA_E_ADDRESS);
     EXPECT_FALSE(leases.pinned(kA));

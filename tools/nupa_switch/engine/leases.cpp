@@ -58,6 +58,12 @@ int Leases::leave(Owner owner, std::uint64_t at) noexcept {
     return NUPA_ACCEL_OK;
 }
 
+void Leases::leave_all(Owner owner) noexcept {
+    for (auto& [at, lease] : leases_)
+        if (lease.owner == owner && lease.state == State::kLeased)
+            lease.state = State::kLeaving;
+}
+
 void Leases::freed(std::uint64_t at) noexcept {
     const auto lease = leases_.find(at);
     free_bytes_ += lease->second.bytes;
@@ -117,9 +123,9 @@ bool Leases::pinned(Owner owner) const noexcept {
     });
 }
 
-std::optional<std::uint64_t> Leases::first(Owner owner) const noexcept {
+std::optional<std::uint64_t> Leases::leaving(Owner owner) const noexcept {
     for (const auto& [at, lease] : leases_)
-        if (lease.owner == owner && lease.state == State::kLeased)
+        if (lease.owner == owner && lease.state == State::kLeaving)
             return at;
     return std::nullopt;
 }

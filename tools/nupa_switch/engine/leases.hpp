@@ -34,6 +34,8 @@ public:
     void granted(std::uint64_t at) noexcept;
     // NUPA_ACCEL_OK: it leaves, and nothing covers it any more.
     int leave(Owner owner, std::uint64_t at) noexcept;
+    // The same of all that are leased, at once; no region is in them.
+    void leave_all(Owner owner) noexcept;
     void freed(std::uint64_t at) noexcept;
     // Those of @owner, whatever their state: nobody's at once.  Their memory is gone with the
     // owner's, and no region is in them.
@@ -51,8 +53,8 @@ public:
     void unpin_all(Owner owner) noexcept;
     bool pinned(Owner owner) const noexcept;
 
-    // The first of @owner that is leased; empty: none is.
-    std::optional<std::uint64_t> first(Owner owner) const noexcept;
+    // The first of @owner that leaves; empty: none does.
+    std::optional<std::uint64_t> leaving(Owner owner) const noexcept;
     std::uint64_t bytes() const noexcept { return bytes_; }
     std::uint64_t free_bytes() const noexcept { return free_bytes_; }
     const std::map<std::uint64_t, Lease>& all() const noexcept { return leases_; }

@@ -128,7 +128,6 @@ void PoolWindow::unplug() noexcept {
     port_.window_ends();
     ring_.reset();
     job_.reset();
-    resetting_ = false;
     rang_ = false;
     leases_->drop(owner_);
     memory_.map({});
@@ -181,18 +180,16 @@ void PoolWindow::control() noexcept {
     if (leases_->pinned(owner_))
         port_.window_ends();
     ring_.reset();
-    resetting_ = true;
+    leases_->leave_all(owner_);  // at once: no region may come into one that is zeroed later
     next_reset_job();
 }
 
-// Leases end one after the other, and then the reset is acknowledged.
+// Leases are zeroed one after the other, and then the reset is acknowledged.
 void PoolWindow::next_reset_job() noexcept {
-    if (const auto at = leases_->first(owner_)) {
-        leases_->leave(owner_, *at);
+    if (const auto at = leases_->leaving(owner_)) {
         job_ = {Job::Why::kReset, {}, *at, leases_->all().at(*at).bytes};
         return;
     }
-    resetting_ = false;
     if (load_acquire(regs().control) & NUPA_CONTROL_ENABLE)
         ring_.emplace(*reinterpret_cast<nupa_ring_ctl*>(client_->bar2() + NUPA_ACCEL_RING_AT),
                       NUPA_ACCEL_ENTRIES);

@@ -104,7 +104,6 @@ private:
     std::optional<Job> job_;
     uint64_t id_ = 0;           // of this client's window, random
     uint32_t control_gen_ = 0;  // the last one obeyed
-    bool resetting_ = false;    // its acknowledgement waits for the last lease
     bool rang_ = false;
 };
 
