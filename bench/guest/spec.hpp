@@ -29,6 +29,7 @@ struct Spec {
     bool calls = false;             // count system calls, which costs a little itself
     bool mixed = false;             // lengths are a mix, of up to bytes
     bool scattered = false;  // buffers of 4 KiB pages that do not follow each other in memory
+    bool pool = false;       // buffers in a lease of the switch's pool, of a queue pair
     bool memory = false;     // report the kernel memory that the connections took
 
     [[nodiscard]] bool pingpong() const noexcept { return mode == "pingpong"; }
