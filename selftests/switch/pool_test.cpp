@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The pool of memory: leases, what hosts may name of it, and what is left of a host that is gone.
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "fake_qp.hpp"
 #include "fake_window.hpp"
@@ -55,6 +57,12 @@ nupa_admin_cmd deregister(uint32_t key) {
     cmd.op = NUPA_ADMIN_MR_DEREG;
     cmd.id = key;
     return cmd;
+}
+
+// NUPA_SEED, or a new one.
+std::uint32_t chosen_seed() {
+    const char* given = std::getenv("NUPA_SEED");
+    return given ? static_cast<std::uint32_t>(std::stoul(given)) : std::random_device()();
 }
 
 bool all_zero(const uint8_t* at, uint64_t bytes) {
@@ -312,6 +320,66 @@ TEST_F(Pool, ScribblesHarmNobodyElse) {
     windows[0] = std::make_unique<FakeWindow>(directory + "p0.pool");
     windows[0]->set_control(NUPA_CONTROL_ENABLE);
     EXPECT_EQ(windows[0]->lease(kPageBytes), 2 * kPageBytes);
+}
+
+// A guest that does what it likes with its window and its port, beside one whose bytes must stay.
+TEST_F(Pool, ARandomGuestHarmsNobodyElse) {
+    const uint32_t seed = chosen_seed();
+    SCOPED_TRACE("NUPA_SEED=" + std::to_string(seed));
+    std::mt19937 random(seed);
+    const uint64_t b = windows[1]->lease(16 * kPageBytes);
+    std::memset(windows[1]->memory(b), 0x77, 16 * kPageBytes);
+    ports[1]->must(region(*ports[1], kKey, b, 16));
+    const auto page = [&] { return random() % (kPoolBytes / kPageBytes + 8) * kPageBytes; };
+    const auto heal = [&] {
+        windows[0] = nullptr;
+        windows[0] = std::make_unique<FakeWindow>(directory + "p0.pool");
+        windows[0]->set_control(NUPA_CONTROL_ENABLE);
+        ports[0]->disable();
+        ports[0]->enable();
+        ports[0]->must(set_window(*windows[0]));
+    };
+    for (unsigned step = 0; step < 600; step++) {
+        FakeWindow& window = *windows[0];
+        FakePort& port = *ports[0];
+        const uint32_t key = random() % 8;
+        const unsigned what = random() % 32;
+        if (what == 0) {
+            heal();
+        } else if (what == 1) {  // any bytes for registers, ring and commands
+            auto* at = reinterpret_cast<uint8_t*>(window.regs());
+            for (int i = 0; i < 4096; i++)
+                at[random() % NUPA_ACCEL_CONTROL_BYTES] = static_cast<uint8_t>(random());
+            window.ring_doorbell();
+            heal();
+        } else if (what == 2) {  // under its regions, as it may be
+            window.set_control(0);
+            heal();
+        } else if (what == 3) {
+            std::memset(window.memory(random() % kPoolBytes), 0x5a, kPageBytes);
+        } else if (what < 13) {
+            const nupa_accel_comp comp =
+                window.command(FakeWindow::lease_cmd((1 + random() % 300) * kPageBytes));
+            ASSERT_TRUE(comp.status != NUPA_ACCEL_OK ||
+                        all_zero(window.memory(comp.result), kPageBytes));
+        } else if (what < 21) {
+            window.command(FakeWindow::release_cmd(page()));
+        } else if (what < 29) {
+            port.admin_status(region(port, key, page(), 1 + random() % 4));
+        } else {
+            port.admin_status(deregister(key));
+        }
+        if (step % 50 == 0) {
+            ASSERT_EQ(windows[1]->status(FakeWindow::release_cmd(b)), NUPA_POOL_E_BUSY);
+        }
+    }
+    EXPECT_EQ(std::count(windows[1]->memory(b), windows[1]->memory(b) + 16 * kPageBytes, 0x77),
+              16 * static_cast<long>(kPageBytes));
+    EXPECT_FALSE(ports[1]->status() & NUPA_STATUS_FAILED);
+    windows[0] = nullptr;
+    ports[1]->must(deregister(kKey));
+    ASSERT_EQ(windows[1]->status(FakeWindow::release_cmd(b)), NUPA_ACCEL_OK);
+    wait_all_free();
 }
 
 TEST(PoolOptions, GoTogether) {
