@@ -130,7 +130,7 @@ static inline void nupa_accel_doorbell(struct nupa_accel *accel)
 
 /* ---- ring.c ---- */
 /* A batch of up to @max commands, with one reference. */
-struct nupa_batch *nupa_batch_alloc(u32 max);
+struct nupa_batch *nupa_batch_alloc(u32 max, gfp_t gfp);
 void nupa_batch_put(struct nupa_batch *batch);		/* any context */
 /* Takes over a reference to each of @dmabufs, also when it fails. */
 int nupa_batch_add(struct nupa_batch *batch, const struct nupa_accel_cmd *cmd,

@@ -297,7 +297,7 @@ static int nupa_buffer_clear(struct nupa_accel *accel, struct dma_buf *dmabuf)
 		.bytes = cpu_to_le64(buffer->bytes),
 	};
 	struct dma_buf *dmabufs[3] = { dmabuf };
-	struct nupa_batch *batch = nupa_batch_alloc(1);
+	struct nupa_batch *batch = nupa_batch_alloc(1, GFP_KERNEL_ACCOUNT);
 	u64 result;
 	u32 status;
 	int err;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* /dev/nupa_accelN: include/tcp_qp/nupa_accel.h, and the file that /dev/nupa_poolN shares with it.  Everything from a program is copied once, then checked. */
+/*
+ * /dev/nupa_accelN: include/tcp_qp/nupa_accel.h, and what /dev/nupa_poolN shares with
+ * it.  Everything from a program is copied once, then checked.
+ */
 #include <linux/eventfd.h>
 #include <linux/fs.h>
 #include <linux/slab.h>
@@ -158,7 +161,7 @@ static int nupa_ioctl_submit(struct nupa_accel *accel, void __user *arg)
 	calls = vmemdup_array_user(from, submit.count, sizeof(*calls));
 	if (IS_ERR(calls))
 		return PTR_ERR(calls);
-	batch = nupa_batch_alloc(submit.count);
+	batch = nupa_batch_alloc(submit.count, GFP_KERNEL_ACCOUNT);
 	if (!batch) {
 		err = -ENOMEM;
 		goto free;

@@ -56,16 +56,15 @@ static int nupa_lease_errno(u32 status)
 	}
 }
 
+/* A range that is not given back is lost until the window's reset: nothing here fails for memory. */
 static int nupa_lease_command(struct nupa_accel *accel, const struct nupa_accel_cmd *cmd,
 			      u64 *result)
 {
+	struct nupa_batch *batch = nupa_batch_alloc(1, GFP_KERNEL | __GFP_NOFAIL);
 	struct dma_buf *none[3] = {};
-	struct nupa_batch *batch = nupa_batch_alloc(1);
 	u32 status;
 	int err;
 
-	if (!batch)
-		return -ENOMEM;
 	err = nupa_batch_add(batch, cmd, none) ?: nupa_batch_submit(accel, batch);
 	if (!err) {
 		nupa_batch_result(batch, 0, &status, result);
