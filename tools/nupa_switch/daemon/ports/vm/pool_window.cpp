@@ -99,6 +99,7 @@ void PoolWindow::accept_client() {
 
 void PoolWindow::plug(Fd socket) {
     id_ = random_id();
+    failure_logs_ = 0;
     client_.emplace(std::move(socket), sealed_memory("nupa-pool", bar2_bytes_), bar2_bytes_,
                     NUPA_ACCEL_VECTORS);
     memory_.map(
@@ -202,7 +203,8 @@ void PoolWindow::commands(uint64_t end_ns) noexcept {
     for (bool more = true; more;) {
         while (!job_ && ring_->pending()) {
             if (ring_->broken()) {
-                log_line("nupa_switch: {}: pool: producer index beyond the ring", name_);
+                if (failure_logs_++ < kPoolFailureLogsMax)
+                    log_line("nupa_switch: {}: pool: producer index beyond the ring", name_);
                 ring_.reset();  // it stands until it is reset
                 return;
             }

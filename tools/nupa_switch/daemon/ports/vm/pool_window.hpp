@@ -16,6 +16,7 @@ namespace nupa::daemon {
 
 // Of zeroing, between two looks at the clock.
 inline constexpr uint64_t kPoolClearStepBytes = 1 << 20;
+inline constexpr unsigned kPoolFailureLogsMax = 8;  // of one client
 
 // What a window needs of its port.
 class PoolWindowOwner {
@@ -105,6 +106,7 @@ private:
     uint64_t id_ = 0;           // of this client's window, random
     uint32_t control_gen_ = 0;  // the last one obeyed
     bool rang_ = false;
+    unsigned failure_logs_ = 0;
 };
 
 }  // namespace nupa::daemon
