@@ -61,7 +61,7 @@ $(foreach name,$(numbers),$(if $(filter command environment,$(firstword $(origin
 $(if $(filter-out debian13,$(USERLAND)),$(error USERLAND is debian13 or nothing, not "$(USERLAND)"))
 $(if $(filter /%,$(PREFIX)),,$(error PREFIX is a directory's whole path, not "$(PREFIX)"))
 
-.PHONY: all deps checkout user kernel tests debug-kernel check-debug demo compat sanitize check kernels bench mpi devmem bars sockets nccl lint sim soak install uninstall deb check-deb clean vm help
+.PHONY: all deps checkout user kernel tests debug-kernel check-debug demo compat sanitize check kernels bench latency mpi devmem bars sockets nccl lint sim soak install uninstall deb check-deb clean vm help
 .DEFAULT_GOAL := all
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
@@ -128,6 +128,10 @@ compat: all ## other people's RDMA programs on both engines, and soft RoCE besid
 bench: all ## TCP-QP beside TCP, io_uring and soft RoCE, counted and timed (QUICK=1: in 4 minutes); build/results/bench.json
 	@$(PACKAGES) vm check
 	@bench/run $(if $(QUICK),--quick)
+
+latency: all ## where the nanoseconds of a 64-byte message go: counted here, priced by named parameters; build/results/latency.json
+	@$(PACKAGES) vm check
+	@bench/latency
 
 sockets: all ## unmodified programs under tcpqp-run beside plain TCP, counted and timed; build/results/sockets.json
 	@$(PACKAGES) vm check compat

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nupabench import bars, bystander, cases, devmem, direct, engine, report, sockets
+from nupabench import latency as latencies
 from nupabench.cases import MIB, Case
 from nupabench.figures import Book, figures
 
@@ -254,6 +255,37 @@ class Direct(unittest.TestCase):
         self.assertTrue(all(bar.ok for bar in self.signals().bars()))
         self.assertFalse(any(bar.ok for bar in direct.Signals().bars()))
         self.assertEqual([bar.ok for bar in self.signals(processes_ns=1).bars()], [False, True])
+
+
+class Latency(unittest.TestCase):
+    COUNTS = latencies.Counts(1.0, 3.0, 1.5, 1.0, 64.0, 0.0, 30000.0, 21200.0)
+
+    def test_each_budget_is_the_sum_of_its_steps(self) -> None:
+        for row in latencies.report({"a": self.COUNTS})["rows"]:
+            self.assertAlmostEqual(row["low_ns"], sum(s["low"] for s in row["steps"]))
+            self.assertLessEqual(row["low_ns"], row["high_ns"])
+
+    def test_the_processor_is_priced_by_instructions(self) -> None:
+        tcp, more = latencies.software(self.COUNTS)
+        self.assertEqual((tcp.low, tcp.high), (2650, 5300))
+        self.assertEqual((more.count, more.low, more.high), (8800, 1100, 2200))
+
+    def test_fewer_instructions_than_plain_tcp_are_no_gain(self) -> None:
+        tcp, more = latencies.software(latencies.Counts(1, 3, 1, 1, 64, 0, 20000, 21200))
+        self.assertEqual((tcp.count, more.count), (20000, 0))
+
+    def test_descriptors_share_cache_lines(self) -> None:
+        for doorbells, descriptors, fetches in ((1, 3, 1), (1, 4, 1), (1, 5, 2), (0.05, 3, 1)):
+            self.assertEqual(latencies.fetches(latencies.Counts(doorbells, descriptors, 1, 1, 64, 0, 1, 1)), fetches)
+
+    def test_without_a_kernel_it_is_the_study_s_sum(self) -> None:
+        """400 to 600 ns, with its crossing of 105."""
+        self.assertEqual(latencies.total(latencies.hardware_cached_queues()), (405, 605))
+
+    def test_markdown_has_all(self) -> None:
+        text = latencies.markdown({"a": self.COUNTS})
+        for word in (*latencies.PRICES, "no kernel in the path", "| doorbells | 1.00 |"):
+            self.assertIn(word, text)
 
 
 unittest.main()

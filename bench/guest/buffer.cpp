@@ -24,7 +24,17 @@ void touch_apart(std::span<uint8_t> bytes) {
 
 }  // namespace
 
-Buffer::Buffer(size_t bytes, bool scattered) : pages_(whole(bytes) + kHugeBytes) {
+Buffer::Buffer(size_t bytes, bool scattered, bool pool)
+    : pages_(pool ? programs::Pages(bytes, programs::Memory::kPool)
+                  : programs::Pages(whole(bytes) + kHugeBytes)) {
+    if (pool)
+        used_ = pages_.bytes();
+    else
+        use(scattered, bytes);
+    std::ranges::fill(used_, kFill);
+}
+
+void Buffer::use(bool scattered, size_t bytes) {
     const auto at = reinterpret_cast<uintptr_t>(pages_.bytes().data());
     const std::span<uint8_t> aligned =
         pages_.bytes().subspan((kHugeBytes - at % kHugeBytes) % kHugeBytes, whole(bytes));
@@ -33,7 +43,12 @@ Buffer::Buffer(size_t bytes, bool scattered) : pages_(whole(bytes) + kHugeBytes)
     if (scattered)
         touch_apart(aligned);
     used_ = aligned.first(bytes);
-    std::ranges::fill(used_, kFill);
+}
+
+tcpqp::Mr Buffer::registered(const tcpqp::Context& context, int access) const {
+    const auto at = reinterpret_cast<uint64_t>(used_.data());
+    return pages_.dmabuf() >= 0 ? tcpqp::Mr(context, pages_.dmabuf(), 0, used_.size(), at, access)
+                                : tcpqp::Mr(context, used_.data(), used_.size(), access);
 }
 
 }  // namespace nupa::bench

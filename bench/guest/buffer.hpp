@@ -17,11 +17,16 @@ public:
 
     // Filled with kFill, so that no page is missing when it counts.  Throws.
     // @scattered: no page of 4 KiB has the next one's bytes behind it in memory.
-    explicit Buffer(size_t bytes, bool scattered = false);
+    // @pool: a lease of the switch's pool instead.
+    explicit Buffer(size_t bytes, bool scattered = false, bool pool = false);
 
     [[nodiscard]] std::span<uint8_t> bytes() const noexcept { return used_; }
+    // As a region, named by its addresses; empty, and errno: it could not be.
+    [[nodiscard]] tcpqp::Mr registered(const tcpqp::Context& context, int access) const;
 
 private:
+    void use(bool scattered, size_t bytes);
+
     programs::Pages pages_;
     std::span<uint8_t> used_;
 };

@@ -56,6 +56,8 @@ void set(Spec& s, std::string_view key, std::string_view value) {
         flag(key, value, s.scattered);
     else if (key == "waitall")
         flag(key, value, s.waitall);
+    else if (key == "pool")
+        flag(key, value, s.pool);
     else if (key == "memory")
         flag(key, value, s.memory);
     else
@@ -102,7 +104,7 @@ std::string to_text(const Spec& s) {
            number("warm_bytes", s.warm_bytes) + number("depth", s.depth) +
            number("batch", s.batch) + number("burst", s.burst) + number("mtu", s.mtu) +
            number("poll", s.poll) + number("calls", s.calls) + number("mixed", s.mixed) +
-           number("scattered", s.scattered) + number("memory", s.memory) +
+           number("scattered", s.scattered) + number("memory", s.memory) + number("pool", s.pool) +
            number("waitall", s.waitall);
 }
 

@@ -30,6 +30,7 @@ struct Spec {
     bool mixed = false;             // lengths are a mix, of up to bytes
     bool scattered = false;  // buffers of 4 KiB pages that do not follow each other in memory
     bool waitall = false;    // plain TCP receives whole messages, by MSG_WAITALL
+    bool pool = false;       // buffers in a lease of the switch's pool, of a queue pair
     bool memory = false;     // report the kernel memory that the connections took
 
     [[nodiscard]] bool pingpong() const noexcept { return mode == "pingpong"; }

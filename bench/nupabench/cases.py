@@ -35,6 +35,7 @@ class Case:
     waitall: bool = False  # plain TCP receives whole messages
     mixed: bool = False  # lengths up to bytes, Zipf-like
     scattered: bool = False  # buffers of 4 KiB pages that do not follow each other in memory
+    pool: bool = False  # buffers in a lease of the switch's pool (mode cxl)
     fresh: bool = False  # the connection's first bytes are measured, too
     messages: int = 0  # 0: as many as pass in ms
     warm_bytes: int = GROWN_WARM_BYTES
@@ -47,7 +48,7 @@ class Case:
             "transport": self.transport, "mode": self.mode, "bytes": self.bytes, "flows": self.flows, "messages": self.messages, "ms": self.ms,
             "warm_bytes": self.warm_bytes, "depth": self.depth, "batch": self.batch, "burst": BURST_BIG if self.big else BURST_PLAIN, "mtu": self.mtu,
             "poll": int(self.poll), "calls": int(self.calls), "memory": int(self.memory), "scattered": int(self.scattered), "mixed": int(self.mixed),
-            "waitall": int(self.waitall),
+            "waitall": int(self.waitall), "pool": int(self.pool),
         }  # fmt: skip
         return ",".join(f"{key}={value}" for key, value in words.items())
 
@@ -59,7 +60,7 @@ class Case:
         return {
             "transport": self.transport, "mode": self.mode, "bytes": self.bytes, "flows": self.flows, "mtu": self.mtu, "big_tcp": self.big,
             "loss": self.loss, "poll": self.poll, "scattered": self.scattered, "mixed": self.mixed, "short_buffers": self.short,
-            "fresh": self.fresh, "waitall": self.waitall,
+            "fresh": self.fresh, "waitall": self.waitall, "pool": self.pool,
             "clock": self.clock,
         }  # fmt: skip
 

@@ -34,6 +34,8 @@ def label(case: Case) -> str:
         parts.append("short buffers")
     if case.fresh:
         parts.append("fresh")
+    if case.pool:
+        parts.append("buffers in the pool")
     if case.loss:
         parts.append(f"loss {case.loss:.1%}")
     if case.scattered:

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * nupa_accel: the driver of an accelerator to test with.
+ * nupa_accel: the driver of an accelerator to test with, and of a window to the
+ * switch's pool of memory, which is laid out alike (nupa_pool_hw.h).
  *
  *   pci.c     the PCI function: probe, reset, removal
  *   ring.c    commands: batches that sleep for an interrupt
  *   memory.c  its memory: ranges, struct pages, the offer to NIC drivers
  *   buffer.c  a range as a dma-buf: who has it, and taking it back
+ *   lease.c   ranges of a pool, which the device allocates
  *   file.c    /dev/nupa_accelN
+ *   pool.c    /dev/nupa_poolN
  *
  * Lives.  struct nupa_accel lives until the last open file and buffer are gone,
  * the PCI function only until it is removed (gone).  A batch of commands has
@@ -33,16 +36,20 @@
 #include <linux/pci.h>
 #include <linux/rwsem.h>
 #include <linux/wait.h>
+#include <linux/workqueue.h>
 #include <nupa_hbm.h>
 #include <tcp_qp/nupa_accel.h>
+#include <tcp_qp/nupa_pool.h>
 
 #define NUPA_ACCEL_NAME "nupa_accel"
+#define NUPA_POOL_NAME "nupa_pool"
 
 enum {
 	NUPA_ACCEL_RESET_TIMEOUT_MS = 3000,
 	NUPA_ACCEL_RESET_POLL_US = 200,
 	NUPA_ACCEL_TAKE_WARN_MS = 10000,	/* a kernel mapping that does not end is told every so often */
 	NUPA_ACCEL_SG_BYTES = 1 << 30,		/* of one scatterlist entry */
+	NUPA_POOL_HBM_ID = 1 << 16,		/* auxiliary devices of pools are numbered from here */
 };
 
 struct nupa_batch;
@@ -55,6 +62,7 @@ struct nupa_accel_slot {
 
 struct nupa_accel {
 	struct kref ref;
+	bool pool;			/* a window to a pool: ranges are leases, and zeroed by the device */
 	struct pci_dev *pdev;		/* until gone */
 	void __iomem *bar0;
 	struct nupa_accel_regs *regs;	/* plain memory that the device shares */
@@ -86,6 +94,7 @@ struct nupa_accel {
 	wait_queue_head_t unmapped;
 
 	atomic64_t commands, cpu_mapped_bytes, kernel_maps;
+	atomic64_t leased_bytes;
 
 	spinlock_t bell_lock;
 	struct {
@@ -108,6 +117,7 @@ struct nupa_buffer {
 	bool taken;			/* dma_resv, and fault_lock: nobody has it any more */
 	struct rw_semaphore fault_lock;
 	atomic_t maps;			/* for the kernel */
+	struct work_struct give_work;	/* of a lease */
 };
 
 /* ---- pci.c ---- */
@@ -120,7 +130,7 @@ static inline void nupa_accel_doorbell(struct nupa_accel *accel)
 
 /* ---- ring.c ---- */
 /* A batch of up to @max commands, with one reference. */
-struct nupa_batch *nupa_batch_alloc(u32 max);
+struct nupa_batch *nupa_batch_alloc(u32 max, gfp_t gfp);
 void nupa_batch_put(struct nupa_batch *batch);		/* any context */
 /* Takes over a reference to each of @dmabufs, also when it fails. */
 int nupa_batch_add(struct nupa_batch *batch, const struct nupa_accel_cmd *cmd,
@@ -149,10 +159,23 @@ struct dma_buf *nupa_buffer_create(struct nupa_accel *accel, u64 bytes);
 struct nupa_buffer *nupa_buffer_get(struct nupa_accel *accel, int fd);
 int nupa_buffer_take(struct nupa_buffer *buffer);	/* 0, or -EINTR: it is taken, but still mapped */
 void nupa_buffers_take_all(struct nupa_accel *accel);
+void nupa_buffer_gone(struct nupa_buffer *buffer);	/* its range is given back */
+
+/* ---- lease.c ---- */
+int nupa_lease_init(void);
+void nupa_lease_exit(void);	/* no device is left: what is under way has ended */
+/* 0, -ENOSPC, -EINTR (a fatal signal), -ENODEV, -EIO.  @at: physical. */
+int nupa_lease_take(struct nupa_accel *accel, u64 bytes, phys_addr_t *at);
+/* Any context; nupa_buffer_gone() follows. */
+void nupa_lease_give(struct nupa_buffer *buffer);
 
 /* ---- file.c ---- */
 int nupa_file_register(struct nupa_accel *accel);
 void nupa_file_unregister(struct nupa_accel *accel);
 void nupa_bells_rang(struct nupa_accel *accel);		/* the interrupt */
+int nupa_file_alloc(struct nupa_accel *accel, u64 bytes);	/* a descriptor of a new buffer */
+
+/* ---- pool.c ---- */
+long nupa_pool_ioctl(struct nupa_accel *accel, unsigned int cmd, void __user *arg);
 
 #endif

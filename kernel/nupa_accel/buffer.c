@@ -154,13 +154,25 @@ static int nupa_dmabuf_mmap(struct dma_buf *dmabuf, struct vm_area_struct *vma)
 
 /* ---- lives ---- */
 
+void nupa_buffer_gone(struct nupa_buffer *buffer)
+{
+	struct nupa_accel *accel = buffer->accel;
+
+	kfree(buffer);
+	nupa_accel_put(accel);
+}
+
 static void nupa_buffer_free(struct nupa_buffer *buffer)
 {
 	struct nupa_accel *accel = buffer->accel;
 
+	if (accel->pool) {
+		atomic64_sub(buffer->bytes, &accel->leased_bytes);
+		nupa_lease_give(buffer);
+		return;
+	}
 	nupa_memory_free(accel, buffer->at, buffer->bytes);
-	kfree(buffer);
-	nupa_accel_put(accel);
+	nupa_buffer_gone(buffer);
 }
 
 static void nupa_dmabuf_release(struct dma_buf *dmabuf)
@@ -192,16 +204,31 @@ static const struct dma_buf_ops nupa_dmabuf_paged_ops = {
 	.vunmap = nupa_dmabuf_vunmap,
 };
 
+static int nupa_range_take(struct nupa_accel *accel, size_t bytes, phys_addr_t *at)
+{
+	int err;
+
+	if (!accel->pool) {
+		*at = nupa_memory_alloc(accel, bytes);
+		return *at ? 0 : -ENOSPC;
+	}
+	err = nupa_lease_take(accel, bytes, at);
+	if (!err)
+		atomic64_add(bytes, &accel->leased_bytes);
+	return err;
+}
+
 static struct nupa_buffer *nupa_buffer_alloc(struct nupa_accel *accel, size_t bytes)
 {
 	struct nupa_buffer *buffer = kzalloc(sizeof(*buffer), GFP_KERNEL_ACCOUNT);
+	int err;
 
 	if (!buffer)
 		return ERR_PTR(-ENOMEM);
-	buffer->at = nupa_memory_alloc(accel, bytes);
-	if (!buffer->at) {
+	err = nupa_range_take(accel, bytes, &buffer->at);
+	if (err) {
 		kfree(buffer);
-		return ERR_PTR(-ENOSPC);
+		return ERR_PTR(err);
 	}
 	nupa_accel_get(accel);
 	buffer->accel = accel;
@@ -270,7 +297,7 @@ static int nupa_buffer_clear(struct nupa_accel *accel, struct dma_buf *dmabuf)
 		.bytes = cpu_to_le64(buffer->bytes),
 	};
 	struct dma_buf *dmabufs[3] = { dmabuf };
-	struct nupa_batch *batch = nupa_batch_alloc(1);
+	struct nupa_batch *batch = nupa_batch_alloc(1, GFP_KERNEL_ACCOUNT);
 	u64 result;
 	u32 status;
 	int err;
@@ -295,8 +322,8 @@ struct dma_buf *nupa_buffer_create(struct nupa_accel *accel, u64 bytes)
 	if (!bytes || bytes > accel->memory_bytes)
 		return ERR_PTR(bytes ? -ENOSPC : -EINVAL);
 	dmabuf = nupa_buffer_export(accel, PAGE_ALIGN(bytes));
-	if (IS_ERR(dmabuf))
-		return dmabuf;
+	if (IS_ERR(dmabuf) || accel->pool)
+		return dmabuf;		/* the pool's own leases are zero */
 	err = nupa_buffer_clear(accel, dmabuf);
 	if (err) {
 		dma_buf_put(dmabuf);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* /dev/nupa_accelN: include/tcp_qp/nupa_accel.h.  Everything from a program is copied once, then checked. */
+/*
+ * /dev/nupa_accelN: include/tcp_qp/nupa_accel.h, and what /dev/nupa_poolN shares with
+ * it.  Everything from a program is copied once, then checked.
+ */
 #include <linux/eventfd.h>
 #include <linux/fs.h>
 #include <linux/slab.h>
@@ -38,14 +41,17 @@ static int nupa_ioctl_info(struct nupa_accel *accel, void __user *arg)
 static int nupa_ioctl_alloc(struct nupa_accel *accel, void __user *arg)
 {
 	struct nupa_accel_alloc alloc;
-	struct dma_buf *dmabuf;
-	int fd;
 
 	if (copy_from_user(&alloc, arg, sizeof(alloc)))
 		return -EFAULT;
-	if (alloc.reserved)
-		return -EINVAL;
-	dmabuf = nupa_buffer_create(accel, alloc.bytes);
+	return alloc.reserved ? -EINVAL : nupa_file_alloc(accel, alloc.bytes);
+}
+
+int nupa_file_alloc(struct nupa_accel *accel, u64 bytes)
+{
+	struct dma_buf *dmabuf = nupa_buffer_create(accel, bytes);
+	int fd;
+
 	if (IS_ERR(dmabuf))
 		return PTR_ERR(dmabuf);
 	fd = dma_buf_fd(dmabuf, O_CLOEXEC);
@@ -155,7 +161,7 @@ static int nupa_ioctl_submit(struct nupa_accel *accel, void __user *arg)
 	calls = vmemdup_array_user(from, submit.count, sizeof(*calls));
 	if (IS_ERR(calls))
 		return PTR_ERR(calls);
-	batch = nupa_batch_alloc(submit.count);
+	batch = nupa_batch_alloc(submit.count, GFP_KERNEL_ACCOUNT);
 	if (!batch) {
 		err = -ENOMEM;
 		goto free;
@@ -279,6 +285,8 @@ static long nupa_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 
 	if (READ_ONCE(accel->gone))
 		return -ENODEV;
+	if (accel->pool)
+		return nupa_pool_ioctl(accel, cmd, at);
 	switch (cmd) {
 	case NUPA_ACCEL_IOC_INFO:
 		return nupa_ioctl_info(accel, at);

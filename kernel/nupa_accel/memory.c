@@ -34,6 +34,8 @@ int nupa_memory_init(struct nupa_accel *accel)
 	int err;
 
 	mutex_init(&accel->pages_lock);
+	if (accel->pool)
+		return nupa_memory_add_pages(accel);
 	accel->free_bytes = accel->memory_bytes;
 	accel->used_pages = kvcalloc(BITS_TO_LONGS(accel->memory_bytes >> PAGE_SHIFT),
 				     sizeof(long), GFP_KERNEL);
@@ -92,7 +94,7 @@ int nupa_memory_offer(struct nupa_accel *accel)
 		return -ENOMEM;
 	*hbm = (struct nupa_hbm) {
 		.adev.name = NUPA_HBM_ADEV_NAME,
-		.adev.id = accel->number,
+		.adev.id = accel->number + (accel->pool ? NUPA_POOL_HBM_ID : 0),
 		.adev.dev.parent = &accel->pdev->dev,
 		.adev.dev.release = nupa_hbm_release,
 		.id = accel->id,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The PCI function: an ivshmem device whose shared memory says it is an accelerator. */
+/* The PCI function: an ivshmem device whose shared memory says it is an accelerator, or a pool's window. */
 #include <linux/idr.h>
 #include <linux/interrupt.h>
 #include <linux/iopoll.h>
@@ -14,6 +14,12 @@ enum {
 };
 
 static DEFINE_IDA(nupa_numbers);
+static DEFINE_IDA(nupa_pool_numbers);
+
+static struct ida *nupa_numbers_of(const struct nupa_accel *accel)
+{
+	return accel->pool ? &nupa_pool_numbers : &nupa_numbers;
+}
 
 void nupa_accel_get(struct nupa_accel *accel)
 {
@@ -25,7 +31,7 @@ static void nupa_accel_free(struct kref *ref)
 	struct nupa_accel *accel = container_of(ref, struct nupa_accel, ref);
 
 	kvfree(accel->used_pages);
-	ida_free(&nupa_numbers, accel->number);
+	ida_free(nupa_numbers_of(accel), accel->number);
 	kfree(accel);
 }
 
@@ -56,13 +62,17 @@ static int nupa_regs_check(struct nupa_accel *accel, u64 bar_bytes)
 	struct device *dev = &accel->pdev->dev;
 	u64 at = le64_to_cpu(READ_ONCE(regs->memory_at));
 
-	if (le32_to_cpu(READ_ONCE(regs->magic)) != NUPA_ACCEL_MAGIC)
+	u32 magic = le32_to_cpu(READ_ONCE(regs->magic));
+	u16 speaks = magic == NUPA_POOL_MAGIC ? NUPA_POOL_ABI_MAJOR : NUPA_ACCEL_ABI_MAJOR;
+
+	if (magic != NUPA_ACCEL_MAGIC && magic != NUPA_POOL_MAGIC)
 		return -ENODEV;		/* somebody else's */
-	if (le16_to_cpu(READ_ONCE(regs->abi_major)) != NUPA_ACCEL_ABI_MAJOR) {
+	if (le16_to_cpu(READ_ONCE(regs->abi_major)) != speaks) {
 		dev_err(dev, "ABI %u, this driver speaks %u\n",
-			le16_to_cpu(READ_ONCE(regs->abi_major)), NUPA_ACCEL_ABI_MAJOR);
+			le16_to_cpu(READ_ONCE(regs->abi_major)), speaks);
 		return -ENODEV;
 	}
+	accel->pool = magic == NUPA_POOL_MAGIC;
 	accel->id = le64_to_cpu(READ_ONCE(regs->id));
 	accel->memory_bytes = le64_to_cpu(READ_ONCE(regs->memory_bytes));
 	if (!accel->id || at != NUPA_ACCEL_CONTROL_BYTES ||
@@ -165,11 +175,6 @@ static struct nupa_accel *nupa_accel_alloc(struct pci_dev *pdev)
 
 	if (!accel)
 		return NULL;
-	accel->number = ida_alloc(&nupa_numbers, GFP_KERNEL);
-	if (accel->number < 0) {
-		kfree(accel);
-		return NULL;
-	}
 	kref_init(&accel->ref);
 	accel->pdev = pdev;
 	nupa_ring_init(accel);
@@ -177,8 +182,17 @@ static struct nupa_accel *nupa_accel_alloc(struct pci_dev *pdev)
 	INIT_LIST_HEAD(&accel->buffers);
 	init_waitqueue_head(&accel->unmapped);
 	spin_lock_init(&accel->bell_lock);
-	snprintf(accel->name, sizeof(accel->name), NUPA_ACCEL_NAME "%d", accel->number);
 	return accel;
+}
+
+static int nupa_name(struct nupa_accel *accel)
+{
+	accel->number = ida_alloc(nupa_numbers_of(accel), GFP_KERNEL);
+	if (accel->number < 0)
+		return accel->number;
+	snprintf(accel->name, sizeof(accel->name), "%s%d",
+		 accel->pool ? NUPA_POOL_NAME : NUPA_ACCEL_NAME, accel->number);
+	return 0;
 }
 
 /* A port's BAR2 is NUPA_BAR2_BYTES; a stranger's ivshmem device is left alone without a word. */
@@ -227,9 +241,12 @@ static int nupa_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	err = nupa_bars_map(accel);
 	if (err)
 		goto free;
-	err = nupa_irqs_get(accel);
+	err = nupa_name(accel);
 	if (err)
 		goto unmap;
+	err = nupa_irqs_get(accel);
+	if (err)
+		goto free_number;
 	err = nupa_start(accel);
 	if (err)
 		goto put_irqs;
@@ -253,27 +270,40 @@ stop:
 	nupa_control_set(accel, 0);
 put_irqs:
 	nupa_irqs_put(accel);
+free_number:
+	ida_free(nupa_numbers_of(accel), accel->number);
 unmap:
 	nupa_bars_unmap(accel);
 free:
-	ida_free(&nupa_numbers, accel->number);
 	kfree(accel);
 disable:
 	nupa_pci_disable(pdev);
 	return err;
 }
 
+static void nupa_stop(struct nupa_accel *accel)
+{
+	if (pci_device_is_present(accel->pdev) && nupa_control_set(accel, 0))
+		dev_err(&accel->pdev->dev, "the device does not acknowledge a reset\n");
+}
+
+/*
+ * An accelerator must not write any more before its buffers are taken; a pool's
+ * leases go with its reset, so nobody may be in them by then.
+ */
 static void nupa_remove(struct pci_dev *pdev)
 {
 	struct nupa_accel *accel = pci_get_drvdata(pdev);
 
 	nupa_file_unregister(accel);
-	if (pci_device_is_present(pdev) && nupa_control_set(accel, 0))
-		dev_err(&pdev->dev, "the device does not acknowledge a reset\n");
+	if (!accel->pool)
+		nupa_stop(accel);
 	nupa_ring_end(accel);
 	nupa_buffers_take_all(accel);
 	nupa_memory_withdraw(accel);
 	nupa_memory_exit(accel);
+	if (accel->pool)
+		nupa_stop(accel);
 	nupa_irqs_put(accel);
 	/* who was about to ring, or looked at a bell, has seen that it is gone */
 	mutex_lock(&accel->ring_lock);
@@ -308,6 +338,25 @@ static struct pci_driver nupa_driver = {
 	.shutdown = nupa_shutdown,
 };
 
-module_pci_driver(nupa_driver);
+static int __init nupa_accel_init(void)
+{
+	int err = nupa_lease_init();
+
+	if (err)
+		return err;
+	err = pci_register_driver(&nupa_driver);
+	if (err)
+		nupa_lease_exit();
+	return err;
+}
+
+static void __exit nupa_accel_exit(void)
+{
+	pci_unregister_driver(&nupa_driver);
+	nupa_lease_exit();
+}
+
+module_init(nupa_accel_init);
+module_exit(nupa_accel_exit);
 MODULE_LICENSE("GPL");
-MODULE_DESCRIPTION("Driver of an accelerator to test with, whose memory leaves it as dma-bufs");
+MODULE_DESCRIPTION("Driver of an accelerator to test with, and of a pool's window: memory that leaves them as dma-bufs");

@@ -24,9 +24,9 @@ struct nupa_batch {
 	} entries[] __counted_by(max);
 };
 
-struct nupa_batch *nupa_batch_alloc(u32 max)
+struct nupa_batch *nupa_batch_alloc(u32 max, gfp_t gfp)
 {
-	struct nupa_batch *batch = kzalloc(struct_size(batch, entries, max), GFP_KERNEL_ACCOUNT);
+	struct nupa_batch *batch = kzalloc(struct_size(batch, entries, max), gfp);
 
 	if (!batch)
 		return NULL;

@@ -69,7 +69,7 @@ class Boots:
         cluster = Cluster(
             needs.nodes, mem_mb=needs.mem_mb, cpus=needs.processors(), with_switch=needs.switch, topology=needs.place(), setup=needs.setup,
             append=needs.append, switch_args=list(needs.switch_args), switch_env={"NUPA_COPY": needs.copy} if needs.copy else {},
-            accelerator_mib=needs.accelerator_mib, time_limit_s=BOOT_LIFE_S, name="check", quiet=True,
+            accelerator_mib=needs.accelerator_mib, pool_mib=needs.pool_mib, time_limit_s=BOOT_LIFE_S, name="check", quiet=True,
         )  # fmt: skip
         self.results = cluster.results
         try:

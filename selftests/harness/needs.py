@@ -58,6 +58,7 @@ class Needs:
     switch_args: tuple[str, ...] = ()  # further arguments of the switch: ports, rates
     copy: str = ""  # how the switch copies (NUPA_COPY); empty: the best way there is
     accelerator_mib: int = 0  # of BAR of an accelerator in each guest; 0: none
+    pool_mib: int = 0  # of the switch's pool (mode cxl); 0: mode pcie
     tap: str = ""  # an interface that the switch makes on this host
 
     def missing(self) -> str:
@@ -87,5 +88,5 @@ class Needs:
 
     def boot(self) -> tuple:
         """What decides whether two tests may share guests."""
-        machine = (self.nodes, self.mem_mb, self.processors(), self.place(), self.accelerator_mib)
+        machine = (self.nodes, self.mem_mb, self.processors(), self.place(), self.accelerator_mib, self.pool_mib)
         return (*machine, self.switch, self.setup, self.append, self.switch_args, self.copy)

@@ -94,6 +94,24 @@ TEST(Errors, DmabufMemory) {
     EXPECT_EQ(m, nullptr);
 }
 
+TEST(Errors, PoolMemory) {
+    tcpqp_pool_memory memory{};
+    tcpqp_pool_opts o{};
+    o.size = sizeof(o);
+    o.path = "/nowhere/nupa_pool0";
+    EXPECT_EQ(tcpqp_pool_alloc(4096, &o, nullptr), -EINVAL);
+    EXPECT_EQ(tcpqp_pool_alloc(0, &o, &memory), -EINVAL);
+    EXPECT_EQ(tcpqp_pool_alloc(SIZE_MAX, &o, &memory), -ENOSPC);
+    EXPECT_EQ(tcpqp_pool_alloc(4096, &o, &memory), -ENOENT);
+    o.path = "/dev/null";
+    EXPECT_EQ(tcpqp_pool_alloc(4096, &o, &memory), -ENOTTY);
+    o.size = 3;
+    EXPECT_EQ(tcpqp_pool_alloc(4096, &o, &memory), -EINVAL);
+    EXPECT_EQ(memory.addr, nullptr);
+    EXPECT_EQ(tcpqp_pool_free(&memory), 0) << "never had";
+    EXPECT_EQ(tcpqp_pool_free(nullptr), 0);
+}
+
 TEST(Errors, EngineByEnvironment) {
     uint32_t engine = 0, reason = 0;
     tcpqp_context_opts o{};

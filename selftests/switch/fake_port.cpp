@@ -26,7 +26,8 @@ constexpr uint64_t kHighBase = 1ull << 32;
     throw std::system_error(errno, std::generic_category(), what);
 }
 
-// One ivshmem message; @fd is set to the descriptor that came with it, or -1.
+}  // namespace
+
 int64_t receive_message(int socket, int& fd) {
     int64_t value = 0;
     iovec iov{.iov_base = &value, .iov_len = sizeof(value)};
@@ -43,8 +44,6 @@ int64_t receive_message(int socket, int& fd) {
         std::memcpy(&fd, CMSG_DATA(head), sizeof(fd));
     return value;
 }
-
-}  // namespace
 
 FakePort::FakePort(const std::string& socket, const std::string& ram, uint64_t ram_bytes)
     : ram_path_(ram) {

@@ -55,6 +55,9 @@ struct QueueShape {
     uint32_t longs = 0;  // long buffers that the switch is given at a time; 0: as many as entries
 };
 
+// One ivshmem message; @fd is set to the descriptor that came with it, or -1.
+int64_t receive_message(int socket, int& fd);
+
 class FakePort {
 public:
     // Creates the memory file @ram of @ram_bytes and connects to @socket.

@@ -37,6 +37,8 @@ TEST(Abi, EnumsKeepTheirNumbers) {
     EXPECT_EQ(NUPA_QP_STAT_COUNT, 8);
     EXPECT_EQ(TCP_QP_REASON_PROTOCOL, 10);
     EXPECT_EQ(TCP_BTH_OP_SEND_ONLY_INV, 0x17);
+    EXPECT_EQ(NUPA_POOL_RELEASE, 0x41);
+    EXPECT_EQ(NUPA_POOL_E_NOSPACE, 5);
 }
 
 // nupa_need_event() against the definition: was @event passed by the move old -> now?

@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "base/accelerator.hpp"
+#include "base/pool.hpp"
 #include "pattern.hpp"
 
 namespace ncqp {
@@ -41,24 +42,10 @@ private:
     tcpqp::Accelerator accelerator_;
 };
 
-// Pages of this machine behind a dma-buf: what a program without an accelerator can try.
-class Udmabuf final : public DeviceMemory {
+// A dma-buf that this program maps: it makes the pattern and compares.
+class Mapped : public DeviceMemory {
 public:
-    Udmabuf(const tcpqp::Context& context, uint64_t bytes) : bytes_(whole_pages(bytes)) {
-        const tcpqp::Fd memfd(::memfd_create("ncqp", MFD_ALLOW_SEALING | MFD_CLOEXEC));
-        if (!memfd || ::ftruncate(memfd.get(), static_cast<off_t>(bytes_)) < 0 ||
-            ::fcntl(memfd.get(), F_ADD_SEALS, F_SEAL_SHRINK) < 0)
-            tcpqp::throw_errno("make a memfd");
-        make(memfd.get());
-        at_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, memfd.get(), 0);
-        if (at_ == MAP_FAILED)
-            tcpqp::throw_errno("map a udmabuf");
-        iova_ = reinterpret_cast<uint64_t>(at_);
-        mr_ = tcpqp::Mr(context, dmabuf_.get(), 0, bytes_, iova_, IBV_ACCESS_LOCAL_WRITE);
-        if (!mr_)
-            tcpqp::throw_errno("register a udmabuf");
-    }
-    ~Udmabuf() override {
+    ~Mapped() override {
         if (at_ != MAP_FAILED)
             ::munmap(at_, bytes_);
     }
@@ -71,6 +58,39 @@ public:
             std::mismatch(data() + a, data() + a + bytes, data() + b).first - (data() + a));
     }
 
+protected:
+    explicit Mapped(uint64_t bytes) : bytes_(whole_pages(bytes)) {}
+    // Maps @fd, and registers what dmabuf_ is.
+    void map(const tcpqp::Context& context, int fd, const char* what) {
+        at_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (at_ == MAP_FAILED)
+            tcpqp::throw_errno(std::string("map ") + what);
+        iova_ = reinterpret_cast<uint64_t>(at_);
+        mr_ = tcpqp::Mr(context, dmabuf_.get(), 0, bytes_, iova_, IBV_ACCESS_LOCAL_WRITE);
+        if (!mr_)
+            tcpqp::throw_errno(std::string("register ") + what);
+    }
+    [[nodiscard]] uint64_t bytes() const noexcept { return bytes_; }
+
+private:
+    [[nodiscard]] std::byte* data() const noexcept { return static_cast<std::byte*>(at_); }
+
+    uint64_t bytes_;
+    void* at_ = MAP_FAILED;
+};
+
+// Pages of this machine behind a dma-buf: what a program without an accelerator can try.
+class Udmabuf final : public Mapped {
+public:
+    Udmabuf(const tcpqp::Context& context, uint64_t size) : Mapped(size) {
+        const tcpqp::Fd memfd(::memfd_create("ncqp", MFD_ALLOW_SEALING | MFD_CLOEXEC));
+        if (!memfd || ::ftruncate(memfd.get(), static_cast<off_t>(bytes())) < 0 ||
+            ::fcntl(memfd.get(), F_ADD_SEALS, F_SEAL_SHRINK) < 0)
+            tcpqp::throw_errno("make a memfd");
+        make(memfd.get());
+        map(context, memfd.get(), "a udmabuf");
+    }
+
 private:
     void make(int memfd) {
         const tcpqp::Fd device(::open("/dev/udmabuf", O_RDWR | O_CLOEXEC));
@@ -79,19 +99,31 @@ private:
         udmabuf_create request{};
         request.memfd = static_cast<uint32_t>(memfd);
         request.flags = UDMABUF_FLAGS_CLOEXEC;
-        request.size = bytes_;
+        request.size = bytes();
         dmabuf_ = tcpqp::Fd(::ioctl(device.get(), UDMABUF_CREATE, &request));
         if (!dmabuf_)
             tcpqp::throw_errno("make a udmabuf");
     }
-    [[nodiscard]] std::byte* data() const noexcept { return static_cast<std::byte*>(at_); }
+};
 
-    uint64_t bytes_;
-    void* at_ = MAP_FAILED;
+// A lease of the switch's pool.
+class Pooled final : public Mapped {
+public:
+    Pooled(const tcpqp::Context& context, uint64_t size) : Mapped(size) {
+        dmabuf_ = tcpqp::Pool().allocate(size);
+        map(context, dmabuf_.get(), "memory of the pool");
+    }
 };
 
 const char* path_name(DeviceKind kind) noexcept {
-    return kind == DeviceKind::kHbm ? "hbm" : "udmabuf";
+    switch (kind) {
+        case DeviceKind::kHbm:
+            return "hbm";
+        case DeviceKind::kPool:
+            return "pool";
+        default:
+            return "udmabuf";
+    }
 }
 
 // One pattern serves every message: each starts at its own phase.
@@ -197,6 +229,8 @@ std::unique_ptr<DeviceMemory> make_device_memory(const tcpqp::Context& context, 
                                                  uint64_t bytes) {
     if (kind == DeviceKind::kHbm)
         return std::make_unique<Hbm>(context, bytes);
+    if (kind == DeviceKind::kPool)
+        return std::make_unique<Pooled>(context, bytes);
     return std::make_unique<Udmabuf>(context, bytes);
 }
 

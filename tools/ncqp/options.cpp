@@ -18,8 +18,8 @@ const std::map<std::string, Engine> kEngines = {{"auto", Engine::kAuto},
 const std::map<std::string, TcpSend> kTcpSends = {{"copy", TcpSend::kCopy},
                                                   {"sendfile", TcpSend::kSendfile}};
 
-const std::map<std::string, DeviceKind> kDevices = {{"hbm", DeviceKind::kHbm},
-                                                    {"udmabuf", DeviceKind::kUdmabuf}};
+const std::map<std::string, DeviceKind> kDevices = {
+    {"hbm", DeviceKind::kHbm}, {"udmabuf", DeviceKind::kUdmabuf}, {"pool", DeviceKind::kPool}};
 
 constexpr const char* kAbout =
     "ncqp: netcat for queue pairs on TCP.\n"
@@ -29,6 +29,7 @@ constexpr const char* kFooter =
     "Exit status: 0 transferred and verified, 1 failure, 64 wrong usage.";
 
 struct Flags {
+    bool pool = false;
     bool four = false, six = false, send = false, receive = false;
 };
 
@@ -90,12 +91,15 @@ void add_data_options(CLI::App& app, Options& o, Flags& f) {
                    "pattern period N: bytes 1, 2 .. N-1, 0, 1 ..; the receiver checks each")
         ->check(CLI::Range(kPeriodMin, kPeriodMax))
         ->group(group);
-    app.add_option("-d,--device-memory", o.device,
-                   "hbm or udmabuf: the data stay in memory of a device (/dev/nupa_accel0, or a "
-                   "dma-buf of pages), which checks them with -v; needs -n at the sender")
+    app.add_option(
+           "-d,--device-memory", o.device,
+           "hbm, pool or udmabuf: the data stay in memory of /dev/nupa_accel0, which checks "
+           "them with -v, in a lease of the switch's pool (/dev/nupa_pool0), or in a dma-buf "
+           "of pages; needs -n at the sender")
         ->transform(CLI::CheckedTransformer(kDevices, CLI::ignore_case))
         ->default_str("none")
         ->group(group);
+    app.add_flag("--pool", f.pool, "the same as -d pool")->excludes("-d")->group(group);
 }
 
 void add_report_options(CLI::App& app, Options& o) {
@@ -171,6 +175,8 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
         exit_code = app.exit(e) == 0 ? kExitOk : kExitUsage;
         return std::nullopt;
     }
+    if (f.pool)
+        o.device = DeviceKind::kPool;
     o.family = f.four ? AF_INET : f.six ? AF_INET6 : AF_UNSPEC;
     o.sends = f.send || (!o.listen && !f.receive);
     if (std::string text = complaint(o, f); !text.empty()) {

@@ -11,7 +11,7 @@
 namespace ncqp {
 
 enum class Engine { kAuto, kOffload, kSoftware, kTcp };
-enum class DeviceKind { kNone, kHbm, kUdmabuf };
+enum class DeviceKind { kNone, kHbm, kUdmabuf, kPool };
 enum class TcpSend { kCopy, kSendfile };
 
 struct Options {

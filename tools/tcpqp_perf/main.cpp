@@ -23,13 +23,14 @@ constexpr uint64_t kRoundBytes = uint64_t{512} << 20;  // of a bandwidth round, 
 constexpr uint64_t kRoundMessages = 200000;
 constexpr uint64_t kRoundTrips = 5000;
 constexpr uint64_t kMemoryBytes = uint64_t{256} << 20;  // of receives
+constexpr uint64_t kPoolBytes = uint64_t{32} << 20;     // the same, of a pool
 
 uint32_t largest(const Options& o) { return *std::max_element(o.sizes.begin(), o.sizes.end()); }
 
 struct Link {
     Link(Socket line, Socket plain_socket, Socket queue_socket, const Options& o, uint32_t bytes)
         : control(std::move(line)),
-          queue(std::move(queue_socket), opts(o), bytes, depth(o, bytes)),
+          queue(std::move(queue_socket), opts(o), bytes, depth(o, bytes), o.pool),
           plain(std::move(plain_socket), queue.receive_memory(), bytes) {}
 
     static tcpqp_context_opts opts(const Options& o) {
@@ -38,7 +39,7 @@ struct Link {
         return c;
     }
     static Depth depth(const Options& o, uint32_t bytes) {
-        const uint64_t fit = std::max<uint64_t>(kMemoryBytes / bytes, 2);
+        const uint64_t fit = std::max<uint64_t>((o.pool ? kPoolBytes : kMemoryBytes) / bytes, 2);
         return {o.depth.sends, static_cast<uint32_t>(std::min<uint64_t>(o.depth.receives, fit))};
     }
     Transport& of(const std::string& word) {

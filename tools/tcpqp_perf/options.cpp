@@ -21,6 +21,7 @@ constexpr const char* kUsage =
     "  -E ENGINE  auto, offload, software or stock, as TCPQP_ENGINE, which wins\n"
     "  -e         lat: sleep for the answer; without, the module's engines poll, as perftest does\n"
     "  --once     the server ends after one client          --out_json JSON instead of the table\n"
+    "  --pool     buffers in a lease of the switch's pool (/dev/nupa_pool0)\n"
     "Plain send() and recv() run in turn with the queue pair, over a connection of their own.\n"
     "Latencies are half of a round trip, as perftest has them.  Give -s, -a, -r to both ends "
     "alike.\n";
@@ -73,6 +74,7 @@ void add_options(CLI::App& app, Options& o) {
     app.add_option_function<std::string>(
         "-E", [&](const std::string& word) { o.engine = engine_by_name(word); });
     app.add_flag("-e", o.events);
+    app.add_flag("--pool", o.pool);
     app.add_flag("--once", o.once);
     app.add_flag("--out_json", o.json);
 }

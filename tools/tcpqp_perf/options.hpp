@@ -21,6 +21,7 @@ struct Options {
     Depth depth{128, 512};
     uint32_t engine = TCPQP_ENGINE_AUTO;
     bool events = false;
+    bool pool = false;
     bool once = false;  // server: ends after one client
     bool json = false;
     bool bars = false;  // all that have one, instead of a test

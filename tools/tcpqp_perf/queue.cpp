@@ -26,13 +26,14 @@ tcpqp_context_opts with_socket(tcpqp_context_opts o, int socket) {
 
 }  // namespace
 
-Queue::Queue(Socket socket, const tcpqp_context_opts& opts, uint32_t bytes_max, Depth depth)
+Queue::Queue(Socket socket, const tcpqp_context_opts& opts, uint32_t bytes_max, Depth depth,
+             bool pool)
     : depth_(depth),
       stride_(std::max(bytes_max, kAckBytes)),
       socket_(std::move(socket)),
-      memory_(size_t{stride_} * (depth.receives + 1), std::byte{'q'}),
+      memory_(size_t{stride_} * (depth.receives + 1), pool),
       context_(with_socket(opts, socket_.get())),
-      mr_(context_, memory_),
+      mr_(memory_.registered(context_)),
       cq_(context_, cq_opts(depth)),
       completions_(kCompletions),
       qp_(cq_, socket_.get(), qp_opts()),
@@ -41,7 +42,7 @@ Queue::Queue(Socket socket, const tcpqp_context_opts& opts, uint32_t bytes_max, 
 }
 
 tcpqp_work Queue::receive(uint32_t slot) noexcept {
-    return {slot, memory_.data() + size_t{slot} * stride_, stride_, 0, 0, 0, mr_.get()};
+    return {slot, memory_.bytes().data() + size_t{slot} * stride_, stride_, 0, 0, 0, mr_.get()};
 }
 
 tcpqp_qp_opts Queue::qp_opts() {
@@ -95,7 +96,7 @@ void Queue::repost(uint32_t flags) {
 // All from the same memory: its contents are not the point.
 [[gnu::always_inline]] inline uint64_t Queue::send_batch(uint32_t bytes, uint64_t count,
                                                          uint32_t flags) {
-    std::byte* at = memory_.data() + size_t{depth_.receives} * stride_;
+    std::byte* at = memory_.bytes().data() + size_t{depth_.receives} * stride_;
     if (sends_.size() != count || sends_[0].length != bytes)
         sends_.assign(count, tcpqp_work{0, at, bytes, 0, 0, 0, mr_.get()});
     sends_.back().flags = flags;

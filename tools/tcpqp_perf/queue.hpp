@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "memory.hpp"
 #include "round.hpp"
 #include "sockets.hpp"
 #include "tcpqp.hpp"
@@ -22,13 +23,15 @@ struct Depth {
 class Queue final : public Transport {
 public:
     // Buffers for messages of up to @bytes_max; waits for the peer's queue pair.
-    Queue(Socket socket, const tcpqp_context_opts& opts, uint32_t bytes_max, Depth depth);
+    // Buffers lie in the pool if @pool.
+    Queue(Socket socket, const tcpqp_context_opts& opts, uint32_t bytes_max, Depth depth,
+          bool pool);
     Sample ask(const Round& round) override;
     void serve(const Round& round) override;
     [[nodiscard]] tcpqp_qp_info info() const noexcept { return qp_.info(); }
     // Of all receives: nobody's between rounds.
     [[nodiscard]] std::span<std::byte> receive_memory() noexcept {
-        return std::span(memory_).first(size_t{depth_.receives} * stride_);
+        return memory_.bytes().first(size_t{depth_.receives} * stride_);
     }
 
 private:
@@ -58,7 +61,7 @@ private:
     const Depth depth_;
     const uint32_t stride_;
     Socket socket_;
-    std::vector<std::byte> memory_;
+    Memory memory_;
     tcpqp::Context context_;
     tcpqp::MemoryRegion mr_;
     tcpqp::Completions cq_;

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/accelerator.hpp"
+#include "base/pool.hpp"
 
 namespace nupa::programs {
 namespace {
@@ -62,7 +63,8 @@ Memory memory_of(const std::string& name) {
                                                      {"huge", Memory::kHuge},
                                                      {"udmabuf", Memory::kUdmabuf},
                                                      {"dma-heap", Memory::kDmaHeap},
-                                                     {"hbm", Memory::kHbm}};
+                                                     {"hbm", Memory::kHbm},
+                                                     {"pool", Memory::kPool}};
     const auto at = names.find(name);
     if (at == names.end())
         throw std::runtime_error("no such memory: " + name);
@@ -85,6 +87,9 @@ Pages::Pages(size_t bytes, Memory kind) : bytes_(bytes) {
             break;
         case Memory::kHbm:
             dmabuf_ = tcpqp::Accelerator().allocate(bytes);
+            break;
+        case Memory::kPool:
+            dmabuf_ = tcpqp::Pool().allocate(bytes);
             break;
     }
     map(rounded(bytes, kPageBytes), MAP_SHARED, dmabuf_.get());

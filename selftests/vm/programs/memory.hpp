@@ -19,9 +19,10 @@ enum class Memory {
     kUdmabuf,  // a memfd as a dma-buf (/dev/udmabuf)
     kDmaHeap,  // a dma-buf of /dev/dma_heap/system
     kHbm,      // memory of the accelerator /dev/nupa_accel0
+    kPool,     // a lease of the switch's pool, /dev/nupa_pool0
 };
 
-// Of "pages", "huge", "udmabuf", "dma-heap" or "hbm"; throws.
+// Of "pages", "huge", "udmabuf", "dma-heap", "hbm" or "pool"; throws.
 [[nodiscard]] Memory memory_of(const std::string& name);
 
 class Pages {

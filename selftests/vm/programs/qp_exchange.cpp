@@ -370,7 +370,7 @@ int main(int argc, char** argv) {
                 "the listening side, between attach and its first receive")
         .option("--slow-ms", o.slow_ms, "before receives are posted again")
         .flag("!--no-doorbell", o.doorbell, "post receives as stock librxe does")
-        .choice("--memory", o.memory, {"pages", "huge", "udmabuf", "dma-heap", "hbm"})
+        .choice("--memory", o.memory, {"pages", "huge", "udmabuf", "dma-heap", "hbm", "pool"})
         .option("--timeout", o.timeout_s, "seconds without a completion")
         .run(argc, argv, [&] {
             if (!o.listen == o.connect.empty())

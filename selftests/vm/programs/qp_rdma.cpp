@@ -353,7 +353,7 @@ int main(int argc, char** argv) {
         .option("--max-bytes", o.max_bytes, {1, 131000}, "of one operation")
         .option("--train", o.train, {1, 8}, "WRITEs of one length at once")
         .option("--seed", o.seed)
-        .choice("--memory", o.memory, {"pages", "huge", "udmabuf", "dma-heap", "hbm"})
+        .choice("--memory", o.memory, {"pages", "huge", "udmabuf", "dma-heap", "hbm", "pool"})
         .option("--region-mib", o.region_mib, {1, 2048}, "on both sides the same")
         .run(argc, argv, [&] {
             all(o);

@@ -5,8 +5,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
+#include "leased_memory.hpp"
 #include "limits.hpp"
 
 namespace nupa {
@@ -18,7 +20,13 @@ public:
     bool add(std::uint64_t addr, std::span<std::byte> bytes) noexcept;
     // The region that add() was given for @addr; who has pointers into it keeps them.
     void remove(std::uint64_t addr) noexcept;
-    void clear() noexcept { count_ = 0; }
+    // The same for a window to a pool, of which a host has one: @window outlives this object.
+    bool add_leased(std::uint64_t addr, const LeasedMemory& window) noexcept;
+    void remove_leased() noexcept { leased_ = {}; }
+    void clear() noexcept {
+        count_ = 0;
+        leased_ = {};
+    }
 
     // nullptr unless [addr, addr + bytes) lies entirely inside one region; bytes > 0.
     std::byte* at(std::uint64_t addr, std::uint64_t bytes) const noexcept {
@@ -30,6 +38,20 @@ public:
         }
         return nullptr;
     }
+    // The same, also in the window: for payload that is sent, looked up each time, as a lease may
+    // end.
+    std::byte* payload_at(std::uint64_t addr, std::uint64_t bytes) const noexcept {
+        std::byte* const here = at(addr, bytes);
+        return here || !leased_.window ? here : leased_.window->at(addr - leased_.addr, bytes);
+    }
+    // Where @addr lies in the window, for who keeps pointers to it; empty: there is none, or it is
+    // no lease.
+    struct Leased {
+        const LeasedMemory* window;
+        std::uint64_t lease;
+        std::byte* at;
+    };
+    std::optional<Leased> leased_at(std::uint64_t addr, std::uint64_t bytes) const noexcept;
 
 private:
     struct Region {
@@ -37,8 +59,15 @@ private:
         std::uint64_t bytes;
         std::byte* base;
     };
+    struct Window {
+        std::uint64_t addr = 0;
+        const LeasedMemory* window = nullptr;
+    };
+    bool is_free(std::uint64_t addr, std::uint64_t bytes) const noexcept;
+
     std::array<Region, kMemoryRegionsMax> regions_{};
     std::size_t count_ = 0;
+    Window leased_;
 };
 
 }  // namespace nupa

@@ -79,9 +79,29 @@ nupa_admin_status Mr::add(const HostMemory& memory, std::uint64_t page) noexcept
     // The unused rest of the first and last page need not be memory.
     std::byte* at = memory.at(page + begin, end - begin);
     if (!at)
+        at = add_leased(memory, page + begin, end - begin);
+    if (!at)
         return NUPA_E_ADDRESS;
     pages_.push_back(at);
     return NUPA_OK;
+}
+
+// A region keeps pointers, so its lease must stay: it is in one lease, which it pins once.
+std::byte* Mr::add_leased(const HostMemory& memory, std::uint64_t addr,
+                          std::uint64_t bytes) noexcept {
+    const auto leased = memory.leased_at(addr, bytes);
+    if (!leased || (window_ && lease_ != leased->lease))
+        return nullptr;
+    if (!window_)
+        leased->window->pin(leased->lease);
+    window_ = leased->window;
+    lease_ = leased->lease;
+    return leased->at;
+}
+
+void Mr::unpin() const noexcept {
+    if (window_)
+        window_->unpin(lease_);
 }
 
 // Of the switch's memory: what its table was made for, and its place in the index.
@@ -149,6 +169,7 @@ std::optional<nupa_admin_status> MrTable::go_on(const HostMemory& memory,
 }
 
 void MrTable::drop(std::uint32_t number) noexcept {
+    mrs_[number].unpin();
     budget_.give_back(mrs_[number].footprint());
     mrs_.give_back(number);
 }

@@ -34,6 +34,9 @@ private:
     // @cmd is sane in itself; usable once all its pages were added.
     nupa_admin_status init(std::uint32_t key, const nupa_cmd_mr& cmd) noexcept;
     nupa_admin_status add(const HostMemory& memory, std::uint64_t page) noexcept;
+    std::byte* add_leased(const HostMemory& memory, std::uint64_t addr,
+                          std::uint64_t bytes) noexcept;
+    void unpin() const noexcept;
     std::size_t footprint() const noexcept;
 
     std::uint32_t key_ = 0;
@@ -42,7 +45,9 @@ private:
     std::uint64_t bytes_ = 0;
     std::uint32_t access_ = 0;
     std::uint8_t page_shift_ = 0;
-    std::vector<std::byte*> pages_;  // the first used byte of each page
+    std::vector<std::byte*> pages_;         // the first used byte of each page
+    const LeasedMemory* window_ = nullptr;  // that some of them are in, all in one lease
+    std::uint64_t lease_ = 0;
 };
 
 class MrTable {
@@ -68,6 +73,7 @@ public:
         return last_ = n == HashIndex::kNone ? nullptr : &mrs_[n];
     }
     std::size_t size() const noexcept { return keys_.size(); }
+    // All of them.  Leases that they were in are not told: Leases::unpin_all().
     void clear() noexcept;
 
 private:

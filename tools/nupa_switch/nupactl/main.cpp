@@ -47,6 +47,7 @@ public:
         app_.add_flag("--json", json_, "print the reply as JSON");
         app_.require_subcommand(1);
         add_looking();
+        add_pool();
         add_top();
         add_faults();
         add_acting();
@@ -95,6 +96,12 @@ private:
         qps->callback([this] { command_ = {request("qps"), nupa::ctl::render_qps}; });
         add("macs", "learnt addresses")->callback([this] {
             command_ = {request("macs"), nupa::ctl::render_macs};
+        });
+    }
+
+    void add_pool() {
+        add("pool", "the pool of memory: who has what of it (mode cxl)")->callback([this] {
+            command_ = {request("pool"), nupa::ctl::render_pool};
         });
     }
 

@@ -77,6 +77,24 @@ std::string render_qps(const Json& reply) {
     return rows.size() == 1 ? "no QP contexts\n" : render_table(rows);
 }
 
+std::string render_pool(const Json& reply) {
+    if (reply.at("mode") != "cxl")
+        return "no pool: the switch is in mode pcie\n";
+    std::string out = fmt::format("pool of {} bytes, {} free\n", text(reply.at("bytes")),
+                                  text(reply.at("free_bytes")));
+    Rows rows{{"PORT", "LEASED", "RESIDENT", "LEASES"}},
+        ranges{{"PORT", "AT", "BYTES", "STATE", "REGIONS"}};
+    for (const Json& port : reply.at("ports")) {
+        rows.push_back({text(port["name"]), text(port["leased_bytes"]),
+                        text(port["resident_bytes"]), fmt::format("{}", port["leases"].size())});
+        for (const Json& lease : port["leases"])
+            ranges.push_back({text(port["name"]), fmt::format("{:#x}", lease["at"].get<uint64_t>()),
+                              text(lease["bytes"]), text(lease["state"]), text(lease["regions"])});
+    }
+    out += render_table(rows);
+    return ranges.size() == 1 ? out : out + "\n" + render_table(ranges);
+}
+
 std::string render_macs(const Json& reply) {
     Rows rows;
     for (const Json& entry : reply.at("macs"))

@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from . import accelerator, qemu
+from . import accelerator, qemu, switch
 from .cluster import Cluster, KernelComplaint, TimeLimit
 from .node import CommandFailed, Job, NodeDead
 from .paths import SetupError
@@ -53,6 +53,7 @@ def _run(args: argparse.Namespace) -> int:
         mtu=args.mtu, wanted_accel=args.accel, icount=args.icount, interactive=args.interactive, time_limit_s=args.time,
         job_limit_s=args.time, results=args.results, append=args.append, switch_args=shlex.split(args.switch_args),
         qemu_args=shlex.split(args.qemu_args), accelerator_mib=args.accelerator,
+        pool_mib=args.pool_mib if args.mode == "cxl" else 0,
     ) as cluster:  # fmt: skip
         status = _host_command(cluster, args.host_cmd) if args.host_cmd else 0
         jobs = [cluster.node[n].start(command, name="main") for n, command in sorted(commands.items())]
@@ -129,6 +130,10 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--accel", choices=("auto", "kvm", "tcg"), default="auto")
     p.add_argument("--accelerator", type=int, nargs="?", const=accelerator.MIB_DEFAULT, default=0, metavar="MIB",
                    help=f"an accelerator to test with in each guest, MIB of BAR (default {accelerator.MIB_DEFAULT})")  # fmt: skip
+    p.add_argument("--mode", choices=("pcie", "cxl"), default="pcie",
+                   help="the switch's (default pcie); cxl: a pool of memory, a window to it in each guest")  # fmt: skip
+    p.add_argument("--pool-mib", type=int, default=switch.POOL_MIB_DEFAULT, metavar="MIB",
+                   help=f"of the pool, with --mode cxl (default {switch.POOL_MIB_DEFAULT})")  # fmt: skip
     p.add_argument("--icount", action="store_true", help="guest time counts instructions: noise-free measures of CPU cost")
     p.add_argument("--time", type=float, default=180, metavar="S", help="time limit of the whole run (default 180)")
     p.add_argument("--results", metavar="DIR", help="where results go (default build/vm/run-*; build/vm/last points there)")

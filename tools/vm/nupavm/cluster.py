@@ -42,6 +42,7 @@ class Cluster:
 
     setup: "auto" loads what is built and brings nupa0 and tcpqp0 up, "full" fails if a module is missing, "none" does nothing.
     disks: raw files by node, seen as /dev/vda and so on.  accelerator_mib: each guest has an accelerator with a BAR of that size.
+    pool_mib: the switch is in mode cxl, with a pool of that size; 0: in mode pcie.
     time_limit_s bounds the whole life; job_limit_s is the default for one command.
     """
 
@@ -51,6 +52,7 @@ class Cluster:
         time_limit_s: float = 180.0, job_limit_s: float = 60.0, results: Path | str | None = None, name: str = "run",
         append: str = "", disks: dict[int, list[qemu.Disk]] | None = None, switch_args: list[str] | None = None,
         qemu_args: list[str] | None = None, quiet: bool = False, switch_env: dict[str, str] | None = None, accelerator_mib: int = 0,
+        pool_mib: int = 0,
     ) -> None:  # fmt: skip
         if not 1 <= nodes <= NODES_MAX:
             raise SetupError(f"nodes must be 1 to {NODES_MAX}")
@@ -66,6 +68,9 @@ class Cluster:
         self.disks = disks or {}  # by node
         self.accelerator_mib = accelerator_mib  # of each guest's one; 0: it has none
         self.accelerators: list[accelerator.Accelerator] = []  # by node
+        if pool_mib and not with_switch:
+            raise SetupError("mode cxl is the switch's: it needs one")
+        self.pool_mib = pool_mib
         self.image = kernel_image()
         self.accel = "tcg" if icount else accel.pick(self.image, wanted_accel, self.say)
         self.results = Path(results) if results else _new_results(name)
@@ -166,14 +171,22 @@ class Cluster:
         """A new switch on the same sockets and memory; no guest is on it yet (Monitor.plug_port() does that)."""
         for node in self.node:
             (self.run_dir / f"port{node.index}").unlink(missing_ok=True)
+            (self.run_dir / f"pool{node.index}").unlink(missing_ok=True)
         self._start_switch()
 
     def _start_switch(self) -> None:
         ports = [
-            switch.Port(self.run_dir / f"port{n.index}", self.run_dir / f"ram{n.index}", self.accelerators[n.index].memory if self.accelerators else None)
+            switch.Port(
+                self.run_dir / f"port{n.index}", self.run_dir / f"ram{n.index}",
+                self.accelerators[n.index].memory if self.accelerators else None, self._pool_socket(n),
+            )
             for n in self.node
-        ]
-        self.switch = switch.start(self.children, self.run_dir, self.results, ports, self.switch_args, self.switch_env)
+        ]  # fmt: skip
+        mode = ["--mode", "cxl", "--pool-mib", str(self.pool_mib)] if self.pool_mib else []
+        self.switch = switch.start(self.children, self.run_dir, self.results, ports, [*mode, *self.switch_args], self.switch_env)
+
+    def _pool_socket(self, node: Node) -> Path | None:
+        return self.run_dir / f"pool{node.index}" if self.pool_mib else None
 
     def run_all(self, command: str, limit_s: float | None = None, check: bool = False) -> list[Result]:
         """The same command on all nodes at once; every result, in the nodes' order."""
@@ -228,7 +241,7 @@ class Cluster:
             monitor_socket=self.monitor_socket(node.index),
             results=node.results, topology=self.topology, icount=self.icount, append=self.append, extra=self.qemu_args,
             disks=self.disks.get(node.index, []), tsc_khz=self.tsc_khz,
-            accelerators=[self.accelerators[node.index].socket] if self.accelerators else [],
+            accelerators=[self.accelerators[node.index].socket] if self.accelerators else [], pool_socket=self._pool_socket(node),
             port_socket=self.run_dir / f"port{node.index}" if self.with_switch else None,
             shell_socket=self.run_dir / f"shell{node.index}" if self.interactive else None,
         )  # fmt: skip
@@ -242,7 +255,7 @@ class Cluster:
             "PEER6": peers[0].ip6 if peers else "", "FABRIC": "yes" if self.with_switch else "no", "MTU": self.mtu or "",
             "KERNEL_MODULES": in_guest(module_tree(self.image)), "RELEASE": kernel_release(self.image),
             "RESULTS": "/results", "MODULES": in_guest(unpacked(self.image)), "KO": in_guest(module_dir()), "TOPOLOGY": self.topology,
-            "ACCELERATOR": "yes" if self.accelerators else "no",
+            "ACCELERATOR": "yes" if self.accelerators or self.pool_mib else "no",
         }  # fmt: skip
         return "".join(f"{key}={shlex.quote(str(value))}\n" for key, value in words.items())
 

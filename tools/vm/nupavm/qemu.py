@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 NUPA_VECTORS = 17  # include/tcp_qp/nupa_hw.h
-ACCEL_VECTORS = 2  # include/tcp_qp/nupa_accel_hw.h
+ACCEL_VECTORS = 2  # include/tcp_qp/nupa_accel_hw.h; of a window to the pool, too
 MEM_MAX_MB = 2560  # RAM stays below the PCI hole, so a guest address is an offset in the RAM file
 DISKS_MAX = 8
 TOPOLOGIES = ("cxl", "slot", "plain")  # below a CXL switch; in a root port, which can be unplugged; on the root bus
@@ -56,13 +56,14 @@ class Machine:
     append: str = ""
     disks: list[Disk] = field(default_factory=list)
     accelerators: list[Path] = field(default_factory=list)  # their sockets
+    pool_socket: Path | None = None  # of the window to the switch's pool (mode cxl)
     extra: list[str] = field(default_factory=list)
 
 
 def command(m: Machine) -> list[str]:
     return [
         "qemu-system-x86_64", "-name", m.name, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-        *_processor(m), *_memory(m), *_boot(m), *_channels(m), *_shares(m), *_fabric(m), *_accelerators(m), *_disks(m), *m.extra,
+        *_processor(m), *_memory(m), *_boot(m), *_channels(m), *_shares(m), *_fabric(m), *_accelerators(m), *_pool(m), *_disks(m), *m.extra,
     ]  # fmt: skip
 
 
@@ -128,6 +129,15 @@ def _accelerators(m: Machine) -> list[str]:
         args += ["-chardev", f"socket,path={socket},id=accel-port{n}", "-device", f"pcie-root-port,id=accel-slot{n},bus=pcie.0,chassis=1,slot={n}"]
         args += ["-device", f"ivshmem-doorbell,id=accel{n},vectors={ACCEL_VECTORS},chardev=accel-port{n},bus=accel-slot{n}"]
     return args
+
+
+def _pool(m: Machine) -> list[str]:
+    if not m.pool_socket:
+        return []
+    return [
+        "-chardev", f"socket,path={m.pool_socket},id=pool-port", "-device", "pcie-root-port,id=pool-slot,bus=pcie.0,chassis=2,slot=0",
+        "-device", f"ivshmem-doorbell,id=pool,vectors={ACCEL_VECTORS},chardev=pool-port,bus=pool-slot",
+    ]  # fmt: skip
 
 
 def _disks(m: Machine) -> list[str]:

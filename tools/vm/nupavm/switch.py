@@ -11,6 +11,7 @@ from .paths import SetupError, switch_binary
 from .process import Children
 
 READY_S = 10.0
+POOL_MIB_DEFAULT = 128
 
 
 @dataclass
@@ -25,6 +26,11 @@ class Port:
     socket: Path
     ram: Path
     hbm: Path | None = None  # memory of the node's accelerator
+    pool: Path | None = None  # where its window to the pool is plugged (mode cxl)
+
+    def option(self, name: str) -> str:
+        more = "".join(f",{key}={path}" for key, path in (("hbm", self.hbm), ("pool", self.pool)) if path)
+        return f"name={name},socket={self.socket},ram={self.ram}{more}"
 
 
 def start(children: Children, run_dir: Path, results: Path, ports: list[Port], extra: list[str],
@@ -34,7 +40,7 @@ def start(children: Children, run_dir: Path, results: Path, ports: list[Port], e
     reader, writer = os.pipe()
     argv = [switch_binary(), "--control", control, "--ready-fd", str(writer)]
     for node, port in enumerate(ports):
-        argv += ["--port", f"name=n{node},socket={port.socket},ram={port.ram}" + (f",hbm={port.hbm}" if port.hbm else "")]
+        argv += ["--port", port.option(f"n{node}")]
     with log.open("wb") as out:
         child = children.start([*argv, *extra], stdout=out, stderr=subprocess.STDOUT, pass_fds=(writer,), env={**os.environ, **env})
     os.close(writer)

@@ -161,6 +161,32 @@ struct tcpqp_dmabuf_opts {
  * -ENOMEM.
  */
 int tcpqp_mr_create_dmabuf(tcpqp_context *context, int dmabuf, size_t bytes, const struct tcpqp_dmabuf_opts *opts, tcpqp_mr **out);
+
+struct tcpqp_pool_opts {
+	size_t size;
+	const char *path;  /* of the window's device; NULL: /dev/nupa_pool0 */
+};
+
+struct tcpqp_pool_memory {
+	void *addr;    /* mapped, for reading and writing */
+	size_t bytes;  /* whole pages */
+	int dmabuf;    /* the lease: close-on-exec, may be passed on */
+};
+
+/*
+ * Leases @bytes of the switch's pool of memory (its mode cxl), rounded up to
+ * pages, all zero, and maps them.  Register them by tcpqp_mr_create_dmabuf() with
+ * opts->addr = memory->addr, for any engine.  The lease ends when its descriptor,
+ * mapping and regions are gone, also by the process's end.
+ * -EINVAL: opts, or empty.  -ENOENT: no pool.  -EACCES.  -ENODEV: the window has gone.
+ * -ENOSPC: no range of the pool is free that long, or the host has too many.
+ */
+int tcpqp_pool_alloc(size_t bytes, const struct tcpqp_pool_opts *opts, struct tcpqp_pool_memory *memory);
+/*
+ * Unmaps and closes; regions of it keep the lease until they are destroyed, but
+ * the stock engine's, which must be gone before.  NULL, and freed already: allowed.
+ */
+int tcpqp_pool_free(struct tcpqp_pool_memory *memory);
 /*
  * Stock: -EBUSY while posted work refers to it.  Kernel engines: the
  * connections that may still send from the region end.

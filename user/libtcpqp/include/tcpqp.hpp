@@ -86,6 +86,29 @@ private:
     detail::Owned<tcpqp_mr> handle_;
 };
 
+// A lease of the switch's pool, mapped.
+class PoolMemory {
+public:
+    explicit PoolMemory(size_t bytes, tcpqp_pool_opts opts = {}) {
+        opts.size = sizeof(opts);
+        detail::check(tcpqp_pool_alloc(bytes, &opts, &memory_), 0, "lease memory of the pool");
+    }
+    PoolMemory(const PoolMemory&) = delete;
+    PoolMemory& operator=(const PoolMemory&) = delete;
+    ~PoolMemory() { tcpqp_pool_free(&memory_); }
+    [[nodiscard]] std::span<std::byte> bytes() const noexcept {
+        return {static_cast<std::byte*>(memory_.addr), memory_.bytes};
+    }
+    [[nodiscard]] MemoryRegion registered(const Context& context) const {
+        tcpqp_dmabuf_opts opts{};
+        opts.addr = memory_.addr;
+        return {context, memory_.dmabuf, memory_.bytes, opts};
+    }
+
+private:
+    tcpqp_pool_memory memory_{};
+};
+
 class Completions {
 public:
     explicit Completions(const Context& context, tcpqp_cq_opts opts = {}) {

@@ -86,6 +86,8 @@ Json ControlCommands::dispatch(const Json& request) {
         return qps(request);
     if (cmd == "macs")
         return macs();
+    if (cmd == "pool")
+        return pool();
     if (cmd == "faults")
         return faults(request);
     if (cmd == "pcap")
@@ -93,7 +95,7 @@ Json ControlCommands::dispatch(const Json& request) {
     if (cmd == "link")
         return link(request);
     throw BadRequest(
-        fmt::format("unknown cmd '{}': ports, stats, qps, macs, faults, pcap or link", cmd));
+        fmt::format("unknown cmd '{}': ports, stats, qps, macs, pool, faults, pcap or link", cmd));
 }
 
 Link& ControlCommands::named_link(const Json& request) const {
@@ -150,6 +152,36 @@ Json ControlCommands::macs() const {
             {{"mac", format_mac(mac.data())}, {"port", fabric_.links()[port]->port().name()}});
     }
     return {{"macs", list}};
+}
+
+// {"cmd": "pool"} -> {"mode": "pcie"}, or
+//   {"mode": "cxl", "bytes", "free_bytes", "ports": [{"name", "leased_bytes", "resident_bytes",
+//    "leases": [{"at", "bytes", "state", "regions"}]}]}
+Json ControlCommands::pool() const {
+    Json reply = Json::object();
+    reply["mode"] = "pcie";
+    for (const auto& link : fabric_.links()) {
+        const auto pool = link->port().pool();
+        if (!pool)
+            continue;
+        Json leases = Json::array();
+        uint64_t leased = 0;
+        for (const PortPool::Lease& lease : pool->leases) {
+            leases.push_back({{"at", lease.at},
+                              {"bytes", lease.bytes},
+                              {"state", lease.state},
+                              {"regions", lease.regions}});
+            leased += lease.bytes;
+        }
+        reply["mode"] = "cxl";
+        reply["bytes"] = pool->pool_bytes;
+        reply["free_bytes"] = pool->free_bytes;
+        reply["ports"].push_back({{"name", link->port().name()},
+                                  {"leased_bytes", leased},
+                                  {"resident_bytes", pool->resident_bytes},
+                                  {"leases", leases}});
+    }
+    return reply;
 }
 
 // {"cmd": "faults", "port", "flow"?: {...}, "clear"?: true, "set"?: {...}}

@@ -24,6 +24,7 @@ private:
     Json stats(const Json& request) const;
     Json qps(const Json& request) const;
     Json macs() const;
+    Json pool() const;
     Json faults(const Json& request);
     void change_port_faults(Impairments& impairments, const Json& request);
     void change_flow_faults(Impairments& impairments, const Json& request);

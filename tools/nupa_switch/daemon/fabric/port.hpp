@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -28,6 +29,20 @@ struct PortQp {
     uint32_t qpn;
     nupa_flow flow;
     const QpStats* stats;  // null: none yet
+};
+
+// What a port has of the pool of memory (mode cxl).
+struct PortPool {
+    uint64_t pool_bytes = 0;  // of all ports together
+    uint64_t free_bytes = 0;
+    uint64_t resident_bytes = 0;  // of host memory, in this port's window
+    struct Lease {
+        uint64_t at;
+        uint64_t bytes;
+        const char* state;
+        uint32_t regions;
+    };
+    std::vector<Lease> leases;
 };
 
 class Port {
@@ -75,6 +90,7 @@ public:
     [[nodiscard]] virtual const char* state() const noexcept = 0;
     [[nodiscard]] virtual std::vector<PortFact> facts() const = 0;
     [[nodiscard]] virtual std::vector<PortQp> qps() const { return {}; }
+    [[nodiscard]] virtual std::optional<PortPool> pool() const { return std::nullopt; }
 
 protected:
     Port(std::string name, uint16_t id, MacTable::Kind kind)

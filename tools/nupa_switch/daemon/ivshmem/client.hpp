@@ -26,6 +26,7 @@ public:
 
     [[nodiscard]] int socket() const noexcept { return socket_.get(); }
     [[nodiscard]] int doorbell(unsigned vector) const noexcept { return doorbells_[vector].get(); }
+    [[nodiscard]] int memory() const noexcept { return memory_.get(); }
     [[nodiscard]] std::byte* bar2() const noexcept { return bar2_.data(); }
     void interrupt(unsigned vector) noexcept;
     [[nodiscard]] int interrupt_fd(unsigned vector) const noexcept {

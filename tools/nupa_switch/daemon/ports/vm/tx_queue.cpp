@@ -45,7 +45,7 @@ TxQueue::Next TxQueue::next() noexcept {
     for (uint32_t i = 0; i < bufs; i++) {
         const auto buf =
             copy_once<nupa_tx_entry>(entries_ + ring_.index(1 + i) * sizeof(nupa_tx_entry)).buf;
-        const std::byte* at = memory_.at(buf.addr, buf.bytes);
+        const std::byte* at = memory_.payload_at(buf.addr, buf.bytes);
         if (!at || buf.reserved)
             return broken("transmit buffer outside host memory");
         buffers_[i] = {at, buf.bytes};

@@ -2,9 +2,11 @@
 // What a virtual machine's port is made of.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "engine/leases.hpp"
 #include "engine/port_engine.hpp"
 #include "fabric/mac_address.hpp"
 
@@ -14,10 +16,12 @@ inline constexpr unsigned kQueuePairsDefault = 4;
 
 struct VmOptions {
     std::string name;
-    std::string socket;            // where QEMU connects
-    std::string ram;               // guest memory file
-    std::vector<std::string> hbm;  // memory files of its accelerators
-    MacAddress mac{};              // zero: one made from the port's number
+    std::string socket;              // where QEMU connects
+    std::string ram;                 // guest memory file
+    std::vector<std::string> hbm;    // memory files of its accelerators
+    std::string pool;                // where QEMU connects for its window to the pool; mode cxl
+    std::shared_ptr<Leases> leases;  // of all ports
+    MacAddress mac{};                // zero: one made from the port's number
     unsigned queue_pairs = kQueuePairsDefault;
     PortEngine::Limits limits;
 };

@@ -26,6 +26,12 @@ VmPort::VmPort(const PortContext& context, const VmOptions& options, uint16_t id
         options_.mac = {
             0x02, 'N', 'U', 'P', static_cast<uint8_t>(id >> 8), static_cast<uint8_t>(id)};
     fabric_.macs().reserve(options_.mac.data(), id);
+    if (options.leases) {
+        pool_ =
+            std::make_unique<PoolWindow>(epoll_, PoolWindow::Options{options.pool, options.leases},
+                                         id, name(), static_cast<PoolWindowOwner&>(*this));
+        windows_.set_pool(pool_.get());
+    }
     epoll_.add(listener_.fd(), *this, kListen);
 }
 
@@ -70,6 +76,19 @@ std::vector<PortQp> VmPort::qps() const {
     std::vector<PortQp> all;
     for (const auto& [qpn, flow] : qp_flows_)
         all.push_back({qpn, flow, engine_.qp_stats(qpn)});
+    return all;
+}
+
+std::optional<PortPool> VmPort::pool() const {
+    static constexpr std::array kStates{"coming", "leased", "leaving"};
+    if (!pool_)
+        return std::nullopt;
+    const Leases& leases = pool_->leases();
+    PortPool all{leases.bytes(), leases.free_bytes(), pool_->resident_bytes(), {}};
+    for (const auto& [at, lease] : leases.all())
+        if (lease.owner == id())
+            all.leases.push_back(
+                {at, lease.bytes, kStates[static_cast<size_t>(lease.state)], lease.regions});
     return all;
 }
 
@@ -155,6 +174,8 @@ void VmPort::reset() noexcept {
     admin_ring_.reset();
     slow_.reset();
     engine_.reset();
+    if (pool_)
+        pool_->regions_gone();
     windows_.reset(memory_);
     qp_flows_.clear();
     steering_.reset();
@@ -212,6 +233,13 @@ void VmPort::fail(const char* reason) noexcept {
     show_status();
 }
 
+// A driver deregisters first: then there is nothing to stop.
+void VmPort::window_ends() noexcept {
+    if (pool_->leases().pinned(id()))
+        fail("its window to the pool was reset under its regions");
+    windows_.clear_pool(memory_);
+}
+
 uint32_t VmPort::status_bits() const noexcept {
     uint32_t bits = 0;
     if (running_)
@@ -252,7 +280,8 @@ bool VmPort::work() noexcept {
         bursts();
     if (!running_)
         pending_ &= 1;
-    return pending_ != 0;
+    const bool more = pool_ && pool_->work();
+    return more || pending_ != 0;
 }
 
 }  // namespace nupa::daemon

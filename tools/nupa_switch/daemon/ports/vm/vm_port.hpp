@@ -16,6 +16,7 @@
 #include "ivshmem/client.hpp"
 #include "ports/port_type.hpp"
 #include "ports/vm/guest_ram.hpp"
+#include "ports/vm/pool_window.hpp"
 #include "ports/vm/registers.hpp"
 #include "ports/vm/rx_queue.hpp"
 #include "ports/vm/steering.hpp"
@@ -41,7 +42,7 @@ inline constexpr uint64_t kMrPopulateMaxNs = 1'000'000'000;
 inline constexpr unsigned kFailureLogsMax =
     8;  // of one client; a hostile guest must not fill the log
 
-class VmPort final : public Port, private EventHandler {
+class VmPort final : public Port, private EventHandler, private PoolWindowOwner {
 public:
     VmPort(const PortContext& context, const VmOptions& options, uint16_t id, uint64_t hash_seed);
     ~VmPort() override;
@@ -68,6 +69,7 @@ public:
     [[nodiscard]] const char* state() const noexcept override;
     [[nodiscard]] std::vector<PortFact> facts() const override;
     [[nodiscard]] std::vector<PortQp> qps() const override;
+    [[nodiscard]] std::optional<PortPool> pool() const override;
 
 private:
     // What its descriptors mean; a doorbell has its vector added.
@@ -89,6 +91,7 @@ private:
     void schedule(unsigned vector) noexcept { pending_ |= 1u << vector; }
 
     void handle(uint32_t what, uint32_t events) override;
+    void window_ends() noexcept override;
 
     // Life cycle (vm_port.cpp).
     void plug(Fd socket);
@@ -144,6 +147,7 @@ private:
     GuestRam ram_;
     HostMemory memory_;
     Windows windows_;
+    std::unique_ptr<PoolWindow> pool_;  // mode cxl
     PortEngine engine_;
     Steering steering_;
     std::map<uint32_t, nupa_flow> qp_flows_;

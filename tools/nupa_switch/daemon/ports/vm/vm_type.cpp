@@ -16,8 +16,12 @@ namespace {
 constexpr size_t kMemoryMaxMib = 1 << 20;
 constexpr size_t kObjectsMax = 1 << 24;
 constexpr unsigned kDescriptorsMax = 2 * NUPA_VECTORS + 7;  // eventfds, sockets, BAR2, capture, hbm
+constexpr unsigned kPoolDescriptorsMax = 2 * NUPA_ACCEL_VECTORS + 3;  // eventfds, sockets, BAR2
+constexpr uint64_t kPoolMibDefault = 256;
+constexpr uint64_t kPoolMaxMib = 1 << 15;
 constexpr const char* kForm =
-    "name=NAME,socket=PATH,ram=PATH[,mac=XX:XX:XX:XX:XX:XX][,queues=N][,hbm=PATH[:PATH]]";
+    "name=NAME,socket=PATH,ram=PATH[,mac=XX:XX:XX:XX:XX:XX][,queues=N][,hbm=PATH[:PATH]]"
+    "[,pool=PATH]";
 
 uint64_t random_seed() {
     uint64_t seed = 0;
@@ -31,11 +35,15 @@ public:
     explicit VmPlan(VmOptions options) : PortPlan(options.name), options_(std::move(options)) {}
     [[nodiscard]] std::vector<Claim> claims() const override {
         std::vector<Claim> all{{"socket", options_.socket}, {"memory file", options_.ram}};
+        if (!options_.pool.empty())
+            all.push_back({"socket", options_.pool});
         for (const std::string& path : options_.hbm)
             all.push_back({"memory file", path});
         return all;
     }
-    [[nodiscard]] unsigned descriptors_max() const noexcept override { return kDescriptorsMax; }
+    [[nodiscard]] unsigned descriptors_max() const noexcept override {
+        return kDescriptorsMax + (options_.pool.empty() ? 0 : kPoolDescriptorsMax);
+    }
     [[nodiscard]] std::unique_ptr<Port> open(const PortContext& context,
                                              uint16_t id) const override {
         install_last_words();
@@ -82,6 +90,14 @@ public:
         app.add_option("--port-mrs", limits_.mrs_max, "MRs of one port")
             ->capture_default_str()
             ->check(CLI::Range(size_t{0}, kObjectsMax));
+        app.add_option("--mode", mode_,
+                       "pcie, or cxl: a pool of memory of which each virtual machine has a window "
+                       "(pool=PATH of its port)")
+            ->capture_default_str()
+            ->check(CLI::IsMember({"pcie", "cxl"}));
+        app.add_option("--pool-mib", pool_mib_, "size of the pool, with --mode cxl")
+            ->capture_default_str()
+            ->check(CLI::Range(uint64_t{1}, kPoolMaxMib));
         app.add_option("--port-qps", limits_.qps_max, "QP contexts of one port")
             ->capture_default_str()
             ->check(CLI::Range(size_t{0}, kObjectsMax));
@@ -107,12 +123,27 @@ public:
         if (port.hbm.size() > NUPA_WINDOWS_MAX)
             throw fields.error(
                 fmt::format("at most {} hbm files", static_cast<int>(NUPA_WINDOWS_MAX)));
+        port.pool = fields.take("pool");
+        if (port.pool.empty() == (mode_ == "cxl"))
+            throw fields.error("pool= and --mode cxl go together");
+        if (mode_ == "cxl")
+            port.leases = leases();
         port.limits = limits_;
         port.limits.memory_bytes = memory_mib_ << 20;
         return std::make_unique<VmPlan>(std::move(port));
     }
 
 private:
+    // One for all ports.
+    [[nodiscard]] std::shared_ptr<Leases> leases() const {
+        if (!leases_)
+            leases_ = std::make_shared<Leases>(pool_mib_ << 20);
+        return leases_;
+    }
+
+    std::string mode_ = "pcie";
+    uint64_t pool_mib_ = kPoolMibDefault;
+    mutable std::shared_ptr<Leases> leases_;
     PortEngine::Limits limits_;
     size_t memory_mib_ = limits_.memory_bytes >> 20;
 };

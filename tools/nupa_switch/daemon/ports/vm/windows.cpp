@@ -65,6 +65,24 @@ nupa_admin_status Windows::set(HostMemory& memory, uint32_t number,
         return NUPA_E_INVALID;
     if (bases_[number])
         return NUPA_E_EXISTS;
+    const bool pool = pool_ && cmd.memory != 0 && cmd.memory == pool_->id();
+    const nupa_admin_status status = pool ? set_pool_at(memory, cmd) : set_file_at(memory, cmd);
+    if (status != NUPA_OK)
+        return status;
+    bases_[number] = cmd.base;
+    if (pool)
+        pool_number_ = number;
+    return NUPA_OK;
+}
+
+nupa_admin_status Windows::set_pool_at(HostMemory& memory,
+                                       const nupa_cmd_window& cmd) const noexcept {
+    if (cmd.bytes != pool_->memory().bytes())
+        return NUPA_E_INVALID;
+    return memory.add_leased(cmd.base, pool_->memory()) ? NUPA_OK : NUPA_E_ADDRESS;
+}
+
+nupa_admin_status Windows::set_file_at(HostMemory& memory, const nupa_cmd_window& cmd) noexcept {
     const Backing* backing = find(cmd.memory);
     if (!backing)
         return NUPA_E_NOENT;
@@ -74,16 +92,25 @@ nupa_admin_status Windows::set(HostMemory& memory, uint32_t number,
         return NUPA_E_INVALID;
     if (!memory.add(cmd.base, bytes))
         return NUPA_E_ADDRESS;
-    bases_[number] = cmd.base;
     return NUPA_OK;
 }
 
 nupa_admin_status Windows::clear(HostMemory& memory, uint32_t number) noexcept {
     if (number >= bases_.size() || !bases_[number])
         return NUPA_E_NOENT;
-    memory.remove(*bases_[number]);
+    if (pool_number_ == number) {
+        memory.remove_leased();
+        pool_number_.reset();
+    } else {
+        memory.remove(*bases_[number]);
+    }
     bases_[number].reset();
     return NUPA_OK;
+}
+
+void Windows::clear_pool(HostMemory& memory) noexcept {
+    if (pool_number_)
+        clear(memory, *pool_number_);
 }
 
 void Windows::reset(HostMemory& memory) noexcept {

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: (GPL-2.0 WITH Linux-syscall-note) OR BSD-3-Clause */
+/*
+ * nupa_pool_hw: the ABI between a host's window to the switch's pool of memory
+ * (the switch's mode cxl, docs/cxl-mode.md) and its driver.
+ *
+ * The window is a stock QEMU ivshmem-doorbell PCI device (1af4:1110) laid out as
+ * an accelerator is (nupa_accel_hw.h): the same registers with another magic, the
+ * same ring, then the memory.  Its commands are the two below and NOP.
+ *
+ * Each page of the pool is at the same offset in every window, and belongs to one
+ * host at most.  A host that writes to a page that is not its own reaches nobody:
+ * what it finds there is memory of its own window, which is gone when the page
+ * becomes its own.
+ */
+#ifndef TCP_QP_NUPA_POOL_HW_H
+#define TCP_QP_NUPA_POOL_HW_H
+
+#include <tcp_qp/nupa_accel_hw.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+	NUPA_POOL_MAGIC = 0x4c50554e,	/* "NUPL" in nupa_accel_regs.magic */
+	NUPA_POOL_ABI_MAJOR = 1,	/* must be equal */
+	NUPA_POOL_ABI_MINOR = 0,	/* may grow */
+
+	NUPA_POOL_LEASES_MAX = 1024,	/* of one host */
+	NUPA_POOL_PAGE_BYTES = 4096,
+};
+
+/* Of struct nupa_accel_cmd; fields that a command does not name are zero. */
+enum nupa_pool_op {
+	NUPA_POOL_NOP = NUPA_ACCEL_NOP,
+	/*
+	 * bytes, a multiple of NUPA_POOL_PAGE_BYTES; result: where they lie, in the
+	 * window's memory.  They are the host's, and all zero.
+	 */
+	NUPA_POOL_LEASE = 0x40,
+	/*
+	 * to: a whole lease.  From its completion on it may be anybody's, all zero.
+	 * NUPA_POOL_E_BUSY: a region of the host's port is in it.
+	 */
+	NUPA_POOL_RELEASE,
+};
+
+/* As enum nupa_accel_status, and: */
+enum nupa_pool_status {
+	NUPA_POOL_E_NOSPACE = NUPA_ACCEL_E_COUNT,	/* no range is free that long, or too many leases */
+	NUPA_POOL_E_NOENT,				/* no lease of this host begins there */
+	NUPA_POOL_E_BUSY,
+	NUPA_POOL_E_COUNT,
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0
+/* /dev/nupa_poolN: include/tcp_qp/nupa_pool.h.  Everything from a program is copied once, then checked. */
+#include <linux/fs.h>
+#include <linux/uaccess.h>
+#include "accel.h"
+
+static int nupa_pool_ioctl_info(struct nupa_accel *accel, void __user *arg)
+{
+	struct nupa_pool_info info = {
+		.id = accel->id,
+		.window_bytes = accel->memory_bytes,
+		.leased_bytes = atomic64_read(&accel->leased_bytes),
+		.leases = READ_ONCE(accel->nr_buffers),
+		.cpu_mapped_bytes = atomic64_read(&accel->cpu_mapped_bytes),
+		.kernel_maps = atomic64_read(&accel->kernel_maps),
+	};
+
+	return copy_to_user(arg, &info, sizeof(info)) ? -EFAULT : 0;
+}
+
+static int nupa_pool_ioctl_alloc(struct nupa_accel *accel, void __user *arg)
+{
+	struct nupa_pool_alloc alloc;
+
+	if (copy_from_user(&alloc, arg, sizeof(alloc)))
+		return -EFAULT;
+	return alloc.reserved ? -EINVAL : nupa_file_alloc(accel, alloc.bytes);
+}
+
+long nupa_pool_ioctl(struct nupa_accel *accel, unsigned int cmd, void __user *arg)
+{
+	switch (cmd) {
+	case NUPA_POOL_IOC_INFO:
+		return nupa_pool_ioctl_info(accel, arg);
+	case NUPA_POOL_IOC_ALLOC:
+		return nupa_pool_ioctl_alloc(accel, arg);
+	default:
+		return -ENOTTY;
+	}
+}

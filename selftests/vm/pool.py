@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Mode cxl: memory of the switch's pool, who has what of it, and every way in which a lease ends."""
+
+import json
+
+import pytest
+
+from harness.guests import Guests
+from harness.needs import Needs, debug_config, on_debug_kernel
+from harness.traffic import free_port, ncqp
+from vm.exchange import offload_pair
+from vm.rdma import model, mostly_placed
+
+TESTS = "selftests/vm/programs"
+PROGRAMS = (
+    *(f"{TESTS}/{name}" for name in ("pool_check", "qp_exchange", "qp_rdma")), "tools/ncqp/ncqp", "tools/tcpqp_perf/tcpqp_perf",
+    "user/libtcpqp/examples/tcpqp_pool",
+)  # fmt: skip
+MIB = 64
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev", "nupa_accel"), programs=PROGRAMS, setup="full", pool_mib=MIB)
+pytestmark = [
+    pytest.mark.needs(NEEDS),
+    pytest.mark.skipif(on_debug_kernel() and "CONFIG_ZONE_DEVICE=y" not in debug_config(), reason="the debug kernel has no ZONE_DEVICE: build it anew"),
+]
+CHECK = "$BUILD/cmake/selftests/vm/programs/pool_check"
+EXAMPLE, PERF = "$BUILD/cmake/user/libtcpqp/examples/tcpqp_pool", "$BUILD/cmake/tools/tcpqp_perf/tcpqp_perf"
+DRIVER = "/sys/bus/pci/drivers/nupa_accel"
+END_S = 60
+
+
+def _leased(t: Guests) -> list[int]:
+    """Bytes of each node, as the switch has them."""
+    return [port["leased_bytes"] for port in t.switch("pool")["ports"]]
+
+
+def _all_back(t: Guests) -> None:
+    """Leases end in a work item of the driver: soon, not at once."""
+    t.wait_until(lambda: t.switch("pool")["free_bytes"] == MIB << 20, "all leases are back")
+    for node in (0, 1):
+        info = json.loads(t.run(node, f"{CHECK} info"))
+        t.equal(info["leases"], 0, f"node{node}: leases")
+
+
+def test_programs(t: Guests) -> None:
+    """What a program may not ask for, what it is given, and what it gives back; then many leases, and many processes that are killed."""
+    t.run(0, f"{CHECK} attacks && {CHECK} churn 100 && {CHECK} killed 20", END_S)
+    _all_back(t)
+
+
+def test_pool_to_pool(t: Guests) -> None:
+    """Each byte compared, none copied by a processor at either end."""
+    tx, rx = ncqp(t, "offload", "--pool -v 251 -n 16M", "--pool -v 251")
+    t.check(rx["validated"] and rx["ok"], f"not validated: {rx}")
+    t.equal(rx["copied_bytes"], 0, "bytes that the receiver's processor copied")
+    t.check(rx["placed_bytes"] >= 16 << 20, f"placed {rx['placed_bytes']}")
+    t.equal(tx["copied_bytes"], 0, "bytes that the sender's processor copied")
+    _all_back(t)
+
+
+def _both(t: Guests, listener: str, connector: str, port: int) -> list[str]:
+    jobs = [t.start(0, f"exec {listener}", END_S)]
+    t.wait_listening(0, port)
+    jobs.append(t.start(1, f"exec {connector}", END_S))
+    results = [job.wait() for job in jobs]
+    for node, result in enumerate(results):
+        t.check(result.ok, f"node{node} ended with {result.status}: {result.stderr}")
+    return [result.stdout for result in results]
+
+
+@pytest.mark.parametrize("engine", ("offload", pytest.param("stock", marks=pytest.mark.long)))
+def test_library(t: Guests, engine: str) -> None:
+    """libtcpqp's allocator, by its example."""
+    port = free_port()
+    said, _ = _both(t, f"env TCPQP_ENGINE={engine} {EXAMPLE} {port}", f"env TCPQP_ENGINE={engine} {EXAMPLE} $PEER {port} 'by way of the pool'", port)
+    t.check("in a lease of the pool: by way of the pool" in said, f"the server said {said!r}")
+    _all_back(t)
+
+
+def test_perf(t: Guests) -> None:
+    port = free_port()
+    _, told = _both(t, f"{PERF} --once --pool -p {port}", f"{PERF} rate --pool -n 2000 -N 1 -p {port} --out_json $PEER", port)
+    row = json.loads(told)[0]
+    t.equal(row["engine"], "offload", "engine")
+    t.equal(row["server_copied_bytes"], 0, "bytes that the server's processor copied")
+    _all_back(t)
+
+
+def test_who_has_what(t: Guests) -> None:
+    """nupactl's answer while a process has a lease with a region in it; both are back when it is killed."""
+    job = t.start(1, f"exec {CHECK} hold 8", END_S)
+    t.wait_until(lambda: _leased(t) == [0, 8 << 20], "the lease")
+    t.wait_until(lambda: t.switch("pool")["ports"][1]["leases"][0]["regions"] == 1, "its region")
+    t.fails(1, "rmmod nupa_accel")
+    job.kill()
+    _all_back(t)
+
+
+def test_one_host_may_have_all_and_no_more(t: Guests) -> None:
+    job = t.start(0, f"exec {CHECK} hold {MIB}", END_S)
+    t.wait_until(lambda: _leased(t)[0] == MIB << 20, "the lease")
+    t.fails(1, f"{CHECK} hold 1")
+    job.kill()
+    _all_back(t)
+    t.run(1, f"{CHECK} churn 1")
+
+
+@pytest.mark.long
+def test_messages(t: Guests) -> None:
+    """Both ways, all sizes, every byte of every buffer; WRITE, READ and atomics against the model."""
+    offload_pair(t, "--memory pool --messages 200 --seed 81")
+    mostly_placed(t, model(t, ("offload", "offload"), "--seed 82", "--memory pool"))
+    _all_back(t)
+
+
+@pytest.mark.long
+def test_pool_and_host_memory(t: Guests) -> None:
+    for sender, receiver in (("--pool", ""), ("", "--pool"), ("--pool", "-d udmabuf")):
+        _, rx = ncqp(t, "offload", f"{sender} -v 251 -n 3000001", f"{receiver} -v 251")
+        t.check(rx["validated"] and rx["ok"], f"{sender} to {receiver}: {rx}")
+    _all_back(t)
+
+
+@pytest.mark.long
+def test_killed_500_times(t: Guests) -> None:
+    """No page is lost: processes are killed while they take leases, hold them and give them back."""
+    t.run(0, f"{CHECK} killed 500", 4 * END_S)
+    _all_back(t)
+
+
+def test_the_window_goes_and_comes_back(t: Guests) -> None:
+    """The PCI function is removed under a lease with a region: both end, the port goes on, and the pool is whole."""
+    job = t.start(0, f"{CHECK} hold 8", END_S)
+    t.wait_until(lambda: _leased(t)[0] == 8 << 20, "the lease")
+    t.wait_until(lambda: t.switch("pool")["ports"][0]["leases"][0]["regions"] == 1, "its region")
+    t.run(0, f"for d in {DRIVER}/0*; do echo 1 >$d/remove; done; [ ! -e /dev/nupa_pool0 ]", END_S)
+    t.equal(_leased(t), [0, 0], "leased bytes after the window's reset")
+    job.kill()
+    t.run(0, "echo 1 >/sys/bus/pci/rescan; until [ -e /dev/nupa_pool0 ]; do sleep 0.1; done", END_S)
+    t.equal(t.run(0, "cat /sys/class/net/nupa0/operstate").strip(), "up", "state of nupa0")
+    t.run(0, f"{CHECK} churn 10", END_S)
+    _all_back(t)

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "leases.hpp"
+
+#include <algorithm>
+#include <new>
+
+namespace nupa {
+namespace {
+
+constexpr std::uint64_t kPageBytes = NUPA_POOL_PAGE_BYTES;
+constexpr std::uint64_t kLargeBytes = 2 << 20;
+
+std::uint64_t round_up(std::uint64_t at, std::uint64_t align) noexcept {
+    return (at + align - 1) / align * align;
+}
+
+}  // namespace
+
+// First fit.
+std::optional<std::uint64_t> Leases::gap(std::uint64_t bytes, std::uint64_t align) const noexcept {
+    std::uint64_t at = 0;
+    for (const auto& [begin, lease] : leases_) {
+        if (begin >= at && begin - at >= bytes)
+            return at;
+        at = round_up(begin + lease.bytes, align);
+    }
+    if (at <= bytes_ && bytes_ - at >= bytes)
+        return at;
+    return std::nullopt;
+}
+
+// Large ranges begin where a large page does: the tables of their regions are short.
+std::optional<std::uint64_t> Leases::begin(Owner owner, std::uint64_t bytes) noexcept try {
+    if (bytes == 0 || bytes % kPageBytes != 0 || bytes > free_bytes_ ||
+        counts_[owner] >= NUPA_POOL_LEASES_MAX)
+        return std::nullopt;
+    const auto at = gap(bytes, bytes >= kLargeBytes ? kLargeBytes : kPageBytes);
+    if (!at)
+        return std::nullopt;
+    leases_.emplace(*at, Lease{bytes, owner, State::kComing, 0});
+    counts_[owner]++;
+    free_bytes_ -= bytes;
+    return at;
+} catch (const std::bad_alloc&) {
+    return std::nullopt;
+}
+
+void Leases::granted(std::uint64_t at) noexcept { leases_.find(at)->second.state = State::kLeased; }
+
+int Leases::leave(Owner owner, std::uint64_t at) noexcept {
+    const auto lease = leases_.find(at);
+    if (lease == leases_.end() || lease->second.owner != owner ||
+        lease->second.state != State::kLeased)
+        return NUPA_POOL_E_NOENT;
+    if (lease->second.regions != 0)
+        return NUPA_POOL_E_BUSY;
+    lease->second.state = State::kLeaving;
+    return NUPA_ACCEL_OK;
+}
+
+void Leases::leave_all(Owner owner) noexcept {
+    for (auto& [at, lease] : leases_)
+        if (lease.owner == owner && lease.state == State::kLeased)
+            lease.state = State::kLeaving;
+}
+
+void Leases::freed(std::uint64_t at) noexcept {
+    const auto lease = leases_.find(at);
+    free_bytes_ += lease->second.bytes;
+    counts_[lease->second.owner]--;
+    leases_.erase(lease);
+}
+
+void Leases::drop(Owner owner) noexcept {
+    for (auto lease = leases_.begin(); lease != leases_.end();) {
+        const auto next = std::next(lease);
+        if (lease->second.owner == owner)
+            freed(lease->first);
+        lease = next;
+    }
+}
+
+Leases::At Leases::find(Owner owner, std::uint64_t at) const noexcept {
+    auto lease = leases_.upper_bound(at);
+    if (lease == leases_.begin())
+        return leases_.end();
+    --lease;
+    const bool in = at - lease->first < lease->second.bytes && lease->second.owner == owner &&
+                    lease->second.state == State::kLeased;
+    return in ? lease : leases_.end();
+}
+
+bool Leases::covers(Owner owner, std::uint64_t at, std::uint64_t bytes) const noexcept {
+    for (;;) {
+        const At lease = find(owner, at);
+        if (lease == leases_.end())
+            return false;
+        const std::uint64_t here = lease->second.bytes - (at - lease->first);
+        if (bytes <= here)
+            return true;
+        at += here;
+        bytes -= here;
+    }
+}
+
+std::optional<std::uint64_t> Leases::holding(Owner owner, std::uint64_t at,
+                                             std::uint64_t bytes) const noexcept {
+    const At lease = find(owner, at);
+    if (lease == leases_.end() || bytes > lease->second.bytes - (at - lease->first))
+        return std::nullopt;
+    return lease->first;
+}
+
+void Leases::unpin_all(Owner owner) noexcept {
+    for (auto& [at, lease] : leases_)
+        if (lease.owner == owner)
+            lease.regions = 0;
+}
+
+bool Leases::pinned(Owner owner) const noexcept {
+    return std::any_of(leases_.begin(), leases_.end(), [owner](const auto& entry) {
+        return entry.second.owner == owner && entry.second.regions != 0;
+    });
+}
+
+std::optional<std::uint64_t> Leases::leaving(Owner owner) const noexcept {
+    for (const auto& [at, lease] : leases_)
+        if (lease.owner == owner && lease.state == State::kLeaving)
+            return at;
+    return std::nullopt;
+}
+
+}  // namespace nupa
