@@ -3,7 +3,11 @@
 // back.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstddef>
+#include <cstring>
+#include <thread>
 
 #include "engine/merge.hpp"
 #include "host.hpp"
@@ -74,9 +78,12 @@ struct StreamRig {
     }
     std::vector<std::byte> memory(std::uint64_t from,
                                   std::uint64_t n) {  // from the first page's begin
-        std::vector<std::byte> out;
-        for (std::uint64_t i = from; i < from + n; i++)
-            out.push_back(*guest.ptr(pages[i / kPage] + i % kPage));
+        std::vector<std::byte> out(n);
+        for (std::uint64_t done = 0, run; done < n; done += run, from += run) {
+            run = std::min(n - done, kPage - from % kPage);
+            std::memcpy(out.data() + done, guest.ptr(pages[from / kPage], kPage) + from % kPage,
+                        run);
+        }
         return out;
     }
     std::vector<std::byte> all() { return memory(0, kPages * kPage); }
@@ -287,6 +294,56 @@ TEST_F(Stream, TakenBack) {
     expect_delivered(segment(kRcvNxt + 1000, 1000), Reason::kNoReceive);
     open(kRcvNxt + 2000, 1000);
     EXPECT_TRUE(rx(segment(kRcvNxt + 2000, 1000)).placed());
+}
+
+// The same at any moment, also while a segment is being written: the host waits for that, and then
+// nothing changes any more, of which the first byte that was not placed lies where `placed` says.
+TEST_F(Stream, TakenBackAtAnyMoment) {
+    constexpr std::uint32_t kBytes = 20000, kPosted = 200000, kRounds = 100;
+    std::atomic<std::uint32_t> next{kRcvNxt};
+    std::atomic<bool> over{false};
+    std::thread peer([&] {
+        for (std::uint32_t seq = kRcvNxt; !over; seq += kBytes) {
+            ack(seq);
+            rx(segment(seq, kBytes, seq));
+            next = seq + kBytes;
+        }
+    });
+    std::uint32_t rounds = 0;
+    for (std::uint32_t i = 0; i < 100 * kRounds && rounds < kRounds; i++) {
+        const std::uint32_t begin = next;
+        for (const std::uint64_t page : pages)
+            std::memset(guest.ptr(page, kPage), 0xee, kPage);
+        put(offsetof(nupa_post, placed), begin);
+        put(offsetof(nupa_post, seq), begin);
+        put(offsetof(nupa_post, bytes), kPosted);
+        put(offsetof(nupa_post, offset), kOffset);
+        auto* word = reinterpret_cast<std::uint32_t*>(guest.ptr(at));
+        __atomic_store_n(word, NUPA_POST_OPEN, __ATOMIC_RELEASE);
+        for (std::uint32_t n = i % 64; n; n--)
+            std::this_thread::yield();
+        std::uint32_t was = NUPA_POST_OPEN;
+        while (!__atomic_compare_exchange_n(word, &was, NUPA_POST_NONE, false, __ATOMIC_ACQ_REL,
+                                            __ATOMIC_ACQUIRE))
+            was = NUPA_POST_OPEN;
+        const std::uint32_t end = placed() - begin;
+        ASSERT_LE(end, kPosted);
+        const auto memory_then = memory(kOffset, kPosted);
+        if (!end)
+            continue;
+        rounds++;
+        const ByteVector last = pattern(kBytes, begin + end - kBytes);
+        EXPECT_TRUE(std::equal(last.begin(), last.end(), memory_then.begin() + (end - kBytes)));
+        EXPECT_TRUE(std::all_of(memory_then.begin() + end, memory_then.end(),
+                                [](std::byte b) { return b == std::byte{0xee}; }));
+        const std::uint32_t then = next;
+        while (next == then)
+            std::this_thread::yield();
+        EXPECT_EQ(memory(kOffset, kPosted), memory_then);
+    }
+    over = true;
+    peer.join();
+    EXPECT_GT(rounds, 0u);
 }
 
 }  // namespace

@@ -132,7 +132,7 @@ static bool tqp_post_plain(const struct sock *sk)
 	return sk->sk_state == TCP_ESTABLISHED && !tp->urg_data && !tp->repair &&
 	       !tp->recvmsg_inq && READ_ONCE(sk->sk_peek_off) < 0 &&
 	       !sock_flag(sk, SOCK_RCVTSTAMP) && !READ_ONCE(sk->sk_tsflags) &&
-	       !rcu_access_pointer(sk->sk_filter) && !rcu_access_pointer(sk->sk_user_data);
+	       !rcu_access_pointer(sk->sk_filter) && !READ_ONCE(sk->sk_user_data);
 }
 
 /* All of what was rescued is read, or has come otherwise. */
