@@ -73,7 +73,7 @@ bool all_zero(const uint8_t* at, uint64_t bytes) {
 struct Pool : ::testing::Test {
     Pool() {
         for (int i = 0; i < 2; i++) {
-            const std::string path = directory + "p" + std::to_string(i);
+            const std::string path = directory + (i == 0 ? "p0" : "p1");
             ports.push_back(std::make_unique<FakePort>(path + ".socket", path + ".ram", 64 << 20));
             ports[i]->enable();
             ports[i]->create_queues(0);
@@ -84,15 +84,16 @@ struct Pool : ::testing::Test {
         }
     }
     ~Pool() override { std::filesystem::remove_all(directory); }
+    [[nodiscard]] std::string port_option(const std::string& name) const {
+        const std::string path = directory + name;
+        return "name=" + name + ",socket=" + path + ".socket,ram=" + path + ".ram,pool=" + path +
+               ".pool";
+    }
     [[nodiscard]] std::vector<std::string> arguments() const {
         std::vector<std::string> all{"--mode", "cxl", "--pool-mib",
                                      std::to_string(kPoolBytes >> 20)};
-        for (const char* name : {"p0", "p1"}) {
-            const std::string path = directory + name;
-            all.insert(all.end(),
-                       {"--port", std::string("name=") + name + ",socket=" + path +
-                                      ".socket,ram=" + path + ".ram,pool=" + path + ".pool"});
-        }
+        for (const char* name : {"p0", "p1"})
+            all.insert(all.end(), {"--port", port_option(name)});
         return all;
     }
     Json pool() { return daemon.control({{"cmd", "pool"}}); }

@@ -156,6 +156,7 @@ void hold(unsigned mib) {
     Pages pages(size_t{mib} << 20, Memory::kPool);
     const auto context = tcpqp::open_device(kInterface);
     const tcpqp::Mr mr = pages.registered(*context, IBV_ACCESS_LOCAL_WRITE);
+    check(mr.lkey() != 0, "no key");
     pages.bytes()[0] = 1;
     std::puts("held");
     std::fflush(stdout);
