@@ -61,20 +61,21 @@ static inline void netdev_assert_locked(const struct net_device *dev)
 
 /* By 7.2: how many receive rings there are is asked for apart from the rules. */
 #if NUPA_KERNEL_BEFORE(7, 0)
-#define NUPA_ETHTOOL_RX_RINGS(call)
+#define NUPA_ETHTOOL_RX_RINGS
 #else
-#define NUPA_ETHTOOL_RX_RINGS(call) .get_rx_ring_count = (call),
+#define NUPA_ETHTOOL_RX_RINGS .get_rx_ring_count = nupa_rx_rings,
 #endif
 
 /* By 7.2: such a netdev is told of its addresses and modes where it may sleep. */
 #if NUPA_KERNEL_BEFORE(7, 0)
 #define ndo_set_rx_mode_async ndo_set_rx_mode
 #define NUPA_RX_MODE_TYPE void
-#define NUPA_RX_MODE_PARAMS
+#define NUPA_RX_MODE_PARAMS struct net_device *dev
 #define NUPA_RX_MODE_OK
 #else
 #define NUPA_RX_MODE_TYPE int
-#define NUPA_RX_MODE_PARAMS , struct netdev_hw_addr_list *uc, struct netdev_hw_addr_list *mc
+#define NUPA_RX_MODE_PARAMS \
+	struct net_device *dev, struct netdev_hw_addr_list *uc, struct netdev_hw_addr_list *mc
 #define NUPA_RX_MODE_OK 0
 #endif
 

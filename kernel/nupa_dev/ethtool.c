@@ -202,7 +202,7 @@ const struct ethtool_ops nupa_ethtool_ops = {
 	.get_rxfh_key_size = nupa_get_rxfh_key_size,
 	.get_rxfh = nupa_rxfh_get,
 	.set_rxfh = nupa_rxfh_set,
-	NUPA_ETHTOOL_RX_RINGS(nupa_rx_rings)
+	NUPA_ETHTOOL_RX_RINGS
 	.get_rxnfc = nupa_rxnfc_get,
 	.set_rxnfc = nupa_rxnfc_set,
 };

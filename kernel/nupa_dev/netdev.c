@@ -174,7 +174,7 @@ static void nupa_mode_work(struct work_struct *work)
 }
 
 /* May be called under a spin lock. */
-static NUPA_RX_MODE_TYPE nupa_set_rx_mode(struct net_device *dev NUPA_RX_MODE_PARAMS)
+static NUPA_RX_MODE_TYPE nupa_set_rx_mode(NUPA_RX_MODE_PARAMS)
 {
 	struct nupa_dev *nupa = netdev_priv(dev);
 
