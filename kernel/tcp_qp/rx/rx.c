@@ -220,6 +220,12 @@ void tqp_rx_run(struct tqp_conn *conn)
 
 	if (conn->rx.running || conn->state == TQP_CONN_DEAD || !conn->qp)
 		return;
+	/*
+	 * Attach is not through: engine, versions and the NIC's context, whose receives are
+	 * counted from here, are made without the lock.  An honest peer sends nothing yet.
+	 */
+	if (!conn->handshake.rtr_enabled)
+		return;
 	if (!tqp_rx_alone(conn))
 		return;
 	conn->rx.running = true;
