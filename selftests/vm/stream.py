@@ -86,12 +86,13 @@ def test_many(t: Guests) -> None:
     scale(t, 1000, 0.5, 2000)
 
 
-def place(t: Guests, seed: int, mib: int, calls: str, pauses: float = 0.0, during: Callable[[], None] = lambda: None) -> dict:
+def place(t: Guests, seed: int, mib: int, calls: str, pauses: float = 0.0, during: Callable[[], None] = lambda: None, peer: str = "$PEER") -> dict:
     """Node 1 sends to node 0, whose program compares each byte; what it printed."""
     port = 7600 + seed % 1000
-    receiver = t.start(0, f"TCPQP_STAT=$BUILD/cmake/tools/tcpqp_stat/tcpqp-stat /usr/bin/python3 {PROGRAMS}/stream_place.py receive {port} {seed} {mib} {calls}", LIMIT_S)
+    program, here = f"/usr/bin/python3 {PROGRAMS}/stream_place.py", "::" if "6" in peer else ""
+    receiver = t.start(0, f"TCPQP_STAT=$BUILD/cmake/tools/tcpqp_stat/tcpqp-stat {program} receive {port} {seed} {mib} {calls} {here}", LIMIT_S)
     t.wait_listening(0, port)
-    sender = t.start(1, f"/usr/bin/python3 {PROGRAMS}/stream_place.py send $PEER {port} {seed} {mib} {pauses}", LIMIT_S)
+    sender = t.start(1, f"{program} send {peer} {port} {seed} {mib} {pauses}", LIMIT_S)
     during()
     for job in (receiver, sender):
         result = job.wait()
@@ -111,8 +112,9 @@ def nothing_pinned(t: Guests) -> None:
     t.wait_until(lambda: pinned(t) == 0, "pages are still pinned")
 
 
-def test_placed(t: Guests) -> None:
-    report = place(t, 1, 32, "all", 0.1)
+@pytest.mark.parametrize("peer", [pytest.param("$PEER", id="ipv4"), pytest.param("$PEER6", id="ipv6")])
+def test_placed(t: Guests, peer: str) -> None:
+    report = place(t, 1, 24, "all", 0.1, peer=peer)
     t.check(report["rx_placed_bytes"] > report["bytes"] // 4, f"little was placed: {report}")
     nothing_pinned(t)
 

@@ -59,12 +59,9 @@ tcpqp::Fd dma_heap(size_t bytes) {
 }  // namespace
 
 Memory memory_of(const std::string& name) {
-    static const std::map<std::string, Memory> names{{"pages", Memory::kPages},
-                                                     {"huge", Memory::kHuge},
-                                                     {"udmabuf", Memory::kUdmabuf},
-                                                     {"dma-heap", Memory::kDmaHeap},
-                                                     {"hbm", Memory::kHbm},
-                                                     {"pool", Memory::kPool}};
+    static const std::map<std::string, Memory> names{
+        {"pages", Memory::kPages},      {"huge", Memory::kHuge}, {"udmabuf", Memory::kUdmabuf},
+        {"dma-heap", Memory::kDmaHeap}, {"hbm", Memory::kHbm},   {"pool", Memory::kPool}};
     const auto at = names.find(name);
     if (at == names.end())
         throw std::runtime_error("no such memory: " + name);

@@ -4,7 +4,7 @@
 Receives that the switch places, against what was sent:
 
   stream_place.py send ADDRESS PORT SEED MIB [PAUSES]
-  stream_place.py receive PORT SEED MIB CALLS
+  stream_place.py receive PORT SEED MIB CALLS [ADDRESS]
 
 CALLS: "all" receives 4 MiB at a time by MSG_WAITALL; "any" draws calls, sizes and signals by chance; "peeked" is "all" while a
 thread PEEKs; of "shared" two threads read.
@@ -170,12 +170,16 @@ def placed(port: int) -> dict:
     return {}
 
 
-def receive(port: int, seed: int, mib: int, calls: str) -> None:
-    with socket.socket() as listener:
+def socket_for(address: str) -> socket.socket:
+    return socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+
+
+def receive(port: int, seed: int, mib: int, calls: str, at: str) -> None:
+    with socket_for(at) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setsockopt(socket.SOL_TCP, TCP_ULP, NAME)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, WINDOW)  # what comes while a buffer is compared is copied
-        listener.bind(("", port))
+        listener.bind((at, port))
         listener.listen()
         sock = listener.accept()[0]
     receiver = Receiver(sock, seed, mib * MIB)
@@ -190,7 +194,7 @@ def receive(port: int, seed: int, mib: int, calls: str) -> None:
 
 def send(address: str, port: int, seed: int, mib: int, pauses: float) -> None:
     whole, dice, total, at = pattern(seed), random.Random(seed + 1), mib * MIB, 0
-    with socket.socket() as sock:
+    with socket_for(address) as sock:
         sock.connect((address, port))
         while at < total:
             count = min(total - at, dice.choice((100, 5000, 100000, MIB, 4 * MIB)) if pauses else 4 * MIB)
@@ -207,7 +211,7 @@ def main() -> NoReturn:
     if role == "send":
         send(words[0], int(words[1]), int(words[2]), int(words[3]), float(words[4]) if len(words) > 4 else 0.0)
     else:
-        receive(int(words[0]), int(words[1]), int(words[2]), words[3])
+        receive(int(words[0]), int(words[1]), int(words[2]), words[3], words[4] if len(words) > 4 else "")
     sys.exit(0)
 
 
