@@ -114,7 +114,7 @@ def nothing_pinned(t: Guests) -> None:
 
 @pytest.mark.parametrize("peer", [pytest.param("$PEER", id="ipv4"), pytest.param("$PEER6", id="ipv6")])
 def test_placed(t: Guests, peer: str) -> None:
-    report = place(t, 1, 24, "all", 0.1, peer=peer)
+    report = place(t, 1, 32, "all", 0.1, peer=peer)
     t.check(report["rx_placed_bytes"] > report["bytes"] // 4, f"little was placed: {report}")
     nothing_pinned(t)
 
