@@ -23,9 +23,9 @@ def test_rdma_link_add_del(t: Guests) -> None:
 def test_driver_reload_under_load(t: Guests) -> None:
     for _ in range(2):
         port = free_port()
-        server = t.start(1, f"iperf3 -s -1 -p {port}", 20)
+        server = t.start(1, f"iperf3 -s -1 -p {port}", 60)
         t.wait_listening(1, port)
-        client = t.start(0, f"iperf3 -t 8 -c $PEER -p {port}", 20)
+        client = t.start(0, f"iperf3 -t 40 -c $PEER -p {port}", 60)  # longer than it takes a busy machine to look
         wait_moving(t, 0, port)
         t.run(0, "rmmod nupa_dev")
         client.kill()
