@@ -77,7 +77,7 @@ enum {
 	NUPA_STEER_RULES_MAX = 1024,
 	NUPA_MR_PAGES_MAX = 1 << 20,	/* page table entries of one MR */
 	NUPA_RQ_PAGES_MAX = 4096,	/* pages of one receive queue ring */
-	NUPA_POST_PAGES_MAX = 4096,	/* of struct nupa_post */
+	NUPA_POST_PAGES_MAX = 4096,	/* of struct nupa_post (nupa_post_hw.h) */
 	NUPA_POST_PAGE_BYTES = 4096,
 	NUPA_SGE_MAX = 32,
 	NUPA_WINDOWS_MAX = 4,
@@ -459,43 +459,10 @@ struct nupa_cmd_qp {
 	__le32 rq_pages;
 	__le64 rq_table_addr;		/* __le64[rq_pages]: 4 KiB pages of the ring, copied */
 	__le64 shadow_addr;		/* struct nupa_qp_shadow */
-	__le64 post_addr;		/* struct nupa_post, with NUPA_QP_F_STREAM; else 0 */
+	__le64 post_addr;		/* struct nupa_post (nupa_post_hw.h), with NUPA_QP_F_STREAM; else 0 */
 	__le32 post_pages;		/* room for so many page addresses in it */
 	__le32 reserved;
 };
-
-/*
- * Where the bytes of a stream from @seq on belong: a reader waits for them, and its
- * memory lies at these pages.  Host memory, one for each QP of NUPA_QP_F_STREAM.
- *
- * Both sides change the state.  The host opens the post (NONE to OPEN, by a store
- * with release after all the rest) and takes it back (OPEN to NONE, by compare and
- * swap).  The switch takes it for each segment (OPEN to BUSY, by compare and swap),
- * and gives it back (BUSY to OPEN, by a store with release after what it wrote).
- * While it is BUSY, the host waits and writes nothing.  So once it is NONE no byte
- * of these pages is written any more, and @placed says which may have been.
- *
- * A segment is placed if it is the next one that the host gets (all before it was
- * passed up, nothing behind it was) and lies within the post.  Its completion has
- * NUPA_RX_F_STREAM.  All others are delivered, for the host to copy.
- */
-enum nupa_post_state {
-	NUPA_POST_NONE = 0,
-	NUPA_POST_OPEN = 1,
-	NUPA_POST_BUSY = 2,
-};
-
-struct nupa_post {
-	__le32 state;			/* enum nupa_post_state */
-	__le32 placed;			/* sequence number behind the last byte placed; host: seq, switch: rising */
-	/* host, while the state is NONE */
-	__le32 seq;			/* of the first byte */
-	__le32 bytes;
-	__le32 offset;			/* of the first byte in the first page */
-	__le32 reserved[11];
-	/* __le64[]: addresses of the pages that hold offset + bytes, NUPA_POST_PAGE_BYTES each, aligned to it */
-};
-NUPA_STATIC_ASSERT(sizeof(struct nupa_post) == 64, "nupa_post");
 
 /*
  * A READ that waits for its response, at msn mod NUPA_READS_MAX.  Responses are

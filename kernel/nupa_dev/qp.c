@@ -3,6 +3,7 @@
 #include <linux/dma-mapping.h>
 #include <linux/slab.h>
 #include <rdma/ib_verbs.h>
+#include <tcp_qp/nupa_post_hw.h>
 #include <tqp_offload.h>
 #include "nupa.h"
 

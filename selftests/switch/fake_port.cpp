@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "ivshmem_peer.hpp"
 #include "shared_memory.hpp"
 
 namespace nupa::testing {
@@ -22,28 +23,7 @@ constexpr uint64_t kLowLimit = 0xb0000000;
 constexpr uint64_t kLowBytes = 0x80000000;
 constexpr uint64_t kHighBase = 1ull << 32;
 
-[[noreturn]] void fail(const std::string& what) {
-    throw std::system_error(errno, std::generic_category(), what);
-}
-
 }  // namespace
-
-int64_t receive_message(int socket, int& fd) {
-    int64_t value = 0;
-    iovec iov{.iov_base = &value, .iov_len = sizeof(value)};
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-    msghdr msg{};
-    msg.msg_iov = &iov;
-    msg.msg_iovlen = 1;
-    msg.msg_control = control.data();
-    msg.msg_controllen = control.size();
-    fd = -1;
-    if (::recvmsg(socket, &msg, MSG_WAITALL | MSG_CMSG_CLOEXEC) != sizeof(value))
-        throw std::runtime_error("the switch closed the port's socket");
-    if (cmsghdr* head = CMSG_FIRSTHDR(&msg))
-        std::memcpy(&fd, CMSG_DATA(head), sizeof(fd));
-    return value;
-}
 
 FakePort::FakePort(const std::string& socket, const std::string& ram, uint64_t ram_bytes)
     : ram_path_(ram) {
@@ -89,35 +69,11 @@ void FakePort::map_ram(const std::string& ram, uint64_t bytes) {
 }
 
 void FakePort::handshake(const std::string& path) {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
-    socket_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (::connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) < 0)
-        fail(path);
-    timeval limit{.tv_sec = kWaitMs / 1000, .tv_usec = 0};
-    ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-
-    int fd = -1;
-    if (receive_message(socket_, fd) != 0)
-        throw std::runtime_error("ivshmem version");
-    if (receive_message(socket_, fd) != NUPA_PEER_HOST)
-        throw std::runtime_error("ivshmem id");
-    if (receive_message(socket_, fd) != -1 || fd < 0)
-        throw std::runtime_error("ivshmem memory");
-    if (::lseek(fd, 0, SEEK_END) != NUPA_BAR2_BYTES)
+    const IvshmemPeer peer = connect_ivshmem(path, doorbells_, interrupts_);
+    socket_ = peer.socket;
+    bar2_ = peer.bar2;
+    if (peer.bytes != NUPA_BAR2_BYTES)
         throw std::runtime_error("BAR2 size");
-    void* at = ::mmap(nullptr, NUPA_BAR2_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    ::close(fd);
-    if (at == MAP_FAILED)
-        fail("mmap BAR2");
-    bar2_ = static_cast<uint8_t*>(at);
-    for (int& doorbell : doorbells_)
-        if (receive_message(socket_, doorbell) != NUPA_PEER_SWITCH || doorbell < 0)
-            throw std::runtime_error("ivshmem doorbell");
-    for (int& interrupt : interrupts_)
-        if (receive_message(socket_, interrupt) != NUPA_PEER_HOST || interrupt < 0)
-            throw std::runtime_error("ivshmem interrupt");
 }
 
 uint64_t FakePort::alloc(uint64_t bytes, uint64_t align) {

@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
+#include "ivshmem_peer.hpp"
 #include "tcp_qp/nupa_hw.h"
 
 namespace nupa::testing {
 
-inline constexpr int kWaitMs = 10000;
 inline constexpr uint64_t kPageBytes = 4096;
 
 using Bytes = std::vector<uint8_t>;
@@ -54,9 +54,6 @@ struct QueueShape {
     uint32_t long_buf_bytes = 0;
     uint32_t longs = 0;  // long buffers that the switch is given at a time; 0: as many as entries
 };
-
-// One ivshmem message; @fd is set to the descriptor that came with it, or -1.
-int64_t receive_message(int socket, int& fd);
 
 class FakePort {
 public:

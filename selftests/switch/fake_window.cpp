@@ -3,25 +3,18 @@
 
 #include <poll.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstring>
 #include <functional>
 #include <stdexcept>
-#include <system_error>
 
-#include "fake_port.hpp"
+#include "ivshmem_peer.hpp"
 #include "shared_memory.hpp"
 
 namespace nupa::testing {
 namespace {
-
-[[noreturn]] void fail(const std::string& what) {
-    throw std::system_error(errno, std::generic_category(), what);
-}
 
 // Until @done, woken by @fd.
 void wait_for(int fd, const char* what, const std::function<bool()>& done) {
@@ -39,28 +32,10 @@ void wait_for(int fd, const char* what, const std::function<bool()>& done) {
 }  // namespace
 
 FakeWindow::FakeWindow(const std::string& path) {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
-    socket_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (::connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) < 0)
-        fail(path);
-    int fd = -1;
-    if (receive_message(socket_, fd) != 0 || receive_message(socket_, fd) != NUPA_PEER_HOST ||
-        receive_message(socket_, fd) != -1 || fd < 0)
-        throw std::runtime_error("ivshmem handshake of the pool");
-    bytes_ = static_cast<uint64_t>(::lseek(fd, 0, SEEK_END));
-    void* at = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    ::close(fd);
-    if (at == MAP_FAILED)
-        fail("map the pool's window");
-    bar2_ = static_cast<uint8_t*>(at);
-    for (int& doorbell : doorbells_)
-        if (receive_message(socket_, doorbell) != NUPA_PEER_SWITCH || doorbell < 0)
-            throw std::runtime_error("doorbell of the pool");
-    for (int& interrupt : interrupts_)
-        if (receive_message(socket_, interrupt) != NUPA_PEER_HOST || interrupt < 0)
-            throw std::runtime_error("interrupt of the pool");
+    const IvshmemPeer peer = connect_ivshmem(path, doorbells_, interrupts_);
+    socket_ = peer.socket;
+    bar2_ = peer.bar2;
+    bytes_ = peer.bytes;
 }
 
 FakeWindow::~FakeWindow() {

@@ -7,6 +7,7 @@
 #include <tcp_qp/nupa_accel.h>
 #include <tcp_qp/nupa_hw.h>
 #include <tcp_qp/nupa_pool.h>
+#include <tcp_qp/nupa_post_hw.h>
 #include <tcp_qp/tcp_bth.h>
 #include <tcp_qp/tcp_qp.h>
 

@@ -12,6 +12,8 @@ import pytest
 from harness.guests import Guests
 from harness.needs import Needs
 
+from nupavm import Job
+
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("tools/tcpqp_stat/tcpqp-stat",), cpus=2, setup="full")
 pytestmark = pytest.mark.needs(NEEDS)
 
@@ -164,12 +166,18 @@ def test_placed_by_a_switch_that_stops(t: Guests) -> None:
     nothing_pinned(t)
 
 
-def test_placed_and_killed(t: Guests) -> None:
+def waiting_reader(t: Guests, port: int) -> tuple[Job, Job]:
+    """A receiver that waits with its memory posted, for more than its sender has."""
     nothing_pinned(t)
-    receiver = t.start(0, f"exec /usr/bin/python3 {PROGRAMS}/stream_place.py receive 7999 5 4096 all", LIMIT_S)
-    t.wait_listening(0, 7999)
-    sender = t.start(1, f"exec /usr/bin/python3 {PROGRAMS}/stream_place.py send $PEER 7999 5 6", LIMIT_S)
+    receiver = t.start(0, f"exec /usr/bin/python3 {PROGRAMS}/stream_place.py receive {port} 5 4096 all", LIMIT_S)
+    t.wait_listening(0, port)
+    sender = t.start(1, f"exec /usr/bin/python3 {PROGRAMS}/stream_place.py send $PEER {port} 5 6", LIMIT_S)
     t.wait_until(lambda: pinned(t) > 100, "the receiver never waited with its memory posted")
+    return receiver, sender
+
+
+def test_placed_and_killed(t: Guests) -> None:
+    receiver, sender = waiting_reader(t, 7999)
     t.run(0, "pkill -9 -f 'stream_place.py receive'")
     receiver.wait()
     sender.wait()
@@ -184,11 +192,7 @@ def test_placed_beside_others(t: Guests, calls: str) -> None:
 
 
 def test_placed_and_the_driver_goes(t: Guests) -> None:
-    nothing_pinned(t)
-    receiver = t.start(0, f"exec /usr/bin/python3 {PROGRAMS}/stream_place.py receive 7998 5 4096 all", LIMIT_S)
-    t.wait_listening(0, 7998)
-    sender = t.start(1, f"exec /usr/bin/python3 {PROGRAMS}/stream_place.py send $PEER 7998 5 6", LIMIT_S)
-    t.wait_until(lambda: pinned(t) > 100, "the receiver never waited with its memory posted")
+    receiver, sender = waiting_reader(t, 7998)
     t.run(0, "rmmod nupa_dev")
     t.run(0, "pkill -9 -f 'stream_place.py receive'")
     receiver.wait()

@@ -2,8 +2,6 @@
 #include "nupa_accel/accelerator.hpp"
 
 #include <fcntl.h>
-#include <sys/random.h>
-#include <sys/socket.h>
 #include <sys/timerfd.h>
 
 #include <cstring>
@@ -21,6 +19,7 @@ using daemon::Fd;
 using daemon::load_acquire;
 using daemon::log_line;
 using daemon::monotonic_ns;
+using daemon::random_id;
 using daemon::store_release;
 using daemon::throw_errno;
 
@@ -31,14 +30,6 @@ constexpr uint64_t kSpinNs = 20'000;     // what a WAIT looks without a pause
 constexpr long kWaitPeriodNs = 100'000;  // between two looks after that
 constexpr unsigned kCompletions = 0;     // vectors
 constexpr unsigned kBellsRang = 1;
-
-uint64_t random_id() {
-    uint64_t id = 0;
-    while (id == 0)
-        if (::getrandom(&id, sizeof(id), 0) != sizeof(id))
-            throw_errno("getrandom");
-    return id;
-}
 
 Fd make_timer() {
     Fd fd(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
@@ -125,13 +116,8 @@ void Accelerator::plug(Fd socket) {
 }
 
 void Accelerator::client_event() noexcept {
-    if (!client_)
-        return;
-    char byte = 0;
-    const ssize_t n = ::recv(client_->socket(), &byte, 1, MSG_DONTWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    unplug();
+    if (client_ && client_->event() != daemon::IvshmemClient::Event::kNothing)
+        unplug();
 }
 
 void Accelerator::unplug() noexcept {

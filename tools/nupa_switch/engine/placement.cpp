@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 
-#include "copy.hpp"
 #include "icrc.hpp"
+#include "payload_reader.hpp"
 
 namespace nupa {
 
@@ -50,21 +50,13 @@ private:
 
 // Rising on both sides; a run is as long as source and destination allow.
 void Target::fill(const Payload& payload) const noexcept {
-    const Bytes* source = payload.pieces().data();
-    std::size_t used = 0;
+    PayloadReader reader(payload);
     for (std::size_t i = 0; i < count_; i++) {
         Piece piece = pieces_[i];
         while (piece.bytes) {
             std::span<std::byte> to = piece.mr->run(piece.addr, piece.bytes);
             piece.addr += to.size(), piece.bytes -= to.size();
-            while (!to.empty()) {
-                const std::size_t n = std::min(to.size(), source->size() - used);
-                copy_rising(to.data(), source->data() + used, n);
-                to = to.subspan(n);
-                used += n;
-                if (used == source->size())
-                    source++, used = 0;
-            }
+            reader.read(to);
         }
     }
 }

@@ -5,9 +5,9 @@
 #include <array>
 #include <span>
 
-#include "copy.hpp"
 #include "disorder.hpp"
 #include "limits.hpp"
+#include "payload_reader.hpp"
 
 namespace nupa {
 
@@ -17,22 +17,6 @@ constexpr std::uint32_t kPageBytes = NUPA_POST_PAGE_BYTES;
 
 std::uint32_t load(const std::uint32_t& field) noexcept {
     return __atomic_load_n(&field, __ATOMIC_RELAXED);
-}
-
-// Rising on both sides.
-void copy_to(std::span<const std::span<std::byte>> pieces, const Payload& payload) noexcept {
-    const Bytes* source = payload.pieces().data();
-    std::size_t used = 0;
-    for (std::span<std::byte> to : pieces) {
-        while (!to.empty()) {
-            const std::size_t n = std::min(to.size(), source->size() - used);
-            copy_rising(to.data(), source->data() + used, n);
-            to = to.subspan(n);
-            used += n;
-            if (used == source->size())
-                source++, used = 0;
-        }
-    }
 }
 
 }  // namespace
@@ -106,7 +90,9 @@ Reason StreamPost::fill(std::uint32_t seq, const Payload& payload) noexcept {
             pieces[count++] = {to, n};
         at += n, left -= n;
     }
-    copy_to({pieces.data(), count}, payload);
+    PayloadReader reader(payload);
+    for (std::size_t i = 0; i < count; i++)
+        reader.read(pieces[i]);
     __atomic_store_n(&post_->placed, seq + bytes, __ATOMIC_RELAXED);
     return Reason::kPlaced;
 }

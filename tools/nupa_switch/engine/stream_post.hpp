@@ -2,7 +2,7 @@
 // Where the bytes of a stream belong while a reader waits for them (struct nupa_post).
 #pragma once
 
-#include <tcp_qp/nupa_hw.h>
+#include <tcp_qp/nupa_post_hw.h>
 #include <cstdint>
 
 #include "host_memory.hpp"

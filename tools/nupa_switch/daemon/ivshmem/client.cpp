@@ -3,9 +3,11 @@
 
 #include <fcntl.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 
 #include <array>
+#include <cerrno>
 #include <cstring>
 
 namespace nupa::daemon {
@@ -54,6 +56,14 @@ Fd sealed_memory(const char* name, size_t bytes) {
     return fd;
 }
 
+uint64_t random_id() {
+    uint64_t id = 0;
+    while (id == 0)
+        if (::getrandom(&id, sizeof(id), 0) != sizeof(id))
+            throw_errno("getrandom");
+    return id;
+}
+
 IvshmemClient::IvshmemClient(Fd socket, Fd memory, size_t bytes, unsigned vectors)
     : socket_(std::move(socket)), memory_(std::move(memory)), bar2_(memory_.get(), bytes, "BAR2") {
     for (unsigned v = 0; v < vectors; v++) {
@@ -70,6 +80,14 @@ void IvshmemClient::handshake() {
         send_message(socket_.get(), NUPA_PEER_SWITCH, fd.get());
     for (const Fd& fd : interrupts_)
         send_message(socket_.get(), NUPA_PEER_HOST, fd.get());
+}
+
+IvshmemClient::Event IvshmemClient::event() const noexcept {
+    char byte = 0;
+    const ssize_t n = ::recv(socket_.get(), &byte, 1, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return Event::kNothing;
+    return n > 0 ? Event::kSpoke : Event::kGone;
 }
 
 void IvshmemClient::interrupt(unsigned vector) noexcept {

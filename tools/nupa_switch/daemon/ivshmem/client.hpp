@@ -3,6 +3,7 @@
 // for one device: we are peer NUPA_PEER_SWITCH, the one client is NUPA_PEER_HOST.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "event/fd.hpp"
@@ -14,6 +15,9 @@ namespace nupa::daemon {
 // Shared memory that no client can shrink: one that did would fault us at our next access.
 Fd sealed_memory(const char* name, size_t bytes);
 
+// Of a device with memory of its own, by which its host names that; never 0.
+uint64_t random_id();
+
 // One plugged-in host.  Every descriptor is its own: what an earlier client kept
 // open can neither ring nor write the port again.
 class IvshmemClient {
@@ -23,6 +27,10 @@ public:
     // Hands the client its id, BAR2 and eventfds.  BAR2 should hold valid registers by
     // now: QEMU maps it at once.  Throws std::system_error.
     void handshake();
+
+    // What its socket has to tell.  ivshmem clients never speak.
+    enum class Event : uint8_t { kNothing, kSpoke, kGone };
+    [[nodiscard]] Event event() const noexcept;
 
     [[nodiscard]] int socket() const noexcept { return socket_.get(); }
     [[nodiscard]] int doorbell(unsigned vector) const noexcept { return doorbells_[vector].get(); }

@@ -2,14 +2,13 @@
 #include "ports/vm/pool_window.hpp"
 
 #include <fcntl.h>
-#include <sys/random.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
+#include "engine/endian.hpp"
 #include "event/clock.hpp"
 #include "event/log.hpp"
 #include "ivshmem/shared_field.hpp"
@@ -20,14 +19,6 @@ namespace {
 constexpr unsigned kCompletions = 0;  // vectors
 constexpr uint64_t kTurnNs = 500'000;
 constexpr uint64_t kBlockBytes = 512;  // of stat
-
-uint64_t random_id() {
-    uint64_t id = 0;
-    while (id == 0)
-        if (::getrandom(&id, sizeof(id), 0) != sizeof(id))
-            throw_errno("getrandom");
-    return id;
-}
 
 // A BAR is a power of two, and begins with the registers.
 uint64_t bar2_bytes_for(uint64_t pool_bytes) noexcept {
@@ -113,13 +104,8 @@ void PoolWindow::plug(Fd socket) {
 }
 
 void PoolWindow::client_event() noexcept {
-    if (!client_)
-        return;
-    char byte = 0;
-    const ssize_t n = ::recv(client_->socket(), &byte, 1, MSG_DONTWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    unplug();
+    if (client_ && client_->event() != IvshmemClient::Event::kNothing)
+        unplug();
 }
 
 // The file goes with its last mapping: no page of it is ever anybody else's, so nothing is zeroed.
@@ -208,10 +194,8 @@ void PoolWindow::commands(uint64_t end_ns) noexcept {
                 ring_.reset();  // it stands until it is reset
                 return;
             }
-            nupa_accel_cmd cmd;
-            std::memcpy(&cmd, client_->bar2() + NUPA_ACCEL_CMDS_AT + ring_->index(0) * sizeof(cmd),
-                        sizeof(cmd));
-            __asm__ volatile("" ::: "memory");  // the host may write there again
+            const auto cmd = copy_once<nupa_accel_cmd>(client_->bar2() + NUPA_ACCEL_CMDS_AT +
+                                                       ring_->index(0) * sizeof(nupa_accel_cmd));
             if (const auto outcome = execute(cmd))
                 complete(cmd, *outcome);
             else if (!go_on(end_ns))

@@ -2,8 +2,6 @@
 // VmPort: plugging, control, reset, failure.
 #include "ports/vm/vm_port.hpp"
 
-#include <sys/socket.h>
-
 #include <algorithm>
 
 #include "event/log.hpp"
@@ -137,11 +135,11 @@ void VmPort::plug(Fd socket) {
 void VmPort::client_event() noexcept {
     if (!client_)
         return;
-    char byte = 0;
-    const ssize_t n = ::recv(client_->socket(), &byte, 1, MSG_DONTWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    unplug(n > 0 ? "the client spoke, which ivshmem clients never do" : "unplugged");
+    const IvshmemClient::Event event = client_->event();
+    if (event != IvshmemClient::Event::kNothing)
+        unplug(event == IvshmemClient::Event::kSpoke
+                   ? "the client spoke, which ivshmem clients never do"
+                   : "unplugged");
 }
 
 void VmPort::unplug(const char* why) noexcept {
