@@ -22,6 +22,7 @@ struct Env {
     double seconds;       // of the polled case; 0: a few hundred steps
     std::string program;  // this one, to start victims
     std::string merge;    // of what @device was made, for them; or nothing
+    Memory& memory;       // of collectives, and of the case `device`
 
     [[nodiscard]] bool is_end() const noexcept { return ranks.rank() < 2; }
     [[nodiscard]] int peer() const noexcept { return 1 - ranks.rank(); }
@@ -54,6 +55,7 @@ void case_memory(Env& env);
 void case_threads(Env& env);
 void case_random(Env& env);
 void case_polled(Env& env);
+void case_device(Env& env);
 
 // The process that case_ends() kills: connects to @handle (hex), sends for ever.
 void be_victim(Plugin& plugin, int device, const std::string& handle);

@@ -33,7 +33,8 @@ double cpu_us() {
 // Eight slots of a comm to send from.
 class Outlet {
 public:
-    explicit Outlet(const Comm& comm) : comm_(comm), slots_(comm, kSteps * kSlotBytes) {}
+    Outlet(const Comm& comm, Memory& memory)
+        : comm_(comm), slots_(comm, memory, kSteps * kSlotBytes) {}
     // The next slot, if its last message has left.
     [[nodiscard]] bool is_free() {
         void*& request = requests_[turn_ % kSteps];
@@ -75,7 +76,8 @@ private:
 // Eight slots to receive into; receives are posted as far ahead as there are messages to come.
 class Inlet {
 public:
-    explicit Inlet(const Comm& comm) : comm_(comm), slots_(comm, kSteps * kSlotBytes) {}
+    Inlet(const Comm& comm, Memory& memory)
+        : comm_(comm), slots_(comm, memory, kSteps * kSlotBytes), host_(memory.is_host()) {}
     void expect(size_t messages) {
         expected_ += messages;
         post();
@@ -86,7 +88,10 @@ public:
         if (!came_)
             return nullptr;
         check((*came_)[0] == static_cast<int>(bytes), "a slot of another size came");
-        return reinterpret_cast<const float*>(slots_.data() + turn_ % kSteps * kSlotBytes);
+        std::byte* slot = slots_.data() + turn_ % kSteps * kSlotBytes;
+        if (!host_)
+            flush(slot, static_cast<int>(bytes));
+        return reinterpret_cast<const float*>(slot);
     }
     void release() {
         came_.reset();
@@ -107,8 +112,14 @@ private:
             requests_[slot] = receive(comm_, {&part, 1});
         }
     }
+    // As NCCL does before a GPU reads what came.
+    void flush(std::byte* slot, int bytes) const {
+        if (void* request = comm_.plugin().flush(comm_.get(), slot, bytes, slots_.region()))
+            wait(comm_, request);
+    }
     const Comm& comm_;
     Buffer slots_;
+    bool host_;
     std::array<void*, kSteps> requests_{};
     std::optional<std::vector<int>> came_;  // sizes of the next message
     size_t turn_ = 0, posted_ = 0, expected_ = 0;
@@ -121,7 +132,9 @@ struct Piece {
 class World {
 public:
     World(Env& env)
-        : n_(static_cast<size_t>(env.ranks.size())), rank_(static_cast<size_t>(env.ranks.rank())) {
+        : n_(static_cast<size_t>(env.ranks.size())),
+          rank_(static_cast<size_t>(env.ranks.rank())),
+          memory_(env.memory) {
         std::vector<int> others;
         for (size_t i = 0; i < n_; i++)
             if (i != rank_)
@@ -131,9 +144,9 @@ public:
         in_.resize(n_);
         for (const int i : others) {
             out_[static_cast<size_t>(i)] =
-                std::make_unique<Outlet>(mesh_.send[static_cast<size_t>(i)]);
+                std::make_unique<Outlet>(mesh_.send[static_cast<size_t>(i)], memory_);
             in_[static_cast<size_t>(i)] =
-                std::make_unique<Inlet>(mesh_.receive[static_cast<size_t>(i)]);
+                std::make_unique<Inlet>(mesh_.receive[static_cast<size_t>(i)], memory_);
         }
     }
 
@@ -145,16 +158,18 @@ public:
     }
     // @count: floats of a rank's part
     void all_gather(const float* from, float* to, size_t count) {
-        std::copy_n(from, count, to + rank_ * count);
+        copy(to + rank_ * count, from, count);
         parts(count, [&](const auto& piece) { ring(nullptr, to, piece, false, true); });
     }
     void reduce_scatter(const float* from, float* to, size_t count) {
-        scratch_.resize(n_ * count);
-        parts(count, [&](const auto& piece) { ring(from, scratch_.data(), piece, true, false); });
-        std::copy_n(scratch_.data() + rank_ * count, count, to);
+        if (!scratch_ || scratch_->bytes() < n_ * count * sizeof(float))
+            scratch_ = memory_.allocate(n_ * count * sizeof(float));
+        float* all = scratch_->floats();
+        parts(count, [&](const auto& piece) { ring(from, all, piece, true, false); });
+        copy(to, all + rank_ * count, count);
     }
     void all_to_all(const float* from, float* to, size_t count) {
-        std::copy_n(from + rank_ * count, count, to + rank_ * count);
+        copy(to + rank_ * count, from + rank_ * count, count);
         for (size_t i = 1; i < n_; i++)
             exchange((rank_ + i) % n_, (rank_ + n_ - i) % n_, from + (rank_ + i) % n_ * count,
                      to + (rank_ + n_ - i) % n_ * count, count);
@@ -192,6 +207,10 @@ private:
     }
     const float* next_message(Inlet& in, size_t floats) {
         return until("a message", [&] { return in.try_next(floats * sizeof(float)); });
+    }
+    void copy(float* to, const float* from, size_t count) {
+        const Step step{to, from, nullptr, count};
+        memory_.run({&step, 1});
     }
     void finish() {
         for (auto& outlet : out_)
@@ -239,31 +258,30 @@ private:
             }
         if (spread)
             for (size_t i = 1; i < n_; i++)
-                copy(in, out, to, piece((rank_ + n_ - i) % n_), i != n_ - 1);
+                pass_on(in, out, to, piece((rank_ + n_ - i) % n_), i != n_ - 1);
     }
 
     void put(Outlet& out, const float* from, Piece p) {
-        std::copy_n(from + p.at, p.count, next_slot(out));
+        copy(next_slot(out), from + p.at, p.count);
         send(out, p.count);
     }
     void add(Inlet& in, Outlet& out, const float* ours, float* to, Piece p, bool keep, bool pass) {
         const float* theirs = next_message(in, p.count);
         float* sums = pass ? next_slot(out) : to + p.at;
-        for (size_t i = 0; i < p.count; i++)
-            sums[i] = theirs[i] + ours[p.at + i];
-        if (pass && keep)
-            std::copy_n(sums, p.count, to + p.at);
+        const Step steps[] = {{sums, theirs, ours + p.at, p.count},
+                              {to + p.at, sums, nullptr, p.count}};
+        memory_.run(std::span(steps).first(pass && keep ? 2 : 1));
         if (pass)
             send(out, p.count);
         in.release();
     }
-    void copy(Inlet& in, Outlet& out, float* to, Piece p, bool pass) {
+    void pass_on(Inlet& in, Outlet& out, float* to, Piece p, bool pass) {
         const float* theirs = next_message(in, p.count);
-        std::copy_n(theirs, p.count, to + p.at);
-        if (pass) {
-            std::copy_n(theirs, p.count, next_slot(out));
+        const Step steps[] = {{to + p.at, theirs, nullptr, p.count},
+                              {pass ? next_slot(out) : nullptr, theirs, nullptr, p.count}};
+        memory_.run(std::span(steps).first(pass ? 2 : 1));
+        if (pass)
             send(out, p.count);
-        }
         in.release();
     }
 
@@ -279,7 +297,7 @@ private:
                 continue;
             }
             const Piece p = piece_of(got++, count);
-            std::copy_n(next_message(in, p.count), p.count, to + p.at);
+            copy(to + p.at, next_message(in, p.count), p.count);
             in.release();
         }
     }
@@ -288,10 +306,11 @@ private:
     }
 
     size_t n_, rank_;
+    Memory& memory_;
     Mesh mesh_;
     std::vector<std::unique_ptr<Outlet>> out_;
     std::vector<std::unique_ptr<Inlet>> in_;
-    std::vector<float> scratch_;
+    std::unique_ptr<Block> scratch_;
 };
 
 // Small whole numbers: their sums are exact in any order.
@@ -337,35 +356,43 @@ Row measure_one(Env& env, World& world, const Operation& op, size_t bytes, int i
     const std::string name = op.name;
     const bool whole_in = name == "reduce_scatter" || name == "all_to_all";
     const bool whole_out = name == "all_gather" || name == "all_to_all";
-    std::vector<float> from(whole_in ? n * count : count), to(whole_out ? n * count : count);
-    for (size_t i = 0; i < from.size(); i++)
-        from[i] = value(world.rank(), i);
+    std::vector<float> values(whole_in ? n * count : count);
+    for (size_t i = 0; i < values.size(); i++)
+        values[i] = value(world.rank(), i);
+    const auto from = env.memory.allocate(values.size() * sizeof(float));
+    from->write(std::as_bytes(std::span(values)));
+    values.assign(whole_out ? n * count : count, 0);
+    const auto to = env.memory.allocate(values.size() * sizeof(float));
     std::vector<double> times;
     double cpu = 0;
+    const uint64_t touched = env.memory.touched();
     for (int i = -1; i < iterations; i++) {  // the first is a warm-up
         env.ranks.barrier();
         const double begin = now_us(), cpu_begin = cpu_us();
-        (world.*op.run)(from.data(), to.data(), count);
+        (world.*op.run)(from->floats(), to->floats(), count);
         if (i >= 0) {
             times.push_back(now_us() - begin);
             cpu += cpu_us() - cpu_begin;
         }
     }
+    const uint64_t touches = env.memory.touched() - touched;
+    to->read(std::as_writable_bytes(std::span(values)));
     uint64_t wrong = 0;
-    for (size_t i = 0; i < to.size(); i++)
-        wrong += to[i] != op.expected(n, world.rank(), count, i);
+    for (size_t i = 0; i < values.size(); i++)
+        wrong += values[i] != op.expected(n, world.rank(), count, i);
     std::sort(times.begin(), times.end());
     struct Ours {
         double time_us, cpu_us;
-        uint64_t wrong;
+        uint64_t wrong, touched;
     };
-    const auto all =
-        env.ranks.all_gather_values(Ours{times[times.size() / 2], cpu / iterations, wrong});
-    Row row{name, (op.divided ? n * count : count) * sizeof(float), 0, 0, 0, 0, 0};
+    const auto all = env.ranks.all_gather_values(
+        Ours{times[times.size() / 2], cpu / iterations, wrong, touches});
+    Row row{name, (op.divided ? n * count : count) * sizeof(float), 0, 0, 0, 0, 0, 0};
     for (const Ours& o : all) {
         row.time_us = std::max(row.time_us, o.time_us);
         row.cpu_us += o.cpu_us / static_cast<double>(n);
         row.wrong += o.wrong;
+        row.touched_bytes += o.touched;
     }
     row.algorithm_gbs = static_cast<double>(row.bytes) / row.time_us / 1e3;
     row.bus_gbs = row.algorithm_gbs * op.bus(static_cast<double>(n));

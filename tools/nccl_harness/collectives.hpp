@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Collectives as NCCL's proxy and kernels do them: slots, a CPU in the GPU's place, checked values.
+// Collectives as NCCL's proxy and kernels do them: slots, a CPU or an
+// accelerator in the GPU's place, checked values.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,8 @@ struct Row {
     double algorithm_gbs;  // GB/s, as nccl-tests has them
     double bus_gbs;
     uint64_t wrong;
-    double cpu_us;  // of one, all threads of a rank, mean of the ranks
+    double cpu_us;           // of one, all threads of a rank, mean of the ranks
+    uint64_t touched_bytes;  // of accelerators' memory, by CPUs, all ranks and iterations
 };
 
 struct Measure {

@@ -3,17 +3,13 @@
 
 #include <fmt/format.h>
 #include <sched.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <new>
 
 namespace tcpqp::harness {
 namespace {
-
-constexpr size_t kPage = 4096;
 
 void good(nccl::Result result, const char* what) {
     if (result != nccl::kSuccess)
@@ -64,19 +60,23 @@ void Comm::close() noexcept {
         plugin_->close_receive(comm);
 }
 
-Buffer::Buffer(const Comm& comm, size_t bytes)
-    : plugin_(&comm.plugin()), comm_(comm.get()), bytes_(bytes), region_(nullptr) {
-    const size_t pages = (std::max<size_t>(bytes, 1) + kPage - 1) / kPage * kPage;
-    data_.reset(new (std::align_val_t{kPage}) std::byte[pages]());
+Buffer::Buffer(const Comm& comm, size_t bytes) : Buffer(comm, host_memory(), bytes) {}
+
+Buffer::Buffer(const Comm& comm, Memory& memory, size_t bytes)
+    : plugin_(&comm.plugin()), comm_(comm.get()), block_(memory.allocate(bytes)) {
     // NCCL registers no empty buffer, and its IB transport asserts that.
-    region_ = plugin_->register_memory(comm_, data_.get(), std::max<size_t>(bytes, 1));
+    const size_t some = std::max<size_t>(bytes, 1);
+    if (block_->dmabuf() < 0)
+        region_ = plugin_->register_memory(comm_, data(), some);
+    else
+        good(plugin_->try_register_device(comm_, data(), some, block_->dmabuf(), &region_),
+             "regMrDmaBuf");
 }
 
 Buffer::Buffer(Buffer&& other) noexcept
     : plugin_(other.plugin_),
       comm_(other.comm_),
-      data_(std::move(other.data_)),
-      bytes_(other.bytes_),
+      block_(std::move(other.block_)),
       region_(std::exchange(other.region_, nullptr)) {}
 
 nccl::Result Buffer::deregister() noexcept {
@@ -85,10 +85,6 @@ nccl::Result Buffer::deregister() noexcept {
 }
 
 Buffer::~Buffer() { static_cast<void>(deregister()); }
-
-void Buffer::Pages::operator()(std::byte* data) const noexcept {
-    ::operator delete[](data, std::align_val_t{kPage});
-}
 
 void* try_send(const Comm& comm, const Part& part) {
     void* request = nullptr;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 
+#include "nccl_harness/memory.hpp"
 #include "nccl_harness/plugin.hpp"
 #include "nccl_harness/ranks.hpp"
 
@@ -58,29 +59,26 @@ private:
     void* at_;
 };
 
-// Registered memory of a comm, on pages of its own.
+// Registered memory of a comm: host memory, or @memory's.
 class Buffer {
 public:
     Buffer(const Comm& comm, size_t bytes);
+    Buffer(const Comm& comm, Memory& memory, size_t bytes);
     Buffer(const Buffer&) = delete;
     Buffer& operator=(const Buffer&) = delete;
     Buffer(Buffer&& other) noexcept;
     ~Buffer();
-    [[nodiscard]] std::byte* data() const noexcept { return data_.get(); }
-    [[nodiscard]] size_t size() const noexcept { return bytes_; }
+    [[nodiscard]] std::byte* data() const noexcept { return block_->data(); }
+    [[nodiscard]] size_t size() const noexcept { return block_->bytes(); }
+    [[nodiscard]] Block& block() const noexcept { return *block_; }
     [[nodiscard]] void* region() const noexcept { return region_; }
     nccl::Result deregister() noexcept;
 
 private:
-    struct Pages {
-        void operator()(std::byte* data) const noexcept;
-    };
-
     Plugin* plugin_;
     void* comm_;
-    std::unique_ptr<std::byte[], Pages> data_;
-    size_t bytes_;
-    void* region_;
+    std::unique_ptr<Block> block_;
+    void* region_ = nullptr;
 };
 
 struct Part {

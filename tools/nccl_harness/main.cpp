@@ -45,6 +45,8 @@ const Case kCases[] = {
     {"threads", "many comms of many threads", case_threads},
     {"random", "seeded messages both ways, each byte checked", case_random},
     {"polled", "LL and LL128: a flag is never seen before its data", case_polled},
+    {"device", "an accelerator's memory by its dma-bufs, each way, and what must be refused",
+     case_device},
 };
 
 struct Options {
@@ -53,7 +55,7 @@ struct Options {
     int api = 0, ranks = 2, rank = 0, device = 0;
     uint16_t listen = 0;
     bool list = false, json = false, thorough = false, measure = false, no_self = false;
-    std::string merge;
+    std::string merge, accelerator;
     uint64_t seed = 1;
     double seconds = 0;
     Measure what;
@@ -89,6 +91,8 @@ int run_cases(Env& env, const Options& o) {
     bool ok = true;
     for (const Case& c : kCases) {
         if (!o.only.empty() && std::find(o.only.begin(), o.only.end(), c.name) == o.only.end())
+            continue;
+        if (c.run == case_device && o.accelerator.empty())
             continue;
         const Outcome r = run_case(env, c, o.thorough);
         ok &= r.ok;
@@ -129,6 +133,7 @@ int run_measure(Env& env, const Options& o) {
                         {"busbw_gbs", r.bus_gbs},
                         {"wrong", r.wrong},
                         {"cpu_us", r.cpu_us},
+                        {"touched_bytes", r.touched_bytes},
                         {"ranks", env.ranks.size()}});
         if (env.ranks.rank() == 0 && !o.json)
             fmt::print("{:<15}{:>12}{:>13.1f}{:>9.3f}{:>9.3f}{:>7}{:>13.1f}\n", r.operation,
@@ -153,9 +158,12 @@ int run_rank(Ranks ranks, const Options& o, const std::string& program) {
     plugin.init();
     int status = 0;
     {
-        Env env{plugin, ranks,     o.device, o.thorough, !o.no_self,
-                o.seed, o.seconds, program,  o.merge};
-        env.device = device_of(plugin, o);
+        const int device = device_of(plugin, o);
+        const bool takes_dmabufs =
+            (plugin.properties(device).pointers & nccl::kPointerDmabuf) != 0;
+        const auto memory = make_memory(o.accelerator, !takes_dmabufs);
+        Env env{plugin, ranks,     device,  o.thorough, !o.no_self,
+                o.seed, o.seconds, program, o.merge,    *memory};
         status = o.measure ? run_measure(env, o) : run_cases(env, o);
     }
     plugin.finalize();
@@ -244,6 +252,8 @@ void define(CLI::App& app, Options& o) {
     app.add_flag("--no-self", o.no_self,
                  "no comms of a rank to itself: TCPQP_ENGINE forces what loopback has not");
     app.add_flag("--json", o.json, "the result as one line");
+    app.add_option("--accelerator", o.accelerator,
+                   "its memory and it in a GPU's place: /dev/nupa_accel0; adds the case `device`");
     app.add_flag("--measure", o.measure, "collectives instead of cases");
     app.add_option("--operation", o.what.operations, "only these")
         ->delimiter(',')

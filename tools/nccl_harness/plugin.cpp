@@ -229,6 +229,17 @@ void* Plugin::register_memory(void* comm, void* data, size_t bytes) {
     return region;
 }
 
+Result Plugin::try_register_device(void* comm, void* data, size_t bytes, int dmabuf,
+                                   void** region) noexcept {
+    return with([&](const auto& n) -> Result {
+        if (dmabuf < 0)
+            return n.register_memory(comm, data, bytes, kPointerCuda, region);
+        return n.register_dmabuf != nullptr
+                   ? n.register_dmabuf(comm, data, bytes, kPointerCuda, 0, dmabuf, region)
+                   : kInternalError;
+    });
+}
+
 Result Plugin::try_deregister(void* comm, void* region) noexcept {
     return with([&](const auto& n) { return n.deregister(comm, region); });
 }

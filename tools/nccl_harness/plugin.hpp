@@ -56,6 +56,9 @@ public:
     void* connect(int device, HandleBytes& handle);  // or NULL: again
     void* accept(void* listener);                    // or NULL: again
     void* register_memory(void* comm, void* data, size_t bytes);
+    // A GPU's memory, by its dma-buf; -1: as NCCL does where it has none.
+    nccl::Result try_register_device(void* comm, void* data, size_t bytes, int dmabuf,
+                                     void** region) noexcept;
     nccl::Result try_deregister(void* comm, void* region) noexcept;
     // @request as it is on entry; NULL on return: again.
     nccl::Result try_send(void* comm, void* data, size_t bytes, int tag, void* region,

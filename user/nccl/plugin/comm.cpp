@@ -54,8 +54,10 @@ Result Comm::register_memory(void* data, size_t bytes, Memory** out) {
     return keep(std::move(memory), out);
 }
 
-Result Comm::register_dmabuf(void* data, size_t bytes, uint64_t offset, int fd, Memory** out) {
+Result Comm::register_dmabuf(void* data, size_t bytes, bool is_device_only, uint64_t offset, int fd,
+                             Memory** out) {
     auto memory = std::make_unique<Memory>(this, data, bytes);
+    memory->is_device_only = is_device_only;
     for (uint32_t i = 0; i < rails_.size(); i++) {
         tcpqp_dmabuf_opts opts{};
         opts.size = sizeof(opts);
@@ -70,6 +72,7 @@ Result Comm::register_dmabuf(void* data, size_t bytes, uint64_t offset, int fd, 
              std::strerror(-error));
         return kSystemError;
     }
+    has_device_memory_ |= is_device_only;
     return keep(std::move(memory), out);
 }
 

@@ -24,7 +24,8 @@ struct Memory {
     std::byte* data;
     size_t bytes;
     std::array<Region, kRailsMax> regions;
-    uint32_t users = 0;  // posted works that lie in it
+    uint32_t users = 0;           // posted works that lie in it
+    bool is_device_only = false;  // a GPU's: no CPU reads or writes it
 
     Memory(Comm* of, void* begin, size_t length) noexcept
         : comm(of), data(static_cast<std::byte*>(begin)), bytes(length) {}
@@ -47,7 +48,8 @@ public:
     virtual ~Comm();
 
     Result register_memory(void* data, size_t bytes, Memory** out);
-    Result register_dmabuf(void* data, size_t bytes, uint64_t offset, int fd, Memory** out);
+    Result register_dmabuf(void* data, size_t bytes, bool is_device_only, uint64_t offset, int fd,
+                           Memory** out);
     // Revoked when it returns.  With work posted in it the comm ends: nothing else takes the
     // buffers back.
     Result deregister(Memory* memory);
@@ -73,6 +75,7 @@ protected:
     void post_aside(uint32_t rail, std::span<const tcpqp_work> works, bool sends) noexcept;
     // kInvalidUsage if the range is not in it.
     Result check(const Memory* memory, const void* data, size_t bytes) noexcept;
+    [[nodiscard]] bool has_device_memory() const noexcept { return has_device_memory_; }
     [[nodiscard]] tcpqp_mr* region(const Memory* memory, uint32_t rail) const noexcept;
     int make_region(uint32_t rail, void* data, size_t bytes, Region& out);
 
@@ -84,6 +87,7 @@ private:
 
     std::mutex lock_;
     std::vector<std::unique_ptr<Memory>> memories_;
+    bool has_device_memory_ = false;  // or had
     Result result_ = kSuccess;
     const Rail* lost_ = nullptr;
     const Rail* ended_ = nullptr;  // seen by post_aside()

@@ -55,6 +55,8 @@ void ReceiveComm::stopped() {
 }
 
 bool ReceiveComm::serve(Slot& slot, const Held& held) noexcept {
+    if (result() != kSuccess)
+        return false;
     uint32_t entry = 0;
     while (entry < slot.count &&
            ((slot.taken >> entry & 1) != 0 || slot.receives[entry].tag != eager_tag_))
@@ -68,6 +70,12 @@ bool ReceiveComm::serve(Slot& slot, const Held& held) noexcept {
             "a send of %zu bytes meets a receive of %zu: only these are kept, here and from now on",
             held.bytes, receive.bytes);
     const std::byte* from = eager_.data() + held.buffer * kEagerBytes;
+    if (receive.memory->is_device_only && bytes != 0) {
+        static_cast<void>(fail(kInvalidUsage,
+                               "a GPU's memory was registered after short messages into host memory "
+                               "had begun, and one of these is for it"));
+        return false;
+    }
     if (slot.polled)
         copy_in_order(static_cast<std::byte*>(receive.data), from, bytes);
     else if (bytes != 0)
@@ -115,7 +123,8 @@ void ReceiveComm::say_what_is_due(uint32_t credits) {
 
 void ReceiveComm::grant() {
     short_ones_ = 0;
-    if (eager_posted_ != 0 || free_note() == nullptr || !make_buffers())
+    // no CPU copies what is for a GPU
+    if (has_device_memory() || eager_posted_ != 0 || free_note() == nullptr || !make_buffers())
         return;
     std::array<uint32_t, kEagerBuffers> all;
     std::iota(all.begin(), all.end(), 0u);

@@ -21,6 +21,7 @@ struct Plugin {
     std::mutex lock;
     unsigned users = 0;
     int limit_ms = kConnectLimitDefaultMs;
+    bool device_memory = false;
     std::vector<Interface> interfaces;
     std::deque<Device> devices;  // the interfaces' first; addresses stay
     // By where NCCL keeps the handle and by its nonce: the handle comes from the network, so no
@@ -75,24 +76,43 @@ uint32_t engine_at(const Interface& interface, uint32_t& reason, int& error) {
 // not say which receives are polled.  The module places segments as they come; the stock engine's
 // copies keep words whole, which is enough for LL (each word has its own flag), and not their
 // order.
-void forbid_polling(bool module) {
+void forbid_polling(bool module, bool device_memory) {
+    const char* why = device_memory ? "with TCPQP_DEVICE_MEMORY=1 messages are written in any order"
+                                    : "this NCCL does not say which receives a GPU polls";
     const char* safe = module ? "Simple" : "^LL128";
     const char* proto = std::getenv("NCCL_PROTO");
     const std::string_view asked = proto != nullptr ? proto : "";
     if (asked == "Simple" || asked == "simple" || asked == safe)
         return;
     if (proto != nullptr) {
-        warn(
-            "NCCL_PROTO=%s is not safe: this NCCL does not say which receives a GPU polls; set "
-            "NCCL_PROTO=%s, or nothing",
-            proto, safe);
+        warn("NCCL_PROTO=%s is not safe: %s; set NCCL_PROTO=%s, or nothing", proto, why, safe);
         return;
     }
     ::setenv("NCCL_PROTO", safe, 1);
-    info("NCCL_PROTO=%s is set: this NCCL does not say which receives a GPU polls", safe);
+    info("NCCL_PROTO=%s is set: %s", safe, why);
+}
+
+// Whether GPUs' memory is taken: TCPQP_DEVICE_MEMORY=1.  NCCL asks before it has any, and aborts
+// when a registration fails later; so every connection must then be on the engine that reaches it.
+bool wants_device_memory() {
+    const char* word = std::getenv("TCPQP_DEVICE_MEMORY");
+    if (word == nullptr || *word == '\0' || std::string_view(word) == "0")
+        return false;
+    if (std::string_view(word) != "1") {
+        warn("TCPQP_DEVICE_MEMORY=%s is neither 0 nor 1: 0 it is", word);
+        return false;
+    }
+    const char* engine = std::getenv("TCPQP_ENGINE");
+    if (engine != nullptr && *engine != '\0' && std::string_view(engine) != "offload") {
+        warn("TCPQP_DEVICE_MEMORY=1 needs TCPQP_ENGINE=offload, and not %s: 0 it is", engine);
+        return false;
+    }
+    ::setenv("TCPQP_ENGINE", "offload", 1);
+    return true;
 }
 
 Result find_devices(Plugin& p, bool marks_polled) {
+    p.device_memory = wants_device_memory();
     p.interfaces =
         find_interfaces(std::getenv("NCCL_SOCKET_IFNAME"), std::getenv("NCCL_SOCKET_FAMILY"));
     bool module = false;
@@ -124,8 +144,9 @@ Result find_devices(Plugin& p, bool marks_polled) {
     const char* optional = std::getenv("NCCL_NET_OPTIONAL_RECV_COMPLETION");
     const bool unmarked =
         !marks_polled || (optional != nullptr && std::string_view(optional) == "0");
-    if (unmarked)
-        forbid_polling(module);
+    // what is placed in a GPU's memory goes there in any order
+    if (unmarked || p.device_memory)
+        forbid_polling(module, p.device_memory);
     return kSuccess;
 }
 
@@ -138,10 +159,12 @@ std::vector<const Interface*> interfaces_of(const Device& device) {
 
 Memory* memory_of(void* region) noexcept { return static_cast<Memory*>(region); }
 
-Result refuse_kind(int kind) noexcept {
-    if ((kind & kPointerCuda) == 0)
+Result check_kind(int kind, bool is_dmabuf) noexcept {
+    if ((kind & kPointerCuda) == 0 || (is_dmabuf && plugin().device_memory))
         return kSuccess;
-    warn("device memory was given to a plugin that takes host memory only");
+    warn(plugin().device_memory
+             ? "the GPU's driver gives no dma-buf of its memory; NCCL_NET_GDR_LEVEL=LOC stages it"
+             : "device memory was given, which is taken with TCPQP_DEVICE_MEMORY=1 only");
     return kInvalidUsage;
 }
 
@@ -188,6 +211,8 @@ const Device* device(int index) noexcept {
     warn("there is no device %d", index);
     return nullptr;
 }
+
+bool takes_device_memory() noexcept { return plugin().device_memory; }
 
 Result make_virtual(int* index, std::span<const int> members) noexcept {
     return guarded("makeVDevice", [&] {
@@ -288,7 +313,7 @@ Result register_memory(void* comm, void* data, size_t bytes, int kind, void** re
         auto& c = *static_cast<Comm*>(comm);
         const std::lock_guard guard(c.lock());
         Memory* memory = nullptr;
-        const Result refused = refuse_kind(kind);
+        const Result refused = check_kind(kind, false);
         const Result result =
             refused != kSuccess ? refused : c.register_memory(data, bytes, &memory);
         *region = memory;
@@ -303,9 +328,11 @@ Result register_dmabuf(void* comm, void* data, size_t bytes, int kind, uint64_t 
         auto& c = *static_cast<Comm*>(comm);
         const std::lock_guard guard(c.lock());
         Memory* memory = nullptr;
-        const Result refused = refuse_kind(kind);
+        const Result refused = check_kind(kind, true);
         const Result result =
-            refused != kSuccess ? refused : c.register_dmabuf(data, bytes, offset, fd, &memory);
+            refused != kSuccess
+                ? refused
+                : c.register_dmabuf(data, bytes, (kind & kPointerCuda) != 0, offset, fd, &memory);
         *region = memory;
         return result;
     });
@@ -354,7 +381,8 @@ Result receive(void* comm, int count, void** data, const size_t* bytes, const in
     });
 }
 
-// Host memory needs none: no request is "done".
+// No request is "done".  Host memory needs none.  In a GPU's memory the switch has written a
+// message before it hands on the segments that complete it, and nothing is on its way then.
 Result flush(void** request) noexcept {
     *request = nullptr;
     return kSuccess;

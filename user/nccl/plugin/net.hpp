@@ -25,6 +25,8 @@ Result finalize() noexcept;
 Result devices(int* count) noexcept;
 // Valid until the plugin is unloaded.  NULL: there is no such device.
 const Device* device(int index) noexcept;
+// Devices say so to NCCL: GPUs' memory is registered by its dma-bufs.
+bool takes_device_memory() noexcept;
 Result make_virtual(int* index, std::span<const int> members) noexcept;
 
 Result listen(int device, void* handle, void** listener) noexcept;

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "nccl/plugin/log.hpp"
+
 namespace tcpqp::nccl {
 namespace {
 
@@ -151,6 +153,10 @@ Result ReceiveComm::receive(std::span<const Receive> receives, bool polled, Requ
         if (const Result result = check(receive.memory, receive.data, receive.bytes);
             result != kSuccess)
             return result;
+    if (polled && receives[0].memory->is_device_only) {
+        warn("LL and LL128 in a GPU's memory: messages come there in any order; NCCL_PROTO=Simple");
+        return kInvalidUsage;
+    }
     Slot* slot = free_slot();
     if (slot == nullptr)  // an announcement may have left meanwhile
         return progress();
@@ -173,14 +179,15 @@ Result ReceiveComm::receive(std::span<const Receive> receives, bool polled, Requ
 Result ReceiveComm::take_up(Slot& slot) {
     if (mode_ == Mode::kAnnounced || is_lost()) {
         serve_held(slot);
-        if (slot.left == 0)
-            return kSuccess;
+        if (slot.left == 0 || result() != kSuccess)
+            return result();
         return is_lost() ? fail_lost() : announce(slot);
     }
     waiting_.push_back(&slot);
     recall_due_ |= mode_ == Mode::kEager && (slot.count != 1 || slot.receives[0].tag != eager_tag_);
     serve_waiting();
-    say_what_is_due(kEagerReturn);
+    if (result() == kSuccess)
+        say_what_is_due(kEagerReturn);
     return result();
 }
 

@@ -192,7 +192,8 @@ Result SendComm::send_announced(void* data, size_t bytes, int tag, Memory* memor
 Result SendComm::send_eager(void* data, size_t bytes, int tag, Memory* memory, Request** out) {
     if (bytes > kEagerBytes || tag != eager_tag_)
         return stop();
-    const bool copied = !copies_.empty();
+    // a GPU's memory is sent from where it lies
+    const bool copied = !copies_.empty() && (memory == nullptr || !memory->is_device_only);
     if (copied && free_copies_.empty())
         static_cast<void>(progress());
     if (credits_ == 0 || (copied && free_copies_.empty()))

@@ -89,7 +89,7 @@ void fill(const net::Device& device, Properties& p) noexcept {
     p.pci_path = device.first->pci_path.empty() ? nullptr
                                                 : const_cast<char*>(device.first->pci_path.c_str());
     p.guid = device.first->guid;
-    p.pointers = kPointerHost;
+    p.pointers = kPointerHost | (net::takes_device_memory() ? kPointerCuda | kPointerDmabuf : 0);
     p.registration_is_global = 0;
     p.speed_mbps = 0;
     for (const int member : device.members)
