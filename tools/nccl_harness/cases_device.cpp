@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kKib = 1024, kMib = 1024 * kKib;
 constexpr size_t kMost = 4 * kMib, kGuardBytes = 64;
 constexpr std::byte kGuard{0xa5};
-constexpr size_t kSizes[] = {0,        1,         8,       4 * kKib - 1, 4 * kKib, 4 * kKib + 1,
+constexpr size_t kSizes[] = {0,         1,         8,       4 * kKib - 1, 4 * kKib, 4 * kKib + 1,
                              64 * kKib, kMib + 13, 4 * kMib};
 constexpr int kShortMessages = 40;  // the plugin's are eager after eight
 constexpr size_t kShortBytes = 64;
@@ -38,8 +38,7 @@ void one_message(Env& env, const Pair& pair, const Buffer& ours, size_t bytes, u
     const Part there{ours.data(), bytes, kTag, ours.region()};
     const auto sizes = wait(pair.receive, receive(pair.receive, {&there, 1}));
     check(sizes[0] == static_cast<int>(bytes), what + fmt::format(": the size is {}", sizes[0]));
-    if (void* request =
-            env.plugin.flush(pair.receive.get(), ours.data(), sizes[0], ours.region()))
+    if (void* request = env.plugin.flush(pair.receive.get(), ours.data(), sizes[0], ours.region()))
         wait(pair.receive, request);
     std::vector<std::byte> came(std::min(bytes + kGuardBytes, ours.size()));
     ours.block().read(came);
@@ -115,12 +114,12 @@ void refused(Env& env, const Comm& comm) {
     check(env.plugin.try_register_device(comm.get(), ours.data(), kMib, -1, &region) !=
               nccl::kSuccess,
           "a GPU's memory was registered without a dma-buf");
-    check(env.plugin.try_register_device(comm.get(), ours.data(), 2 * kMib,
-                                         ours.block().dmabuf(), &region) != nccl::kSuccess,
+    check(env.plugin.try_register_device(comm.get(), ours.data(), 2 * kMib, ours.block().dmabuf(),
+                                         &region) != nccl::kSuccess,
           "more than a dma-buf has was registered");
-    check(env.plugin.try_register_device(comm.get(), ours.data(), kMib, 0, &region) !=
-              nccl::kSuccess,
-          "stdin was registered as a dma-buf");
+    check(
+        env.plugin.try_register_device(comm.get(), ours.data(), kMib, 0, &region) != nccl::kSuccess,
+        "stdin was registered as a dma-buf");
     if (!env.plugin.marks_polled())
         return;
     std::array<void*, 1> data{ours.data()}, regions{ours.region()};

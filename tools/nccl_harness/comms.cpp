@@ -3,13 +3,17 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 
 namespace tcpqp::harness {
 namespace {
+
+std::atomic<unsigned> sleep_us = 0;
 
 void good(nccl::Result result, const char* what) {
     if (result != nccl::kSuccess)
@@ -38,7 +42,14 @@ void Limit::check(const char* what) const {
         fail(fmt::format("{}: nothing happened in time", what));
 }
 
-void idle() noexcept { ::sched_yield(); }
+void set_sleep_us(unsigned us) noexcept { sleep_us = us; }
+
+void idle() noexcept {
+    if (sleep_us == 0)
+        ::sched_yield();
+    else
+        ::usleep(sleep_us);
+}
 
 Comm& Comm::operator=(Comm&& other) noexcept {
     if (this != &other) {

@@ -117,6 +117,9 @@ Pair connect_self(Plugin& plugin, int device);
 void fill_pattern(std::byte* at, size_t bytes, uint64_t seed) noexcept;
 size_t check_pattern(const std::byte* at, size_t bytes, uint64_t seed) noexcept;
 
-void idle() noexcept;  // what NCCL's proxy does between two rounds
+// Between two rounds in which nothing happened: gives up the turn, as NCCL's proxy does, or sleeps
+// for so many microseconds, where spinning would take the processor from those that work.
+void idle() noexcept;
+void set_sleep_us(unsigned us) noexcept;  // 0: gives up the turn
 
 }  // namespace tcpqp::harness

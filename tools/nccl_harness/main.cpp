@@ -54,6 +54,7 @@ struct Options {
     std::vector<std::string> only;
     int api = 0, ranks = 2, rank = 0, device = 0;
     uint16_t listen = 0;
+    unsigned sleep_us = 0;
     bool list = false, json = false, thorough = false, measure = false, no_self = false;
     std::string merge, accelerator;
     uint64_t seed = 1;
@@ -159,8 +160,7 @@ int run_rank(Ranks ranks, const Options& o, const std::string& program) {
     int status = 0;
     {
         const int device = device_of(plugin, o);
-        const bool takes_dmabufs =
-            (plugin.properties(device).pointers & nccl::kPointerDmabuf) != 0;
+        const bool takes_dmabufs = (plugin.properties(device).pointers & nccl::kPointerDmabuf) != 0;
         const auto memory = make_memory(o.accelerator, !takes_dmabufs);
         Env env{plugin, ranks,     device,  o.thorough, !o.no_self,
                 o.seed, o.seconds, program, o.merge,    *memory};
@@ -207,6 +207,7 @@ int run_here(const Options& o, const std::string& program) {
 }
 
 int run(const Options& o, const std::string& program) {
+    set_sleep_us(o.sleep_us);
     if (o.list) {
         for (const Case& c : kCases)
             fmt::print("{:<12} {}\n", c.name, c.what);
@@ -254,6 +255,9 @@ void define(CLI::App& app, Options& o) {
     app.add_flag("--json", o.json, "the result as one line");
     app.add_option("--accelerator", o.accelerator,
                    "its memory and it in a GPU's place: /dev/nupa_accel0; adds the case `device`");
+    app.add_option("--sleep-us", o.sleep_us,
+                   "sleep so long where NCCL's proxy spins: for ranks that share processors")
+        ->check(CLI::Range(0, 10000));
     app.add_flag("--measure", o.measure, "collectives instead of cases");
     app.add_option("--operation", o.what.operations, "only these")
         ->delimiter(',')

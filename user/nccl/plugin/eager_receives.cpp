@@ -71,9 +71,10 @@ bool ReceiveComm::serve(Slot& slot, const Held& held) noexcept {
             held.bytes, receive.bytes);
     const std::byte* from = eager_.data() + held.buffer * kEagerBytes;
     if (receive.memory->is_device_only && bytes != 0) {
-        static_cast<void>(fail(kInvalidUsage,
-                               "a GPU's memory was registered after short messages into host memory "
-                               "had begun, and one of these is for it"));
+        static_cast<void>(
+            fail(kInvalidUsage,
+                 "a GPU's memory was registered after short messages into host memory "
+                 "had begun, and one of these is for it"));
         return false;
     }
     if (slot.polled)
