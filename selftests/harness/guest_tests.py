@@ -32,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(Needs(...)): what the guests must have; the nearest one counts")
     config.addinivalue_line("markers", "long: costs more time than `make check` has; `make soak` runs it")
-    config.addinivalue_line("markers", "waits: mostly for time limits to pass; `make check` runs it beside the others, in guests of its own")
+    config.addinivalue_line("markers", "waits: leaves the processors idle much of the time; `make check` runs it beside the others, in guests of its own")
     config.addinivalue_line("markers", "debug_kernel: for the debug kernel only")
     config.addinivalue_line("markers", "emulator_may_crash: QEMU is known to (docs/known-faults.md); the test is run once more then, which is said")
     config.stash[BOOTS], config.stash[WAITING] = Boots(), Counter()
