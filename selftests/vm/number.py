@@ -440,6 +440,14 @@ def test_perftest(t: Guests, verb: str) -> None:
     perftest(t, f"ib_{verb}_bw -n 200 -q 8")
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("offload", [1, 0], ids=["offload", "software"])
+@pytest.mark.parametrize("verb", ("send", "write", "read", "atomic"))
+def test_perftest_of_64_queue_pairs(t: Guests, verb: str, offload: int) -> None:
+    with parameter(t, "offload", offload):
+        perftest(t, f"ib_{verb}_bw -n 200 -q 64")
+
+
 def test_perftest_both_ways(t: Guests) -> None:
     perftest(t, "ib_send_bw -n 200 -b")
     perftest(t, "ib_write_bw -n 200 -b -q 4")
