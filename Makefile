@@ -58,6 +58,7 @@ flavour := $(if $(KCSAN),kcsan,kasan)
 numbers := JOBS SEEDS SEED SOAK_MINUTES
 $(foreach name,$(numbers),$(if $(filter command environment,$(firstword $(origin $(name)))),\
 	$(if $(shell printf %s '$($(name))' | grep -Ex '[0-9]*'),,$(if $($(name)),$(error $(name) is a number, not "$($(name))")))))
+$(if $(filter-out trixie trixie-backports,$(KERNELS)),$(error KERNELS names suites of Debian, trixie and trixie-backports, not "$(KERNELS)"))
 $(if $(filter-out debian13,$(USERLAND)),$(error USERLAND is debian13 or nothing, not "$(USERLAND)"))
 $(if $(filter /%,$(PREFIX)),,$(error PREFIX is a directory's whole path, not "$(PREFIX)"))
 

@@ -4,6 +4,7 @@
 The copies have this checkout's programs, so that nothing but what a test is about is built again.
 """
 
+import json
 import os
 import shutil
 import signal
@@ -175,8 +176,10 @@ def variables() -> str:
         for argument, words in (
             ("JOBS=many", "JOBS is a number"), ("PREFIX=here", "PREFIX is a directory's whole path"), ("MODE=nonsense", "MODE: make has no such variable"),
             ("DEPS=perhaps", "DEPS is yes or no"), ("V=3", "V is 0 or 1"), ("QUICK=very", "QUICK is 0 or 1"), ("KCSAN=yes", "KCSAN is 0 or 1"),
+            ("KERNELS=sid", "KERNELS names suites of Debian"), ("USERLAND=debian14", "USERLAND is debian13"), ("SEED=first", "SEED is a number"),
         ):  # fmt: skip
             _refuses(["make", "demo", argument], copy, words)
+        _refuses(["selftests/run", "--only", "no/such/test"], copy, "no test matches no/such/test")
     return ""
 
 
@@ -264,15 +267,19 @@ def killed_build() -> str:
 
 
 def two_clones_at_once() -> str:
+    """Two demos: four guests, two switches, two files, and a table of each."""
     with _checkout("/tmp", "one") as one, _checkout("/tmp", "two") as two:
         both = [
-            subprocess.Popen([copy / "tools/vm/nupa-vm", "--", IN_GUESTS], env=_environment(), **STREAMS)
+            subprocess.Popen([copy / "tools/vm/demo", "--engine", "tcp", "--engine", "offload"], env=_environment(), **STREAMS)
             for copy in (one, two)
         ]  # fmt: skip
-        for process in both:
+        for process, copy in zip(both, (one, two)):
             said = process.communicate(timeout=LIMIT_S)[0]
             if process.returncode != 0:
                 raise Trouble(said)
+            rows = json.loads((copy / "build/results/demo.json").read_text())["results"]
+            if [row["engine"] for row in rows] != ["tcp", "offload"]:
+                raise Trouble(f"a demo without its table: {rows}\n{said}")
     return ""
 
 

@@ -48,8 +48,8 @@ class Report:
     def count(self, verdict: str) -> int:
         return sum(o.verdict == verdict for o in self.outcomes)
 
-    def finish(self, path: Path) -> int:
-        """Writes the file, prints the summary line, and returns the exit status."""
+    def finish(self, path: Path, only: list[str] | None = None) -> int:
+        """Writes the file, prints the summary line, and returns the exit status; @only: what was asked for."""
         counts = {verdict: self.count(verdict) for verdict in ("passed", "failed", "skipped")}
         path.parent.mkdir(parents=True, exist_ok=True)
         whole = {**counts, "seconds": round(time.monotonic() - self._began, 1), "results": [asdict(o) for o in self.outcomes]}
@@ -58,6 +58,8 @@ class Report:
         for outcome in self.outcomes:
             if outcome.verdict == "failed":
                 print(f"# failed: {outcome.name}: {_reason(outcome.detail)}")
+        if only and not self.outcomes:
+            print(f"# no test matches {' '.join(only)}")
         print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()), flush=True)
         return 1 if counts["failed"] or not counts["passed"] else 0
 
