@@ -13,6 +13,8 @@ PARAMETERS = "/sys/module/tcp_qp/parameters"
 FORKS = 20
 WORK = f"head -1 /proc/stat; for i in $(seq {FORKS}); do /bin/true; done; head -1 /proc/stat"
 SOFTIRQ = 6  # of /proc/stat, behind "cpu"
+# Of iperf3 and ncqp: traffic that is there until the test ends it, however late a busy machine is to look.
+ENDLESS_S, ENDLESS = 3600, "1T"
 FLOOR_BPS = 5e6  # far below what the slowest machine does; catches a stall
 
 

@@ -4,7 +4,7 @@
 import pytest
 
 from harness.guests import NCQP, Guests
-from harness.traffic import free_port, ncqp, wait_moving
+from harness.traffic import ENDLESS, free_port, ncqp, wait_moving
 from vm.fabric import NEEDS  # the same guests
 
 pytestmark = pytest.mark.needs(NEEDS)
@@ -102,9 +102,9 @@ def test_bad_arguments(t: Guests) -> None:
 def test_sender_is_killed(t: Guests) -> None:
     for engine in QP_ENGINES:
         port = free_port()
-        server = t.start(0, f"{NCQP} -q --engine {engine} -l -p {port} --timeout 10 -v 251 -n 8G >/dev/null", 60)
+        server = t.start(0, f"{NCQP} -q --engine {engine} -l -p {port} --timeout 10 -v 251 -n {ENDLESS} >/dev/null", 60)
         t.wait_listening(0, port)
-        client = t.start(1, f"exec {NCQP} -q --engine {engine} -s $PEER -p {port} -v 251 -n 8G", 60)
+        client = t.start(1, f"exec {NCQP} -q --engine {engine} -s $PEER -p {port} -v 251 -n {ENDLESS}", 60)
         wait_moving(t, 1, port)
         t.run(1, "pkill -9 -x ncqp")
         t.check(client.wait().status != 0, "a killed sender has no success")
@@ -117,9 +117,9 @@ def test_sender_is_killed(t: Guests) -> None:
 
 def test_receiver_is_killed(t: Guests) -> None:
     port = free_port()
-    server = t.start(0, f"exec {NCQP} -q --engine offload -l -p {port} -v 251 -n 8G >/dev/null", 60)
+    server = t.start(0, f"exec {NCQP} -q --engine offload -l -p {port} -v 251 -n {ENDLESS} >/dev/null", 60)
     t.wait_listening(0, port)
-    client = t.start(1, f"{NCQP} -q --engine offload -s $PEER -p {port} --timeout 10 -v 251 -n 8G", 60)
+    client = t.start(1, f"{NCQP} -q --engine offload -s $PEER -p {port} --timeout 10 -v 251 -n {ENDLESS}", 60)
     wait_moving(t, 0, port, "received")
     t.run(0, "pkill -9 -x ncqp")
     t.check(server.wait().status != 0, "a killed receiver has no success")

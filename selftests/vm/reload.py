@@ -5,11 +5,12 @@ import pytest
 
 from harness.guests import NCQP, Guests
 from harness.needs import Needs
-from harness.traffic import free_port, iperf, ncqp, wait_moving
+from harness.traffic import ENDLESS, ENDLESS_S, free_port, iperf, ncqp, wait_moving
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("tools/ncqp/ncqp",), setup="full")
 pytestmark = pytest.mark.needs(NEEDS)
 SETUP = "sh $REPO/tools/vm/guest/setup full"
+BUSY_S = 120
 
 
 def test_rdma_link_add_del(t: Guests) -> None:
@@ -23,9 +24,9 @@ def test_rdma_link_add_del(t: Guests) -> None:
 def test_driver_reload_under_load(t: Guests) -> None:
     for _ in range(2):
         port = free_port()
-        server = t.start(1, f"iperf3 -s -1 -p {port}", 60)
+        server = t.start(1, f"iperf3 -s -1 -p {port}", BUSY_S)
         t.wait_listening(1, port)
-        client = t.start(0, f"iperf3 -t 40 -c $PEER -p {port}", 60)  # longer than it takes a busy machine to look
+        client = t.start(0, f"iperf3 -t {ENDLESS_S} -c $PEER -p {port}", BUSY_S)
         wait_moving(t, 0, port)
         t.run(0, "rmmod nupa_dev")
         client.kill()
@@ -40,9 +41,10 @@ def test_driver_reload_under_load(t: Guests) -> None:
 def test_driver_reload_under_offload(t: Guests) -> None:
     # The QP's buffers, its context in the switch and the connection all lose the device beneath them.
     port = free_port()
-    server = t.start(0, f"{NCQP} -q -l -p {port} --engine offload --timeout 5 -v 251 -n 8G >/dev/null", 40)
+    options = f"-q --engine offload --timeout {round(5 * t.cluster.slowness)} -v 251 -n {ENDLESS}"
+    server = t.start(0, f"{NCQP} {options} -l -p {port} >/dev/null", BUSY_S)
     t.wait_listening(0, port)
-    client = t.start(1, f"{NCQP} -q -s $PEER -p {port} --engine offload --timeout 5 -v 251 -n 8G", 40)
+    client = t.start(1, f"{NCQP} {options} -s $PEER -p {port}", BUSY_S)
     wait_moving(t, 1, port)
     t.run(0, "rmmod nupa_dev")
     for job in (client, server):

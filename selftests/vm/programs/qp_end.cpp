@@ -10,9 +10,12 @@
 #include <sys/socket.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <functional>
 #include <map>
+#include <optional>
+#include <string>
 
 #include "command.hpp"
 #include "flood.hpp"
@@ -29,6 +32,7 @@ struct Options {
     PeerOptions peer;
     std::string how = "wait";
     uint64_t after = 50;        // messages received, then the end
+    bool when_told = false;     // they count from SIGUSR1 on
     uint32_t limit_ms = 20000;  // for the end to come, and for all to complete
     uint32_t user_timeout_ms = 0;
     int keepalive_s = 0;
@@ -45,6 +49,8 @@ const std::map<std::string, std::function<void(Flood&)>> kEnds{
     {"abandon", [](Flood&) { _exit(0); }},
 };
 
+volatile std::sig_atomic_t told = 0;
+
 tcpqp::Fd make_socket(const Options& o) {
     tcpqp::Fd fd = o.peer.socket();
     if (o.user_timeout_ms)
@@ -58,10 +64,11 @@ tcpqp::Fd make_socket(const Options& o) {
     return fd;
 }
 
-// Runs until this side ends it or the other has; false if neither happens in time.
-bool run(Flood& flood, const Options& o) {
+// Runs until this side ends it or, if it only waits, the other has.  What went wrong, or nothing.
+std::string run(Flood& flood, const Options& o) {
     const auto& end = kEnds.at(o.how);
     uint64_t last = 0;
+    std::optional<uint64_t> from;  // received before the count began
     auto moved = Clock::now();
     while (flood.step(kStepMs)) {
         const uint64_t now = flood.sent() + flood.received();
@@ -69,32 +76,36 @@ bool run(Flood& flood, const Options& o) {
             last = now;
             moved = Clock::now();
         } else if (Clock::now() - moved > std::chrono::milliseconds(o.limit_ms)) {
-            return false;
+            return "silence: no end in " + std::to_string(o.limit_ms) + " ms";
         }
-        if (end && flood.received() >= o.after) {
+        if (!from && (told || !o.when_told))
+            from = o.when_told ? flood.received() : 0;
+        if (end && from && flood.received() >= *from + o.after) {
             flood.post();  // there is something to complete
             end(flood);
-            return true;
+            return {};
         }
     }
-    return true;
+    return end ? "it ended before this side's end" : "";
 }
 
 int all(Options& o) {
     o.flood.engine = o.peer.engine_id();
     o.flood.sends = !o.one_way || !o.peer.listens();
     o.flood.receives = !o.one_way || o.peer.listens();
+    if (o.when_told)
+        std::signal(SIGUSR1, [](int) { told = 1; });
     auto context = tcpqp::open_device(o.peer.interface);
     Flood flood(*context, make_socket(o), o.flood);
     std::fprintf(stderr, "qp_end: attached\n");
-    const bool ended = run(flood, o);
+    std::string wrong = run(flood, o);
     const size_t unfinished = flood.drain(static_cast<int>(o.limit_ms));
     std::printf("%s\n", flood.json().c_str());
-    if (!ended)
-        std::fprintf(stderr, "qp_end: FAILED: silence: no end in %u ms\n", o.limit_ms);
-    else if (unfinished)
-        std::fprintf(stderr, "qp_end: FAILED: %zu work requests never completed\n", unfinished);
-    return ended && !unfinished ? 0 : 1;
+    if (wrong.empty() && unfinished)
+        wrong = std::to_string(unfinished) + " work requests never completed";
+    if (!wrong.empty())
+        std::fprintf(stderr, "qp_end: FAILED: %s\n", wrong.c_str());
+    return wrong.empty() ? 0 : 1;
 }
 
 }  // namespace
@@ -109,6 +120,7 @@ int main(int argc, char** argv) {
         .choice("--how", o.how, ends)
         .option("--after", o.after, "messages received before the end")
         .option("--limit-ms", o.limit_ms)
+        .flag("--when-told", o.when_told, "they count from SIGUSR1 on")
         .option("--user-timeout-ms", o.user_timeout_ms, "TCP_USER_TIMEOUT of the socket")
         .option("--keepalive-s", o.keepalive_s,
                 "SO_KEEPALIVE after this silence; without: tcp_qp's")
