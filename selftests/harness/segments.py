@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""TCP segments by hand: read from a capture, changed, given right checksums, sent from a network interface."""
+"""TCP segments by hand: read from a capture or an interface, changed, given right checksums, sent from an interface."""
 
 import dataclasses
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 ETHERNET_BYTES = 14
 ETHERTYPE_IPV4 = 0x0800
+ETH_P_ALL = 3
+FRAME_BYTES_MAX = 1 << 16
 PCAP_HEAD_BYTES = 24
 PCAP_RECORD = struct.Struct("<IIII")
 
@@ -73,13 +76,27 @@ def captured(path: Path) -> Iterator[Segment]:
 
 
 class Interface:
-    """Frames out of @name, from its own MAC: the switch must learn no one else's."""
+    """Frames out of @name, from its own MAC: the switch must learn no one else's.  Or from @mac, whose frames are heard: this machine
+    takes none of them for its own."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, mac: bytes = b"") -> None:
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
-        self._socket.bind((name, 0))
-        self.mac = self._socket.getsockname()[4]
+        self._socket.bind((name, ETH_P_ALL if mac else 0))
+        self.mac = mac or self._socket.getsockname()[4]
         self.sent = 0
+
+    def hear(self, limit_s: float) -> Segment | None:
+        """The next segment to us within @limit_s."""
+        until = time.monotonic() + limit_s
+        while (left := until - time.monotonic()) > 0:
+            self._socket.settimeout(left)
+            try:
+                frame = self._socket.recv(FRAME_BYTES_MAX)
+            except TimeoutError:
+                return None
+            if frame[:6] == self.mac and (segment := Segment.parse(frame)):
+                return segment
+        return None
 
     def send(self, to: bytes, segment: Segment) -> None:
         self._socket.send(to + self.mac + struct.pack("!H", ETHERTYPE_IPV4) + segment.packet())

@@ -15,7 +15,8 @@ from harness.segments import Interface, Segment, captured
 
 TAP = "tqpraw0"
 NEEDS = Needs(
-    modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_exchange",), tap=TAP, switch_args=("--tap", f"name=up0,ifname={TAP}"),
+    modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_exchange", "selftests/vm/hostile/attach_attacks"), tap=TAP,
+    switch_args=("--tap", f"name=up0,ifname={TAP}"),
 )  # fmt: skip
 pytestmark = pytest.mark.needs(NEEDS)
 
@@ -88,14 +89,14 @@ def _capture(t: Guests, round_: int) -> list[Segment]:
     return seen
 
 
-def _mac(t: Guests, node: int) -> bytes:
+def mac_of(t: Guests, node: int) -> bytes:
     return bytes.fromhex(t.run(node, "cat /sys/class/net/nupa0/address").strip().replace(":", ""))
 
 
 def _forge(t: Guests, forgeries: Callable[[Segment, random.Random], list[Segment]], options: str, seed: int) -> tuple[list, int]:
     """Both sides' results of an exchange beside which somebody forges; how many segments."""
     subprocess.run(["ip", "link", "set", TAP, "up"], check=True)
-    dice, out, to = random.Random(seed), Interface(TAP), _mac(t, 0)
+    dice, out, to = random.Random(seed), Interface(TAP), mac_of(t, 0)
     common = f"--timeout 10 --seed {seed} {options}"
     jobs = [
         t.start(0, f"{PROGRAM} --listen {PORT} --engine offload {common}", LIMIT_S),

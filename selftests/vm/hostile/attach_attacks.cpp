@@ -4,6 +4,7 @@
 //
 //   attach_attacks --case NAME [--rounds N]
 //   attach_attacks --case timestamps [--connect ADDR] --port PORT
+//   attach_attacks --case early --port PORT [--rounds N]      for a peer made by hand
 //
 // Prints one JSON object and exits with 0 if all ended as it should.
 #include <map>
@@ -17,10 +18,12 @@ using namespace nupa::programs;
 using namespace nupa::programs::attach;
 
 const std::map<std::string, void (*)(const tcpqp::Context&, const Options&)> kCases{
-    {"steal", steal},           {"same_socket", same_socket}, {"reattach", reattach},
-    {"reset", reset},           {"blocked", blocked},         {"slip", slip},
-    {"readers", readers},       {"send_buffer", send_buffer}, {"hold", hold},
-    {"timestamps", timestamps},
+    {"steal", steal},       {"same_socket", same_socket},
+    {"reattach", reattach}, {"reset", reset},
+    {"blocked", blocked},   {"slip", slip},
+    {"readers", readers},   {"send_buffer", send_buffer},
+    {"hold", hold},         {"timestamps", timestamps},
+    {"early", early},
 };
 
 }  // namespace

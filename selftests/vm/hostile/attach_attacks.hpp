@@ -122,5 +122,6 @@ void readers(const tcpqp::Context& context, const Options& o);
 void send_buffer(const tcpqp::Context& context, const Options& o);
 void hold(const tcpqp::Context& context, const Options& o);
 void timestamps(const tcpqp::Context& context, const Options& o);
+void early(const tcpqp::Context& context, const Options& o);
 
 }  // namespace nupa::programs::attach
