@@ -237,7 +237,7 @@ static bool tqp_recv_may_post(const struct sock *sk, size_t len, int flags)
 	       READ_ONCE(stream_place) &&
 	       (READ_ONCE(sk->sk_rcvtimeo) == MAX_SCHEDULE_TIMEOUT ||
 		len <= TQP_PLACE_TIMED_MAX_BYTES) &&
-	       tcp_sk(sk)->bytes_received >= TQP_PLACE_BULK_BYTES;
+	       READ_ONCE(tcp_sk(sk)->bytes_received) >= TQP_PLACE_BULK_BYTES;
 }
 
 static int tqp_stream_recvmsg(struct sock *sk, struct msghdr *msg, size_t len, TQP_RECV_FLAGS_PARAMS)
