@@ -26,7 +26,8 @@ namespace sim {
     X(writes_refused) X(revoked_targets) X(revoked_sources) X(revoked_sinks) X(revoked_windows) \
     X(revoked_responses) X(length_errors) X(protection_errors) X(access_errors) X(protocol_errors) \
     X(failed_connections)
-#define SIM_COUNTERS(X) SIM_TCP_COUNTERS(X) SIM_MESSAGE_COUNTERS(X) SIM_TROUBLE_COUNTERS(X)
+#define SIM_POST_COUNTERS(X) X(streams) X(posts) X(posts_busy) X(posts_rescued) X(post_bytes)
+#define SIM_COUNTERS(X) SIM_TCP_COUNTERS(X) SIM_MESSAGE_COUNTERS(X) SIM_TROUBLE_COUNTERS(X) SIM_POST_COUNTERS(X)
 // clang-format on
 
 #define SIM_COUNTER_ENUM(name) k_##name,

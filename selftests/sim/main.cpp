@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "post_world.hpp"
 #include "world.hpp"
 
 namespace {
@@ -26,8 +27,9 @@ void add_options(CLI::App& app, Options& o) {
 }
 
 // True: no invariant was broken.
+template <class Kind>
 bool play(std::uint64_t seed, bool print, sim::Coverage& coverage) {
-    const auto world = std::make_unique<sim::World>(seed, coverage);
+    const auto world = std::make_unique<Kind>(seed, coverage);
     bool good = true;
     try {
         world->run();
@@ -69,7 +71,8 @@ int main(int argc, char** argv) {
     sim::Coverage coverage;
     const auto begin = std::chrono::steady_clock::now();
     for (std::uint64_t i = 0; i < o.count; i++)
-        if (!play(o.first + i, o.one, coverage))
+        if (!play<sim::World>(o.first + i, o.one, coverage) ||
+            !play<sim::PostWorld>(o.first + i, o.one, coverage))
             return 1;
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
     const bool all = report(coverage, o.complete);

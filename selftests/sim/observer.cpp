@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "observer.hpp"
 
+#include <utility>
+
 namespace sim {
 
 namespace {
@@ -9,8 +11,8 @@ Observer* current = nullptr;
 
 }  // namespace
 
-Observer::Observer(const Ram& ram, std::vector<Write>& writes) noexcept
-    : ram_(ram), writes_(writes) {
+Observer::Observer(const Ram& ram, std::vector<Write>& writes, std::function<void()> during)
+    : ram_(ram), writes_(writes), during_(std::move(during)) {
     writes_.clear();
     current = this;
 }
@@ -18,6 +20,8 @@ Observer::Observer(const Ram& ram, std::vector<Write>& writes) noexcept
 Observer::~Observer() { current = nullptr; }
 
 bool Observer::write(const std::byte* to, std::size_t bytes) noexcept {
+    if (during_)
+        during_();
     if (!ram_.contains(to, bytes)) {
         wild_ = true;
         return false;

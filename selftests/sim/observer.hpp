@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <vector>
 
 #include "ram.hpp"
@@ -18,7 +19,8 @@ struct Write {
 // From construction to destruction, the writes that @ram may take; one at a time.
 class Observer {
 public:
-    Observer(const Ram& ram, std::vector<Write>& writes) noexcept;
+    // @during: before each store; throws nothing.
+    Observer(const Ram& ram, std::vector<Write>& writes, std::function<void()> during = {});
     ~Observer();
     Observer(const Observer&) = delete;
     Observer& operator=(const Observer&) = delete;
@@ -30,6 +32,7 @@ public:
 private:
     const Ram& ram_;
     std::vector<Write>& writes_;
+    std::function<void()> during_;
     bool wild_ = false;
 };
 
