@@ -38,10 +38,14 @@ static u32 tqp_rx_copy_writes(struct tqp_conn *conn, struct sk_buff *skb, u32 of
 static u32 tqp_rx_writes(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 seq)
 {
 	const struct tqp_rx_train *train = &conn->rx.train;
-	u32 at = seq - train->all.start_seq, length = train->all.length, place = at / length, count;
+	u32 at = seq - train->all.start_seq, length = train->all.length, place, count;
 
-	if (train->all.opcode != TCP_BTH_OP_WRITE_TRAIN || conn->rx.msg.active || at % length ||
-	    (u16)(train->all.msn + place) != conn->rx.next.write)
+	/* the train may be of before, and this a mixed one: then it has no such length, or no byte here */
+	if (train->all.opcode != TCP_BTH_OP_WRITE_TRAIN || !tqp_in_train(train, seq) ||
+	    conn->rx.msg.active || at % length)
+		return 0;
+	place = at / length;
+	if ((u16)(train->all.msn + place) != conn->rx.next.write)
 		return 0;
 	count = min(skb->len - off, train->bytes - at) / length;
 	if (!count || !tqp_rx_may_write(conn, place, count))
