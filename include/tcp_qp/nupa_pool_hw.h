@@ -24,7 +24,7 @@ extern "C" {
 enum {
 	NUPA_POOL_MAGIC = 0x4c50554e,	/* "NUPL" in nupa_accel_regs.magic */
 	NUPA_POOL_ABI_MAJOR = 1,	/* must be equal */
-	NUPA_POOL_ABI_MINOR = 0,	/* may grow */
+	NUPA_POOL_ABI_MINOR = 1,	/* may grow */
 
 	NUPA_POOL_LEASES_MAX = 1024,	/* of one host */
 	NUPA_POOL_PAGE_BYTES = 4096,
@@ -50,6 +50,7 @@ enum nupa_pool_status {
 	NUPA_POOL_E_NOSPACE = NUPA_ACCEL_E_COUNT,	/* no range is free that long, or too many leases */
 	NUPA_POOL_E_NOENT,				/* no lease of this host begins there */
 	NUPA_POOL_E_BUSY,
+	NUPA_POOL_E_SHARE,				/* more than is left of the host's share of the pool; since 1.1 */
 	NUPA_POOL_E_COUNT,
 };
 

@@ -164,7 +164,7 @@ void nupa_buffer_gone(struct nupa_buffer *buffer);	/* its range is given back */
 /* ---- lease.c ---- */
 int nupa_lease_init(void);
 void nupa_lease_exit(void);	/* no device is left: what is under way has ended */
-/* 0, -ENOSPC, -EINTR (a fatal signal), -ENODEV, -EIO.  @at: physical. */
+/* 0, -ENOSPC, -EDQUOT, -EINTR (a fatal signal), -ENODEV, -EIO.  @at: physical. */
 int nupa_lease_take(struct nupa_accel *accel, u64 bytes, phys_addr_t *at);
 /* Any context; nupa_buffer_gone() follows. */
 void nupa_lease_give(struct nupa_buffer *buffer);

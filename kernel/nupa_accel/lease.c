@@ -49,6 +49,8 @@ static int nupa_lease_errno(u32 status)
 		return 0;
 	case NUPA_POOL_E_NOSPACE:
 		return -ENOSPC;
+	case NUPA_POOL_E_SHARE:
+		return -EDQUOT;
 	case NUPA_POOL_E_BUSY:
 		return -EBUSY;
 	default:

@@ -87,7 +87,7 @@ struct Pool : ::testing::Test {
     [[nodiscard]] std::string port_option(const std::string& name) const {
         const std::string path = directory + name;
         return "name=" + name + ",socket=" + path + ".socket,ram=" + path + ".ram,pool=" + path +
-               ".pool";
+               ".pool,share-mib=" + std::to_string(kPoolBytes >> 20);
     }
     [[nodiscard]] std::vector<std::string> arguments() const {
         std::vector<std::string> all{"--mode", "cxl", "--pool-mib",
@@ -383,6 +383,37 @@ TEST_F(Pool, ARandomGuestHarmsNobodyElse) {
     wait_all_free();
 }
 
+TEST(PoolShare, IsAnEqualPartUnlessSaid) {
+    const std::string directory = make_directory();
+    const auto port = [&](const std::string& name, const std::string& more) {
+        const std::string path = directory + name;
+        return "name=" + name + ",socket=" + path + ".socket,ram=" + path + ".ram,pool=" + path +
+               ".pool" + more;
+    };
+    {
+        DaemonProcess daemon(0, {"--mode", "cxl", "--pool-mib", "4", "--port", port("p0", ""),
+                                 "--port", port("p1", ",share-mib=3")});
+        FakeWindow greedy(directory + "p0.pool"), other(directory + "p1.pool");
+        greedy.set_control(NUPA_CONTROL_ENABLE);
+        other.set_control(NUPA_CONTROL_ENABLE);
+        EXPECT_EQ(greedy.status(FakeWindow::lease_cmd(kPoolBytes)), NUPA_POOL_E_SHARE);
+        EXPECT_EQ(greedy.status(FakeWindow::lease_cmd(2 * kPoolBytes)), NUPA_POOL_E_NOSPACE);
+        greedy.lease(kPoolBytes / 2 - kPageBytes);
+        const uint64_t last = greedy.lease(kPageBytes);
+        EXPECT_EQ(greedy.status(FakeWindow::lease_cmd(kPageBytes)), NUPA_POOL_E_SHARE);
+        EXPECT_EQ(greedy.status(FakeWindow::release_cmd(last)), NUPA_ACCEL_OK);
+        greedy.lease(kPageBytes);
+        other.lease(kPoolBytes / 2);
+        EXPECT_EQ(other.status(FakeWindow::lease_cmd(kPageBytes)), NUPA_POOL_E_NOSPACE)
+            << "its share is more, and nothing is free";
+        const Json shown = daemon.control({{"cmd", "pool"}});
+        EXPECT_EQ(shown["ports"][0]["share_bytes"], kPoolBytes / 2);
+        EXPECT_EQ(shown["ports"][1]["share_bytes"], 3 << 20);
+        EXPECT_NE(nupactl(daemon, {"pool"}).out.find("SHARE"), std::string::npos);
+    }
+    std::filesystem::remove_all(directory);
+}
+
 TEST(PoolOptions, GoTogether) {
     const auto start = [](std::vector<std::string> more) {
         std::vector<std::string> argv{NUPA_SWITCH_PROGRAM, "--control", "/tmp/none"};
@@ -394,6 +425,11 @@ TEST(PoolOptions, GoTogether) {
     EXPECT_EQ(start({"--mode", "cxl", "--port", port}).status, 2);
     EXPECT_EQ(start({"--mode", "cxl", "--port", port + ",pool=/tmp/s"}).status, 2)
         << "the same socket";
+    for (const char* share : {"0", "-1", "1x", "99999999"})
+        EXPECT_EQ(
+            start({"--mode", "cxl", "--port", port + ",pool=/tmp/p,share-mib=" + share}).status, 2)
+            << share;
+    EXPECT_EQ(start({"--port", port + ",share-mib=1"}).status, 2) << "without a pool";
     EXPECT_NE(start({"--mode", "other", "--port", port}).status, 0);
 }
 

@@ -55,6 +55,40 @@ TEST(Leases, AreNobodysWhileTheyComeAndLeave) {
     EXPECT_TRUE(leases.begin(kB, kPool));
 }
 
+TEST(Leases, AShareIsAnEqualPartOrWhatWasSaid) {
+    Leases leases(10 * kPage);
+    EXPECT_EQ(leases.share(kA), 10 * kPage) << "nobody joined";
+    leases.join(kA);
+    EXPECT_EQ(leases.share(kA), 10 * kPage) << "alone";
+    leases.join(kB);
+    leases.join(2);
+    EXPECT_EQ(leases.share(kA), 3 * kPage);
+    leases.join(kB, 8 * kPage);
+    EXPECT_EQ(leases.share(kB), 8 * kPage);
+    leases.join(kB, UINT64_MAX);
+    EXPECT_EQ(leases.share(kB), 10 * kPage);
+}
+
+// Whatever one host takes, the others' parts are left.
+TEST(Leases, NobodyLeasesMoreThanItsShare) {
+    Leases leases(4 * kPage);
+    leases.join(kA);
+    leases.join(kB);
+    EXPECT_FALSE(leases.begin(kA, 3 * kPage));
+    const std::uint64_t first = lease(leases, kA, kPage);
+    const auto second = leases.begin(kA, kPage);
+    ASSERT_TRUE(second);
+    EXPECT_TRUE(leases.over_share(kA, 1)) << "what comes counts";
+    EXPECT_FALSE(leases.begin(kA, kPage));
+    EXPECT_EQ(leases.leave(kA, first), NUPA_ACCEL_OK);
+    EXPECT_FALSE(leases.begin(kA, kPage)) << "what leaves counts";
+    leases.freed(first);
+    EXPECT_TRUE(leases.begin(kA, kPage));
+    EXPECT_TRUE(leases.begin(kB, 2 * kPage)) << "its own part, all of it";
+    leases.drop(kA);
+    EXPECT_FALSE(leases.over_share(kA, 2 * kPage));
+}
+
 TEST(Leases, RefusesWhatThereIsNot) {
     Leases leases(kPool);
     EXPECT_FALSE(leases.begin(kA, 0));

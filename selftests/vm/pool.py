@@ -95,10 +95,15 @@ def test_who_has_what(t: Guests) -> None:
     _all_back(t)
 
 
-def test_one_host_may_have_all_and_no_more(t: Guests) -> None:
-    job = t.start(0, f"exec {CHECK} hold {MIB}", END_S)
-    t.wait_until(lambda: _leased(t)[0] == MIB << 20, "the lease")
-    t.fails(1, f"{CHECK} hold 1")
+def test_one_host_may_have_its_share_and_no_more(t: Guests) -> None:
+    share = MIB // 2
+    t.equal([port["share_bytes"] for port in t.switch("pool")["ports"]], [share << 20] * 2, "equal parts")
+    refused = t.fails(0, f"{CHECK} hold {share + 1}")
+    t.check("quota" in refused.stderr, f"not for its share: {refused.stderr}")
+    job = t.start(0, f"exec {CHECK} hold {share}", END_S)
+    t.wait_until(lambda: _leased(t)[0] == share << 20, "the lease")
+    t.fails(0, f"{CHECK} hold 1")
+    t.run(1, f"{CHECK} churn 1")  # the other's part is there
     job.kill()
     _all_back(t)
     t.run(1, f"{CHECK} churn 1")

@@ -29,16 +29,38 @@ std::optional<std::uint64_t> Leases::gap(std::uint64_t bytes, std::uint64_t alig
     return std::nullopt;
 }
 
+std::uint64_t Leases::share(Owner owner) const noexcept {
+    const auto holder = owners_.find(owner);
+    if (holder == owners_.end() || !holder->second.share)
+        return bytes_;
+    if (*holder->second.share != 0)
+        return std::min(*holder->second.share, bytes_);
+    const auto joined = std::count_if(owners_.begin(), owners_.end(), [](const auto& entry) {
+        return entry.second.share.has_value();
+    });
+    return bytes_ / static_cast<std::uint64_t>(joined) / kPageBytes * kPageBytes;
+}
+
+bool Leases::over_share(Owner owner, std::uint64_t bytes) const noexcept {
+    const auto holder = owners_.find(owner);
+    const std::uint64_t held = holder == owners_.end() ? 0 : holder->second.bytes;
+    const std::uint64_t max = share(owner);
+    return held > max || bytes > max - held;
+}
+
 // Large ranges begin where a large page does: the tables of their regions are short.
 std::optional<std::uint64_t> Leases::begin(Owner owner, std::uint64_t bytes) noexcept try {
-    if (bytes == 0 || bytes % kPageBytes != 0 || bytes > free_bytes_ ||
-        counts_[owner] >= NUPA_POOL_LEASES_MAX)
+    if (bytes == 0 || bytes % kPageBytes != 0 || bytes > free_bytes_ || over_share(owner, bytes))
+        return std::nullopt;
+    Holder& holder = owners_[owner];
+    if (holder.leases >= NUPA_POOL_LEASES_MAX)
         return std::nullopt;
     const auto at = gap(bytes, bytes >= kLargeBytes ? kLargeBytes : kPageBytes);
     if (!at)
         return std::nullopt;
     leases_.emplace(*at, Lease{bytes, owner, State::kComing, 0});
-    counts_[owner]++;
+    holder.leases++;
+    holder.bytes += bytes;
     free_bytes_ -= bytes;
     return at;
 } catch (const std::bad_alloc&) {
@@ -67,7 +89,9 @@ void Leases::leave_all(Owner owner) noexcept {
 void Leases::freed(std::uint64_t at) noexcept {
     const auto lease = leases_.find(at);
     free_bytes_ += lease->second.bytes;
-    counts_[lease->second.owner]--;
+    Holder& holder = owners_.find(lease->second.owner)->second;
+    holder.leases--;
+    holder.bytes -= lease->second.bytes;
     leases_.erase(lease);
 }
 

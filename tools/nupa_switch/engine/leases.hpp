@@ -28,8 +28,14 @@ public:
     // @bytes: whole pages.
     explicit Leases(std::uint64_t bytes) noexcept : bytes_(bytes), free_bytes_(bytes) {}
 
-    // The first free range of @bytes comes: where it lies.  Empty: there is none, @owner has too
-    // many, or @bytes are not whole pages.
+    // @owner may lease @share_bytes at a time; 0: an equal part, of all who joined.  Who did not
+    // join may have all.
+    void join(Owner owner, std::uint64_t share_bytes = 0) { owners_[owner].share = {share_bytes}; }
+    std::uint64_t share(Owner owner) const noexcept;
+    // More than is left of @owner's share.
+    bool over_share(Owner owner, std::uint64_t bytes) const noexcept;
+    // The first free range of @bytes comes: where it lies.  Empty: there is none, it is more than
+    // @owner's share or one lease too many, or @bytes are not whole pages.
     std::optional<std::uint64_t> begin(Owner owner, std::uint64_t bytes) noexcept;
     void granted(std::uint64_t at) noexcept;
     // NUPA_ACCEL_OK: it leaves, and nothing covers it any more.
@@ -68,7 +74,12 @@ private:
     std::uint64_t bytes_;
     std::uint64_t free_bytes_;
     std::map<std::uint64_t, Lease> leases_;  // by where they begin
-    std::map<Owner, std::uint32_t> counts_;
+    struct Holder {
+        std::optional<std::uint64_t> share;  // empty: it did not join
+        std::uint64_t bytes = 0;             // of its leases, whatever their state
+        std::uint32_t leases = 0;
+    };
+    std::map<Owner, Holder> owners_;
 };
 
 }  // namespace nupa

@@ -82,10 +82,10 @@ std::string render_pool(const Json& reply) {
         return "no pool: the switch is in mode pcie\n";
     std::string out = fmt::format("pool of {} bytes, {} free\n", text(reply.at("bytes")),
                                   text(reply.at("free_bytes")));
-    Rows rows{{"PORT", "LEASED", "RESIDENT", "LEASES"}},
+    Rows rows{{"PORT", "LEASED", "SHARE", "RESIDENT", "LEASES"}},
         ranges{{"PORT", "AT", "BYTES", "STATE", "REGIONS"}};
     for (const Json& port : reply.at("ports")) {
-        rows.push_back({text(port["name"]), text(port["leased_bytes"]),
+        rows.push_back({text(port["name"]), text(port["leased_bytes"]), text(port["share_bytes"]),
                         text(port["resident_bytes"]), fmt::format("{}", port["leases"].size())});
         for (const Json& lease : port["leases"])
             ranges.push_back({text(port["name"]), fmt::format("{:#x}", lease["at"].get<uint64_t>()),

@@ -180,6 +180,7 @@ struct tcpqp_pool_memory {
  * mapping and regions are gone, also by the process's end.
  * -EINVAL: opts, or empty.  -ENOENT: no pool.  -EACCES.  -ENODEV: the window has gone.
  * -ENOSPC: no range of the pool is free that long, or the host has too many.
+ * -EDQUOT: more than is left of the host's share of the pool.
  */
 int tcpqp_pool_alloc(size_t bytes, const struct tcpqp_pool_opts *opts, struct tcpqp_pool_memory *memory);
 /*

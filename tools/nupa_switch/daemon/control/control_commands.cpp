@@ -155,7 +155,8 @@ Json ControlCommands::macs() const {
 }
 
 // {"cmd": "pool"} -> {"mode": "pcie"}, or
-//   {"mode": "cxl", "bytes", "free_bytes", "ports": [{"name", "leased_bytes", "resident_bytes",
+//   {"mode": "cxl", "bytes", "free_bytes",
+//    "ports": [{"name", "leased_bytes", "share_bytes", "resident_bytes",
 //    "leases": [{"at", "bytes", "state", "regions"}]}]}
 Json ControlCommands::pool() const {
     Json reply = Json::object();
@@ -178,6 +179,7 @@ Json ControlCommands::pool() const {
         reply["free_bytes"] = pool->free_bytes;
         reply["ports"].push_back({{"name", link->port().name()},
                                   {"leased_bytes", leased},
+                                  {"share_bytes", pool->share_bytes},
                                   {"resident_bytes", pool->resident_bytes},
                                   {"leases", leases}});
     }

@@ -35,6 +35,7 @@ struct PortQp {
 struct PortPool {
     uint64_t pool_bytes = 0;  // of all ports together
     uint64_t free_bytes = 0;
+    uint64_t share_bytes = 0;     // that this port may lease at a time
     uint64_t resident_bytes = 0;  // of host memory, in this port's window
     struct Lease {
         uint64_t at;

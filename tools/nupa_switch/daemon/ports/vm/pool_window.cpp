@@ -53,6 +53,7 @@ PoolWindow::PoolWindow(Epoll& epoll, const Options& options, Leases::Owner owner
       bar2_bytes_(bar2_bytes_for(options.leases->bytes())),
       listener_(options.socket),
       memory_(*options.leases, owner) {
+    leases_->join(owner, options.share_bytes);
     epoll_.add(listener_.fd(), *this, kListen);
 }
 
@@ -226,6 +227,8 @@ std::optional<PoolWindow::Outcome> PoolWindow::execute(const nupa_accel_cmd& cmd
 
 // Its host may have written there before it was its own.
 std::optional<PoolWindow::Outcome> PoolWindow::lease(const nupa_accel_cmd& cmd) noexcept {
+    if (cmd.bytes <= leases_->bytes() && leases_->over_share(owner_, cmd.bytes))
+        return Outcome{NUPA_POOL_E_SHARE};
     const auto at = leases_->begin(owner_, cmd.bytes);
     if (!at)
         return Outcome{NUPA_POOL_E_NOSPACE};

@@ -36,6 +36,7 @@ public:
     struct Options {
         std::string socket;              // where QEMU connects
         std::shared_ptr<Leases> leases;  // of all ports
+        uint64_t share_bytes = 0;        // that this one may lease at a time; 0: an equal part
     };
 
     // It listens when this returns; throws std::system_error.

@@ -21,6 +21,7 @@ struct VmOptions {
     std::vector<std::string> hbm;    // memory files of its accelerators
     std::string pool;                // where QEMU connects for its window to the pool; mode cxl
     std::shared_ptr<Leases> leases;  // of all ports
+    uint64_t share_bytes = 0;        // of the pool; 0: an equal part
     MacAddress mac{};                // zero: one made from the port's number
     unsigned queue_pairs = kQueuePairsDefault;
     PortEngine::Limits limits;

@@ -25,9 +25,9 @@ VmPort::VmPort(const PortContext& context, const VmOptions& options, uint16_t id
             0x02, 'N', 'U', 'P', static_cast<uint8_t>(id >> 8), static_cast<uint8_t>(id)};
     fabric_.macs().reserve(options_.mac.data(), id);
     if (options.leases) {
-        pool_ =
-            std::make_unique<PoolWindow>(epoll_, PoolWindow::Options{options.pool, options.leases},
-                                         id, name(), static_cast<PoolWindowOwner&>(*this));
+        pool_ = std::make_unique<PoolWindow>(
+            epoll_, PoolWindow::Options{options.pool, options.leases, options.share_bytes}, id,
+            name(), static_cast<PoolWindowOwner&>(*this));
         windows_.set_pool(pool_.get());
     }
     epoll_.add(listener_.fd(), *this, kListen);
@@ -82,7 +82,8 @@ std::optional<PortPool> VmPort::pool() const {
     if (!pool_)
         return std::nullopt;
     const Leases& leases = pool_->leases();
-    PortPool all{leases.bytes(), leases.free_bytes(), pool_->resident_bytes(), {}};
+    PortPool all{
+        leases.bytes(), leases.free_bytes(), leases.share(id()), pool_->resident_bytes(), {}};
     for (const auto& [at, lease] : leases.all())
         if (lease.owner == id())
             all.leases.push_back(

@@ -21,7 +21,7 @@ constexpr uint64_t kPoolMibDefault = 256;
 constexpr uint64_t kPoolMaxMib = 1 << 15;
 constexpr const char* kForm =
     "name=NAME,socket=PATH,ram=PATH[,mac=XX:XX:XX:XX:XX:XX][,queues=N][,hbm=PATH[:PATH]]"
-    "[,pool=PATH]";
+    "[,pool=PATH[,share-mib=N]]";
 
 uint64_t random_seed() {
     uint64_t seed = 0;
@@ -62,6 +62,15 @@ unsigned parse_queues(const std::string& text, const Fields& fields) {
         throw fields.error(
             fmt::format("queues must be 1 to {}", static_cast<int>(NUPA_QUEUE_PAIRS_MAX)));
     return value;
+}
+
+// In bytes.
+uint64_t parse_share(const std::string& text, const Fields& fields) {
+    uint64_t value = 0;
+    auto [end, err] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (err != std::errc{} || end != text.data() + text.size() || value < 1 || value > kPoolMaxMib)
+        throw fields.error(fmt::format("share-mib must be 1 to {}", kPoolMaxMib));
+    return value << 20;
 }
 
 // "PATH:PATH"
@@ -126,6 +135,10 @@ public:
         port.pool = fields.take("pool");
         if (port.pool.empty() == (mode_ == "cxl"))
             throw fields.error("pool= and --mode cxl go together");
+        if (const std::string share = fields.take("share-mib"); !share.empty())
+            port.share_bytes = parse_share(share, fields);
+        if (port.share_bytes && port.pool.empty())
+            throw fields.error("share-mib= is of pool=");
         if (mode_ == "cxl")
             port.leases = leases();
         port.limits = limits_;
