@@ -14,6 +14,11 @@
  * (nupa_need_event()).  Ring indices run freely over 32 bits and are masked at
  * use; a ring's size is a power of two.
  *
+ * The switch need not move a transmit ring's event along while it looks at prod
+ * itself (NUPA_TXQ_F_WATCH): no doorbell is rung then.  Before it stops looking it
+ * writes db_event, has a full barrier, and reads prod; a host writes prod, has a
+ * full barrier, and reads db_event.  So one of them sees what the other wrote.
+ *
  * Who writes what is said by the structures: each control block has one cache
  * line per writer.  Nothing the other side wrote is used before it was copied
  * once and checked.
@@ -48,7 +53,7 @@ enum {
 
 	NUPA_MAGIC = 0x4150554e,	/* "NUPA" */
 	NUPA_ABI_MAJOR = 4,		/* must be equal */
-	NUPA_ABI_MINOR = 3,		/* may grow; features say what is there */
+	NUPA_ABI_MINOR = 4,		/* may grow; features say what is there */
 
 	NUPA_QUEUE_PAIRS_MAX = 16,
 	NUPA_VECTORS = 1 + NUPA_QUEUE_PAIRS_MAX,
@@ -102,6 +107,7 @@ enum {
 	NUPA_FEAT_RX_LONG = 1 << 12,	/* long fill buffers, nupa_cmd_rx_mode.run4_max_bytes */
 	NUPA_FEAT_WINDOW = 1 << 13,	/* memory of other devices of the host, since 4.2 */
 	NUPA_FEAT_STREAM = 1 << 14,	/* NUPA_QP_F_STREAM, since 4.3 */
+	NUPA_FEAT_WATCH = 1 << 15,	/* NUPA_TXQ_F_WATCH, since 4.4 */
 };
 
 /* struct nupa_regs.status, switch to host */
@@ -309,7 +315,7 @@ struct nupa_cmd_queue {			/* TXQ_CREATE, RXQ_CREATE; id = queue pair */
 	__le32 entries;			/* of the transmit or fill ring */
 	__le32 comp_entries;		/* RX */
 	__le32 buf_bytes;		/* RX: of every fill buffer */
-	__le32 flags;			/* NUPA_RXQ_F_* */
+	__le32 flags;			/* RX: NUPA_RXQ_F_*, TX: NUPA_TXQ_F_* */
 	__le64 long_ring_addr;		/* RX: struct nupa_rx_fill[] */
 	__le32 long_entries;		/* RX: 0: no long buffers, and the two fields beside it are 0 */
 	__le32 long_buf_bytes;		/* RX: more than buf_bytes */
@@ -317,6 +323,10 @@ struct nupa_cmd_queue {			/* TXQ_CREATE, RXQ_CREATE; id = queue pair */
 
 enum {
 	NUPA_RXQ_F_STRICT_SPLIT = 1 << 0,	/* TCP payload never in a header slot (devmem TCP) */
+};
+
+enum {
+	NUPA_TXQ_F_WATCH = 1 << 0,	/* prod may be looked at without a doorbell, as long as the switch likes */
 };
 
 enum {
@@ -538,7 +548,8 @@ NUPA_STATIC_ASSERT(sizeof(struct nupa_admin_comp) == 16, "nupa_admin_comp");
 	X(fault_loss) X(fault_reorder) X(fault_duplicate) X(fault_corrupt) X(fault_delay) \
 	X(queue_drop) X(ecn_marked) X(abi_errors) \
 	X(deliver_order) X(fault_truncate) X(fault_bleach) X(fault_mangle) X(fault_copy) \
-	X(drop_overtaken) X(deliver_peer) X(tx_drop_source) X(deliver_lengths)
+	X(drop_overtaken) X(deliver_peer) X(tx_drop_source) X(deliver_lengths) \
+	X(tx_watch_ends) X(tx_seen)
 
 #define NUPA_STAT_ENUM(name) NUPA_STAT_##name,
 enum nupa_stat { NUPA_STATS(NUPA_STAT_ENUM) NUPA_STAT_COUNT };

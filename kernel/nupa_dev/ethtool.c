@@ -167,6 +167,29 @@ static int nupa_set_coalesce(struct net_device *dev, struct ethtool_coalesce *co
 	return err;
 }
 
+static u32 nupa_get_priv_flags(struct net_device *dev)
+{
+	struct nupa_dev *nupa = netdev_priv(dev);
+
+	return nupa->tx_watch ? BIT(NUPA_PRIV_TX_WATCH) : 0;
+}
+
+static void nupa_watch_change(struct nupa_dev *nupa, const void *arg)
+{
+	nupa->tx_watch = *(const bool *)arg;
+}
+
+/* The switch hears of it when a ring is made: all are made anew. */
+static int nupa_set_priv_flags(struct net_device *dev, u32 flags)
+{
+	struct nupa_dev *nupa = netdev_priv(dev);
+	bool watch = flags & BIT(NUPA_PRIV_TX_WATCH);
+
+	if (watch == nupa->tx_watch)
+		return 0;
+	return nupa_restart(nupa, nupa_watch_change, &watch);
+}
+
 static u32 nupa_get_rxfh_size(struct net_device *dev)
 {
 	struct nupa_dev *nupa = netdev_priv(dev);
@@ -196,6 +219,8 @@ const struct ethtool_ops nupa_ethtool_ops = {
 	.get_sset_count = nupa_stats_count,
 	.get_strings = nupa_stats_strings,
 	.get_ethtool_stats = nupa_stats_get,
+	.get_priv_flags = nupa_get_priv_flags,
+	.set_priv_flags = nupa_set_priv_flags,
 	.get_coalesce = nupa_get_coalesce,
 	.set_coalesce = nupa_set_coalesce,
 	.get_rxfh_indir_size = nupa_get_rxfh_size,

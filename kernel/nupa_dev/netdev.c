@@ -368,6 +368,7 @@ struct net_device *nupa_netdev_alloc(struct pci_dev *pdev, const struct nupa_reg
 	nupa->pdev = pdev;
 	nupa->netdev = dev;
 	nupa->features = nupa_get(&regs->features);
+	nupa->tx_watch = true;
 	nupa->queues_max = queues_max;
 	nupa->nr_queues = min_t(u16, queues_max, num_online_cpus());
 	nupa->tx_entries = NUPA_TX_ENTRIES_DEFAULT;

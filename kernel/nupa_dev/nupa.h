@@ -66,6 +66,12 @@ enum {
 	NUPA_ZERO_ORDER_MAX = 6,	/* fewer fragments for it */
 };
 
+/* ethtool's private flags */
+enum {
+	NUPA_PRIV_TX_WATCH,
+	NUPA_PRIV_COUNT,
+};
+
 enum nupa_state {
 	NUPA_S_FAILED,		/* no command and no packet until it was reset */
 	NUPA_S_RECOVERS,	/* a failure starts the recover work */
@@ -110,6 +116,7 @@ struct nupa_dev {
 	u32 rx_long_entries;		/* 0: no long buffers */
 	u16 rx_hold_us;			/* also read under mode_lock */
 	bool strict_split;
+	bool tx_watch;			/* the switch may look at transmit indices without doorbells */
 	struct nupa_rss rss;
 	struct xarray rules;		/* location -> struct ethtool_rx_flow_spec */
 

@@ -168,6 +168,8 @@ int nupa_stats_count(struct net_device *dev, int set)
 {
 	struct nupa_dev *nupa = netdev_priv(dev);
 
+	if (set == ETH_SS_PRIV_FLAGS)
+		return nupa->features & NUPA_FEAT_WATCH ? NUPA_PRIV_COUNT : 0;
 	if (set != ETH_SS_STATS)
 		return -EOPNOTSUPP;
 	return NUPA_TXS_COUNT + NUPA_RXS_COUNT + NUPA_MISC_COUNT + NUPA_STAT_COUNT +
@@ -179,6 +181,8 @@ void nupa_stats_strings(struct net_device *dev, u32 set, u8 *data)
 	struct nupa_dev *nupa = netdev_priv(dev);
 	int i;
 
+	if (set == ETH_SS_PRIV_FLAGS)
+		ethtool_puts(&data, "tx-watch");
 	if (set != ETH_SS_STATS)
 		return;
 	for (i = 0; i < NUPA_TXS_COUNT; i++)

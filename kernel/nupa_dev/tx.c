@@ -175,7 +175,7 @@ static void nupa_tx_kick(struct nupa_queue *q)
 	if (old == tx->prod)
 		return;
 	tx->kicked = tx->prod;
-	virt_mb();			/* prod before db_event */
+	virt_mb();			/* prod before db_event, which stays behind while the switch looks at prod */
 	if (!nupa_need_event(nupa_get(&tx->ctl->db_event), tx->prod, old))
 		return;
 	nupa_doorbell(q->nupa, nupa_queue_vector(q));
@@ -484,6 +484,8 @@ int nupa_tx_create(struct nupa_queue *q)
 		.queue.entries = cpu_to_le32(q->tx.entries),
 	};
 
+	if (q->nupa->tx_watch && q->nupa->features & NUPA_FEAT_WATCH)
+		cmd.queue.flags = cpu_to_le32(NUPA_TXQ_F_WATCH);
 	nupa_put(&q->tx.ctl->prod, 0);
 	nupa_put(&q->tx.ctl->irq_event, 0);
 	return nupa_admin_submit(q->nupa, &cmd, NULL);

@@ -98,6 +98,7 @@ void HonestHost::restart(std::uint8_t rx_mode) {
     }
     nupa_cmd_queue tx{};
     tx.ring_addr = kTxRing, tx.entries = kEntries;
+    tx.flags = NUPA_TXQ_F_WATCH;
     command(NUPA_ADMIN_TXQ_CREATE, 0, &tx, sizeof tx);
     nupa_cmd_queue rx{};
     rx.ring_addr = kFills, rx.comp_addr = kComps, rx.slot_addr = kSlots;

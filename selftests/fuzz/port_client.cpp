@@ -20,6 +20,7 @@ nupa::daemon::VmOptions options_of(const Ram& ram, const char* name, std::uint16
     o.ram = ram.path();
     o.mac = {2, 0, 0, 0, 0, static_cast<std::uint8_t>(id + 1)};
     o.queue_pairs = queue_pairs;
+    o.watch = nupa::daemon::Watch::kAlways;
     return o;
 }
 

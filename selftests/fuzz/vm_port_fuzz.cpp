@@ -172,8 +172,10 @@ private:
             case NUPA_ADMIN_RXQ_CREATE:
                 cmd.id %= kQueues;
                 cmd.queue.ring_addr = page(in), cmd.queue.entries = 64u << in.below(4);
-                if (cmd.op == NUPA_ADMIN_TXQ_CREATE)
+                if (cmd.op == NUPA_ADMIN_TXQ_CREATE) {
+                    cmd.queue.flags = in.u8() & (2 * NUPA_TXQ_F_WATCH | NUPA_TXQ_F_WATCH);
                     break;
+                }
                 cmd.queue.comp_addr = page(in), cmd.queue.slot_addr = page(in);
                 cmd.queue.comp_entries = 64u << in.below(4);
                 cmd.queue.buf_bytes = NUPA_RX_BUF_MIN_BYTES + in.u16();
@@ -246,6 +248,7 @@ private:
             cmd = {};
             cmd.op = NUPA_ADMIN_TXQ_CREATE, cmd.id = q;
             cmd.queue.ring_addr = kTxRing + q * kPage, cmd.queue.entries = 64;
+            cmd.queue.flags = q % 2 ? NUPA_TXQ_F_WATCH : 0;
             submit(cmd);
         }
         cmd = {};
@@ -385,7 +388,8 @@ private:
     nupa::daemon::Fabric fabric_;
     nupa::daemon::Heartbeat heartbeat_{epoll_, std::chrono::milliseconds(NUPA_BEAT_MS),
                                        [] { return false; }};
-    const nupa::daemon::PortContext context_{epoll_, fabric_, heartbeat_};
+    const nupa::daemon::SpareTime spare_time_{1};
+    const nupa::daemon::PortContext context_{epoll_, fabric_, heartbeat_, spare_time_};
     PortClient hostile_;
     HonestHost honest_;
     std::array<std::uint32_t, kQueues> produced_{};

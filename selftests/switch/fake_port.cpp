@@ -194,6 +194,7 @@ void FakePort::create_queues(unsigned q, const QueueShape& shape) {
     cmd.id = q;
     cmd.queue.ring_addr = tx.ring;
     cmd.queue.entries = tx.entries;
+    cmd.queue.flags = shape.tx_flags;
     must(cmd);
     cmd = {};
     cmd.op = NUPA_ADMIN_RXQ_CREATE;

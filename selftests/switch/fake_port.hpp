@@ -53,6 +53,7 @@ struct QueueShape {
     uint32_t long_entries = 0;
     uint32_t long_buf_bytes = 0;
     uint32_t longs = 0;  // long buffers that the switch is given at a time; 0: as many as entries
+    uint32_t tx_flags = 0;  // NUPA_TXQ_F_*
 };
 
 class FakePort {

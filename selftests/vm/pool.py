@@ -17,7 +17,7 @@ PROGRAMS = (
     "user/libtcpqp/examples/tcpqp_pool",
 )  # fmt: skip
 MIB = 64
-NEEDS = Needs(modules=("tcp_qp", "nupa_dev", "nupa_accel"), programs=PROGRAMS, setup="full", pool_mib=MIB)
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev", "nupa_accel"), programs=PROGRAMS, setup="full", pool_mib=MIB, switch_args=("--watch", "always"))
 pytestmark = [
     pytest.mark.needs(NEEDS),
     pytest.mark.skipif(on_debug_kernel() and "CONFIG_ZONE_DEVICE=y" not in debug_config(), reason="the debug kernel has no ZONE_DEVICE: build it anew"),
@@ -106,7 +106,29 @@ def test_one_host_may_have_its_share_and_no_more(t: Guests) -> None:
     t.run(1, f"{CHECK} churn 1")  # the other's part is there
     job.kill()
     _all_back(t)
-    t.run(1, f"{CHECK} churn 1")
+
+
+def _trips(t: Guests, trips: int) -> tuple[int, int]:
+    """Of as many round trips of ends that sleep: doorbells of node 0, and what was found without one."""
+    port = free_port()
+    before = t.switch("stats")["stats"]["n0"]
+    _both(t, f"{PERF} --once -p {port}", f"{PERF} lat -n {trips} -N 1 -p {port} $PEER", port)
+    after = t.switch("stats")["stats"]["n0"]
+    return after["tx_doorbells"] - before["tx_doorbells"], after["tx_seen"] - before["tx_seen"]
+
+
+def test_rings_without_doorbells(t: Guests) -> None:
+    """The driver lets its rings be watched, and takes that back; how few doorbells are left is `make cxl`'s to say."""
+    trips = 200
+    t.check("tx-watch: on" in " ".join(t.run(0, "ethtool --show-priv-flags nupa0").split()), "the driver's default")
+    watched, seen = _trips(t, trips)
+    t.check(seen > 0, f"nothing was found without a doorbell; {watched} rang")
+    t.run(0, "ethtool --set-priv-flags nupa0 tx-watch off")
+    rung, seen = _trips(t, trips)
+    t.equal(seen, 0, "found without a doorbell")
+    t.check(rung >= trips, f"{rung} doorbells of {trips} messages")
+    t.check(watched < rung, f"{watched} doorbells with watches, {rung} without")
+    t.run(0, "ethtool --set-priv-flags nupa0 tx-watch on")
 
 
 @pytest.mark.long

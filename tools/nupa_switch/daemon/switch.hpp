@@ -9,6 +9,7 @@
 #include "control/control_server.hpp"
 #include "event/epoll.hpp"
 #include "event/heartbeat.hpp"
+#include "event/spare_time.hpp"
 #include "fabric/fabric.hpp"
 #include "options.hpp"
 
@@ -27,10 +28,12 @@ private:
     void handle(uint32_t what, uint32_t events) override;
     bool work() noexcept;
     bool beat() noexcept;
+    bool watches() noexcept;
 
     Epoll epoll_;
     Fd signals_;
     Heartbeat heartbeat_;
+    SpareTime spare_time_;
     Fabric fabric_;
     std::vector<std::unique_ptr<Port>> ports_;
     ControlCommands commands_;

@@ -82,6 +82,9 @@ public:
     //
     // One bounded turn of what its events asked for; true when more waits.
     virtual bool work() noexcept { return false; }
+    // Does it look for what its host does without being told?  Then the loop goes on to its next
+    // turn without sleeping.
+    [[nodiscard]] virtual bool watches() const noexcept { return false; }
     // The switch lives.  False: nobody is there to hear it.
     virtual bool beat() noexcept { return false; }
     // The switch ends: the host hears of it, and nothing of its memory is touched any more.

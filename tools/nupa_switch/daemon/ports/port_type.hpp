@@ -13,6 +13,7 @@
 
 #include "event/epoll.hpp"
 #include "event/heartbeat.hpp"
+#include "event/spare_time.hpp"
 #include "fabric/fabric.hpp"
 #include "ports/fields.hpp"
 
@@ -27,6 +28,7 @@ struct PortContext {
     Epoll& epoll;
     Fabric& fabric;
     Heartbeat& heartbeat;
+    const SpareTime& spare_time;  // for ports that watch
 };
 
 // One port as the command line asks for it, checked.

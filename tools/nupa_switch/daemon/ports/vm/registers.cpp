@@ -16,6 +16,8 @@ void Registers::initialise(const VmOptions& options, uint16_t port_id, uint32_t 
     said_.abi_major = NUPA_ABI_MAJOR;
     said_.abi_minor = NUPA_ABI_MINOR;
     said_.features = kFeatures;
+    if (options.watch != Watch::kNever)
+        said_.features |= NUPA_FEAT_WATCH;
     std::copy(options.mac.begin(), options.mac.end(), said_.mac);
     said_.queue_pairs = static_cast<uint16_t>(options.queue_pairs);
     said_.link_mbps = kLinkMbps;

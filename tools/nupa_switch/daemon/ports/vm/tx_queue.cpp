@@ -12,8 +12,9 @@ bool valid_ring_entries(uint32_t entries) noexcept {
            entries <= NUPA_RING_ENTRIES_MAX;
 }
 
-nupa_admin_status TxQueue::check(const HostMemory& memory, const nupa_cmd_queue& cmd) noexcept {
-    if (!valid_ring_entries(cmd.entries) || cmd.flags)
+nupa_admin_status TxQueue::check(const HostMemory& memory, const nupa_cmd_queue& cmd,
+                                 uint32_t flags) noexcept {
+    if (!valid_ring_entries(cmd.entries) || cmd.flags & ~flags)
         return NUPA_E_INVALID;
     return memory.at(cmd.ring_addr, uint64_t{cmd.entries} * sizeof(nupa_tx_entry)) ? NUPA_OK
                                                                                    : NUPA_E_ADDRESS;
@@ -22,7 +23,8 @@ nupa_admin_status TxQueue::check(const HostMemory& memory, const nupa_cmd_queue&
 TxQueue::TxQueue(const HostMemory& memory, nupa_ring_ctl& ctl, const nupa_cmd_queue& cmd) noexcept
     : memory_(memory),
       entries_(memory.at(cmd.ring_addr, uint64_t{cmd.entries} * sizeof(nupa_tx_entry))),
-      ring_(ctl, cmd.entries) {}
+      ring_(ctl, cmd.entries),
+      may_be_watched_((cmd.flags & NUPA_TXQ_F_WATCH) != 0) {}
 
 TxQueue::Next TxQueue::broken(const char* reason) noexcept {
     reason_ = reason;

@@ -8,6 +8,7 @@
 #include "engine/host_memory.hpp"
 #include "engine/packet.hpp"
 #include "ivshmem/consumed_ring.hpp"
+#include "ivshmem/index_watch.hpp"
 #include "tcp_qp/nupa_hw.h"
 
 namespace nupa::daemon {
@@ -16,7 +17,9 @@ class TxQueue {
 public:
     enum class Next : uint8_t { kEmpty, kPacket, kBroken };
 
-    static nupa_admin_status check(const HostMemory& memory, const nupa_cmd_queue& cmd) noexcept;
+    // @flags: NUPA_TXQ_F_* that the port has.
+    static nupa_admin_status check(const HostMemory& memory, const nupa_cmd_queue& cmd,
+                                   uint32_t flags) noexcept;
     // @cmd passed check().
     TxQueue(const HostMemory& memory, nupa_ring_ctl& ctl, const nupa_cmd_queue& cmd) noexcept;
 
@@ -28,6 +31,9 @@ public:
     }
     [[nodiscard]] const char* reason() const noexcept { return reason_; }  // after kBroken
     ConsumedRing& ring() noexcept { return ring_; }
+    // Its host lets the producer index be looked at.
+    [[nodiscard]] bool may_be_watched() const noexcept { return may_be_watched_; }
+    IndexWatch& watch() noexcept { return watch_; }
 
 private:
     Next broken(const char* reason) noexcept;
@@ -35,6 +41,8 @@ private:
     const HostMemory& memory_;
     const std::byte* entries_;
     ConsumedRing ring_;
+    IndexWatch watch_;
+    bool may_be_watched_;
     nupa_tx_ctx context_{};
     std::array<Bytes, NUPA_TX_FRAGS_MAX> buffers_;
     const char* reason_ = "";

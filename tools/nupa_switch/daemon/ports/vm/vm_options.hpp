@@ -14,6 +14,13 @@ namespace nupa::daemon {
 
 inline constexpr unsigned kQueuePairsDefault = 4;
 
+// Are transmit rings looked at without doorbells?
+enum class Watch : uint8_t {
+    kNever,   // mode pcie
+    kAuto,    // while there is a processor to spare
+    kAlways,  // whoever else wants one
+};
+
 struct VmOptions {
     std::string name;
     std::string socket;              // where QEMU connects
@@ -24,6 +31,7 @@ struct VmOptions {
     uint64_t share_bytes = 0;        // of the pool; 0: an equal part
     MacAddress mac{};                // zero: one made from the port's number
     unsigned queue_pairs = kQueuePairsDefault;
+    Watch watch = Watch::kNever;
     PortEngine::Limits limits;
 };
 

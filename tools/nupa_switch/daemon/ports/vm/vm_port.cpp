@@ -15,6 +15,7 @@ VmPort::VmPort(const PortContext& context, const VmOptions& options, uint16_t id
       epoll_(context.epoll),
       fabric_(context.fabric),
       heartbeat_(context.heartbeat),
+      spare_time_(context.spare_time),
       options_(options),
       listener_(options.socket),
       windows_(options.hbm),
@@ -181,6 +182,7 @@ void VmPort::reset() noexcept {
     rx_mode_ = {.flags = 0, .mtu = NUPA_MTU_MAX, .mac = {}, .hold_us = 0, .run4_max_bytes = 0};
     std::copy(options_.mac.begin(), options_.mac.end(), rx_mode_.mac);
     pending_ &= 1;
+    watched_ = 0;
 }
 
 void VmPort::control() noexcept {
@@ -275,6 +277,8 @@ bool VmPort::work() noexcept {
         if (running_)
             admin();
     }
+    if (running_ && watched_)
+        look();
     if (running_)
         bursts();
     if (!running_)

@@ -56,6 +56,7 @@ public:
     }
     // What the doorbells asked for, within one turn's bounds; true when more waits.
     bool work() noexcept override;
+    [[nodiscard]] bool watches() const noexcept override { return watched_ != 0; }
     [[nodiscard]] const VmOptions& options() const noexcept { return options_; }
 
     void expect(std::span<const Packet> packets) noexcept override;
@@ -106,6 +107,11 @@ private:
     // Data (vm_port_data.cpp).
     void bursts() noexcept;
     void burst(unsigned queue, uint64_t end_ns) noexcept;
+    bool wait_for_more(unsigned queue) noexcept;
+    void look() noexcept;
+    [[nodiscard]] bool may_watch(uint64_t now_ns) const noexcept {
+        return options_.watch == Watch::kAlways || spare_time_.any(now_ns);
+    }
     bool transmit(TxQueue& tx, uint64_t end_ns) noexcept;
     bool take(Packet& packet, const TxQueue& tx) noexcept;
     void send(Packet& packet) noexcept;
@@ -140,6 +146,7 @@ private:
     Epoll& epoll_;
     Fabric& fabric_;
     Heartbeat& heartbeat_;
+    const SpareTime& spare_time_;
     VmOptions options_;
     UnixListener listener_;
     std::optional<IvshmemClient> client_;
@@ -152,7 +159,9 @@ private:
     Steering steering_;
     std::map<uint32_t, nupa_flow> qp_flows_;
 
+    // A transmit ring that is neither pending nor watched is armed: its host rings for what is new.
     uint32_t pending_ = 0;      // vectors that rang
+    uint32_t watched_ = 0;      // vectors whose queue's ring is looked at in each turn
     uint32_t control_gen_ = 0;  // the last one obeyed
     bool link_up_ = true;
     bool running_ = false;

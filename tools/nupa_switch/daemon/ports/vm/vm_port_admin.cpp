@@ -132,7 +132,8 @@ nupa_admin_status VmPort::create_txq(uint32_t queue, const nupa_cmd_queue& cmd) 
         return NUPA_E_INVALID;
     if (tx_[queue])
         return NUPA_E_EXISTS;
-    if (nupa_admin_status status = TxQueue::check(memory_, cmd); status != NUPA_OK)
+    const uint32_t flags = options_.watch == Watch::kNever ? 0 : NUPA_TXQ_F_WATCH;
+    if (nupa_admin_status status = TxQueue::check(memory_, cmd, flags); status != NUPA_OK)
         return status;
     tx_[queue].emplace(memory_, registers_.txq(queue), cmd);
     schedule(1 + queue);  // its host may have produced before it existed
@@ -142,6 +143,7 @@ nupa_admin_status VmPort::create_txq(uint32_t queue, const nupa_cmd_queue& cmd) 
 nupa_admin_status VmPort::destroy_txq(uint32_t queue) noexcept {
     if (queue >= options_.queue_pairs || !tx_[queue])
         return NUPA_E_NOENT;
+    watched_ &= ~(2u << queue);
     tx_[queue].reset();
     return NUPA_OK;
 }

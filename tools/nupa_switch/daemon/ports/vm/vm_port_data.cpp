@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // VmPort: the data path, from transmit rings and into receive queues.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "engine/transmit.hpp"
@@ -23,6 +24,8 @@ void VmPort::bursts() noexcept {
         else if (now >= end)
             return;
         next_queue_ = (q + 1) % NUPA_QUEUE_PAIRS_MAX;
+        if (tx_[q])
+            tx_[q]->watch().begin(now);
         burst(q, end);
     }
 }
@@ -30,6 +33,7 @@ void VmPort::bursts() noexcept {
 // Sends a bounded burst of one queue; its doorbell bit stays set when more waits.
 void VmPort::burst(unsigned queue, uint64_t end_ns) noexcept {
     std::optional<TxQueue>& tx = tx_[queue];
+    watched_ &= ~(2u << queue);
     bool more = tx && transmit(*tx, end_ns);
     // Receivers may refer to this host's memory until here.
     fabric_.flush();
@@ -40,9 +44,48 @@ void VmPort::burst(unsigned queue, uint64_t end_ns) noexcept {
     if (tx->ring().publish())
         interrupt(1 + queue);
     if (!more)
-        more = tx->ring().rearm();
+        more = wait_for_more(queue);
     if (!more)
         pending_ &= ~(2u << queue);
+}
+
+// The ring is empty: it is watched, or its host is asked for a doorbell.  True: it is not empty.
+bool VmPort::wait_for_more(unsigned queue) noexcept {
+    TxQueue& tx = *tx_[queue];
+    if (tx.may_be_watched()) {
+        const uint64_t now = monotonic_ns();
+        tx.watch().emptied(now);
+        if (!tx.watch().over(now) && may_watch(now)) {
+            watched_ |= 2u << queue;
+            return false;
+        }
+        tx.watch().armed();
+    }
+    return tx.ring().rearm();
+}
+
+// At each ring that is watched.  What came is served in this turn, within its bounds; a watch that
+// is over ends by asking for a doorbell.
+void VmPort::look() noexcept {
+    const uint64_t now = monotonic_ns();
+    const bool may = may_watch(now);
+    for (uint32_t left = watched_; left; left &= left - 1) {
+        const uint32_t vector = left & -left;
+        TxQueue& tx = *tx_[static_cast<unsigned>(std::countr_zero(vector)) - 1];
+        const bool ends = !may || tx.watch().over(now);
+        if (tx.ring().pending()) {
+            stats().add(NUPA_STAT_tx_seen);
+            pending_ |= vector;
+        } else if (ends) {
+            stats().add(NUPA_STAT_tx_watch_ends);
+            tx.watch().armed();
+            if (tx.ring().rearm())
+                pending_ |= vector;
+        } else {
+            continue;
+        }
+        watched_ &= ~vector;
+    }
 }
 
 // True when the budget ended before the ring did.  Some packets are taken before the first of them

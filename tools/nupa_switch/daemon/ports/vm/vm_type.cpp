@@ -107,6 +107,11 @@ public:
         app.add_option("--pool-mib", pool_mib_, "size of the pool, with --mode cxl")
             ->capture_default_str()
             ->check(CLI::Range(uint64_t{1}, kPoolMaxMib));
+        app.add_option("--watch", watch_,
+                       "look at transmit rings without doorbells, with --mode cxl: auto (while "
+                       "there is a processor to spare), always, never")
+            ->capture_default_str()
+            ->check(CLI::IsMember({"auto", "always", "never"}));
         app.add_option("--port-qps", limits_.qps_max, "QP contexts of one port")
             ->capture_default_str()
             ->check(CLI::Range(size_t{0}, kObjectsMax));
@@ -139,8 +144,12 @@ public:
             port.share_bytes = parse_share(share, fields);
         if (port.share_bytes && port.pool.empty())
             throw fields.error("share-mib= is of pool=");
-        if (mode_ == "cxl")
+        if (mode_ == "cxl") {
             port.leases = leases();
+            port.watch = watch_ == "auto"     ? Watch::kAuto
+                         : watch_ == "always" ? Watch::kAlways
+                                              : Watch::kNever;
+        }
         port.limits = limits_;
         port.limits.memory_bytes = memory_mib_ << 20;
         return std::make_unique<VmPlan>(std::move(port));
@@ -155,6 +164,7 @@ private:
     }
 
     std::string mode_ = "pcie";
+    std::string watch_ = "auto";
     uint64_t pool_mib_ = kPoolMibDefault;
     mutable std::shared_ptr<Leases> leases_;
     PortEngine::Limits limits_;
