@@ -62,7 +62,7 @@ $(if $(filter-out trixie trixie-backports,$(KERNELS)),$(error KERNELS names suit
 $(if $(filter-out debian13,$(USERLAND)),$(error USERLAND is debian13 or nothing, not "$(USERLAND)"))
 $(if $(filter /%,$(PREFIX)),,$(error PREFIX is a directory's whole path, not "$(PREFIX)"))
 
-.PHONY: all deps checkout user kernel tests debug-kernel check-debug demo compat sanitize check kernels bench latency mpi devmem bars sockets nccl lint sim soak install uninstall deb check-deb clean vm help
+.PHONY: all deps checkout user kernel tests debug-kernel check-debug demo compat sanitize check kernels bench latency cxl mpi devmem bars sockets nccl lint sim soak install uninstall deb check-deb clean vm help
 .DEFAULT_GOAL := all
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
@@ -72,11 +72,11 @@ all: checkout ## build programs, libraries, kernel modules and tests
 	@$(PROGRAMS) all $(JOBS) $(CMAKE_ARGS)
 	+@$(KERNEL) tests
 
-demo: checkout ## two machines, one file, three engines: a table of what it cost
+demo: checkout ## two machines, one file, three engines: a table of what it cost (CXL=1: and with buffers in the switch's pool)
 	@$(PACKAGES) build kernel vm
 	@$(PROGRAMS) demo $(JOBS) $(CMAKE_ARGS)
 	+@$(KERNEL)
-	@tools/vm/demo
+	@tools/vm/demo $(if $(CXL),--cxl)
 
 check: all ## run every test; the last line counts them, build/results/check.json has each
 	@$(PACKAGES) vm check lint
@@ -133,6 +133,10 @@ bench: all ## TCP-QP beside TCP, io_uring and soft RoCE, counted and timed (QUIC
 latency: all ## where the nanoseconds of a 64-byte message go: counted here, priced by named parameters; build/results/latency.json
 	@$(PACKAGES) vm check
 	@bench/latency
+
+cxl: all ## the switch's mode cxl beside mode pcie in one pair of guests, each bar, met or not; build/results/cxl.json
+	@$(PACKAGES) vm check
+	@bench/cxl
 
 sockets: all ## unmodified programs under tcpqp-run beside plain TCP, counted and timed; build/results/sockets.json
 	@$(PACKAGES) vm check compat

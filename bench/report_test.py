@@ -8,7 +8,7 @@ import unittest
 from dataclasses import replace
 from pathlib import Path
 
-from nupabench import bars, bystander, cases, devmem, direct, engine, report, sockets
+from nupabench import bars, bystander, cases, cxl, devmem, direct, engine, report, sockets
 from nupabench import latency as latencies
 from nupabench.cases import MIB, Case
 from nupabench.figures import Book, figures
@@ -282,10 +282,51 @@ class Latency(unittest.TestCase):
         """400 to 600 ns, with its crossing of 105."""
         self.assertEqual(latencies.total(latencies.hardware_cached_queues()), (405, 605))
 
+    def test_what_is_seen_needs_no_doorbell(self) -> None:
+        for doorbells, rung in ((2.0, 1), (1.0, 1), (0.25, 0.25), (0.0, 0)):
+            steps = latencies.hardware_as_built(replace(self.COUNTS, doorbells=doorbells))
+            self.assertEqual([s.count for s in steps[:2]], [rung, 1 - rung])
+
     def test_markdown_has_all(self) -> None:
         text = latencies.markdown({"a": self.COUNTS})
         for word in (*latencies.PRICES, "no kernel in the path", "| doorbells | 1.00 |"):
             self.assertIn(word, text)
+
+
+class Cxl(unittest.TestCase):
+    """Of `make cxl`."""
+
+    @staticmethod
+    def modes(doorbells: int, trip_ns: int) -> cxl.Modes:
+        modes = cxl.Modes()
+        for way, rung, ns in ((cxl.PCIE, 200, 400_000), (cxl.CXL, doorbells, trip_ns)):
+            counted = {"tx_doorbells": rung, "tx_seen": 200 - rung, "tx_watch_ends": 0, "placed_bytes": 12800}
+            for _ in range(3):
+                modes.add(way, cxl.figures(200, counted, {"tx": {"copied": 0, "rtt_ns": {"p50": ns}}, "rx": {"copied": 0}}))
+        return modes
+
+    def test_bars_hold_and_fail(self) -> None:
+        self.assertEqual([bar.ok for bar in self.modes(20, 420_000).bars()], [True, True])
+        self.assertEqual([bar.ok for bar in self.modes(21, 421_000).bars()], [False, False])
+
+    def test_nothing_measured_holds_nothing(self) -> None:
+        self.assertFalse(any(bar.ok for bar in cxl.Modes().bars()))
+
+    def test_rows_name_the_mode(self) -> None:
+        rows = self.modes(0, 400_000).json("always")
+        self.assertEqual([row["mode"] for row in rows], [cxl.PCIE, cxl.CXL])
+        self.assertEqual(rows[1]["figures"]["doorbells_per_message"]["median"], 0)
+        self.assertIn("rings watched", self.modes(0, 1).table())
+
+    def test_the_pattern_is_compared_and_nothing_is_lost(self) -> None:
+        good = cxl.Pattern(bytes=100, placed_bytes=100, copied_bytes=0, wrong_found=True)
+        self.assertTrue(all(bar.ok for bar in good.bars()))
+        for bad in (replace(good, placed_bytes=99), replace(good, copied_bytes=1), replace(good, wrong_found=False)):
+            self.assertEqual(sum(not bar.ok for bar in bad.bars()), 1)
+        owned = cxl.Ownership(refusals_tested=20, kills=1000, lost_bytes=0, idle_wakeups_per_s=0.6)
+        self.assertTrue(all(bar.ok for bar in owned.bars(1000)))
+        for bad in (replace(owned, kills=999), replace(owned, lost_bytes=4096), replace(owned, idle_wakeups_per_s=1.2), replace(owned, refusals_tested=0)):
+            self.assertEqual(sum(not bar.ok for bar in bad.bars(1000)), 1)
 
 
 unittest.main()

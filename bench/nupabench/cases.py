@@ -36,6 +36,7 @@ class Case:
     mixed: bool = False  # lengths up to bytes, Zipf-like
     scattered: bool = False  # buffers of 4 KiB pages that do not follow each other in memory
     pool: bool = False  # buffers in a lease of the switch's pool (mode cxl)
+    watch: bool = False  # transmit rings are watched by the switch (mode cxl), and not rung for
     fresh: bool = False  # the connection's first bytes are measured, too
     messages: int = 0  # 0: as many as pass in ms
     warm_bytes: int = GROWN_WARM_BYTES
@@ -60,7 +61,7 @@ class Case:
         return {
             "transport": self.transport, "mode": self.mode, "bytes": self.bytes, "flows": self.flows, "mtu": self.mtu, "big_tcp": self.big,
             "loss": self.loss, "poll": self.poll, "scattered": self.scattered, "mixed": self.mixed, "short_buffers": self.short,
-            "fresh": self.fresh, "waitall": self.waitall, "pool": self.pool,
+            "fresh": self.fresh, "waitall": self.waitall, "pool": self.pool, "watch": self.watch,
             "clock": self.clock,
         }  # fmt: skip
 
@@ -128,6 +129,12 @@ def full_wall() -> list[Case]:
     mtu = [replace(c, mtu=9000) for c in TRANSPORTS if c.big and not c.short and c.transport in MTU_TRANSPORTS]
     latency = [case for size in PINGPONG_BYTES for case in pingpong(size)]
     return [*TRANSPORTS, *sizes, *flows, *latency, *mtu]
+
+
+def cxl_mode() -> list[Case]:
+    """What differs there: buffers in leases of the pool, rings that are watched.  Its rows are beside those of mode pcie."""
+    common = {"pool": True, "watch": True}
+    return [Case("offload", **common), Case("offload", bytes=64 * KIB, **common), *(replace(c, **common) for c in pingpong(64) if c.transport == "offload")]
 
 
 def lossy(loss: float) -> list[Case]:

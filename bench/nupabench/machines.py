@@ -28,6 +28,7 @@ class Machines:
         self.cluster, self.say = cluster, say
         self.server: Job | None = None
         self.short = False
+        self.watch = bool(cluster.pool_mib)  # nupa_dev's default in mode cxl
 
     def prepare(self, rxe: bool = True) -> None:
         if rxe:
@@ -52,9 +53,17 @@ class Machines:
         results = []
         while len(results) < len(cases):
             following = cases[len(results) : len(results) + CASES_PER_CALL]
-            self._buffers(following[0].short)
-            results += self._call(list(itertools.takewhile(lambda case: case.short == self.short, following)), limit_s)
+            self.prepare_case(following[0])
+            alike = itertools.takewhile(lambda case: (case.short, case.watch) == (self.short, self.watch), following)
+            results += self._call(list(alike), limit_s)
         return results
+
+    def prepare_case(self, case: Case) -> None:
+        """Rings as it wants them."""
+        self._buffers(case.short)
+        if case.watch != self.watch:
+            self.cluster.run_all(f"ethtool --set-priv-flags nupa0 tx-watch {'on' if case.watch else 'off'}", check=True)
+        self.watch = case.watch
 
     def _buffers(self, short: bool) -> None:
         if short != self.short:

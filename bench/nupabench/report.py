@@ -36,6 +36,8 @@ def label(case: Case) -> str:
         parts.append("fresh")
     if case.pool:
         parts.append("buffers in the pool")
+    if case.watch:
+        parts.append("rings watched")
     if case.loss:
         parts.append(f"loss {case.loss:.1%}")
     if case.scattered:

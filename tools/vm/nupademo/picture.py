@@ -3,11 +3,11 @@
 
 from html import escape
 
-from .transfer import GIB, Outcome
+from .transfer import GIB, POOL, Outcome
 
 BAR_CELLS = 40
 BAR_PX, ROW_PX, LABEL_PX, VALUE_PX, PAD_PX = 420, 26, 110, 90, 16
-COLOURS = {"offload": "#1a7f5a", "software": "#5b8fd6"}
+COLOURS = {"offload": "#1a7f5a", POOL: "#1a7f5a", "software": "#5b8fd6"}
 PLAIN_COLOUR = "#9aa3ad"
 INK = "#222831"
 

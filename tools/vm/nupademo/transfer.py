@@ -12,11 +12,13 @@ from .payload import Payload, sha256_of
 
 NCQP = os.environ.get("NUPA_NCQP", "$BUILD/cmake/tools/ncqp/ncqp")  # a path in the guest
 # Row of the table -> ncqp's engine and options.  Plain TCP twice: the calls that everyone uses, and the best there is for a file.
+POOL = "offload-pool"
 ENGINES = {
     "tcp": ("tcp", "--tcp-send copy"),
     "tcp-sendfile": ("tcp", "--tcp-send sendfile"),
     "software": ("software", "--depth 64"),
     "offload": ("offload", "--depth 64"),
+    POOL: ("offload", "--depth 64 --pool"),  # buffers in leases: in mode cxl
 }
 FIRST_PORT = 5001
 TRANSFER_S = 60
@@ -104,5 +106,5 @@ def _verify(out: Outcome, receiver: Node, payload: Payload, scratch: Path) -> No
         out.problem = f"the copy has {size} bytes, the file {payload.bytes}"
     elif not out.sha256_ok:
         out.problem = "SHA-256 differs"
-    elif out.engine == "offload" and not out.rx.get("placed_bytes"):
+    elif out.engine in ("offload", POOL) and not out.rx.get("placed_bytes"):
         out.problem = "the switch placed nothing"
