@@ -319,7 +319,7 @@ class Cxl(unittest.TestCase):
         self.assertIn("rings watched", self.modes(0, 1).table())
 
     def test_the_pattern_is_compared_and_nothing_is_lost(self) -> None:
-        good = cxl.Pattern(bytes=100, placed_bytes=100, copied_bytes=0, wrong_found=True)
+        good = cxl.Pattern(bytes=100, placed_bytes=100, copied_bytes=0, tries=1, wrong_found=True)
         self.assertTrue(all(bar.ok for bar in good.bars()))
         for bad in (replace(good, placed_bytes=99), replace(good, copied_bytes=1), replace(good, wrong_found=False)):
             self.assertEqual(sum(not bar.ok for bar in bad.bars()), 1)

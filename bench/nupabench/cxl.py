@@ -78,6 +78,7 @@ class Pattern:
     bytes: int
     placed_bytes: int
     copied_bytes: int
+    tries: int  # until nothing was copied
     wrong_found: bool
 
     def json(self) -> dict:

@@ -183,11 +183,15 @@ static void nupa_watch_change(struct nupa_dev *nupa, const void *arg)
 static int nupa_set_priv_flags(struct net_device *dev, u32 flags)
 {
 	struct nupa_dev *nupa = netdev_priv(dev);
-	bool watch = flags & BIT(NUPA_PRIV_TX_WATCH);
+	bool old = nupa->tx_watch, new = flags & BIT(NUPA_PRIV_TX_WATCH);
+	int err;
 
-	if (watch == nupa->tx_watch)
+	if (new == old)
 		return 0;
-	return nupa_restart(nupa, nupa_watch_change, &watch);
+	err = nupa_restart(nupa, nupa_watch_change, &new);
+	if (err && nupa_restart(nupa, nupa_watch_change, &old))
+		netdev_err(dev, "down: neither new nor old rings could be had\n");
+	return err;
 }
 
 static u32 nupa_get_rxfh_size(struct net_device *dev)

@@ -245,6 +245,12 @@ TEST(IndexWatch, IsBoundedAndFallsBack) {
     EXPECT_EQ(watch.length_ns(), 0u);
 }
 
+TEST(IndexWatch, LastsAsLongAsTheOperatorSays) {
+    IndexWatch watch(10 * kMs);
+    watched_after(watch, 100, 5 * kMs);
+    EXPECT_EQ(watch.length_ns(), 10 * kMs);
+}
+
 TEST(IndexWatch, GoesOnWithWorkThatItFinds) {
     IndexWatch watch;
     watched_after(watch, 1, 10 * kUs);

@@ -14,15 +14,17 @@ namespace nupa::daemon {
 class IndexWatch {
 public:
     static constexpr uint64_t kMinNs = 50'000;
-    static constexpr uint64_t kMaxNs = 2'000'000;
+    static constexpr uint64_t kMaxNs = 2'000'000;  // unless the operator says otherwise
+
+    explicit IndexWatch(uint64_t max_ns = kMaxNs) noexcept : max_ns_(max_ns) {}
 
     // Work begins.  If the ring was armed, a doorbell told of it.
     void begin(uint64_t now_ns) noexcept {
         if (!armed_)
             return;
         armed_ = false;
-        if (now_ns - empty_ns_ <= kMaxNs)
-            length_ns_ = std::clamp(2 * length_ns_, kMinNs, kMaxNs);
+        if (now_ns - empty_ns_ <= max_ns_)
+            length_ns_ = std::min(std::max(2 * length_ns_, kMinNs), max_ns_);
         else
             length_ns_ = length_ns_ / 2 < kMinNs ? 0 : length_ns_ / 2;
     }
@@ -36,6 +38,7 @@ public:
     [[nodiscard]] uint64_t length_ns() const noexcept { return length_ns_; }
 
 private:
+    uint64_t max_ns_;
     uint64_t length_ns_ = 0;
     uint64_t empty_ns_ = 0;  // since when the ring is empty
     bool armed_ = false;

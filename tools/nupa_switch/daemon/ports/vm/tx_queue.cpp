@@ -20,10 +20,12 @@ nupa_admin_status TxQueue::check(const HostMemory& memory, const nupa_cmd_queue&
                                                                                    : NUPA_E_ADDRESS;
 }
 
-TxQueue::TxQueue(const HostMemory& memory, nupa_ring_ctl& ctl, const nupa_cmd_queue& cmd) noexcept
+TxQueue::TxQueue(const HostMemory& memory, nupa_ring_ctl& ctl, const nupa_cmd_queue& cmd,
+                 uint64_t watch_max_ns) noexcept
     : memory_(memory),
       entries_(memory.at(cmd.ring_addr, uint64_t{cmd.entries} * sizeof(nupa_tx_entry))),
       ring_(ctl, cmd.entries),
+      watch_(watch_max_ns),
       may_be_watched_((cmd.flags & NUPA_TXQ_F_WATCH) != 0) {}
 
 TxQueue::Next TxQueue::broken(const char* reason) noexcept {

@@ -21,7 +21,8 @@ public:
     static nupa_admin_status check(const HostMemory& memory, const nupa_cmd_queue& cmd,
                                    uint32_t flags) noexcept;
     // @cmd passed check().
-    TxQueue(const HostMemory& memory, nupa_ring_ctl& ctl, const nupa_cmd_queue& cmd) noexcept;
+    TxQueue(const HostMemory& memory, nupa_ring_ctl& ctl, const nupa_cmd_queue& cmd,
+            uint64_t watch_max_ns) noexcept;
 
     // Copies the next packet's descriptors; context() and buffers() are theirs until the next call.
     Next next() noexcept;

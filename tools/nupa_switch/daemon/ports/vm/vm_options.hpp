@@ -9,6 +9,7 @@
 #include "engine/leases.hpp"
 #include "engine/port_engine.hpp"
 #include "fabric/mac_address.hpp"
+#include "ivshmem/index_watch.hpp"
 
 namespace nupa::daemon {
 
@@ -32,6 +33,7 @@ struct VmOptions {
     MacAddress mac{};                // zero: one made from the port's number
     unsigned queue_pairs = kQueuePairsDefault;
     Watch watch = Watch::kNever;
+    uint64_t watch_max_ns = IndexWatch::kMaxNs;
     PortEngine::Limits limits;
 };
 

@@ -135,7 +135,7 @@ nupa_admin_status VmPort::create_txq(uint32_t queue, const nupa_cmd_queue& cmd) 
     const uint32_t flags = options_.watch == Watch::kNever ? 0 : NUPA_TXQ_F_WATCH;
     if (nupa_admin_status status = TxQueue::check(memory_, cmd, flags); status != NUPA_OK)
         return status;
-    tx_[queue].emplace(memory_, registers_.txq(queue), cmd);
+    tx_[queue].emplace(memory_, registers_.txq(queue), cmd, options_.watch_max_ns);
     schedule(1 + queue);  // its host may have produced before it existed
     return NUPA_OK;
 }

@@ -19,6 +19,8 @@ constexpr unsigned kDescriptorsMax = 2 * NUPA_VECTORS + 7;  // eventfds, sockets
 constexpr unsigned kPoolDescriptorsMax = 2 * NUPA_ACCEL_VECTORS + 3;  // eventfds, sockets, BAR2
 constexpr uint64_t kPoolMibDefault = 256;
 constexpr uint64_t kPoolMaxMib = 1 << 15;
+constexpr uint64_t kNsPerUs = 1000;
+constexpr uint64_t kWatchMaxUs = 1'000'000;
 constexpr const char* kForm =
     "name=NAME,socket=PATH,ram=PATH[,mac=XX:XX:XX:XX:XX:XX][,queues=N][,hbm=PATH[:PATH]]"
     "[,pool=PATH[,share-mib=N]]";
@@ -112,6 +114,9 @@ public:
                        "there is a processor to spare), always, never")
             ->capture_default_str()
             ->check(CLI::IsMember({"auto", "always", "never"}));
+        app.add_option("--watch-us", watch_us_, "how long at most with nothing new")
+            ->capture_default_str()
+            ->check(CLI::Range(IndexWatch::kMinNs / kNsPerUs, kWatchMaxUs));
         app.add_option("--port-qps", limits_.qps_max, "QP contexts of one port")
             ->capture_default_str()
             ->check(CLI::Range(size_t{0}, kObjectsMax));
@@ -149,6 +154,7 @@ public:
             port.watch = watch_ == "auto"     ? Watch::kAuto
                          : watch_ == "always" ? Watch::kAlways
                                               : Watch::kNever;
+            port.watch_max_ns = watch_us_ * kNsPerUs;
         }
         port.limits = limits_;
         port.limits.memory_bytes = memory_mib_ << 20;
@@ -165,6 +171,7 @@ private:
 
     std::string mode_ = "pcie";
     std::string watch_ = "auto";
+    uint64_t watch_us_ = IndexWatch::kMaxNs / kNsPerUs;
     uint64_t pool_mib_ = kPoolMibDefault;
     mutable std::shared_ptr<Leases> leases_;
     PortEngine::Limits limits_;
