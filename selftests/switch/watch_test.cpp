@@ -240,6 +240,7 @@ TEST(Watch, AWildIndexStopsThatPortOnly) {
 // It sends without end by moving its index, and rings only where it was asked to: its neighbours
 // get their turns.
 TEST(Watch, AnIndexThatNeverRestsTakesItsTurnsOnly) {
+    constexpr uint64_t kServed = 5000;
     Watched w("always", 3);
     // Every entry of the ring is of a packet, so that the index may move as fast as it can.
     FakePort& hostile = w[0];
@@ -268,7 +269,12 @@ TEST(Watch, AnIndexThatNeverRestsTakesItsTurnsOnly) {
         }
     });
     milliseconds slowest{0};
-    for (uint32_t i = 0; i < 200; i++) {
+    // Until it was served, too; its thread may begin late.
+    for (uint32_t i = 0; i < 200 || w.stat(0, "tx_drop_unknown") <= kServed; i++) {
+        if (i == 100'000) {
+            ADD_FAILURE() << "it is not served";
+            break;
+        }
         const auto begin = Clock::now();
         w[1].send(0, w.frame(1, 2, i));
         EXPECT_EQ(w[2].receive(0).whole(), w.frame(1, 2, i));
@@ -277,7 +283,6 @@ TEST(Watch, AnIndexThatNeverRestsTakesItsTurnsOnly) {
     stop = true;
     sender.join();
     EXPECT_LE(slowest.count(), 100) << "a neighbour's packet, ms";
-    EXPECT_GT(w.stat(0, "tx_drop_unknown"), 1000u) << "it was served, too";
     EXPECT_LT(w.stat(0, "tx_doorbells"), w.stat(0, "tx_drop_unknown") / 100);
     EXPECT_FALSE(hostile.status() & NUPA_STATUS_FAILED);
 }
