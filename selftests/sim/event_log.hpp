@@ -6,8 +6,13 @@
 #include <cstdint>
 #include <cstdio>
 #include <initializer_list>
+#include <span>
+#include <string>
 
 namespace sim {
+
+// @text with one of @numbers in the place of each {}.
+std::string filled(const char* text, std::span<const std::uint64_t> numbers);
 
 class EventLog {
 public:

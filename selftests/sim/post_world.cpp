@@ -51,17 +51,7 @@ PostWorld::PostWorld(std::uint64_t seed, Coverage& coverage)
 
 void PostWorld::violation(const char* text, std::initializer_list<std::uint64_t> numbers) {
     log.add(turns_, text, numbers);
-    std::string out;
-    auto number = numbers.begin();
-    for (const char* c = text; *c; c++) {
-        if (c[0] == '{' && c[1] == '}' && number != numbers.end()) {
-            out += std::to_string(*number++);
-            c++;
-        } else {
-            out += *c;
-        }
-    }
-    throw Violation("stream: " + out);
+    throw Violation("stream: " + filled(text, {numbers.begin(), numbers.size()}));
 }
 
 std::uint32_t PostWorld::word(std::size_t field) const { return word_at(ram_, post_at_ + field); }

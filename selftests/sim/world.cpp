@@ -46,17 +46,7 @@ void World::at(std::uint64_t when_us, EventKind kind, std::uint32_t who) {
 
 void World::violation(const char* text, std::initializer_list<std::uint64_t> numbers) {
     log.add(now_, text, numbers);
-    std::string out;
-    auto number = numbers.begin();
-    for (const char* c = text; *c; c++) {
-        if (c[0] == '{' && c[1] == '}' && number != numbers.end()) {
-            out += std::to_string(*number++);
-            c++;
-        } else {
-            out += *c;
-        }
-    }
-    throw Violation(out);
+    throw Violation(filled(text, {numbers.begin(), numbers.size()}));
 }
 
 void World::run() {

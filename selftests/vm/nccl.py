@@ -14,24 +14,33 @@ NEEDS = Needs(
 )  # fmt: skip
 pytestmark = pytest.mark.needs(NEEDS)
 
-HARNESS = "$BUILD/cmake/tools/nccl_harness/nccl_harness --plugin $BUILD/cmake/user/nccl/libnccl-net-tcpqp.so --json"
-ENVIRONMENT = "NCCL_SOCKET_IFNAME=nupa0 NCCL_DEBUG=INFO"
+OURS = "user/nccl/libnccl-net-tcpqp.so"
 CASES = 14
 LIMIT_S = 120
 FAULTS = {"loss": 0.01, "reorder": 0.05, "seed": 41}
 
 
-def run(t: Guests, engines: tuple[str, str], options: str = "") -> tuple[dict, list[str]]:
-    """What rank 0 printed, and what each end logged."""
+def harness_command(environment: str, options: str, plugin: str = OURS) -> str:
+    """nccl_harness with a plugin, by its path in the build."""
+    harness = "exec $BUILD/cmake/tools/nccl_harness/nccl_harness"
+    return f"NCCL_SOCKET_IFNAME=nupa0 NCCL_DEBUG=INFO {environment} {harness} --plugin $BUILD/cmake/{plugin} --json {options}"
+
+
+def run_ranks(t: Guests, commands: tuple[str, str]) -> tuple[dict, list[str]]:
+    """A rank on each node.  What rank 0 printed, and what each logged."""
     port = free_port()
-    command = f"{ENVIRONMENT} TCPQP_ENGINE=%s exec {HARNESS} {options}"
-    jobs = [t.start(0, f"{command % engines[0]} --listen {port}", LIMIT_S)]
+    jobs = [t.start(0, f"{commands[0]} --listen {port}", LIMIT_S)]
     t.wait_listening(0, port)
-    jobs.append(t.start(1, f"{command % engines[1]} --join $PEER:{port} --rank 1", LIMIT_S))
+    jobs.append(t.start(1, f"{commands[1]} --join $PEER:{port} --rank 1", LIMIT_S))
     results = [job.wait() for job in jobs]
     if not all(r.ok for r in results):
         raise Failed("\n".join(f"node{n} ended with {r.status}: {r.stdout}{r.stderr[-3000:]}" for n, r in enumerate(results)))
     return json.loads(results[0].stdout), [r.stderr for r in results]
+
+
+def run(t: Guests, engines: tuple[str, str], options: str = "") -> tuple[dict, list[str]]:
+    first, second = (harness_command(f"TCPQP_ENGINE={engine}", options) for engine in engines)
+    return run_ranks(t, (first, second))
 
 
 def all_cases(t: Guests, engines: tuple[str, str], options: str = "") -> list[str]:
