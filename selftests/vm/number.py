@@ -286,11 +286,13 @@ def real_time_alone(t: Guests, node: int) -> Iterator[None]:
         t.run(node, f"echo {saved[0]} >/proc/sys/kernel/sched_rt_runtime_us; {each.format(f'echo {saved[-1]} >$f')}")
 
 
-@pytest.mark.parametrize("offload", [1, pytest.param(0, marks=pytest.mark.long)], ids=["offload", "software"])
-def test_answers_wait_for_no_task(t: Guests, offload: int) -> None:
+@pytest.mark.parametrize(
+    ("offload", "percent"), [(1, 50), (1, 1), pytest.param(0, 50, marks=pytest.mark.long)], ids=["offload", "share_used_up", "software"]
+)
+def test_answers_wait_for_no_task(t: Guests, offload: int, percent: int) -> None:
     """READs and atomics, of a host whose processor has a task that never lets another one run, as ranks of MPI nearly do."""
     port = free_port()
-    with parameter(t, "offload", offload), real_time_alone(t, 0):
+    with parameter(t, "offload", offload), parameter(t, "softirq_percent", percent), real_time_alone(t, 0):
         jobs = [t.start(0, f"exec {ANSWERS} --listen {port} --spin {SPIN_S * t.cluster.slowness}", LIMIT_S)]
         t.wait_listening(0, port, LIMIT_S)
         jobs.append(t.start(1, f"exec {ANSWERS} --connect {ADDRESS}:{port}", LIMIT_S))

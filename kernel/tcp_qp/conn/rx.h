@@ -3,6 +3,7 @@
 #ifndef TQP_CONN_RX_H
 #define TQP_CONN_RX_H
 
+#include <linux/timer.h>
 #include <linux/workqueue.h>
 #include <tcp_qp/tcp_bth_operands.h>
 #include "wire/msgwire.h"
@@ -61,6 +62,7 @@ struct tqp_rx {
 	u32 watch_ms;
 	struct tqp_quickack quickack;
 	struct delayed_work work;
+	struct timer_list late;		/* softirq does what tx.work has not begun; it has a reference */
 };
 
 #endif

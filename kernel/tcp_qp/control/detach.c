@@ -9,6 +9,7 @@
 static void tqp_conn_cancel(struct tqp_conn *conn)
 {
 	tqp_watch_cancel(conn);
+	tqp_share_cancel(conn);
 	/* DEAD conns queue no work, so each of these is the last */
 	if (cancel_delayed_work_sync(&conn->handshake.work))
 		tqp_conn_put(conn);

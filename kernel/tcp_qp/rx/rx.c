@@ -124,7 +124,7 @@ void tqp_rx_yield(struct tqp_conn *conn)
 		conn->rx.ack_held = true;
 	}
 	conn->rx.yielded = true;
-	tqp_tx_kick(conn);
+	tqp_share_task(conn);
 }
 
 /* The peer has not heard of what was received since, if TCP said it meanwhile. */

@@ -27,6 +27,9 @@ void tqp_rx_ready(struct tqp_conn *conn);	/* tqp_rx_run(), now or by tx_work; sk
  */
 bool tqp_share_enter(u64 *began);
 void tqp_share_leave(u64 began);
+void tqp_share_task(struct tqp_conn *conn);	/* tx_work goes on; if it does not begin soon, softirq; sk lock */
+void tqp_share_init(struct tqp_conn *conn);
+void tqp_share_cancel(struct tqp_conn *conn);	/* of a DEAD conn, without the sk lock */
 
 /* ---- rx_wqe.c; sk lock ---- */
 /* The current message's receive; false if none is posted. */

@@ -6,15 +6,22 @@
  * have the processor nearly for itself.  Within each window softirq has a share;
  * what comes after that is received by tx_work, a task among the others, and
  * TCP's window makes the peer wait for it.  Datagrams of UD QPs share the share.
+ *
+ * Another task may have the processor for as long as it likes, in real time or
+ * nearly.  So softirq goes on, within its share, with what tx_work has not begun
+ * for a while: the peer's READs are answered all the same.
  */
 #include <linux/moduleparam.h>
 #include <linux/sched/clock.h>
+#include <net/inet_connection_sock.h>
+#include "handshake/handshake.h"
 #include "rx/rx.h"
 #include "tx/tx.h"
 
 enum {
 	TQP_SHARE_WINDOW_NS = 8 * NSEC_PER_MSEC,
 	TQP_SHARE_PERCENT = 50,
+	TQP_SHARE_TASK_MS = 32,		/* tx_work among a few others has begun by then */
 };
 
 struct tqp_share {
@@ -52,6 +59,49 @@ void tqp_share_leave(u64 began)
 {
 	if (began)
 		this_cpu_ptr(&tqp_shares)->used += local_clock() - began;
+}
+
+void tqp_share_task(struct tqp_conn *conn)
+{
+	tqp_tx_kick(conn);
+	if (conn->state == TQP_CONN_DEAD)	/* detach may have looked for the last time */
+		return;
+	tqp_conn_get(conn);
+	if (timer_reduce(&conn->rx.late, jiffies + msecs_to_jiffies(TQP_SHARE_TASK_MS)))
+		tqp_conn_put(conn);
+}
+
+/* As in TCP's receive path, under the spinlock and without a backlog; but TCP sends no ACK after it. */
+static void tqp_share_late_run(struct tqp_conn *conn)
+{
+	tqp_rx_ready(conn);
+	if (conn->state != TQP_CONN_DEAD && (inet_csk(conn->sk)->icsk_ack.pending & ICSK_ACK_NOW))
+		tqp_send_ack(conn);
+}
+
+static void tqp_share_late(struct timer_list *timer)
+{
+	struct tqp_conn *conn = container_of(timer, struct tqp_conn, rx.late);
+	struct sock *sk = conn->sk;
+
+	bh_lock_sock(sk);
+	if (conn->rx.yielded && sock_owned_by_user(sk))
+		tqp_share_task(conn);
+	else if (conn->rx.yielded)	/* tx_work has not been here */
+		tqp_share_late_run(conn);
+	bh_unlock_sock(sk);
+	tqp_conn_put(conn);
+}
+
+void tqp_share_init(struct tqp_conn *conn)
+{
+	timer_setup(&conn->rx.late, tqp_share_late, TIMER_PINNED);
+}
+
+void tqp_share_cancel(struct tqp_conn *conn)
+{
+	if (timer_delete_sync(&conn->rx.late))
+		tqp_conn_put(conn);
 }
 
 void tqp_rx_ready(struct tqp_conn *conn)
