@@ -49,6 +49,11 @@
  * The option is the same on all segments of the train.  A part that is of one
  * message may be described as a SEND.  Only to peers whose AETH says so.
  *
+ * WRITE_MIXED_TRAIN (ver 1): the same for WRITEs without immediate, of any lengths
+ * and to any targets of one key, no two of which lie one over the other.  The
+ * message before them is TARGETS.  A part that is of one message may be described
+ * as a WRITE.  Peers say apart that they take these, too.
+ *
  * Requests (READ_REQUEST, CMP_SWAP, FETCH_ADD), ATOMIC_ACKNOWLEDGE and
  * TERMINATE carry operands as the payload of a message of their own; layouts
  * are below.  A response bears its request's msn.
@@ -205,14 +210,16 @@ static inline void tcp_bth_put32(__u8 *p, __u32 v)
 
 /*
  * AETH of an ACKNOWLEDGE: our own use of IBTA's 32 bits (syndrome, MSN).
- * bits 31-24 syndrome, zero = credits; bits 23-19 zero; bit 18: takes mixed
- * trains; bit 17: takes trains of WRITEs; bit 16: takes trains of SENDs;
- * bits 15-0 msn limit: the first untagged msn for which no receive is posted.
+ * bits 31-24 syndrome, zero = credits; bits 23-20 zero; bit 19: takes mixed
+ * trains of WRITEs; bit 18: takes mixed trains of SENDs; bit 17: takes trains of
+ * WRITEs; bit 16: takes trains of SENDs; bits 15-0 msn limit: the first untagged
+ * msn for which no receive is posted.
  */
 enum {
 	TCP_BTH_AETH_TRAINS = 1 << 16,
 	TCP_BTH_AETH_WRITE_TRAINS = 1 << 17,
 	TCP_BTH_AETH_MIXED_TRAINS = 1 << 18,
+	TCP_BTH_AETH_WRITE_MIXED_TRAINS = 1 << 19,
 };
 static inline __u32 tcp_bth_aeth_credits(__u16 msn_limit) { return msn_limit; }
 

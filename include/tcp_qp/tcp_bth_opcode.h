@@ -81,13 +81,18 @@ enum {
 	/* ours: the lengths of the mixed train behind it */ \
 	X(LENGTHS, 0x1a, LENGTHS, ONLY, NONE, LENGTHS, NONE, 0, "Lengths") \
 	/* ours; ver 1: several SEND_ONLY, as long as the LENGTHS before them say */ \
-	X(MIXED_TRAIN, 0x1b, MIXED_TRAIN, ONLY, NONE, MIXED_TRAIN, TRAIN, 0, "SEND Mixed Train")
+	X(MIXED_TRAIN, 0x1b, MIXED_TRAIN, ONLY, NONE, MIXED_TRAIN, TRAIN, 0, "SEND Mixed Train") \
+	/* ours: the lengths and targets of the mixed train of WRITEs behind it */ \
+	X(TARGETS, 0x1c, LENGTHS, ONLY, NONE, TARGETS, NONE, 0, "Targets") \
+	/* ours; ver 1: several WRITE_ONLY, as the TARGETS before them say */ \
+	X(WRITE_MIXED_TRAIN, 0x1d, WRITE_MIXED_TRAIN, ONLY, NONE, WRITE_MIXED_TRAIN, TRAIN, 0, \
+	  "RDMA WRITE Mixed Train")
 
 enum {
 #define TCP_BTH_OPCODE_ENUM(name, value, ...) TCP_BTH_OP_##name = value,
 	TCP_BTH_OPCODES(TCP_BTH_OPCODE_ENUM)
 #undef TCP_BTH_OPCODE_ENUM
-	TCP_BTH_OP_COUNT = 0x1c,
+	TCP_BTH_OP_COUNT = 0x1e,
 	/* a family of no segments but one */
 	TCP_BTH_OP_NONE_FIRST = 0xff,
 	TCP_BTH_OP_NONE_MIDDLE = 0xff,
@@ -106,8 +111,9 @@ enum tcp_bth_kind {
 	TCP_BTH_KIND_ACKNOWLEDGE,	/* of an end that can't send ACKs at will; its bytes mean nothing */
 	TCP_BTH_KIND_TRAIN,		/* several SENDs */
 	TCP_BTH_KIND_WRITE_TRAIN,	/* several WRITEs */
-	TCP_BTH_KIND_LENGTHS,		/* of the SENDs behind it: into the host's table */
+	TCP_BTH_KIND_LENGTHS,		/* of the SENDs or WRITEs behind it: into the host's table */
 	TCP_BTH_KIND_MIXED_TRAIN,	/* these SENDs */
+	TCP_BTH_KIND_WRITE_MIXED_TRAIN,	/* these WRITEs */
 };
 
 /* Where a segment stands in its message: bit 0 first, bit 1 last. */
@@ -186,24 +192,32 @@ static inline bool tcp_bth_is_send(__u8 opcode)
 	       tcp_bth_op(opcode)->kind == TCP_BTH_KIND_MIXED_TRAIN;
 }
 
+/* Its messages are told by a table before it. */
+static inline bool tcp_bth_is_mixed_train(__u8 opcode)
+{
+	return tcp_bth_op(opcode)->kind == TCP_BTH_KIND_MIXED_TRAIN ||
+	       tcp_bth_op(opcode)->kind == TCP_BTH_KIND_WRITE_MIXED_TRAIN;
+}
+
 /* Of any kind. */
 static inline bool tcp_bth_is_train(__u8 opcode)
 {
 	return tcp_bth_op(opcode)->kind == TCP_BTH_KIND_TRAIN ||
 	       tcp_bth_op(opcode)->kind == TCP_BTH_KIND_WRITE_TRAIN ||
-	       tcp_bth_op(opcode)->kind == TCP_BTH_KIND_MIXED_TRAIN;
+	       tcp_bth_is_mixed_train(opcode);
 }
 
 /* Its messages are of one length, which the option says. */
 static inline bool tcp_bth_is_even_train(__u8 opcode)
 {
-	return tcp_bth_is_train(opcode) && opcode != TCP_BTH_OP_MIXED_TRAIN;
+	return tcp_bth_is_train(opcode) && !tcp_bth_is_mixed_train(opcode);
 }
 
 static inline bool tcp_bth_is_write(__u8 opcode)
 {
 	return tcp_bth_op(opcode)->kind == TCP_BTH_KIND_WRITE ||
-	       tcp_bth_op(opcode)->kind == TCP_BTH_KIND_WRITE_TRAIN;
+	       tcp_bth_op(opcode)->kind == TCP_BTH_KIND_WRITE_TRAIN ||
+	       tcp_bth_op(opcode)->kind == TCP_BTH_KIND_WRITE_MIXED_TRAIN;
 }
 
 /* WRITEs, and the responses that are placed the same way: by their own RETH */

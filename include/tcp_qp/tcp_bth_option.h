@@ -94,7 +94,7 @@ static inline __u32 tcp_bth_write_train_bytes(__u32 length, __u32 word)
 /* ver 1: sequence numbers that the message, or the train, takes. */
 static inline __u32 tcp_bth_stream_bytes(const struct tcp_bth *b)
 {
-	if (b->opcode == TCP_BTH_OP_SEND_TRAIN || b->opcode == TCP_BTH_OP_MIXED_TRAIN)
+	if (b->opcode == TCP_BTH_OP_SEND_TRAIN || tcp_bth_is_mixed_train(b->opcode))
 		return b->ext4;
 	if (b->opcode == TCP_BTH_OP_WRITE_TRAIN)
 		return tcp_bth_write_train_bytes(b->length, b->dma_length);
@@ -172,7 +172,7 @@ static inline enum tcp_bth_error tcp_bth_parse(const __u8 *opt, unsigned int roo
 			stream_bytes = tcp_bth_get32(opt + fixed);
 			if (!tcp_bth_train_valid(length, stream_bytes))
 				return TCP_BTH_E_RANGE;
-		} else if (opcode == TCP_BTH_OP_MIXED_TRAIN) {
+		} else if (tcp_bth_is_mixed_train(opcode)) {
 			if (ext != TCP_BTH_EXT4_BYTES)
 				return TCP_BTH_E_LENGTH;
 			stream_bytes = tcp_bth_get32(opt + fixed);

@@ -171,7 +171,7 @@ struct tqp_offload_device {
 	 * qp_create() is asked for nothing else; the other flags say what the QP is.
 	 */
 	u32 tx_flags;
-	bool mixed_trains;	/* it places them; else peers are not told that we take any */
+	bool mixed_trains;	/* it places them, of SENDs and of WRITEs; else peers are not told that we take any */
 };
 
 static inline struct tqp_offload_device *to_tqp_offload_device(struct auxiliary_device *adev)

@@ -393,26 +393,52 @@ private:
         }
     }
 
-    // The lengths of a mixed train, and then up to eight segments of it.
+    // The table of a mixed train of SENDs.
+    std::vector<std::uint8_t> lengths(Input& in, unsigned messages, bool any, tcp_bth_mixed& all) {
+        std::vector<std::uint8_t> table(messages * TCP_BTH_LENGTHS_ENTRY_BYTES);
+        tcp_bth_mixed_begin(&all);
+        for (unsigned i = 0; i < messages; i++) {
+            const std::uint32_t entry = any && i == 1 ? in.u32() : 1u + in.u16() % 900;
+            tcp_bth_put32(&table[i * TCP_BTH_LENGTHS_ENTRY_BYTES], entry);
+            tcp_bth_mixed_add(&all, entry);
+        }
+        return table;
+    }
+
+    // And of one of WRITEs, one over the other or not.
+    std::vector<std::uint8_t> targets(Input& in, unsigned messages, bool any, tcp_bth_mixed& all) {
+        std::vector<std::uint8_t> table(tcp_bth_targets_bytes(messages));
+        const std::uint32_t key = in.below(8);  // regions begin where frame.cpp says
+        tcp_bth_put32(table.data(), key);
+        tcp_bth_targets_begin(&all, key);
+        for (unsigned i = 0; i < messages; i++) {
+            const std::uint32_t length = any && i == 1 ? in.u32() : 1u + in.u16() % 900;
+            const std::uint64_t va = 0x10000ull * key + in.u16();
+            tcp_bth_targets_put(table.data(), i, length, va);
+            tcp_bth_targets_add(&all, length, va);
+        }
+        return table;
+    }
+
+    // The table of a mixed train, and then up to eight segments of it.
     void mixed_train(Input& in) {
         Peer& peer = peers_[in.below(kFlows)];
         const unsigned flow = static_cast<unsigned>(&peer - peers_.data());
         const unsigned messages = 1 + in.below(12), count = 1 + in.below(8);
         const std::uint8_t how = in.u8();
-        std::vector<std::uint8_t> table(messages * TCP_BTH_LENGTHS_ENTRY_BYTES);
+        const bool writes = how & 64, any = how & 1;
         tcp_bth_mixed all;
-        tcp_bth_mixed_begin(&all);
-        for (unsigned i = 0; i < messages; i++) {
-            const std::uint32_t entry = how & 1 && i == 1 ? in.u32() : 1u + in.u16() % 900;
-            tcp_bth_put32(&table[i * TCP_BTH_LENGTHS_ENTRY_BYTES], entry);
-            tcp_bth_mixed_add(&all, entry);
-        }
+        const std::vector<std::uint8_t> table =
+            writes ? targets(in, messages, any, all) : lengths(in, messages, any, all);
         tcp_bth b{};
         b.ver = 1, b.msn = peer.msn, b.start_seq = peer.next;
-        b.opcode = TCP_BTH_OP_LENGTHS, b.length = static_cast<std::uint32_t>(table.size());
+        b.opcode = writes ? TCP_BTH_OP_TARGETS : TCP_BTH_OP_LENGTHS;
+        b.length = static_cast<std::uint32_t>(table.size());
         if (!(how & 2))
             segment(flow, b, peer.next, table, how);
-        b.opcode = TCP_BTH_OP_MIXED_TRAIN, b.start_seq += b.length, b.length = all.check;
+        b.opcode =
+            writes != bool(how & 128) ? TCP_BTH_OP_WRITE_MIXED_TRAIN : TCP_BTH_OP_MIXED_TRAIN;
+        b.start_seq += b.length, b.length = all.check;
         b.ext_bytes = TCP_BTH_EXT4_BYTES, b.ext4 = all.bytes;
         if (how & 4)
             b.length ^= in.u8(), b.ext4 += in.below(4), b.msn = in.u8();

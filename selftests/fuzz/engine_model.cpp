@@ -145,11 +145,11 @@ void Model::received(ModelQp& qp, const nupa::Packet& packet, const nupa::Decisi
     if (begin > 4 * std::uint64_t{kReach})
         qp.anywhere = true;
     if (d.reason == nupa::Reason::kPlacedBefore)  // and so nothing may change now
-        require(d.has_bth && tcp_bth_is_tagged(d.bth.opcode) &&
-                    d.bth.opcode <= TCP_BTH_OP_WRITE_ONLY_IMM &&
-                    qp.cmd.flags & NUPA_QP_F_REMOTE_WRITE,
-                "only a WRITE is in memory before a later one");
-    if (d.reason == nupa::Reason::kOpcode && d.has_bth && d.bth.opcode == TCP_BTH_OP_LENGTHS)
+        require(
+            d.has_bth && tcp_bth_is_write(d.bth.opcode) && qp.cmd.flags & NUPA_QP_F_REMOTE_WRITE,
+            "only a WRITE is in memory before a later one");
+    if (d.reason == nupa::Reason::kOpcode && d.has_bth &&
+        tcp_bth_op(d.bth.opcode)->kind == TCP_BTH_KIND_LENGTHS)
         announced(qp, d.bth, seq, packet);
     if (d.reason == nupa::Reason::kPlaced) {
         require(bytes > 0 && !packet.at.fragment && packet.at.tcp(), "a whole data segment");
@@ -200,34 +200,67 @@ void Model::untagged(const ModelQp& qp, const tcp_bth& b,
 
 void Model::announced(ModelQp& qp, const tcp_bth& b, std::uint32_t seq,
                       const nupa::Packet& packet) {
-    ModelQp::Announced a{seq + packet.payload.bytes(), b.msn, {}};
+    ModelQp::Announced a{seq + packet.payload.bytes(), b.msn, b.opcode == TCP_BTH_OP_TARGETS, {}};
     a.table.resize(packet.payload.bytes());
     packet.payload.copy_to(reinterpret_cast<std::byte*>(a.table.data()));
-    if (b.mbo == 0 && a.table.size() <= TCP_BTH_LENGTHS_MAX_BYTES)
+    if (b.mbo == 0 && a.table.size() <= TCP_BTH_TABLE_MAX_BYTES)
         qp.announced.push_back(std::move(a));
 }
 
+// The messages of @a, if it is the one that the option names.
+std::vector<Model::Mixed> Model::read(const ModelQp::Announced& a, const tcp_bth& b) {
+    std::array<std::uint32_t, TCP_BTH_TABLE_MAX_WORDS> words{};
+    tcp_bth_mixed all{};
+    std::vector<Mixed> messages;
+    if (a.start != b.start_seq || a.msn != b.msn || a.writes != tcp_bth_is_write(b.opcode) ||
+        !(a.writes ? tcp_bth_targets_read : tcp_bth_mixed_read)(
+            a.table.data(), static_cast<std::uint32_t>(a.table.size()), words.data(), &all) ||
+        all.bytes != b.ext4 || all.check != b.length)
+        return messages;
+    for (std::uint32_t i = 0; i < all.messages; i++)
+        if (a.writes)
+            messages.push_back({tcp_bth_target_length(words.data(), i),
+                                tcp_bth_targets_rkey(words.data()),
+                                tcp_bth_target_va(words.data(), i)});
+        else
+            messages.push_back({tcp_bth_mixed_length(words.at(i)), 0, 0});
+    return messages;
+}
+
 // By a table that the host has, too, and that is the one that the option names.
+std::vector<Model::Mixed> Model::table(const ModelQp& qp, const tcp_bth& b) {
+    std::vector<Mixed> messages;
+    for (const ModelQp::Announced& a : qp.announced)
+        if (messages = read(a, b); !messages.empty())
+            break;
+    require(!messages.empty(), "a mixed train is placed by its own table");
+    return messages;
+}
+
 void Model::mixed(const ModelQp& qp, const tcp_bth& b, std::span<const std::uint8_t> left,
                   std::vector<Piece>& pieces) {
-    std::vector<std::uint32_t> lengths(TCP_BTH_MIXED_MAX_MESSAGES);
-    tcp_bth_mixed all{};
-    for (const ModelQp::Announced& a : qp.announced)
-        if (a.start == b.start_seq && a.msn == b.msn &&
-            tcp_bth_mixed_read(a.table.data(), static_cast<std::uint32_t>(a.table.size()),
-                               lengths.data(), &all) &&
-            all.bytes == b.ext4 && all.check == b.length)
-            break;
-        else
-            all = {};
-    require(all.messages, "a mixed train is placed by its own lengths");
+    const std::vector<Mixed> messages = table(qp, b);
     std::uint32_t place = 0, skip = b.mbo;
-    for (; skip >= tcp_bth_mixed_length(lengths.at(place)); place++)
-        skip -= tcp_bth_mixed_length(lengths[place]);
+    for (; skip >= messages.at(place).length; place++)
+        skip -= messages[place].length;
     for (; !left.empty(); place++, skip = 0) {
-        const std::size_t n =
-            std::min<std::size_t>(tcp_bth_mixed_length(lengths.at(place)) - skip, left.size());
+        const std::size_t n = std::min<std::size_t>(messages.at(place).length - skip, left.size());
         receive(qp, static_cast<std::uint16_t>(b.msn + place), skip, left.first(n), pieces);
+        left = left.subspan(n);
+    }
+}
+
+// As if each WRITE had come in a segment of its own.
+void Model::write_mixed(const ModelQp& qp, const tcp_bth& b, std::span<const std::uint8_t> left) {
+    require(qp.cmd.flags & NUPA_QP_F_REMOTE_WRITE, "the QP takes WRITEs");
+    const std::vector<Mixed> messages = table(qp, b);
+    std::uint32_t place = 0, skip = b.mbo;
+    for (; skip >= messages.at(place).length; place++)
+        skip -= messages[place].length;
+    for (; !left.empty(); place++, skip = 0) {
+        const Mixed& m = messages.at(place);
+        const std::size_t n = std::min<std::size_t>(m.length - skip, left.size());
+        write(qp, m.key, NUPA_ACCESS_REMOTE_WRITE, m.va + skip, left.first(n));
         left = left.subspan(n);
     }
 }
@@ -275,6 +308,8 @@ void Model::receive(const ModelQp& qp, std::uint16_t msn, std::uint64_t skip,
 
 // The whole message must fit its target, whatever part of it this is.
 void Model::tagged(const ModelQp& qp, const tcp_bth& b, const std::vector<std::uint8_t>& payload) {
+    if (b.opcode == TCP_BTH_OP_WRITE_MIXED_TRAIN)
+        return write_mixed(qp, b, payload);
     require(tcp_bth_is_tagged(b.opcode) && b.ext_bytes == TCP_BTH_RETH_BYTES, "it has a target");
     if (b.opcode == TCP_BTH_OP_WRITE_TRAIN)
         return write_train(qp, b, payload);

@@ -88,10 +88,11 @@ struct ModelQp {
     std::uint64_t acked = kReach;                   // by the host
     std::uint64_t edge = kReach;                    // right edge, or beyond by what was passed up
     std::map<std::uint64_t, std::uint64_t> placed;  // begin to end
-    // LENGTHS that went up to the host, by what they announced.
+    // LENGTHS and TARGETS that went up to the host, by what they announced.
     struct Announced {
         std::uint32_t start;
         std::uint16_t msn;
+        bool writes;
         std::vector<std::uint8_t> table;
     };
     std::vector<Announced> announced;
@@ -123,8 +124,16 @@ private:
         std::span<const std::uint8_t> bytes;
     };
     void announced(ModelQp& qp, const tcp_bth& b, std::uint32_t seq, const nupa::Packet& packet);
+    // One message of a mixed train.
+    struct Mixed {
+        std::uint32_t length, key;  // WRITEs only: key and address
+        std::uint64_t va;
+    };
+    static std::vector<Mixed> read(const ModelQp::Announced& a, const tcp_bth& b);
+    static std::vector<Mixed> table(const ModelQp& qp, const tcp_bth& b);
     void mixed(const ModelQp& qp, const tcp_bth& b, std::span<const std::uint8_t> left,
                std::vector<Piece>& pieces);
+    void write_mixed(const ModelQp& qp, const tcp_bth& b, std::span<const std::uint8_t> left);
     void train(const ModelQp& qp, const tcp_bth& b, std::span<const std::uint8_t> left,
                std::vector<Piece>& pieces);
     void receive(const ModelQp& qp, std::uint16_t msn, std::uint64_t skip,

@@ -80,7 +80,7 @@ std::uint32_t make_train(Input& in, tcp_bth& b) {
     const std::uint32_t messages = 1 + in.u16() % std::uint32_t{TCP_BTH_TRAIN_MAX_MESSAGES};
     b.length = 1 + in.u32() % (UINT32_MAX / TCP_BTH_TRAIN_MAX_MESSAGES);
     b.ext_bytes = static_cast<std::uint8_t>(tcp_bth_ext_bytes(b.opcode));
-    if (b.opcode == TCP_BTH_OP_MIXED_TRAIN) {
+    if (tcp_bth_is_mixed_train(b.opcode)) {
         b.ext4 = b.length;
         b.length = in.u32();
         return b.ext4;

@@ -18,7 +18,7 @@ namespace sim {
     X(retransmits) X(timeouts) X(spurious) X(reneged) X(refused) X(collapsed) X(replaced) \
     X(zero_window) X(sequence_wraps) X(overflows) X(escaped) X(recreated)
 #define SIM_MESSAGE_COUNTERS(X) \
-    X(trains) X(train_segments_placed) X(write_train_segments_placed) X(mixed_trains) X(mixed_train_segments_placed) X(placed_bytes) X(copied_bytes) X(plain_bytes) X(messages) X(empty_messages) X(immediates) \
+    X(trains) X(train_segments_placed) X(write_train_segments_placed) X(mixed_trains) X(mixed_train_segments_placed) X(write_mixed_trains) X(write_mixed_train_segments_placed) X(placed_bytes) X(copied_bytes) X(plain_bytes) X(messages) X(empty_messages) X(immediates) \
     X(msn_wraps) X(stalls) X(writes) X(write_immediates) X(window_writes) X(overlapping_writes) \
     X(reads) X(atomics) X(invalidates)
 #define SIM_TROUBLE_COUNTERS(X) \

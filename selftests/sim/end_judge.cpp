@@ -76,8 +76,10 @@ void End::judge_placed(const Truth& truth, const tcp_bth& bth, const std::vector
                              {number_, side, part.message});
     }
     judge_target(truth, writes);
-    if (bth.opcode == TCP_BTH_OP_MIXED_TRAIN)
-        world_.coverage.add(k_mixed_train_segments_placed);
+    if (tcp_bth_is_mixed_train(bth.opcode))
+        world_.coverage.add(bth.opcode == TCP_BTH_OP_MIXED_TRAIN
+                                ? k_mixed_train_segments_placed
+                                : k_write_mixed_train_segments_placed);
     else if (tcp_bth_is_train(bth.opcode))
         world_.coverage.add(bth.opcode == TCP_BTH_OP_SEND_TRAIN ? k_train_segments_placed
                                                                 : k_write_train_segments_placed);

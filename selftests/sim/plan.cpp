@@ -35,8 +35,10 @@ Planned short_write(const ConnectionSettings& c, Dice& dice) {
 
 std::vector<Planned> draw_plan(const ConnectionSettings& c, Dice& dice) {
     std::vector<Planned> plan;
-    while (c.trains && c.one_sided && plan.size() < c.messages && dice.percent(60))
-        plan.push_back(plan.empty() ? short_write(c, dice) : plan.back());
+    const bool writes = c.trains && c.one_sided, uneven = writes && dice.percent(40);
+    while (writes && plan.size() < c.messages && dice.percent(80))
+        plan.push_back(plan.empty() || (uneven && dice.percent(60)) ? short_write(c, dice)
+                                                                    : plan.back());
     while (plan.size() < c.messages) {
         const bool again = c.trains && !plan.empty() &&
                            (plan.back().verb == Verb::kSend || plan.back().verb == Verb::kWrite);

@@ -118,7 +118,7 @@ private:
     bool have_wqe_ = false;
     std::vector<nupa::RecvSge> wqe_;
     std::array<std::byte, TCP_BTH_OPERANDS_MAX_BYTES> operands_{};
-    std::array<std::uint32_t, TCP_BTH_MIXED_MAX_MESSAGES> lengths_{};
+    std::array<std::uint32_t, TCP_BTH_TABLE_MAX_WORDS> lengths_{};
     std::uint64_t payload_bytes_ = 0;  // of the peer's messages that are done
     std::uint64_t placed_bytes_ = 0, copied_bytes_ = 0;
 };

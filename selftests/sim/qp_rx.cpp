@@ -243,8 +243,9 @@ bool QpReceiver::finish() {
     }
     train_.mixed.entries = lengths_.data();
     if (msg_.kind == TCP_BTH_KIND_LENGTHS &&
-        (msg_.msn != next_.untagged ||
-         !tqp_mixed_begin(&train_.mixed, msg_.msn, msg_.start_seq + msg_.length, msg_.length))) {
+        (msg_.msn != (msg_.opcode == TCP_BTH_OP_TARGETS ? next_.write : next_.untagged) ||
+         !tqp_mixed_begin(&train_.mixed, msg_.opcode, msg_.msn, msg_.start_seq + msg_.length,
+                          msg_.length))) {
         end_.fail(k_protocol_errors);
         return false;
     }

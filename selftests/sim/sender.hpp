@@ -4,6 +4,7 @@
 #pragma once
 
 #include <tcp_qp/tcp_bth_mixed.h>
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <span>
@@ -73,7 +74,9 @@ private:
     Message next_message(std::uint8_t opcode, std::uint32_t length);
     void draw_bytes(std::uint32_t n);
     bool post_mixed();
-    void post_lengths(std::uint32_t messages);
+    std::uint32_t mixed_sends() const;
+    std::uint32_t mixed_writes();
+    void post_table(bool writes, std::uint32_t messages);
     void post_payload(const Planned& p, Buffer& buffer);
     void aim(Message& m);
     void pretend(Message& m);
@@ -117,7 +120,9 @@ private:
         std::uint32_t start;
         tcp_bth_mixed all;
         std::uint16_t place;
-    } mixed_{};  // the mixed train that is being posted
+    } mixed_{};                                            // the mixed train that is being posted
+    std::vector<std::uint64_t> targets_;                   // of its WRITEs
+    std::array<__u8, TCP_BTH_TARGETS_MAX_BYTES> table_{};  // and the table of them
     std::vector<tqp_msg_rec> records_;
     tqp_msglog log_{};
     std::vector<Buffer> buffers_;

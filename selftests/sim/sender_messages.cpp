@@ -9,6 +9,9 @@
 #include "end.hpp"
 #include "sender.hpp"
 #include "world.hpp"
+extern "C" {
+#include "wire/targets.h"
+}
 
 namespace sim {
 
@@ -51,42 +54,79 @@ bool Sender::post() {
     return true;
 }
 
-// As tx/train_mixed.c: SENDs of the plan, behind a table of their lengths.  Not those that must be
-// placed: a table that TCP cuts is the host's alone.
+// As tx/train_mixed.c: SENDs or WRITEs of the plan, behind a table of their lengths and targets.
+// Not those that must be placed: a table that TCP cuts is the host's alone.
 bool Sender::post_mixed() {
     Dice& dice = end_.world().dice;
-    if (!end_.takes_trains() || !end_.world().settings().mixed_trains() ||
+    const bool writes = plan_[planned_].verb == Verb::kWrite;
+    if (!end_.takes_trains() || !(writes || end_.world().settings().mixed_trains()) ||
         allowed_ == plan_.size() || !dice.percent(40))
         return false;
-    const auto free = static_cast<std::size_t>(
-        std::ranges::count_if(buffers_, [](const Buffer& b) { return !b.busy; }));
-    const std::size_t most = std::min<std::size_t>(free, tqp_msglog_room(&log_) - 1);
-    const std::size_t end = std::min(allowed_, plan_.size());
-    std::uint32_t n = 0;
-    while (n < most && planned_ + n < end && plan_[planned_ + n].verb == Verb::kSend &&
-           plan_[planned_ + n].length)
-        n++;
+    const std::uint32_t n = writes ? mixed_writes() : mixed_sends();
     if (n < 2)
         return false;
-    post_lengths(2 + dice.below(n - 1));
+    post_table(writes, 2 + dice.below(n - 1));
     while (mixed_.left) {
         post_payload(plan_[planned_++], *free_buffer());
         mixed_.left--, mixed_.place++;
     }
-    end_.world().coverage.add(k_mixed_trains);
+    end_.world().coverage.add(writes ? k_write_mixed_trains : k_mixed_trains);
     return true;
 }
 
-void Sender::post_lengths(std::uint32_t messages) {
-    Message m = next_message(TCP_BTH_OP_LENGTHS, messages * TCP_BTH_LENGTHS_ENTRY_BYTES);
-    m.msn = msn_.untagged;
+// How many could be of it.
+std::uint32_t Sender::mixed_sends() const {
+    const auto free = static_cast<std::size_t>(
+        std::ranges::count_if(buffers_, [](const Buffer& b) { return !b.busy; }));
+    const std::size_t most = std::min<std::size_t>(free, tqp_msglog_room(&log_) - 1);
+    const std::size_t end = std::min(allowed_, plan_.size());
+    const Verb verb = plan_[planned_].verb;
+    std::uint32_t n = 0;
+    while (n < most && planned_ + n < end && plan_[planned_ + n].verb == verb &&
+           plan_[planned_ + n].length)
+        n++;
+    return n;
+}
+
+// The same, as far as none lies over another, and their targets.
+std::uint32_t Sender::mixed_writes() {
+    const std::uint32_t most = mixed_sends();
+    Message m{};
+    tqp_targets all;
+    targets_.clear();
+    for (std::uint32_t i = 0; i < most; i++) {
+        m.opcode = TCP_BTH_OP_WRITE_ONLY, m.length = plan_[planned_ + i].length, m.bad = false;
+        const std::uint32_t key = m.rkey;
+        aim(m);
+        if (i == 0)
+            tqp_targets_begin(&all, table_.data(), m.rkey);
+        if (m.bad || (i && m.rkey != key) || !tqp_targets_add(&all, m.length, m.va))
+            break;
+        targets_.push_back(m.va);
+    }
+    return static_cast<std::uint32_t>(targets_.size());
+}
+
+void Sender::post_table(bool writes, std::uint32_t messages) {
+    Message m = writes ? next_message(TCP_BTH_OP_TARGETS, tcp_bth_targets_bytes(messages))
+                       : next_message(TCP_BTH_OP_LENGTHS, messages * TCP_BTH_LENGTHS_ENTRY_BYTES);
+    m.msn = writes ? msn_.write : msn_.untagged;
     draw_bytes(m.length);
     mixed_ = {messages, stream.seq(m.at) + m.length, {}, 0};
-    tcp_bth_mixed_begin(&mixed_.all);
     auto* to = reinterpret_cast<std::uint8_t*>(stream.bytes.data() + m.at);
-    for (std::uint32_t i = 0; i < messages; i++, to += TCP_BTH_LENGTHS_ENTRY_BYTES) {
-        tcp_bth_put32(to, plan_[planned_ + i].length);
-        tcp_bth_mixed_add(&mixed_.all, plan_[planned_ + i].length);
+    if (writes)
+        std::memcpy(to, table_.data(), m.length);
+    tcp_bth_mixed_begin(&mixed_.all);
+    if (writes)
+        tcp_bth_targets_begin(&mixed_.all, tcp_bth_get32(to));
+    for (std::uint32_t i = 0; i < messages; i++) {
+        const std::uint32_t length = plan_[planned_ + i].length;
+        if (writes) {
+            tcp_bth_targets_add(&mixed_.all, length, targets_[i]);
+            continue;
+        }
+        tcp_bth_put32(to + std::size_t{i} * TCP_BTH_LENGTHS_ENTRY_BYTES, length);
+        tcp_bth_mixed_add(&mixed_.all, length);
     }
     mixed_.left = 0;  // the table itself is none of them
     commit(m);
@@ -117,7 +157,10 @@ void Sender::post_payload(const Planned& p, Buffer& buffer) {
                                                       : TCP_BTH_OP_WRITE_ONLY_IMM,
                              p.length);
     bool pretends = false;
-    if (m.write()) {
+    if (m.write() && mixed_.left) {
+        m.va = targets_[mixed_.place];
+        m.rkey = tcp_bth_get32(table_.data());
+    } else if (m.write()) {
         pretends = p.verb == Verb::kWrite && !m.clean && dice.per_mille(end_.settings().bad_access);
         pretends ? pretend(m) : aim(m);
     } else if (mixed_.left) {

@@ -68,7 +68,8 @@ struct Settings {
     std::uint64_t seed = 0;
     std::uint32_t hosts = 2;
     std::vector<ConnectionSettings> connections;
-    // No connection has WRITEs that share segments: there mixed trains have schedules of their own.
+    // No connection has WRITEs that share segments: there mixed trains of SENDs have schedules of
+    // their own.
     bool mixed_trains() const noexcept {
         return std::ranges::none_of(
             connections, [](const ConnectionSettings& c) { return c.trains && c.one_sided; });

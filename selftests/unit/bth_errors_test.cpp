@@ -178,24 +178,26 @@ TEST(BthErrors, TrainsOfWrites) {
     EXPECT_EQ(Option(in_ver0).parse(), TCP_BTH_E_OPCODE);
 }
 
-tcp_bth mixed_train(__u32 start, __u32 bytes) {
-    tcp_bth b = ver1(start, 0xcafe, TCP_BTH_OP_MIXED_TRAIN);
+tcp_bth mixed_train(__u32 start, __u32 bytes, __u8 opcode) {
+    tcp_bth b = ver1(start, 0xcafe, opcode);
     b.ext_bytes = TCP_BTH_EXT4_BYTES, b.ext4 = bytes;
     return b;
 }
 
 TEST(BthErrors, MixedTrains) {
-    EXPECT_EQ(Option(mixed_train(kSeq, 100)).parse(100), TCP_BTH_OK);
-    EXPECT_EQ(Option(mixed_train(kSeq - 7, 107)).parse(100), TCP_BTH_OK);
-    EXPECT_EQ(Option(mixed_train(kSeq - 7, 106)).parse(100), TCP_BTH_E_RANGE);
-    EXPECT_EQ(Option(mixed_train(kSeq + 1, 200)).parse(100), TCP_BTH_E_RANGE);
-    EXPECT_EQ(Option(mixed_train(kSeq, 0)).parse(0), TCP_BTH_E_RANGE);
-    tcp_bth reth = mixed_train(kSeq, 100);
-    reth.ext_bytes = TCP_BTH_RETH_BYTES;
-    EXPECT_EQ(Option(reth).parse(100), TCP_BTH_E_LENGTH);
-    tcp_bth in_ver0 = ver0(TCP_BTH_OP_MIXED_TRAIN);
-    in_ver0.ext_bytes = TCP_BTH_EXT4_BYTES, in_ver0.ext4 = 100;
-    EXPECT_EQ(Option(in_ver0).parse(), TCP_BTH_E_OPCODE);
+    for (const __u8 opcode : {TCP_BTH_OP_MIXED_TRAIN, TCP_BTH_OP_WRITE_MIXED_TRAIN}) {
+        EXPECT_EQ(Option(mixed_train(kSeq, 100, opcode)).parse(100), TCP_BTH_OK);
+        EXPECT_EQ(Option(mixed_train(kSeq - 7, 107, opcode)).parse(100), TCP_BTH_OK);
+        EXPECT_EQ(Option(mixed_train(kSeq - 7, 106, opcode)).parse(100), TCP_BTH_E_RANGE);
+        EXPECT_EQ(Option(mixed_train(kSeq + 1, 200, opcode)).parse(100), TCP_BTH_E_RANGE);
+        EXPECT_EQ(Option(mixed_train(kSeq, 0, opcode)).parse(0), TCP_BTH_E_RANGE);
+        tcp_bth reth = mixed_train(kSeq, 100, opcode);
+        reth.ext_bytes = TCP_BTH_RETH_BYTES;
+        EXPECT_EQ(Option(reth).parse(100), TCP_BTH_E_LENGTH);
+        tcp_bth in_ver0 = ver0(opcode);
+        in_ver0.ext_bytes = TCP_BTH_EXT4_BYTES, in_ver0.ext4 = 100;
+        EXPECT_EQ(Option(in_ver0).parse(), TCP_BTH_E_OPCODE);
+    }
 }
 
 // A message of no bytes takes one byte of the stream.

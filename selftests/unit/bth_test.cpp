@@ -79,7 +79,7 @@ TEST(Bth, RoundTripOfEverything) {
                     expect_equal(in, by_c);
                     tried++;
                 }
-    EXPECT_EQ(tried, (25 + 13) * 6);
+    EXPECT_EQ(tried, (26 + 14) * 6);
 }
 
 TEST(Bth, BytesOfVer0) {

@@ -52,7 +52,7 @@ struct MixedWire : testing::Test {
         auto* bytes = reinterpret_cast<std::uint8_t*>(entries.data());
         for (std::size_t i = 0; i < kLengths.size(); i++)
             tcp_bth_put32(bytes + 4 * i, kLengths[i]);
-        ASSERT_TRUE(tqp_mixed_begin(&to.mixed, kFirst, start, table_bytes));
+        ASSERT_TRUE(tqp_mixed_begin(&to.mixed, TCP_BTH_OP_LENGTHS, kFirst, start, table_bytes));
     }
     // What the option of the part [from, to) of the train says to a receiver.
     tqp_skb_map map_of(std::uint32_t from, std::uint32_t to) {

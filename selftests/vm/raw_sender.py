@@ -48,6 +48,27 @@ def _moved_option(segment: Segment, by: int) -> bytes:
     return segment.options[:mbo_at] + struct.pack("!I", mbo << 8) + segment.options[mbo_at + 4 :]
 
 
+def _announced_train(s: Segment, dice: random.Random) -> list[Segment]:
+    """TARGETS of the forger's choice, sometimes such as no table can be, and their train, of the length of @s."""
+    lengths = [1 + dice.randrange(700) for _ in range(dice.randrange(1, 40))]
+    lengths[0] = dice.choice((lengths[0], 0, 1 << 24, 0xFFFFFFFF))
+    key = dice.getrandbits(32)
+    table = struct.pack("!I", key)
+    words = [key]
+    for length in lengths:
+        va = dice.getrandbits(47)
+        table += struct.pack("!IQ", length, va)
+        words += [length, va >> 32, va & 0xFFFFFFFF]
+    check = 0x811C9DC5
+    for word in words:
+        mark = check ^ word
+        check = (mark << 13 | mark >> 19) * 0x9E3779B1 & 0xFFFFFFFF
+    start = s.seq + len(table) & 0xFFFFFFFF
+    announce = struct.pack("!BBHBBHII", 253, 16, 0x5150, 1, 0x1C, 0, s.seq, len(table))
+    train = struct.pack("!BBHBBHIII", 253, 20, 0x5150, 1, 0x1D, 0, start, check, sum(lengths) & 0xFFFFFFFF or 1)
+    return [s.but(options=announce, payload=table), s.but(seq=start, options=train)]
+
+
 def _past_or_far(s: Segment, dice: random.Random) -> list[Segment]:
     """Forgeries that TCP and the switch must see through: nothing of them lies in the window."""
     guessed = _write_option(dice.getrandbits(47) & ~0xFFF, dice.getrandbits(32), s)
@@ -75,6 +96,7 @@ def _in_window(s: Segment, dice: random.Random) -> list[Segment]:
         s.but(seq=s.seq + ahead),
         s.but(seq=s.seq + ahead, options=_moved_option(s, dice.randrange(1 << 20))),
         s.but(seq=s.seq + ahead, options=guessed),
+        *_announced_train(s.but(seq=s.seq + ahead), dice),
     ]
 
 

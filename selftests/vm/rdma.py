@@ -54,28 +54,48 @@ def test_model_offload(t: Guests) -> None:
 TRAINS = "--train 8 --operations 300"
 
 
-def shared(t: Guests, counters: dict) -> None:
-    t.check(counters["tx_segments"] < SEGMENTS_WITHOUT_TRAINS, f"WRITEs do not share bursts: {counters}")
+def sharing(t: Guests, engines: tuple[str, str], active: str, address: str = "10.77.0.1") -> list[dict]:
+    """As model(): WRITEs that are posted at once go to TCP at once."""
+    before = int(t.run(1, TRAIN_MESSAGES))
+    counters = model(t, engines, active, address=address)
+    of_trains = int(t.run(1, TRAIN_MESSAGES)) - before
+    t.check(of_trains >= OF_TRAINS, f"only {of_trains} WRITEs were of trains: {counters[1]}")
+    return counters
 
 
-SEGMENTS_WITHOUT_TRAINS = 800  # 300 operations, half of them of five WRITEs each
+TRAIN_MESSAGES = "cat /sys/class/infiniband/tcpqp0/ports/1/hw_counters/tx_train_messages"
+OF_TRAINS = 250  # of 150 trains of five; those to one place go alone
 
 
 def test_write_trains_offload(t: Guests) -> None:
-    counters = model(t, ("offload", "offload"), f"{TRAINS} --seed 51")
-    shared(t, counters[1])
-    mostly_placed(t, counters)
+    mostly_placed(t, sharing(t, ("offload", "offload"), f"{TRAINS} --seed 51"))
 
 
 def test_write_trains_software(t: Guests) -> None:
     for engines in (("software", "software"), ("offload", "software"), ("software", "offload")):
-        shared(t, model(t, engines, f"{TRAINS} --seed 52")[1])
+        sharing(t, engines, f"{TRAINS} --seed 52")
 
 
 def test_write_trains_under_faults(t: Guests) -> None:
     with fabric(t, **FAULTS):
         for engines in (("offload", "offload"), ("software", "software")):
             model(t, engines, f"{TRAINS} --seed 53")
+
+
+# The same of any lengths, to anywhere: often one over the other, where the last one wins.
+UNEVEN_TRAINS = f"{TRAINS} --uneven"
+
+
+def test_write_trains_of_unequal_messages(t: Guests) -> None:
+    mostly_placed(t, sharing(t, ("offload", "offload"), f"{UNEVEN_TRAINS} --seed 54"))
+    for seed, engines in enumerate((("software", "software"), ("offload", "software"), ("software", "offload")), 55):
+        sharing(t, engines, f"{UNEVEN_TRAINS} --seed {seed}", "fd77::1")
+
+
+def test_write_trains_of_unequal_messages_under_faults(t: Guests) -> None:
+    with fabric(t, **FAULTS):
+        for engines in (("offload", "offload"), ("software", "software")):
+            model(t, engines, f"{UNEVEN_TRAINS} --seed 58")
 
 
 def test_model_offload_ver1(t: Guests) -> None:
@@ -163,7 +183,7 @@ def test_refused_software(t: Guests) -> None:
 
 # One of each way in which a received message is refused.
 REFUSED_LATER = ("write-stale", "write-long", "write-imm-guessed", "write-closed", "read-guessed", "atomic-guessed", "send-long",
-                 "long-behind-train", "write-behind-train", "end-of-long-write-train")  # fmt: skip
+                 "long-behind-train", "write-behind-train", "end-of-long-write-train", "end-of-long-mixed-write-train")  # fmt: skip
 
 
 def test_refused_in_a_later_turn(t: Guests) -> None:

@@ -264,6 +264,18 @@ void add_v1(Capture& c) {
     b.ext4 = 1000;
     c.add(data(seq, 600, b));
     c.add(data(seq + 600, 400, b));
+    seq += 1000;
+    b = make(1, TCP_BTH_OP_TARGETS, 33, TCP_BTH_F_TIMESTAMP);
+    b.start_seq = seq;
+    b.length = 28;
+    c.add(data(seq, 28, b));
+    seq += 28;
+    b = make(1, TCP_BTH_OP_WRITE_MIXED_TRAIN, 33, TCP_BTH_F_TIMESTAMP);
+    b.start_seq = seq;
+    b.length = 0xfeedbea7;  // the check of its targets
+    b.ext4 = 700;
+    c.add(data(seq, 600, b));
+    c.add(data(seq + 600, 100, b));
 }
 
 // ver 0: one description per segment.
@@ -374,9 +386,11 @@ void print_opcodes() {
     TCP_BTH_OPCODES(TCP_BTH_OPCODE_TEXT)
 #undef TCP_BTH_OPCODE_TEXT
     std::puts("}");
-    std::printf(
-        "local OP_COUNT, TRAIN, WRITE_TRAIN, MIXED_TRAIN = 0x%02x, 0x%02x, 0x%02x, 0x%02x\n",
-        TCP_BTH_OP_COUNT, TCP_BTH_OP_SEND_TRAIN, TCP_BTH_OP_WRITE_TRAIN, TCP_BTH_OP_MIXED_TRAIN);
+    std::printf("local OP_COUNT, TRAIN, WRITE_TRAIN = 0x%02x, 0x%02x, 0x%02x\n", TCP_BTH_OP_COUNT,
+                TCP_BTH_OP_SEND_TRAIN, TCP_BTH_OP_WRITE_TRAIN);
+    print_set("MIXED_TRAIN", [](const tcp_bth_op_info& o) {
+        return o.kind == TCP_BTH_KIND_MIXED_TRAIN || o.kind == TCP_BTH_KIND_WRITE_MIXED_TRAIN;
+    });
     print_set("FIRST", [](const tcp_bth_op_info& o) { return o.position == TCP_BTH_POS_FIRST; });
     print_set("MIDDLE", [](const tcp_bth_op_info& o) { return o.position == TCP_BTH_POS_MIDDLE; });
     print_set("LAST", [](const tcp_bth_op_info& o) { return o.position == TCP_BTH_POS_LAST; });
@@ -386,7 +400,7 @@ void print_opcodes() {
     std::puts("-- Message numbers of these are a space of their own.");
     print_set("TAGGED", [](const tcp_bth_op_info& o) {
         return o.kind == TCP_BTH_KIND_WRITE || o.kind == TCP_BTH_KIND_WRITE_TRAIN ||
-               o.kind == TCP_BTH_KIND_READ_RESPONSE;
+               o.kind == TCP_BTH_KIND_WRITE_MIXED_TRAIN || o.kind == TCP_BTH_KIND_READ_RESPONSE;
     });
 }
 

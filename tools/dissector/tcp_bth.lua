@@ -46,8 +46,11 @@ local opcodes = {
 	[0x19] = "RDMA WRITE Train",
 	[0x1a] = "Lengths",
 	[0x1b] = "SEND Mixed Train",
+	[0x1c] = "Targets",
+	[0x1d] = "RDMA WRITE Mixed Train",
 }
-local OP_COUNT, TRAIN, WRITE_TRAIN, MIXED_TRAIN = 0x1c, 0x18, 0x19, 0x1b
+local OP_COUNT, TRAIN, WRITE_TRAIN = 0x1e, 0x18, 0x19
+local MIXED_TRAIN = { [0x1b] = true, [0x1d] = true }
 local FIRST = { [0x00] = true, [0x06] = true, [0x0d] = true }
 local MIDDLE = { [0x01] = true, [0x07] = true, [0x0e] = true }
 local LAST = { [0x02] = true, [0x03] = true, [0x08] = true, [0x09] = true, [0x0f] = true, [0x16] = true }
@@ -55,7 +58,7 @@ local IMM = { [0x03] = true, [0x05] = true }
 local INVALIDATE = { [0x16] = true, [0x17] = true }
 local WITH_IMM = { [0x09] = true, [0x0b] = true }
 -- Message numbers of these are a space of their own.
-local TAGGED = { [0x06] = true, [0x07] = true, [0x08] = true, [0x09] = true, [0x0a] = true, [0x0b] = true, [0x0d] = true, [0x0e] = true, [0x0f] = true, [0x10] = true, [0x19] = true }
+local TAGGED = { [0x06] = true, [0x07] = true, [0x08] = true, [0x09] = true, [0x0a] = true, [0x0b] = true, [0x0d] = true, [0x0e] = true, [0x0f] = true, [0x10] = true, [0x19] = true, [0x1d] = true }
 -- opcodes: end
 local TRAIN_MAX_MESSAGES = 16384
 
@@ -91,6 +94,7 @@ f.aeth_syndrome = ProtoField.uint8("tcp_bth.aeth.syndrome", "Syndrome", base.HEX
 f.aeth_trains = ProtoField.bool("tcp_bth.aeth.trains", "Takes trains", 32, nil, 0x10000)
 f.aeth_write_trains = ProtoField.bool("tcp_bth.aeth.write_trains", "Takes trains of WRITEs", 32, nil, 0x20000)
 f.aeth_mixed_trains = ProtoField.bool("tcp_bth.aeth.mixed_trains", "Takes mixed trains", 32, nil, 0x40000)
+f.aeth_write_mixed_trains = ProtoField.bool("tcp_bth.aeth.write_mixed_trains", "Takes mixed trains of WRITEs", 32, nil, 0x80000)
 f.train_step = ProtoField.uint16("tcp_bth.train.step", "From one target to the next, in lengths", base.DEC)
 f.train_messages = ProtoField.uint16("tcp_bth.train.messages", "Messages", base.DEC)
 f.aeth_limit = ProtoField.uint16("tcp_bth.aeth.msn_limit", "First message without a posted receive", base.DEC)
@@ -151,9 +155,9 @@ local function described(o, r)
 		if bytes == 0 or messages > TRAIN_MAX_MESSAGES or bytes >= SEQ_SPACE then return nil end
 		return bytes
 	end
-	if r.opcode ~= TRAIN and r.opcode ~= MIXED_TRAIN then return r.length end
+	if r.opcode ~= TRAIN and not MIXED_TRAIN[r.opcode] then return r.length end
 	local bytes = o(r.ext_at, 4):uint()
-	if r.opcode == MIXED_TRAIN then return bytes > 0 and bytes or nil end
+	if MIXED_TRAIN[r.opcode] then return bytes > 0 and bytes or nil end
 	if r.length == 0 or bytes < r.length or bytes % r.length ~= 0 or bytes / r.length > TRAIN_MAX_MESSAGES then return nil end
 	return bytes
 end
@@ -188,7 +192,7 @@ local function parse(o, seq, payload)
 		return r
 	end
 	r.ext_at = fixed
-	if r.version == 0 and (r.opcode == TRAIN or r.opcode == WRITE_TRAIN or r.opcode == MIXED_TRAIN) then
+	if r.version == 0 and (r.opcode == TRAIN or r.opcode == WRITE_TRAIN or MIXED_TRAIN[r.opcode]) then
 		r.error = "OPCODE"
 		return r
 	end
@@ -205,7 +209,7 @@ local function parse(o, seq, payload)
 		r.error = "OPCODE"
 		return r
 	end
-	if (r.opcode == TRAIN or r.opcode == MIXED_TRAIN) and r.ext ~= 4 or r.opcode == WRITE_TRAIN and r.ext ~= 16 then
+	if (r.opcode == TRAIN or MIXED_TRAIN[r.opcode]) and r.ext ~= 4 or r.opcode == WRITE_TRAIN and r.ext ~= 16 then
 		r.error = "LENGTH"
 		return r
 	end
@@ -301,7 +305,7 @@ local function show_extension(tree, o, r)
 		tree:add(f.imm, e)
 	elseif INVALIDATE[r.opcode] then
 		tree:add(f.ieth, e)
-	elseif r.opcode == TRAIN or r.opcode == MIXED_TRAIN then
+	elseif r.opcode == TRAIN or MIXED_TRAIN[r.opcode] then
 		tree:add(f.train, e)
 	elseif r.opcode == 0x11 or r.opcode == 0x12 then
 		local aeth = tree:add(f.aeth, e)
@@ -310,6 +314,7 @@ local function show_extension(tree, o, r)
 			aeth:add(f.aeth_trains, e)
 			aeth:add(f.aeth_write_trains, e)
 			aeth:add(f.aeth_mixed_trains, e)
+			aeth:add(f.aeth_write_mixed_trains, e)
 		end
 		aeth:add(f.aeth_limit, e(2, 2))
 	else

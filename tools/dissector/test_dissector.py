@@ -96,7 +96,7 @@ class Dissector(unittest.TestCase):
         self.assertEqual(marked, {"v0": [], "v1": [], "acks": [], "hostile": [13, 15]})
 
     def test_last_segment_of_a_message(self) -> None:
-        self.assertEqual([i + 1 for i, p in enumerate(packets("v1")) if p["last"] == "1"], [*range(4, 15), 16, 18, 19, 21])
+        self.assertEqual([i + 1 for i, p in enumerate(packets("v1")) if p["last"] == "1"], [*range(4, 15), 16, 18, 19, 21, 22, 24])
         self.assertEqual([i + 1 for i, p in enumerate(packets("v0")) if p["last"] == "1"], [3, 6, 9, 10])
 
     def test_credits(self) -> None:

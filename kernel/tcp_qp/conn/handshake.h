@@ -22,7 +22,8 @@ struct tqp_handshake {
 	bool peer_stock;		/* SENDs only, ver 1 beside TCP's own timestamps */
 	bool peer_trains;		/* it takes them, */
 	bool peer_write_trains;		/* also of WRITEs, */
-	bool peer_mixed_trains;		/* and of SENDs of any lengths */
+	bool peer_mixed_trains;		/* of SENDs of any lengths, */
+	bool peer_write_mixed_trains;	/* and of WRITEs of any lengths and targets */
 	unsigned long deadline;		/* jiffies; 0: attach itself waits */
 	u32 delay_ms;
 	struct delayed_work work;

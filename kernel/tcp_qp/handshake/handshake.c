@@ -106,6 +106,9 @@ void tqp_peer_credits(struct tqp_conn *conn, u32 aeth)
 		WRITE_ONCE(conn->handshake.peer_write_trains, true);
 	if (aeth & TCP_BTH_AETH_MIXED_TRAINS && !READ_ONCE(conn->handshake.peer_mixed_trains))
 		WRITE_ONCE(conn->handshake.peer_mixed_trains, true);
+	if (aeth & TCP_BTH_AETH_WRITE_MIXED_TRAINS &&
+	    !READ_ONCE(conn->handshake.peer_write_mixed_trains))
+		WRITE_ONCE(conn->handshake.peer_write_mixed_trains, true);
 	if (READ_ONCE(conn->credit.known) && (s16)(limit - old) <= 0)
 		return;
 	WRITE_ONCE(conn->credit.peer_limit, limit);

@@ -84,13 +84,13 @@ static bool tqp_rx_admit(struct tqp_conn *conn)
 	}
 }
 
-/* The memory for the lengths of mixed trains, which only peers that send them make us have. */
+/* The memory for the tables of mixed trains, which only peers that send them make us have. */
 static bool tqp_rx_has_table(struct tqp_conn *conn)
 {
 	struct tqp_rx_mixed *mixed = &conn->rx.train.mixed;
 
 	if (!mixed->entries)
-		mixed->entries = kmalloc(TCP_BTH_LENGTHS_MAX_BYTES, GFP_ATOMIC | __GFP_NOWARN);
+		mixed->entries = kmalloc(TCP_BTH_TABLE_MAX_BYTES, GFP_ATOMIC | __GFP_NOWARN);
 	return mixed->entries;
 }
 
@@ -174,7 +174,7 @@ static bool tqp_rx_bytes(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u3
 		return tqp_rx_payload(conn, skb, off, bytes);
 	if (msg->kind == TCP_BTH_KIND_LENGTHS) {
 		to = (u8 *)conn->rx.train.mixed.entries;
-		room = TCP_BTH_LENGTHS_MAX_BYTES;
+		room = TCP_BTH_TABLE_MAX_BYTES;
 	}
 	if (skb->decrypted || (u64)msg->done + bytes > room ||
 	    skb_copy_bits(skb, off, to + msg->done, bytes)) {
@@ -184,14 +184,15 @@ static bool tqp_rx_bytes(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u3
 	return true;
 }
 
-/* What follows is the train of these lengths. */
+/* What follows is the train of these lengths, or targets. */
 static bool tqp_rx_lengths(struct tqp_conn *conn)
 {
 	const struct tqp_rx_msg *msg = &conn->rx.msg;
+	u16 next = msg->opcode == TCP_BTH_OP_TARGETS ? conn->rx.next.write : conn->rx.next.untagged;
 
-	return msg->msn == conn->rx.next.untagged &&
-	       tqp_mixed_begin(&conn->rx.train.mixed, msg->msn, msg->start_seq + msg->length,
-			       msg->length);
+	return msg->msn == next &&
+	       tqp_mixed_begin(&conn->rx.train.mixed, msg->opcode, msg->msn,
+			       msg->start_seq + msg->length, msg->length);
 }
 
 /* The message is whole.  False: stop. */

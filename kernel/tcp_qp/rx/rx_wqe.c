@@ -179,7 +179,7 @@ static u32 tqp_rx_mixed_next(struct tqp_conn *conn, u32 seq, u32 left)
 	struct tqp_rx_mixed *mixed = &conn->rx.train.mixed;
 	u32 length;
 
-	if (!tqp_mixed_has(mixed, seq))
+	if (!tqp_mixed_has(mixed, seq) || mixed->writes)
 		return 0;
 	length = tqp_mixed_go(mixed, seq);
 	return seq == mixed->at_seq && length <= left &&

@@ -170,7 +170,7 @@ static int tqp_xmit_ack(struct tqp_conn *conn, struct sock *sk, struct sk_buff *
 	bth.msn = tqp_credit_limit(conn);
 	bth.ext4 = tcp_bth_aeth_credits(bth.msn) | TCP_BTH_AETH_TRAINS | TCP_BTH_AETH_WRITE_TRAINS;
 	if (!conn->offload.no_mixed)
-		bth.ext4 |= TCP_BTH_AETH_MIXED_TRAINS;
+		bth.ext4 |= TCP_BTH_AETH_MIXED_TRAINS | TCP_BTH_AETH_WRITE_MIXED_TRAINS;
 	new = old + tcp_bth_opt_bytes(&bth);
 	if (new > TCP_BTH_OPT_MAX_BYTES)
 		return 0;

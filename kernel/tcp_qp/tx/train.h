@@ -76,7 +76,7 @@ bool tqp_pages_take(struct tqp_conn *conn, struct tqp_tx_msg *msg, struct tqp_tr
 void tqp_pages_begin(struct tqp_conn *conn, const struct tqp_train_pages *pages);
 
 /* ---- train_mixed.c ---- */
-/* As tqp_train_pages(), of SENDs of any lengths; room for @limit records, and one more. */
+/* As tqp_train_pages(), of SENDs of any lengths, or of WRITEs of any lengths and targets. */
 u32 tqp_train_mixed(struct tqp_conn *conn, u32 limit);
 
 #endif

@@ -95,15 +95,25 @@ static u32 tqp_wqe_peek_bytes(const struct tqp_conn *conn, const struct rxe_send
 	return bytes;
 }
 
-u32 tqp_wqe_mixed_bytes(const struct tqp_conn *conn, u32 i)
+struct tqp_wqe_hint tqp_wqe_mixed_hint(const struct tqp_conn *conn, u32 i)
 {
 	const struct rxe_send_wqe *next = tqp_wqe_peek(conn, conn->tx.sq_next + i);
+	const struct tqp_wqe *wqe = &conn->tx.wqe;
+	struct tqp_wqe_hint hint = {};
 	u32 flags;
 
-	if (!next || tqp_op_of(READ_ONCE(next->wr.opcode)) != conn->tx.wqe.op)
-		return 0;
+	if (!next || tqp_op_of(READ_ONCE(next->wr.opcode)) != wqe->op)
+		return hint;
 	flags = READ_ONCE(next->wr.send_flags);
-	return flags & IB_SEND_FENCE ? 0 : tqp_wqe_peek_bytes(conn, next, flags);
+	if (flags & IB_SEND_FENCE)
+		return hint;
+	if (!wqe->op->untagged) {
+		if (READ_ONCE(next->wr.wr.rdma.rkey) != wqe->rkey)
+			return hint;
+		hint.va = READ_ONCE(next->wr.wr.rdma.remote_addr);
+	}
+	hint.bytes = tqp_wqe_peek_bytes(conn, next, flags);
+	return hint;
 }
 
 bool tqp_wqe_alike(const struct tqp_conn *conn)

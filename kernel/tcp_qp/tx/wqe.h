@@ -153,8 +153,14 @@ enum ib_wc_status tqp_wqe_pin(struct tqp_conn *conn, struct tqp_tx_msg *msg, str
 void tqp_wqe_sent(struct tqp_conn *conn);
 /* Will the WQE at @index go to TCP at once?  The one before it holds its last partial segment back then. */
 bool tqp_wqe_follows(const struct tqp_conn *conn, u32 index);
-/* Bytes of the @i-th behind it, which is posted, if both may be of a mixed train: a hint; else 0. */
-u32 tqp_wqe_mixed_bytes(const struct tqp_conn *conn, u32 i);
+/* What a WQE that is posted says, until it is copied. */
+struct tqp_wqe_hint {
+	u32 bytes;
+	u64 va;			/* of a WRITE */
+};
+
+/* The @i-th behind it, if both may be of a mixed train; else its bytes are 0. */
+struct tqp_wqe_hint tqp_wqe_mixed_hint(const struct tqp_conn *conn, u32 i);
 /* Could the next one be of a train with it?  @wqe.op has trains. */
 bool tqp_wqe_alike(const struct tqp_conn *conn);
 

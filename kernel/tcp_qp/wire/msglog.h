@@ -34,11 +34,9 @@ struct tqp_msg_rec {
 		__u32 ext4;
 		__u32 mixed_check;
 	};
+	__u32 mixed_start;
 	__u64 va;
-	union {
-		__u32 rkey;
-		__u32 mixed_start;
-	};
+	__u32 rkey;
 	union {
 		__u32 dma_length;
 		__u32 mixed_bytes;

@@ -16,9 +16,11 @@ void tqp_bth_of(struct tcp_bth *bth, const struct tqp_msg_rec *rec, __u8 version
 		.mbo = seq - rec->start_seq,
 		.ext4 = rec->mixed ? 0 : rec->ext4,
 		.va = rec->va,
-		.rkey = rec->mixed ? 0 : rec->rkey,
-		.dma_length = rec->mixed ? 0 : rec->dma_length,
+		.rkey = rec->rkey,
+		.dma_length = rec->dma_length,
 	};
+	if (rec->mixed)		/* of a SEND nothing is there */
+		bth->dma_length = rec->ext_bytes ? rec->length : 0;
 	if (bth->ver == 0) {
 		int pos = (bth->mbo == 0 ? TCP_BTH_POS_FIRST : 0) |
 			  (bth->mbo + payload == rec->length ? TCP_BTH_POS_LAST : 0);
@@ -41,7 +43,8 @@ static void tqp_bth_of_mixed(struct tcp_bth *bth, const struct tqp_msg_rec *firs
 	*bth = (struct tcp_bth) {
 		.ver = 1,
 		.flags = flags | (last->flags & TCP_BTH_F_MORE),
-		.opcode = TCP_BTH_OP_MIXED_TRAIN,
+		.opcode = first->opcode == TCP_BTH_OP_WRITE_ONLY ? TCP_BTH_OP_WRITE_MIXED_TRAIN :
+								    TCP_BTH_OP_MIXED_TRAIN,
 		.ext_bytes = TCP_BTH_EXT4_BYTES,
 		.msn = (__u16)(first->msn - first->train_place),
 		.start_seq = first->mixed_start,

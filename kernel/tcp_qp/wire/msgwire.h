@@ -51,14 +51,15 @@ void tqp_bth_of_train(struct tcp_bth *bth, const struct tqp_msg_rec *first,
 void tqp_map_fill(struct tqp_skb_map *map, const struct tcp_bth *bth, __u32 payload);
 
 /*
- * The mixed train that is being received, from its LENGTHS to its last byte.  The
+ * The mixed train that is being received, from its table to its last byte.  The
  * stream is read in order, so one is enough, and its current message never goes back.
  */
 struct tqp_rx_mixed {
-	__u32 *entries;		/* [TCP_BTH_MIXED_MAX_MESSAGES], the owner's, from the first LENGTHS on */
+	__u32 *entries;		/* [TCP_BTH_TABLE_MAX_WORDS], the owner's, from the first table on */
 	struct tcp_bth_mixed all;	/* .bytes: of the stream; 0: none */
 	__u32 start_seq;
 	__u16 msn;		/* of the first message */
+	bool writes;		/* the table is of TARGETS */
 	__u32 at;		/* the current one, */
 	__u32 at_seq;		/* and where it begins */
 };
@@ -78,10 +79,10 @@ static inline bool tqp_in_train(const struct tqp_rx_train *train, __u32 seq)
 
 /* ---- mixed.c ---- */
 /*
- * The @bytes of a LENGTHS message with @msn, which are in @mixed->entries, are
- * all there: its train begins at @seq.  False: no such train can be.
+ * The @bytes of a LENGTHS or TARGETS message with @msn, which are in @mixed->entries,
+ * are all there: its train begins at @seq.  False: no such train can be.
  */
-bool tqp_mixed_begin(struct tqp_rx_mixed *mixed, __u16 msn, __u32 seq, __u32 bytes);
+bool tqp_mixed_begin(struct tqp_rx_mixed *mixed, __u8 opcode, __u16 msn, __u32 seq, __u32 bytes);
 /* Is stream byte @seq of the train?  No: it is over, if there was one. */
 bool tqp_mixed_has(struct tqp_rx_mixed *mixed, __u32 seq);
 /* Its message that owns @seq, which it has, becomes the current one: its length. */

@@ -31,7 +31,8 @@ struct Options {
     int wire = -1;
     uint32_t operations = 400;
     uint32_t max_bytes = 60000;
-    uint32_t train = 1;  // WRITEs of one length, equally far apart, posted at once
+    uint32_t train = 1;   // WRITEs of one length, equally far apart, posted at once
+    bool uneven = false;  // of any lengths, to anywhere
     uint64_t seed = 1;
     std::string memory = "pages";
     uint32_t region_mib = 1;
@@ -135,12 +136,15 @@ void Active::write(uint32_t slot, bool immediate) {
     post(slot, sges, wr);
 }
 
-// Side by side, with gaps, or all to one place, where the last one wins.
+// Side by side, with gaps, or all to one place, where the last one wins; or anywhere, sometimes one
+// over the other.
 void Active::write_train() {
     const uint32_t count = 2 + any(o_.train - 1);
-    const uint32_t bytes = 1 + any(any(2) ? 200 : std::min(o_.max_bytes, kTrainMaxBytes));
+    uint32_t bytes = 1 + any(any(2) ? 200 : std::min(o_.max_bytes, kTrainMaxBytes));
     const uint64_t apart = uint64_t{any(3)} * bytes;
     const uint64_t first = random_() % (model_.size() - (count - 1) * apart - bytes);
+    const bool uneven = o_.uneven && any(3);
+    const uint64_t within = any(2) ? model_.size() : 4 * kTrainMaxBytes;
     std::vector<ibv_send_wr> wrs(count);
     std::vector<std::vector<ibv_sge>> sges(count);
     while (free_.size() < count)
@@ -148,7 +152,12 @@ void Active::write_train() {
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t slot = free_.front();
         free_.pop_front();
-        slots_[slot] = {IBV_WR_RDMA_WRITE, bytes, first + i * apart, {}};
+        uint64_t at = first + i * apart;
+        if (uneven) {
+            bytes = 1 + any(any(2) ? 200 : std::min(o_.max_bytes, kTrainMaxBytes));
+            at = random_() % (within - bytes);
+        }
+        slots_[slot] = {IBV_WR_RDMA_WRITE, bytes, at, {}};
         const std::span<uint8_t> data{scratch(slot), bytes};
         fill(data, random_());
         std::ranges::copy(data, model_.begin() + static_cast<long>(slots_[slot].at));
@@ -352,6 +361,7 @@ int main(int argc, char** argv) {
         .option("--operations", o.operations)
         .option("--max-bytes", o.max_bytes, {1, 131000}, "of one operation")
         .option("--train", o.train, {1, 8}, "WRITEs of one length at once")
+        .flag("--uneven", o.uneven, "but most of any lengths, and to anywhere")
         .option("--seed", o.seed)
         .choice("--memory", o.memory, {"pages", "huge", "udmabuf", "dma-heap", "hbm", "pool"})
         .option("--region-mib", o.region_mib, {1, 2048}, "on both sides the same")

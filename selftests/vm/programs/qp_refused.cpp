@@ -43,7 +43,8 @@ struct Case {
     bool local_key = true;  // false: the requester's own key is wrong
     uint32_t sends = 0;     // in front of it, fewer than receives
     uint32_t send_bytes = kSendBytes;
-    uint32_t writes = 0;  // in front of it, as long, one behind the other and it behind them
+    uint32_t writes = 0;  // in front of it, as long, one behind the other and it behind them;
+    bool uneven = false;  // with gaps that grow
 };
 
 const std::vector<Case> kCases{
@@ -93,6 +94,15 @@ const std::vector<Case> kCases{
      kLongBytes, IBV_WC_REM_ACCESS_ERR, kRemoteAll, true, 0, kSendBytes, 5},
     {"own-key-in-long-write-train", IBV_WR_RDMA_WRITE, Target::kKey, kRegionBytes / 2, kLongBytes,
      IBV_WC_LOC_PROT_ERR, kRemoteAll, false, 0, kSendBytes, 5},
+    {"end-of-mixed-write-train", IBV_WR_RDMA_WRITE, Target::kKey, kRegionBytes - kSendBytes + 1,
+     kSendBytes, IBV_WC_REM_ACCESS_ERR, kRemoteAll, true, 0, kSendBytes, 5, true},
+    {"end-of-long-mixed-write-train", IBV_WR_RDMA_WRITE, Target::kKey,
+     kRegionBytes - kLongBytes / 2, kLongBytes, IBV_WC_REM_ACCESS_ERR, kRemoteAll, true, 0,
+     kSendBytes, 5, true},
+    {"guessed-mixed-write-train", IBV_WR_RDMA_WRITE, Target::kGuessed, kRegionBytes / 2, kLongBytes,
+     IBV_WC_REM_ACCESS_ERR, kRemoteAll, true, 0, kSendBytes, 5, true},
+    {"own-key-in-mixed-write-train", IBV_WR_RDMA_WRITE, Target::kKey, kRegionBytes / 2, kLongBytes,
+     IBV_WC_LOC_PROT_ERR, kRemoteAll, false, 0, kSendBytes, 5, true},
 };
 
 struct Options {
@@ -150,7 +160,8 @@ void active(RdmaPeer& peer, const Case& c) {
     for (uint32_t i = c.writes; i; i--) {
         ibv_send_wr& wr = add(kGoodWrite, IBV_WR_RDMA_WRITE);
         wr.sg_list = &alike;
-        wr.wr.rdma.remote_addr = address - uint64_t{i} * c.bytes;
+        wr.wr.rdma.remote_addr =
+            address - uint64_t{i} * c.bytes - (c.uneven ? 8 * uint64_t{i} * i : 0);
     }
     ibv_send_wr& wrong = add(kBad, c.opcode);
     if (c.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || c.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)

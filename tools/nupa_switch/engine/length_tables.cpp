@@ -36,24 +36,29 @@ MixedTrain* LengthTables::free_one(std::uint32_t next) noexcept {
     return free == trains_->end() ? nullptr : &*free;
 }
 
-void LengthTables::learn(const Payload& payload, std::uint16_t msn, std::uint32_t start,
-                         std::uint32_t next) noexcept {
-    std::array<std::uint8_t, TCP_BTH_LENGTHS_MAX_BYTES> bytes;
-    std::array<std::uint32_t, TCP_BTH_MIXED_MAX_MESSAGES> entries;
+void LengthTables::learn(const Payload& payload, std::uint8_t opcode, std::uint16_t msn,
+                         std::uint32_t start, std::uint32_t next) noexcept {
+    const bool writes = opcode == TCP_BTH_OP_TARGETS;
+    std::array<std::uint8_t, TCP_BTH_TABLE_MAX_BYTES> bytes;
+    std::array<std::uint32_t, TCP_BTH_TABLE_MAX_WORDS> words;
     tcp_bth_mixed all;
     if (payload.bytes() > bytes.size())
         return;
     payload.copy_to(reinterpret_cast<std::byte*>(bytes.data()));  // its sender may change it
-    if (!tcp_bth_mixed_read(bytes.data(), payload.bytes(), entries.data(), &all))
+    if (!(writes ? tcp_bth_targets_read : tcp_bth_mixed_read)(bytes.data(), payload.bytes(),
+                                                              words.data(), &all))
         return;
     MixedTrain* train = free_one(next);
     if (!train)
         return;
-    train->start = start, train->msn = msn, train->all = all;
+    train->start = start, train->msn = msn, train->all = all, train->writes = writes;
+    train->rkey = writes ? tcp_bth_targets_rkey(words.data()) : 0;
     std::uint32_t at = 0;
     for (std::uint32_t i = 0; i < all.messages; i++) {
         train->at[i] = at;
-        at += tcp_bth_mixed_length(entries[i]);
+        if (writes)
+            train->va[i] = tcp_bth_target_va(words.data(), i);
+        at += writes ? tcp_bth_target_length(words.data(), i) : tcp_bth_mixed_length(words[i]);
     }
     train->at[all.messages] = at;
 }
@@ -61,9 +66,10 @@ void LengthTables::learn(const Payload& payload, std::uint16_t msn, std::uint32_
 const MixedTrain* LengthTables::find(const tcp_bth& b) const noexcept {
     if (!trains_)
         return nullptr;
+    const bool writes = tcp_bth_is_write(b.opcode);
     for (const MixedTrain& t : *trains_)
-        if (t.all.messages && t.start == b.start_seq && t.msn == b.msn && t.all.bytes == b.ext4 &&
-            t.all.check == b.length)
+        if (t.all.messages && t.writes == writes && t.start == b.start_seq && t.msn == b.msn &&
+            t.all.bytes == b.ext4 && t.all.check == b.length)
             return &t;
     return nullptr;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What LENGTHS messages said of the mixed trains that are on their way.
+// What LENGTHS and TARGETS messages said of the mixed trains that are on their way.
 #pragma once
 
 #include <tcp_qp/tcp_bth_mixed.h>
@@ -20,6 +20,10 @@ struct MixedTrain {
     tcp_bth_mixed all;    // .messages == 0: none
     // Of each message the offset from @start; behind the last one's that of the end.
     std::array<std::uint32_t, TCP_BTH_MIXED_MAX_MESSAGES + 1> at;
+    // Of WRITEs where each of them goes.
+    bool writes;
+    std::uint32_t rkey;
+    std::array<std::uint64_t, TCP_BTH_TARGETS_MAX_MESSAGES> va;
 
     std::uint32_t end() const noexcept { return start + all.bytes; }
     // The number of the message that has byte @offset, which is of the train.
@@ -42,11 +46,11 @@ public:
     // Memory is taken from @budget, when the first one is learnt.
     void use(MemoryBudget& budget) noexcept { budget_ = &budget; }
 
-    // @payload, the whole of a LENGTHS message with @msn, goes up to the host; its train begins at
+    // @payload, the whole of @opcode's message with @msn, goes up to the host; its train begins at
     // @start.  All before @next is passed up.
-    void learn(const Payload& payload, std::uint16_t msn, std::uint32_t start,
+    void learn(const Payload& payload, std::uint8_t opcode, std::uint16_t msn, std::uint32_t start,
                std::uint32_t next) noexcept;
-    // The train that option @b, of a MIXED_TRAIN, names; nullptr: not known.
+    // The train that option @b, of a mixed train, names; nullptr: not known.
     const MixedTrain* find(const tcp_bth& b) const noexcept;
 
 private:

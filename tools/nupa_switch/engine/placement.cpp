@@ -65,7 +65,7 @@ bool is_write(std::uint8_t opcode) noexcept { return tcp_bth_is_write(opcode); }
 
 bool is_train(const tcp_bth& b) noexcept { return tcp_bth_is_even_train(b.opcode); }
 
-bool is_mixed(const tcp_bth& b) noexcept { return b.opcode == TCP_BTH_OP_MIXED_TRAIN; }
+bool is_mixed(const tcp_bth& b) noexcept { return tcp_bth_is_mixed_train(b.opcode); }
 
 // Where message number @place of a train of WRITEs goes.
 std::uint64_t train_target(const tcp_bth& b, std::uint32_t place) noexcept {
@@ -73,10 +73,14 @@ std::uint64_t train_target(const tcp_bth& b, std::uint32_t place) noexcept {
 }
 
 // Where the first message begins of which a segment of @bytes has some, and where the last one.
+// @mixed: the table of a mixed train.
 struct Starts {
     std::uint32_t first, last;
 };
-Starts starts_in(const tcp_bth& b, std::uint32_t bytes) noexcept {
+Starts starts_in(const tcp_bth& b, const MixedTrain* mixed, std::uint32_t bytes) noexcept {
+    if (mixed)
+        return {b.start_seq + mixed->at[mixed->message(b.mbo)],
+                b.start_seq + mixed->at[mixed->message(b.mbo + bytes - 1)]};
     if (!is_train(b) || b.length == 0)
         return {b.start_seq, b.start_seq};
     return {b.start_seq + b.mbo / b.length * b.length,
@@ -117,7 +121,7 @@ bool each_mixed(const MixedTrain& train, const tcp_bth& b, std::uint32_t bytes,
 // An empty message's one stream byte belongs to no buffer.
 bool placeable(const tcp_bth& b) noexcept {
     if (is_mixed(b))
-        return true;
+        return true;  // once its table is known
     if (b.ver == 1 && b.length == 0)
         return false;
     return tcp_bth_is_send(b.opcode) ||
@@ -165,6 +169,7 @@ private:
     Reason tagged() noexcept;
     Reason write_order() const noexcept;
     Reason write_train() noexcept;
+    Reason write_mixed() noexcept;
 
     QpContext& qp_;
     const MrTable& mrs_;
@@ -287,20 +292,23 @@ bool PlacementChecks::consistent_train() noexcept {
 
 bool PlacementChecks::consistent_mixed() noexcept {
     const tcp_bth& b = d_.bth;
+    const bool writes = mixed_->writes;
     return each_mixed(*mixed_, b, bytes_,
                       [&](std::uint32_t place, std::uint32_t at, std::uint32_t, std::uint32_t) {
-                          return qp_.starts.agree(MsnSpace::kUntagged,
-                                                  static_cast<std::uint16_t>(b.msn + place), 0,
-                                                  b.start_seq + at);
+                          return qp_.starts.agree(
+                              writes ? MsnSpace::kWrite : MsnSpace::kUntagged,
+                              static_cast<std::uint16_t>(b.msn + place),
+                              writes ? target_mark(mixed_->va[place], mixed_->rkey) : 0,
+                              b.start_seq + at);
                       });
 }
 
-// The lengths of a mixed train, whole in one segment: the host reads them, too, as TCP has them.
+// The table of a mixed train, whole in one segment: the host reads it, too, as TCP has it.
 void PlacementChecks::learn() noexcept {
     const tcp_bth& b = d_.bth;
     const bool whole = b.mbo == 0 && (b.ver == 0 || b.length == bytes_);
-    if (b.opcode == TCP_BTH_OP_LENGTHS && whole)
-        qp_.lengths.learn(packet_.payload, b.msn, seq_ + bytes_, qp_.disorder.next());
+    if (tcp_bth_op(b.opcode)->kind == TCP_BTH_KIND_LENGTHS && whole)
+        qp_.lengths.learn(packet_.payload, b.opcode, b.msn, seq_ + bytes_, qp_.disorder.next());
 }
 
 Reason PlacementChecks::untagged() noexcept {
@@ -364,6 +372,8 @@ Reason PlacementChecks::receive(std::uint16_t msn, std::uint64_t offset,
 // to write; a response needs a READ of ours that asked for just this.
 Reason PlacementChecks::tagged() noexcept {
     const tcp_bth& b = d_.bth;
+    if (mixed_)
+        return write_mixed();
     if (is_train(b))
         return write_train();
     const std::uint64_t end = std::uint64_t{b.mbo} + bytes_;
@@ -388,7 +398,7 @@ Reason PlacementChecks::tagged() noexcept {
 // A hole before the message may hold another WRITE to the same place.  Where the segment has
 // several, a hole in the first is before the others.
 Reason PlacementChecks::write_order() const noexcept {
-    const Starts starts = starts_in(d_.bth, bytes_);
+    const Starts starts = starts_in(d_.bth, mixed_, bytes_);
     const std::uint32_t from = starts.first == starts.last ? starts.first : seq_;
     return seq_after(from, qp_.disorder.next()) || !qp_.writes.allows(starts.last, qp_.shadow)
                ? Reason::kOrder
@@ -412,6 +422,25 @@ Reason PlacementChecks::write_train() noexcept {
     return reason;
 }
 
+// The same of a mixed train.
+Reason PlacementChecks::write_mixed() noexcept {
+    if (!qp_.remote_write())
+        return Reason::kAccess;
+    Reason reason = write_order();
+    if (reason != Reason::kPlaced)
+        return reason;
+    each_mixed(
+        *mixed_, d_.bth, bytes_,
+        [&](std::uint32_t place, std::uint32_t at, std::uint32_t offset, std::uint32_t bytes) {
+            const std::uint32_t length = mixed_->at[place + 1] - at;
+            reason =
+                target_.add(mrs_, mixed_->rkey, qp_.pd(),
+                            {mixed_->va[place], length, offset, bytes}, NUPA_ACCESS_REMOTE_WRITE);
+            return reason == Reason::kPlaced;
+        });
+    return reason;
+}
+
 bool csum_proven(const Packet& packet) noexcept {
     return !packet.at.ip_csum_bad && (packet.csum == Csum::kPartial || packet.csum == Csum::kGood);
 }
@@ -422,7 +451,13 @@ void remember(QpContext& qp, const Decision& d, std::uint32_t seq, std::uint32_t
         return qp.writes.delivered(seq, seq + bytes);
     if (!is_write(d.bth.opcode))
         return;
-    const Starts starts = starts_in(d.bth, bytes);
+    const MixedTrain* mixed = is_mixed(d.bth) ? qp.lengths.find(d.bth) : nullptr;
+    if (is_mixed(d.bth) && !mixed) {  // whose bytes these are only the host knows
+        if (!d.placed())
+            qp.writes.delivered(seq, seq + bytes);
+        return;
+    }
+    const Starts starts = starts_in(d.bth, mixed, bytes);
     if (d.placed())
         return qp.writes.placed(starts.last);
     if (starts.first != starts.last)

@@ -123,7 +123,7 @@ PortEngine::Runs PortEngine::runs(const Packet& burst) const noexcept {
     const bool named = tcp_bth_find(burst.header.data() + at.options_at, at.option_bytes(), at.seq,
                                     bytes, &b, nullptr) == TCP_BTH_OK &&
                        b.ver == 1;
-    if (named && b.opcode == TCP_BTH_OP_MIXED_TRAIN)
+    if (named && tcp_bth_is_mixed_train(b.opcode))
         return qp->lengths.find(b) ? Runs::kPlaced : Runs::kNone;
     const bool few =
         named && (!tcp_bth_is_even_train(b.opcode) || bytes / b.length <= kTrainRunMessagesMax);

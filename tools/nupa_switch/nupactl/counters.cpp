@@ -66,7 +66,7 @@ constexpr Help kPort[] = {
     {"drop_overtaken", "Dropped: nothing says whose, and a later WRITE is in memory"},
     {"deliver_peer", "Delivered: not from the peer's port, or acknowledges nothing of ours"},
     {"tx_drop_source", "Packets from an address that is another port's"},
-    {"deliver_lengths", "Delivered: of a mixed train whose lengths have not come"},
+    {"deliver_lengths", "Delivered: of a mixed train whose lengths or targets have not come"},
     {"tx_watch_ends", "Times that a transmit ring's watch ended: doorbells were asked for again"},
     {"tx_seen", "Times that a watch found new packets that no doorbell told of"},
 };

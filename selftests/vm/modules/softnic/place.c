@@ -222,8 +222,8 @@ static bool snic_placeable(const struct tcp_bth *b)
 {
 	if (b->ver == 1 && !b->length)	/* an empty message's one byte belongs to no buffer */
 		return false;
-	if (b->opcode == TCP_BTH_OP_MIXED_TRAIN)
-		return false;	/* its lengths are not remembered here */
+	if (tcp_bth_is_mixed_train(b->opcode))
+		return false;	/* its tables are not remembered here */
 	return tcp_bth_is_send(b->opcode) ||
 	       (tcp_bth_is_tagged(b->opcode) && b->ext_bytes == TCP_BTH_RETH_BYTES);
 }
