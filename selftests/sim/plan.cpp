@@ -35,8 +35,8 @@ Planned short_write(const ConnectionSettings& c, Dice& dice) {
 
 std::vector<Planned> draw_plan(const ConnectionSettings& c, Dice& dice) {
     std::vector<Planned> plan;
-    const bool writes = c.trains && c.one_sided, uneven = writes && dice.percent(40);
-    while (writes && plan.size() < c.messages && dice.percent(80))
+    const bool writes = c.trains && c.one_sided, uneven = writes && c.uneven;
+    while (writes && plan.size() < c.messages && dice.percent(uneven ? 80 : 60))
         plan.push_back(plan.empty() || (uneven && dice.percent(60)) ? short_write(c, dice)
                                                                     : plan.back());
     while (plan.size() < c.messages) {

@@ -116,6 +116,8 @@ Settings Settings::draw(std::uint64_t seed, Dice& dice) {
     s.faults = draw_faults(dice, disorder);
     // not drawn: the other seeds stay the schedules that they were before there were runs
     s.faults.whole = seed % 4 == 3 ? 100 + seed % 901 : 0;
+    for (ConnectionSettings& c : s.connections)
+        c.uneven = seed % 5 == 2;
     return s;
 }
 

@@ -45,6 +45,7 @@ struct ConnectionSettings {
     bool icrc = false;
     bool one_sided = false;  // WRITEs, READs and atomics among the SENDs
     bool trains = false;     // SENDs of one length one behind the other, some of them inline
+    bool uneven = false;     // short WRITEs of different lengths, too
     std::uint32_t mss = 1000;
     std::uint32_t burst_max = 1;  // segments
     std::uint32_t message_max = 1000;
