@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Sockets with ULP tcp_qp_stream are TCP sockets in all that a program can see; their large sends leave from large pages."""
 
+import contextlib
 import json
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -189,6 +190,55 @@ def test_placed_beside_others(t: Guests, calls: str) -> None:
     """The post is taken from a reader, and what was placed is copied for whoever comes first."""
     place(t, 30 + len(calls), 16, calls, 0.02)
     nothing_pinned(t)
+
+
+POSTS_PORT = 7997
+
+
+@contextlib.contextmanager
+def posts_server(t: Guests) -> Iterator[None]:
+    """On node 1: what programs/stream_posts.py receives from."""
+    server = t.start(1, f"exec /usr/bin/python3 {PROGRAMS}/stream_posts.py serve {POSTS_PORT}", LIMIT_S)
+    try:
+        t.wait_listening(1, POSTS_PORT)
+        yield
+    finally:
+        server.kill()
+        server.wait()
+
+
+def posts_command(name: str) -> str:
+    """Without the right to lock more than its limit."""
+    return ("TCPQP_STAT=$BUILD/cmake/tools/tcpqp_stat/tcpqp-stat exec setpriv --bounding-set=-ipc_lock -- "
+            f"/usr/bin/python3 {PROGRAMS}/stream_posts.py {name} $PEER {POSTS_PORT}")  # fmt: skip
+
+
+def posts_cases(t: Guests, *names: str) -> None:
+    with posts_server(t):
+        for name in names:
+            print(t.run(0, posts_command(name), LIMIT_S), flush=True)
+    nothing_pinned(t)
+
+
+def test_memory_that_changes_between(t: Guests) -> None:
+    posts_cases(t, "unmapped", "advised", "moved", "protected", "forked")
+
+
+def test_memory_that_changes_meanwhile(t: Guests) -> None:
+    posts_cases(t, "moved_meanwhile", "advised_meanwhile", "protected_meanwhile", "forked_meanwhile")
+
+
+def test_memory_of_two_readers(t: Guests) -> None:
+    posts_cases(t, "overlapping")
+
+
+def test_memory_that_stays_pinned(t: Guests) -> None:
+    posts_cases(t, "many", "little")
+
+
+@pytest.mark.waits
+def test_memory_that_is_idle(t: Guests) -> None:
+    posts_cases(t, "idle")
 
 
 def test_placed_and_the_driver_goes(t: Guests) -> None:

@@ -31,8 +31,6 @@ void tqp_place_put(struct tqp_place *place)
 	if (!refcount_dec_and_test(&place->refs))
 		return;
 	kvfree(place->rescued);
-	kvfree(place->runs);
-	kvfree(place->pages);
 	kfree(place);
 }
 
@@ -106,14 +104,7 @@ static struct tqp_place *tqp_place_alloc(struct sock *sk)
 	INIT_LIST_HEAD(&place->node);
 	INIT_WORK(&place->end_work, tqp_place_end_work);
 	place->id = BIT(31) | (atomic_inc_return(&tqp_place_ids) & INT_MAX);
-	place->runs = kvcalloc(TQP_PLACE_PAGES_MAX, sizeof(*place->runs), GFP_KERNEL_ACCOUNT);
-	place->pages = kvcalloc(TQP_PLACE_PAGES_MAX, sizeof(*place->pages), GFP_KERNEL_ACCOUNT);
-	if (place->runs && place->pages)
-		return place;
-	kvfree(place->runs);
-	kvfree(place->pages);
-	kfree(place);
-	return NULL;
+	return place;
 }
 
 /* Where the connection's packets leave; the NIC stays while tqp_place_mutex is held. */
@@ -264,10 +255,12 @@ void tqp_place_gone(struct tqp_offload_device *odev)
 			tqp_place_put(place);	/* the list's */
 		tqp_place_put(place);
 	}
+	tqp_regs_gone(odev);
 }
 
 /* No socket is left: works tell the NICs. */
 void tqp_place_exit(void)
 {
 	flush_workqueue(tqp_wq);
+	tqp_regs_exit();
 }

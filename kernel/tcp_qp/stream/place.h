@@ -4,6 +4,8 @@
  * switch writes each byte of the stream where it belongs there (docs/sockets.md).
  *
  *   place.c   a socket's context in the switch, from the first such reader to its end
+ *   reg.c     readers' memory, pinned
+ *   regs.c    which of it is kept from one post to the next
  *   post.c    one reader's post: opened, taken back, and what is left of it
  *   recv.c    recvmsg
  *
@@ -18,6 +20,7 @@
 #include <linux/refcount.h>
 #include <linux/workqueue.h>
 #include <tqp_offload.h>
+#include "stream/reg.h"
 #include "stream/stream.h"
 
 enum {
@@ -35,12 +38,6 @@ enum {
 
 struct tqp_recv;
 
-/* Pages that follow each other in memory. */
-struct tqp_place_run {
-	dma_addr_t dma;
-	u32 pages;
-};
-
 /* Lock: the sk lock, unless something else is said. */
 struct tqp_place {
 	refcount_t refs;		/* the socket's; the list's, until the NIC has forgotten it */
@@ -53,12 +50,11 @@ struct tqp_place {
 
 	struct tqp_offload_post *post;	/* NIC and we */
 	dma_addr_t post_dma;
-	struct page **pages;		/* [TQP_PLACE_PAGES_MAX]; the owner's */
-	struct tqp_place_run *runs;	/* of them, as the NIC knows them; as many */
-	u32 nr_runs;			/* 0: it knows none */
-
-	struct tqp_recv *owner;		/* whose memory is in @pages; NULL: nobody's */
-	bool open;			/* the NIC may write there */
+	struct tqp_recv *owner;		/* whose memory is posted; NULL: nobody's */
+	struct tqp_reg *reg;		/* that memory; NULL: the NIC has no use for it any more */
+	u32 reg_page;			/* of it: where the post begins */
+	bool open;			/* the NIC may write there, unless it is revoked */
+	bool revoked;			/* other pages may be mapped there now.  tqp_regs_lock; rising */
 	bool lost;			/* the NIC went while it wrote: the pages are given up */
 	u32 posted;			/* its first sequence number */
 	u32 end;			/* behind the last byte placed; once it is not open */
@@ -78,7 +74,7 @@ struct tqp_recv {
 	u32 queued;			/* of these: had come before, and lie in TCP's queue; the rest is posted */
 	u32 done;			/* how many it has */
 	u32 placed;			/* how many of these without a copy */
-	u32 nr_pages, nr_runs;
+	bool cheap;			/* to post: it is pinned already, or lies in large pages */
 	u32 offset;			/* of the first posted byte in the first of them */
 	bool ended;			/* the stream */
 };
@@ -121,10 +117,12 @@ int tqp_post_open(struct sock *sk, struct tqp_place *place, struct tqp_recv *rec
 void tqp_post_close(struct sock *sk, struct tqp_place *place);
 /* The same without rescuing anything: the NIC writes no byte any more, place->end is right. */
 void tqp_post_cancel(struct tqp_place *place);
-/* Closed, and the NIC has no use for its addresses: the reader gets its pages when it looks. */
+/* For the owner of the memory, who changes it; tqp_regs_lock.  False: the NIC writes there just now. */
+bool tqp_post_revoke(struct tqp_place *place);
+/* Closed, and the NIC has no use for its addresses. */
 void tqp_post_leave(struct sock *sk, struct tqp_place *place);
-/* After it was closed: the reader's pages are its own again. */
-void tqp_post_unpin(struct tqp_place *place, struct tqp_recv *recv);
+/* After it was closed: the reader has no post any more. */
+void tqp_post_end(struct tqp_place *place, struct tqp_recv *recv);
 /* Is the next byte to be read one that was placed?  How many behind each other are. */
 u32 tqp_post_next(struct sock *sk);
 /*

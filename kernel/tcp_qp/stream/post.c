@@ -20,17 +20,6 @@ static_assert(PAGE_SIZE == 4096);
 
 /* ---- the reader's memory ---- */
 
-/* Pinned for as long as a peer pleases: it counts as locked memory. */
-static bool tqp_post_charge(u32 nr)
-{
-	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
-
-	if (atomic64_add_return(nr, &current->mm->pinned_vm) <= limit || capable(CAP_IPC_LOCK))
-		return true;
-	atomic64_sub(nr, &current->mm->pinned_vm);
-	return false;
-}
-
 /* What comes next in @msg, in one piece; 0: it is not memory of the reader's. */
 static size_t tqp_post_memory(const struct msghdr *msg, unsigned long *addr)
 {
@@ -46,80 +35,37 @@ static size_t tqp_post_memory(const struct msghdr *msg, unsigned long *addr)
 	return iter_iov_len(iter);
 }
 
-static void tqp_post_unmap(struct tqp_place *place)
+/* The registration that the post is in; @recv says what is posted of the memory at @addr. */
+static bool tqp_post_register(struct tqp_place *place, struct tqp_recv *recv, unsigned long addr)
 {
-	while (place->nr_runs) {
-		const struct tqp_place_run *run = &place->runs[--place->nr_runs];
+	unsigned long begin = addr & PAGE_MASK, first = addr + recv->queued;
+	u32 nr = DIV_ROUND_UP(offset_in_page(addr) + recv->bytes, PAGE_SIZE);
+	bool kept;
 
-		dma_unmap_page_attrs(place->odev->dma_dev, run->dma, (size_t)run->pages << PAGE_SHIFT,
-				     DMA_FROM_DEVICE, DMA_ATTR_SKIP_CPU_SYNC);
-	}
-}
-
-/* How many of @nr pages follow each other, as those of a large one do. */
-static u32 tqp_post_run(struct page *const *pages, u32 nr)
-{
-	unsigned long pfn = page_to_pfn(pages[0]);
-	u32 n = 1;
-
-	while (n < nr && page_to_pfn(pages[n]) == pfn + n)
-		n++;
-	return n;
-}
-
-static bool tqp_post_map(struct tqp_place *place, u32 nr)
-{
-	struct device *dma_dev = place->odev->dma_dev;
-	u32 at = 0;
-
-	while (at < nr) {
-		struct tqp_place_run *run = &place->runs[place->nr_runs];
-
-		run->pages = tqp_post_run(&place->pages[at], nr - at);
-		run->dma = dma_map_page_attrs(dma_dev, place->pages[at], 0,
-					      (size_t)run->pages << PAGE_SHIFT,
-					      DMA_FROM_DEVICE, DMA_ATTR_SKIP_CPU_SYNC);
-		if (dma_mapping_error(dma_dev, run->dma)) {
-			tqp_post_unmap(place);
-			return false;
-		}
-		place->nr_runs++;
-		for (u32 i = 0; i < run->pages; i++)
-			place->post->pages[at++] = cpu_to_le64(run->dma + ((u64)i << PAGE_SHIFT));
-	}
+	place->reg = tqp_reg_get(place->odev, begin, nr, &kept);
+	if (!place->reg)
+		return false;
+	place->reg_page = (first - tqp_reg_begin(place->reg)) >> PAGE_SHIFT;
+	recv->offset = offset_in_page(first);
+	recv->cheap = kept || place->reg->nr_runs <= nr / TQP_PLACE_RUN_PAGES;
 	return true;
 }
 
-static bool tqp_post_pin(struct tqp_place *place, struct tqp_recv *recv, unsigned long addr)
+static void tqp_post_unregister(struct tqp_place *place)
 {
-	u32 nr = DIV_ROUND_UP(recv->offset + tqp_recv_posted_bytes(recv), PAGE_SIZE);
-	int pinned;
-
-	if (!tqp_post_charge(nr))
-		return false;
-	pinned = pin_user_pages_fast(addr & PAGE_MASK, nr, FOLL_WRITE | FOLL_LONGTERM,
-				     place->pages);
-	if (pinned == nr && tqp_post_map(place, nr)) {
-		recv->nr_pages = nr;
-		recv->nr_runs = place->nr_runs;
-		return true;
-	}
-	if (pinned > 0)
-		unpin_user_pages(place->pages, pinned);
-	atomic64_sub(nr, &current->mm->pinned_vm);
-	return false;
+	if (!place->reg)
+		return;
+	place->reg->lost |= place->lost;
+	tqp_reg_put(place->reg);
+	place->reg = NULL;
 }
 
-void tqp_post_unpin(struct tqp_place *place, struct tqp_recv *recv)
+void tqp_post_end(struct tqp_place *place, struct tqp_recv *recv)
 {
 	if (place->owner != recv)
 		return;
 	place->owner = NULL;
-	if (place->lost)	/* the NIC may still write there: these pages are nobody's any more */
-		return;
-	tqp_post_unmap(place);
-	unpin_user_pages_dirty_lock(place->pages, recv->nr_pages, true);
-	atomic64_sub(recv->nr_pages, &current->mm->pinned_vm);
+	tqp_post_unregister(place);
 }
 
 /* ---- open and close ---- */
@@ -144,11 +90,23 @@ static void tqp_post_drop_rescued(const struct sock *sk, struct tqp_place *place
 	place->rescued = NULL;
 }
 
+/* What the NIC reads, but that it may. */
+static void tqp_post_fill(const struct tqp_place *place, const struct tqp_recv *recv)
+{
+	u32 nr = DIV_ROUND_UP(recv->offset + tqp_recv_posted_bytes(recv), PAGE_SIZE);
+	struct tqp_offload_post *post = place->post;
+
+	memcpy(post->pages, &place->reg->dma[place->reg_page], nr * sizeof(*post->pages));
+	post->placed = cpu_to_le32(place->posted);
+	post->seq = cpu_to_le32(place->posted);
+	post->bytes = cpu_to_le32(tqp_recv_posted_bytes(recv));
+	post->offset = cpu_to_le32(recv->offset);
+}
+
 int tqp_post_open(struct sock *sk, struct tqp_place *place, struct tqp_recv *recv,
 		   struct msghdr *msg, size_t want)
 {
 	struct tqp_stream *stream = tqp_stream_of(sk);
-	struct tqp_offload_post *post = place->post;
 	unsigned long addr = 0;
 	size_t bytes;
 
@@ -163,45 +121,53 @@ int tqp_post_open(struct sock *sk, struct tqp_place *place, struct tqp_recv *rec
 		.queued = tcp_sk(sk)->rcv_nxt - tcp_sk(sk)->copied_seq,
 	};
 	bytes = min(tqp_post_memory(msg, &addr), want);
+	/* All of it is registered, so that the next call finds it, however much has come by then. */
+	bytes = min_t(size_t, bytes, TQP_PLACE_PAGES_MAX * PAGE_SIZE - offset_in_page(addr));
 	if (bytes < (size_t)recv->queued + TQP_PLACE_MIN_BYTES)
 		return -EBUSY;
-	addr += recv->queued;
-	recv->offset = offset_in_page(addr);
-	recv->bytes = recv->queued + min_t(size_t, bytes - recv->queued,
-					   TQP_PLACE_PAGES_MAX * PAGE_SIZE - recv->offset);
-	if (!tqp_post_pin(place, recv, addr))
+	recv->bytes = bytes;
+	if (!tqp_post_register(place, recv, addr))
 		return -ENOMEM;
+	place->revoked = false;
+	place->posted = tqp_recv_seq(recv);
+	tqp_post_fill(place, recv);
+	if (!tqp_reg_open(place->reg, place)) {
+		tqp_post_unregister(place);
+		return -EBUSY;
+	}
 	refcount_inc(&place->refs);
 	place->owner = recv;
 	place->open = true;
 	WRITE_ONCE(stream->posts, stream->posts + 1);
-	place->posted = tqp_recv_seq(recv);
-	post->placed = cpu_to_le32(place->posted);
-	post->seq = cpu_to_le32(place->posted);
-	post->bytes = cpu_to_le32(tqp_recv_posted_bytes(recv));
-	post->offset = cpu_to_le32(recv->offset);
-	/* after all that it says */
-	smp_store_release(&post->state, cpu_to_le32(TQP_OFFLOAD_POST_OPEN));
 	return 0;
+}
+
+/* Once; true: the NIC does not write there now, and will not. */
+static bool tqp_post_try_take_back(struct tqp_place *place)
+{
+	return cmpxchg(&place->post->state, cpu_to_le32(TQP_OFFLOAD_POST_OPEN),
+		       cpu_to_le32(TQP_OFFLOAD_POST_NONE)) != cpu_to_le32(TQP_OFFLOAD_POST_BUSY);
+}
+
+bool tqp_post_revoke(struct tqp_place *place)
+{
+	WRITE_ONCE(place->revoked, true);
+	return tqp_post_try_take_back(place);
 }
 
 /* The NIC has it for as long as it copies one burst; one that goes may have died over it. */
 static void tqp_post_take_back(struct tqp_place *place)
 {
 	unsigned long limit = jiffies + msecs_to_jiffies(TQP_PLACE_DEAD_MS);
-	__le32 state;
 
-	for (;;) {
-		state = cmpxchg(&place->post->state, cpu_to_le32(TQP_OFFLOAD_POST_OPEN),
-				cpu_to_le32(TQP_OFFLOAD_POST_NONE));
-		if (state != cpu_to_le32(TQP_OFFLOAD_POST_BUSY))
-			return;
+	while (!tqp_post_try_take_back(place)) {
 		if (READ_ONCE(place->gone) && time_after(jiffies, limit)) {
 			place->lost = true;
-			return;
+			break;
 		}
 		usleep_range(TQP_PLACE_BUSY_US, 2 * TQP_PLACE_BUSY_US);
 	}
+	tqp_reg_close(place->reg);
 }
 
 void tqp_post_cancel(struct tqp_place *place)
@@ -220,12 +186,13 @@ void tqp_post_cancel(struct tqp_place *place)
 /* From the owner's memory, while it is pinned. */
 static void tqp_post_copy(const struct tqp_place *place, u32 seq, u8 *to, u32 bytes)
 {
+	struct page *const *pages = &place->reg->pages[place->reg_page];
 	u32 at = place->owner->offset + (seq - place->posted);
 
 	while (bytes) {
 		u32 n = min_t(u32, PAGE_SIZE - offset_in_page(at), bytes);
 
-		memcpy_from_page(to, place->pages[at >> PAGE_SHIFT], offset_in_page(at), n);
+		memcpy_from_page(to, pages[at >> PAGE_SHIFT], offset_in_page(at), n);
 		at += n;
 		to += n;
 		bytes -= n;
@@ -253,8 +220,7 @@ void tqp_post_close(struct sock *sk, struct tqp_place *place)
 void tqp_post_leave(struct sock *sk, struct tqp_place *place)
 {
 	tqp_post_close(sk, place);
-	if (!place->lost)
-		tqp_post_unmap(place);
+	tqp_post_unregister(place);
 }
 
 /* ---- what was placed ---- */
@@ -283,6 +249,7 @@ static bool tqp_post_is_home(const struct sock *sk, const struct tqp_place *plac
 	u32 placed, at;
 
 	if (!recv || place->owner != recv || place->rescued || recv->done < recv->queued ||
+	    READ_ONCE(place->revoked) ||
 	    tcp_sk(sk)->copied_seq != recv->begin + recv->done || bytes > recv->bytes - recv->done)
 		return false;
 	placed = place->open ? le32_to_cpu(READ_ONCE(place->post->placed)) : place->end;

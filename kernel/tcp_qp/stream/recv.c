@@ -111,13 +111,12 @@ static bool tqp_recv_is_due(const struct sock *sk, const struct tqp_place *place
 }
 
 /*
- * A post that pays for itself has more than half of its bytes placed, in large pages:
- * to pin and map a small one costs what it costs to copy it.
+ * A post that pays for itself has more than half of its bytes placed, in memory that is
+ * pinned already, or in large pages: to pin and map a small one costs what copying it costs.
  */
 static void tqp_recv_score(struct tqp_place *place, const struct tqp_recv *recv)
 {
-	if (recv->placed > tqp_recv_posted_bytes(recv) / 2 &&
-	    recv->nr_runs <= recv->nr_pages / TQP_PLACE_RUN_PAGES) {
+	if (recv->placed > tqp_recv_posted_bytes(recv) / 2 && recv->cheap) {
 		place->misses = 0;
 	} else if (recv->done == recv->bytes) {
 		place->misses = min_t(u32, place->misses + 1, TQP_PLACE_MISSES_MAX);
@@ -140,7 +139,7 @@ static void tqp_recv_close(struct sock *sk, struct tqp_recv *recv, struct msghdr
 				tqp_recv_wait(sk, max_t(long, until - jiffies, 1));
 		tqp_post_close(sk, place);
 		tqp_recv_score(place, recv);
-		tqp_post_unpin(place, recv);
+		tqp_post_end(place, recv);
 	}
 	release_sock(sk);
 	tqp_place_put(place);
