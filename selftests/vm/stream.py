@@ -232,6 +232,11 @@ def test_memory_of_two_readers(t: Guests) -> None:
     posts_cases(t, "overlapping")
 
 
+def test_placed_until_something_happens(t: Guests) -> None:
+    t.run(0, "modprobe tls")
+    posts_cases(t, "urgent", "disconnected", "other_ulp")
+
+
 def test_memory_that_stays_pinned(t: Guests) -> None:
     posts_cases(t, "many", "little")
 

@@ -76,7 +76,7 @@ struct tqp_recv {
 	u32 placed;			/* how many of these without a copy */
 	bool cheap;			/* to post: it is pinned already, or lies in large pages */
 	u32 offset;			/* of the first posted byte in the first of them */
-	bool ended;			/* the stream */
+	bool ended;			/* the stream, or it is at an urgent byte */
 };
 
 /* ---- place.c ---- */

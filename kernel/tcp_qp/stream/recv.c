@@ -160,6 +160,14 @@ static int tqp_recv_more(struct sock *sk, long *timeo)
 	return min(sk_wait_data(sk, timeo, skb_peek_tail(&sk->sk_receive_queue)), 0);
 }
 
+/* An urgent byte is next: who has bytes by now gets no more, as in one call of TCP's. */
+static bool tqp_recv_at_mark(const struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	return unlikely(tp->urg_data) && tp->urg_seq == tp->copied_seq;
+}
+
 /* What TCP can read, and then what was placed.  Why no more can be had, or 0. */
 static int tqp_recv_some(struct sock *sk, struct tqp_recv *recv, struct msghdr *msg, long *timeo,
 			 TQP_RECV_FLAGS_PARAMS)
@@ -176,6 +184,7 @@ static int tqp_recv_some(struct sock *sk, struct tqp_recv *recv, struct msghdr *
 		ret = 0;
 	else if (ret == -EAGAIN)
 		ret = tqp_recv_more(sk, timeo);
+	recv->ended |= recv->done && tqp_recv_at_mark(sk);
 	release_sock(sk);
 	return ret;
 }
