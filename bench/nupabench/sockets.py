@@ -5,7 +5,7 @@ import json
 import re
 import statistics
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .bars import AT_LEAST, AT_MOST, Bar, ratio
 from .cases import KIB, MIB, Case
@@ -118,12 +118,13 @@ TRIP = Case("tcp", mode="pingpong", bytes=64).counted(2000, 256 * 64)
 TRIP_COMMAND = f"--loopback --interface lo transport=tcp,mode=pingpong,bytes={TRIP.bytes},messages={TRIP.messages},warm_bytes={TRIP.warm_bytes}"
 
 
-# Whole messages, into pages of 2 MiB: their reader waits, and the switch writes where.
+# Whole messages, into pages of 2 MiB and of 4 KiB: their reader waits, and the switch writes where.
 WHOLE = Case("tcp", bytes=4 * MIB, waitall=True).counted(96, 64 * MIB)
+WHOLE_SCATTERED = replace(WHOLE, scattered=True)
 
 
 def counted_cases() -> list[Case]:
-    return [*(Case("tcp", bytes=size).counted(384 * MIB // size, WARM_BYTES) for size in (MIB, 128 * KIB)), WHOLE, TRIP]
+    return [*(Case("tcp", bytes=size).counted(384 * MIB // size, WARM_BYTES) for size in (MIB, 128 * KIB)), WHOLE, WHOLE_SCATTERED, TRIP]
 
 
 @dataclass
@@ -149,7 +150,9 @@ class Count:
             whole_guest = "tx_instructions_per_message"
             return [Bar("64 B round trip over loopback: instructions of both ends, ULP / plain", AT_MOST, 1.01, self.ratio(whole_guest))]
         if self.case.waitall:
-            return [Bar("4 MiB by MSG_WAITALL: receive instructions per byte, ULP", AT_MOST, 0.04, self.median(ULP, "rx_instructions_per_byte"))]
+            pages = "4 KiB" if self.case.scattered else "2 MiB"
+            cost = self.median(ULP, "rx_instructions_per_byte")
+            return [Bar(f"4 MiB by MSG_WAITALL, pages of {pages}: receive instructions per byte, ULP", AT_MOST, 0.04, cost)]
         size, bound = ("1 MiB", 0.5) if self.case.bytes == MIB else ("128 KiB", 0.6)
         return [
             Bar(f"{size}: send instructions per byte, ULP / plain", AT_MOST, bound, self.ratio("tx_instructions_per_byte")),
