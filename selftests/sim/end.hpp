@@ -88,6 +88,7 @@ public:
     bool takes_trains() const noexcept {
         return connection_.trains && !connection_.icrc && settings().engine != Engine::kSoftwareV0;
     }
+    bool uneven_writes() const noexcept { return connection_.uneven; }
     bool has_context() const noexcept { return context_; }
     void destroy_context();
     void recreate_context();

@@ -59,7 +59,8 @@ bool Sender::post() {
 bool Sender::post_mixed() {
     Dice& dice = end_.world().dice;
     const bool writes = plan_[planned_].verb == Verb::kWrite;
-    if (!end_.takes_trains() || !(writes || end_.world().settings().mixed_trains()) ||
+    if (!end_.takes_trains() ||
+        !(writes ? end_.uneven_writes() : end_.world().settings().mixed_trains()) ||
         allowed_ == plan_.size() || !dice.percent(40))
         return false;
     const std::uint32_t n = writes ? mixed_writes() : mixed_sends();
