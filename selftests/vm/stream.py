@@ -207,16 +207,15 @@ def posts_server(t: Guests) -> Iterator[None]:
         server.wait()
 
 
-def posts_command(name: str) -> str:
+def posts_command(*names: str) -> str:
     """Without the right to lock more than its limit."""
     return ("TCPQP_STAT=$BUILD/cmake/tools/tcpqp_stat/tcpqp-stat exec setpriv --bounding-set=-ipc_lock -- "
-            f"/usr/bin/python3 {PROGRAMS}/stream_posts.py {name} $PEER {POSTS_PORT}")  # fmt: skip
+            f"/usr/bin/python3 {PROGRAMS}/stream_posts.py receive $PEER {POSTS_PORT} {' '.join(names)}")  # fmt: skip
 
 
 def posts_cases(t: Guests, *names: str) -> None:
     with posts_server(t):
-        for name in names:
-            print(t.run(0, posts_command(name), LIMIT_S), flush=True)
+        print(t.run(0, posts_command(*names), LIMIT_S), flush=True)
     nothing_pinned(t)
 
 

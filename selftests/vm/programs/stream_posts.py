@@ -4,7 +4,7 @@
 What may happen to a receive whose memory is posted, and to that memory between two receives:
 
   stream_posts.py serve PORT
-  stream_posts.py CASE ADDRESS PORT
+  stream_posts.py receive ADDRESS PORT CASE...
 
 The server sends what it is asked for: each byte is a function of its position, and none is zero.  So it is known when a receive
 waits with its memory posted, and nothing comes before it is told to.  Each case receives into pages of 4 KiB by MSG_WAITALL, first
@@ -26,7 +26,7 @@ import termios
 import threading
 import time
 from collections.abc import Callable
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 
 TCP_ULP = 31
 SIOCATMARK = 0x8905
@@ -84,11 +84,14 @@ def checked(result: int | None) -> int:
 class Memory:
     """Small pages at a place of its own."""
 
+    all: ClassVar[list["Memory"]] = []
+
     def __init__(self, size: int, at: int = 0) -> None:
         self.size = size
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | (MAP_FIXED if at else 0)
         self.at = checked(libc.mmap(at or None, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0))
         self.advise(MADV_NOHUGEPAGE)
+        Memory.all.append(self)
 
     def advise(self, advice: int) -> None:
         checked(libc.madvise(self.at, self.size, advice))
@@ -96,9 +99,12 @@ class Memory:
     def protect(self, rights: int) -> None:
         checked(libc.mprotect(self.at, self.size, rights))
 
+    def free(self) -> None:
+        checked(libc.munmap(self.at, self.size))
+
     def fresh(self) -> None:
         """Other pages at the same place."""
-        checked(libc.munmap(self.at, self.size))
+        self.free()
         Memory(self.size, self.at)
 
     def moved(self) -> "Memory":
@@ -426,7 +432,7 @@ def marked(sock: socket.socket) -> bool:
     return struct.unpack("i", fcntl.ioctl(sock, SIOCATMARK, bytes(4)))[0] == 1
 
 
-def disconnected(connection: Connection) -> None:
+def disconnected(connection: Connection) -> int:
     """By another thread: the receive has what came, and ends."""
     memory = Memory(BLOCK)
     connection.warm(memory)
@@ -438,11 +444,10 @@ def disconnected(connection: Connection) -> None:
     if receive.end() != BLOCK // 2:
         sys.exit(f"the connection ended after {BLOCK // 2} bytes: {receive.got}, error {receive.error}")
     connection.compare(memory.bytes(0, BLOCK // 2), at)
-    print(f"ok disconnected: {placed} bytes placed")
-    sys.exit(0)
+    return placed
 
 
-def other_ulp(connection: Connection) -> None:
+def other_ulp(connection: Connection) -> int:
     """Another thread gives the socket to kernel TLS, which has no keys yet: the receive goes on as TCP's."""
     memory = Memory(BLOCK)
     connection.warm(memory)
@@ -451,8 +456,7 @@ def other_ulp(connection: Connection) -> None:
     wait_until(lambda: gives(connection.sock, b"tls"), "kernel TLS takes the socket")
     connection.rest(receive)
     connection.compare(memory.bytes(), at)
-    print(f"ok other_ulp: {placed} bytes placed")
-    sys.exit(0)
+    return placed
 
 
 def gives(sock: socket.socket, name: bytes) -> bool:
@@ -487,12 +491,22 @@ def serve(port: int) -> NoReturn:
             threading.Thread(target=answer, args=(listener.accept()[0],), daemon=True).start()
 
 
+def receive(address: str, port: int, name: str) -> None:
+    """One case; what it pinned is gone with its memory."""
+    connection = Connection(address, port)
+    placed = CASES[name](connection)
+    print(f"ok {name}: {connection.placed() if placed is None else placed} bytes placed", flush=True)
+    for memory in Memory.all:
+        memory.free()
+    Memory.all.clear()
+    wait_until(lambda: not pinned(), "memory that is unmapped is not pinned")
+
+
 def main() -> None:
     if sys.argv[1] == "serve":
         serve(int(sys.argv[2]))
-    connection = Connection(sys.argv[2], int(sys.argv[3]))
-    CASES[sys.argv[1]](connection)
-    print(f"ok {sys.argv[1]}: {connection.placed()} bytes placed, {connection.counters()['rx_posts']} posts")
+    for name in sys.argv[4:]:
+        receive(sys.argv[2], int(sys.argv[3]), name)
 
 
 main()
