@@ -125,7 +125,7 @@ static inline bool tqp_skb_map_put(struct sk_buff *skb, const struct tqp_skb_map
 
 	if (!whole)
 		return false;
-	memset(whole, 0, sizeof(struct mptcp_ext));
+	*(struct mptcp_ext *)whole = (struct mptcp_ext){};
 	ext->start_seq = map->start_seq;
 	ext->length = map->length;
 	ext->ext4 = map->ext4;

@@ -137,6 +137,13 @@ static void tqp_rx_release_ack(struct tqp_conn *conn)
 		tqp_send_ack(conn);
 }
 
+/* Most loops end at an empty queue: no call for that. */
+static struct sk_buff *tqp_rx_next(struct sock *sk, u32 *off)
+{
+	return skb_queue_empty(&sk->sk_receive_queue) ? NULL :
+	       tcp_recv_skb(sk, tcp_sk(sk)->copied_seq, off);
+}
+
 static void tqp_rx_loop(struct tqp_conn *conn)
 {
 	struct sock *sk = conn->sk;
@@ -150,7 +157,7 @@ static void tqp_rx_loop(struct tqp_conn *conn)
 	conn->rx.yielded = false;
 
 	while (conn->state != TQP_CONN_DEAD && conn->qp &&
-	       (skb = tcp_recv_skb(sk, tp->copied_seq, &off))) {
+	       (skb = tqp_rx_next(sk, &off))) {
 		if (unlikely(tp->urg_data)) {
 			tqp_count(conn->dev, TQP_C_urgent_refused, 1);
 			tqp_conn_fail(conn, TCP_QP_REASON_URGENT);
