@@ -53,7 +53,8 @@ struct nupa_accel_regs {
 	__le32 reset_ack;	/* equals control_gen once it took effect */
 	__le32 reserved32;
 	__le32 bell[NUPA_ACCEL_BELLS];	/* how often RING was executed for it */
-	__u8 reserved[24];
+	__le64 pool;		/* of a window (nupa_pool_hw.h): which pool, random, the same in all its windows */
+	__u8 reserved[16];
 	/* written by the host */
 	__le32 control;		/* NUPA_CONTROL_ENABLE: without it no command is executed; clearing it forgets all */
 	__le32 control_gen;	/* host adds one with each change of control, then rings vector 0 */

@@ -21,6 +21,7 @@ struct nupa_pool_info {
 	__u64 leases;
 	__u64 cpu_mapped_bytes;	/* pages that programs touched through mmap(), ever */
 	__u64 kernel_maps;	/* leases mapped for the kernel, ever: one for each region */
+	__u64 pool;		/* the same in all windows of one pool, and of no other */
 };
 
 /*
@@ -34,7 +35,32 @@ struct nupa_pool_alloc {
 	__u64 reserved;
 };
 
+/*
+ * Offers the lease @fd to whoever is told @token: programs lose what they mapped of it
+ * (SIGBUS), and its descriptor is good for nothing but close(), which withdraws the
+ * offer unless the lease was taken.  EBUSY: it is registered, or imported otherwise.
+ * ENODEV: it was offered before, or the window has gone.  EXDEV: not a lease of this
+ * window.  EINTR: a fatal signal.
+ */
+struct nupa_pool_offer {
+	__s32 fd;
+	__u32 reserved;
+	__u64 token;		/* out; random, not 0 */
+};
+
+/*
+ * Takes a lease of @bytes, whole pages, that another program offered, perhaps on another
+ * host of the pool, with what is in it: returns a descriptor as nupa_pool_alloc does,
+ * and fails alike.  ENOENT: no such lease is offered.
+ */
+struct nupa_pool_take {
+	__u64 token;
+	__u64 bytes;
+};
+
 #define NUPA_POOL_IOC_INFO	_IOR('n', 0xb0, struct nupa_pool_info)
 #define NUPA_POOL_IOC_ALLOC	_IOW('n', 0xb1, struct nupa_pool_alloc)
+#define NUPA_POOL_IOC_OFFER	_IOWR('n', 0xb2, struct nupa_pool_offer)
+#define NUPA_POOL_IOC_TAKE	_IOW('n', 0xb3, struct nupa_pool_take)
 
 #endif

@@ -70,6 +70,7 @@ struct nupa_accel {
 	struct nupa_accel_cmd *cmds;
 	struct nupa_accel_comp *comps;
 	u64 id;
+	u64 pool_id;			/* of a window */
 
 	phys_addr_t memory;
 	u64 memory_bytes;
@@ -118,6 +119,7 @@ struct nupa_buffer {
 	struct rw_semaphore fault_lock;
 	atomic_t maps;			/* for the kernel */
 	struct work_struct give_work;	/* of a lease */
+	u64 token;			/* under which the lease is offered, or was; 0: never */
 };
 
 /* ---- pci.c ---- */
@@ -153,8 +155,10 @@ phys_addr_t nupa_memory_alloc(struct nupa_accel *accel, size_t bytes);
 void nupa_memory_free(struct nupa_accel *accel, phys_addr_t at, size_t bytes);
 
 /* ---- buffer.c ---- */
-/* A new one, all zero, with a reference. */
-struct dma_buf *nupa_buffer_create(struct nupa_accel *accel, u64 bytes);
+/* A new one, all zero, with a reference; or, with a @token, the lease that is offered so. */
+struct dma_buf *nupa_buffer_create(struct nupa_accel *accel, u64 bytes, u64 token);
+/* A lease is anybody's who is told @token: 0, -EBUSY (somebody imports it), -ENODEV, -EINTR, -EIO. */
+int nupa_buffer_offer(struct nupa_buffer *buffer, u64 *token);
 /* The buffer behind @fd, with a reference to its dma-buf, if it is of this accelerator and not taken. */
 struct nupa_buffer *nupa_buffer_get(struct nupa_accel *accel, int fd);
 int nupa_buffer_take(struct nupa_buffer *buffer);	/* 0, or -EINTR: it is taken, but still mapped */
@@ -164,8 +168,13 @@ void nupa_buffer_gone(struct nupa_buffer *buffer);	/* its range is given back */
 /* ---- lease.c ---- */
 int nupa_lease_init(void);
 void nupa_lease_exit(void);	/* no device is left: what is under way has ended */
-/* 0, -ENOSPC, -EDQUOT, -EINTR (a fatal signal), -ENODEV, -EIO.  @at: physical. */
-int nupa_lease_take(struct nupa_accel *accel, u64 bytes, phys_addr_t *at);
+/*
+ * 0, -ENOSPC, -EDQUOT, -EINTR (a fatal signal), -ENODEV, -EIO.  @at: physical.  A new one; or,
+ * with a @token, the one that is offered so, else -ENOENT.
+ */
+int nupa_lease_take(struct nupa_accel *accel, u64 bytes, u64 token, phys_addr_t *at);
+/* 0, -EBUSY, -EINTR (it may be offered, but nobody knows how), -ENODEV, -EIO. */
+int nupa_lease_offer(struct nupa_accel *accel, phys_addr_t at, u64 *token);
 /* Any context; nupa_buffer_gone() follows. */
 void nupa_lease_give(struct nupa_buffer *buffer);
 
@@ -173,7 +182,7 @@ void nupa_lease_give(struct nupa_buffer *buffer);
 int nupa_file_register(struct nupa_accel *accel);
 void nupa_file_unregister(struct nupa_accel *accel);
 void nupa_bells_rang(struct nupa_accel *accel);		/* the interrupt */
-int nupa_file_alloc(struct nupa_accel *accel, u64 bytes);	/* a descriptor of a new buffer */
+int nupa_file_alloc(struct nupa_accel *accel, u64 bytes, u64 token);	/* a descriptor of nupa_buffer_create()'s */
 
 /* ---- pool.c ---- */
 long nupa_pool_ioctl(struct nupa_accel *accel, unsigned int cmd, void __user *arg);

@@ -204,7 +204,7 @@ static const struct dma_buf_ops nupa_dmabuf_paged_ops = {
 	.vunmap = nupa_dmabuf_vunmap,
 };
 
-static int nupa_range_take(struct nupa_accel *accel, size_t bytes, phys_addr_t *at)
+static int nupa_range_take(struct nupa_accel *accel, size_t bytes, u64 token, phys_addr_t *at)
 {
 	int err;
 
@@ -212,20 +212,20 @@ static int nupa_range_take(struct nupa_accel *accel, size_t bytes, phys_addr_t *
 		*at = nupa_memory_alloc(accel, bytes);
 		return *at ? 0 : -ENOSPC;
 	}
-	err = nupa_lease_take(accel, bytes, at);
+	err = nupa_lease_take(accel, bytes, token, at);
 	if (!err)
 		atomic64_add(bytes, &accel->leased_bytes);
 	return err;
 }
 
-static struct nupa_buffer *nupa_buffer_alloc(struct nupa_accel *accel, size_t bytes)
+static struct nupa_buffer *nupa_buffer_alloc(struct nupa_accel *accel, size_t bytes, u64 token)
 {
 	struct nupa_buffer *buffer = kzalloc(sizeof(*buffer), GFP_KERNEL_ACCOUNT);
 	int err;
 
 	if (!buffer)
 		return ERR_PTR(-ENOMEM);
-	err = nupa_range_take(accel, bytes, &buffer->at);
+	err = nupa_range_take(accel, bytes, token, &buffer->at);
 	if (err) {
 		kfree(buffer);
 		return ERR_PTR(err);
@@ -255,14 +255,14 @@ static int nupa_buffer_list(struct nupa_buffer *buffer)
 	return err;
 }
 
-static struct dma_buf *nupa_buffer_export(struct nupa_accel *accel, size_t bytes)
+static struct dma_buf *nupa_buffer_export(struct nupa_accel *accel, size_t bytes, u64 token)
 {
 	DEFINE_DMA_BUF_EXPORT_INFO(info);
 	struct nupa_buffer *buffer;
 	struct dma_buf *dmabuf;
 	int err;
 
-	buffer = nupa_buffer_alloc(accel, bytes);
+	buffer = nupa_buffer_alloc(accel, bytes, token);
 	if (IS_ERR(buffer))
 		return ERR_CAST(buffer);
 	info.ops = accel->paged ? &nupa_dmabuf_paged_ops : &nupa_dmabuf_ops;
@@ -314,16 +314,16 @@ static int nupa_buffer_clear(struct nupa_accel *accel, struct dma_buf *dmabuf)
 	return err;
 }
 
-struct dma_buf *nupa_buffer_create(struct nupa_accel *accel, u64 bytes)
+struct dma_buf *nupa_buffer_create(struct nupa_accel *accel, u64 bytes, u64 token)
 {
 	struct dma_buf *dmabuf;
 	int err;
 
 	if (!bytes || bytes > accel->memory_bytes)
 		return ERR_PTR(bytes ? -ENOSPC : -EINVAL);
-	dmabuf = nupa_buffer_export(accel, PAGE_ALIGN(bytes));
+	dmabuf = nupa_buffer_export(accel, PAGE_ALIGN(bytes), token);
 	if (IS_ERR(dmabuf) || accel->pool)
-		return dmabuf;		/* the pool's own leases are zero */
+		return dmabuf;		/* the pool's own leases are zero, or another's gift */
 	err = nupa_buffer_clear(accel, dmabuf);
 	if (err) {
 		dma_buf_put(dmabuf);
@@ -361,6 +361,58 @@ struct nupa_buffer *nupa_buffer_get(struct nupa_accel *accel, int fd)
 	return buffer;
 }
 
+/* ---- handing it over ---- */
+
+static void nupa_buffer_set_taken(struct nupa_buffer *buffer, bool taken)
+{
+	dma_resv_assert_held(buffer->dmabuf->resv);
+	down_write(&buffer->fault_lock);
+	buffer->taken = taken;
+	up_write(&buffer->fault_lock);
+}
+
+/* Nobody has it any more, if nobody but programs had. */
+static int nupa_buffer_leave(struct nupa_buffer *buffer)
+{
+	struct dma_buf *dmabuf = buffer->dmabuf;
+	int err = 0;
+
+	dma_resv_lock(dmabuf->resv, NULL);
+	if (buffer->taken)
+		err = -ENODEV;
+	else if (!list_empty(&dmabuf->attachments) || atomic_read(&buffer->maps))
+		err = -EBUSY;
+	else
+		nupa_buffer_set_taken(buffer, true);
+	dma_resv_unlock(dmabuf->resv);
+	if (!err)
+		unmap_mapping_range(dmabuf->file->f_mapping, 0, 0, 1);
+	return err;
+}
+
+/* The device did not take the offer; if it went meanwhile, all is taken for good. */
+static void nupa_buffer_return(struct nupa_buffer *buffer)
+{
+	dma_resv_lock(buffer->dmabuf->resv, NULL);
+	if (!READ_ONCE(buffer->accel->gone))
+		nupa_buffer_set_taken(buffer, false);
+	dma_resv_unlock(buffer->dmabuf->resv);
+}
+
+int nupa_buffer_offer(struct nupa_buffer *buffer, u64 *token)
+{
+	int err = nupa_buffer_leave(buffer);
+
+	if (err)
+		return err;
+	err = nupa_lease_offer(buffer->accel, buffer->at, token);
+	if (!err)
+		buffer->token = *token;
+	else if (err == -EBUSY)
+		nupa_buffer_return(buffer);
+	return err;
+}
+
 /* ---- taking it back ---- */
 
 static void nupa_buffer_withdraw(struct nupa_buffer *buffer)
@@ -368,9 +420,7 @@ static void nupa_buffer_withdraw(struct nupa_buffer *buffer)
 	struct dma_buf *dmabuf = buffer->dmabuf;
 
 	dma_resv_lock(dmabuf->resv, NULL);
-	down_write(&buffer->fault_lock);
-	buffer->taken = true;
-	up_write(&buffer->fault_lock);
+	nupa_buffer_set_taken(buffer, true);
 	dma_buf_invalidate_mappings(dmabuf);
 	dma_resv_unlock(dmabuf->resv);
 	unmap_mapping_range(dmabuf->file->f_mapping, 0, 0, 1);

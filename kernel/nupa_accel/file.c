@@ -44,12 +44,12 @@ static int nupa_ioctl_alloc(struct nupa_accel *accel, void __user *arg)
 
 	if (copy_from_user(&alloc, arg, sizeof(alloc)))
 		return -EFAULT;
-	return alloc.reserved ? -EINVAL : nupa_file_alloc(accel, alloc.bytes);
+	return alloc.reserved ? -EINVAL : nupa_file_alloc(accel, alloc.bytes, 0);
 }
 
-int nupa_file_alloc(struct nupa_accel *accel, u64 bytes)
+int nupa_file_alloc(struct nupa_accel *accel, u64 bytes, u64 token)
 {
-	struct dma_buf *dmabuf = nupa_buffer_create(accel, bytes);
+	struct dma_buf *dmabuf = nupa_buffer_create(accel, bytes, token);
 	int fd;
 
 	if (IS_ERR(dmabuf))

@@ -6,6 +6,9 @@
  * that is killed while it waits for a lease leaves it to the work item, and one
  * that is killed while it holds a buffer gives it back like any other.  A request
  * is freed by the later of both, who also hands back what nobody took.
+ *
+ * A lease that was offered may be another host's by now, and may even have come back
+ * as another buffer of ours: its end names the token, and so ends that offer alone.
  */
 #include <linux/completion.h>
 #include <linux/slab.h>
@@ -22,6 +25,7 @@ struct nupa_lease {
 	struct work_struct work;
 	struct nupa_accel *accel;
 	u64 bytes;
+	u64 token;		/* of one that is offered; 0: a new one */
 	u64 at;			/* in the window's memory */
 	int err;
 	atomic_t state;		/* enum nupa_lease_state */
@@ -51,6 +55,8 @@ static int nupa_lease_errno(u32 status)
 		return -ENOSPC;
 	case NUPA_POOL_E_SHARE:
 		return -EDQUOT;
+	case NUPA_POOL_E_NOENT:
+		return -ENOENT;
 	case NUPA_POOL_E_BUSY:
 		return -EBUSY;
 	default:
@@ -76,17 +82,18 @@ static int nupa_lease_command(struct nupa_accel *accel, const struct nupa_accel_
 	return err;
 }
 
-static void nupa_lease_release(struct nupa_accel *accel, u64 at)
+static void nupa_lease_release(struct nupa_accel *accel, u64 at, u64 token)
 {
 	struct nupa_accel_cmd cmd = {
 		.op = cpu_to_le16(NUPA_POOL_RELEASE),
 		.to = cpu_to_le64(at),
+		.other = cpu_to_le64(token),
 	};
 	u64 unused;
 	int err = nupa_lease_command(accel, &cmd, &unused);
 
-	/* a window that is gone has given all back */
-	if (err && err != -ENODEV)
+	/* a window that is gone has given all back; an offered lease may be taken */
+	if (err && err != -ENODEV && !(token && err == -ENOENT))
 		pr_warn("%s: the pool does not take %#llx back (%d)\n", accel->name, at, err);
 }
 
@@ -111,7 +118,8 @@ static void nupa_lease_work(struct work_struct *work)
 {
 	struct nupa_lease *lease = container_of(work, struct nupa_lease, work);
 	struct nupa_accel_cmd cmd = {
-		.op = cpu_to_le16(NUPA_POOL_LEASE),
+		.op = cpu_to_le16(lease->token ? NUPA_POOL_TAKE : NUPA_POOL_LEASE),
+		.other = cpu_to_le64(lease->token),
 		.bytes = cpu_to_le64(lease->bytes),
 	};
 
@@ -120,11 +128,11 @@ static void nupa_lease_work(struct work_struct *work)
 	    NUPA_LEASE_WAITED_FOR)
 		complete(&lease->done);
 	else if (!lease->err)
-		nupa_lease_release(lease->accel, lease->at);
+		nupa_lease_release(lease->accel, lease->at, 0);
 	nupa_lease_put(lease);
 }
 
-int nupa_lease_take(struct nupa_accel *accel, u64 bytes, phys_addr_t *at)
+int nupa_lease_take(struct nupa_accel *accel, u64 bytes, u64 token, phys_addr_t *at)
 {
 	struct nupa_lease *lease = kzalloc(sizeof(*lease), GFP_KERNEL_ACCOUNT);
 	int err;
@@ -134,6 +142,7 @@ int nupa_lease_take(struct nupa_accel *accel, u64 bytes, phys_addr_t *at)
 	nupa_accel_get(accel);
 	lease->accel = accel;
 	lease->bytes = bytes;
+	lease->token = token;
 	refcount_set(&lease->ref, 2);
 	init_completion(&lease->done);
 	INIT_WORK(&lease->work, nupa_lease_work);
@@ -150,11 +159,22 @@ int nupa_lease_take(struct nupa_accel *accel, u64 bytes, phys_addr_t *at)
 	return err;
 }
 
+int nupa_lease_offer(struct nupa_accel *accel, phys_addr_t at, u64 *token)
+{
+	struct nupa_accel_cmd cmd = {
+		.op = cpu_to_le16(NUPA_POOL_OFFER),
+		.to = cpu_to_le64(at - accel->memory),
+	};
+	int err = nupa_lease_command(accel, &cmd, token);
+
+	return err == -ENOENT || (!err && !*token) ? -EIO : err;
+}
+
 static void nupa_lease_give_work(struct work_struct *work)
 {
 	struct nupa_buffer *buffer = container_of(work, struct nupa_buffer, give_work);
 
-	nupa_lease_release(buffer->accel, buffer->at - buffer->accel->memory);
+	nupa_lease_release(buffer->accel, buffer->at - buffer->accel->memory, buffer->token);
 	nupa_buffer_gone(buffer);
 }
 

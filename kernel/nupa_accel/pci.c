@@ -74,6 +74,7 @@ static int nupa_regs_check(struct nupa_accel *accel, u64 bar_bytes)
 	}
 	accel->pool = magic == NUPA_POOL_MAGIC;
 	accel->id = le64_to_cpu(READ_ONCE(regs->id));
+	accel->pool_id = le64_to_cpu(READ_ONCE(regs->pool));
 	accel->memory_bytes = le64_to_cpu(READ_ONCE(regs->memory_bytes));
 	if (!accel->id || at != NUPA_ACCEL_CONTROL_BYTES ||
 	    accel->memory_bytes != bar_bytes - NUPA_ACCEL_CONTROL_BYTES) {

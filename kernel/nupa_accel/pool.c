@@ -13,6 +13,7 @@ static int nupa_pool_ioctl_info(struct nupa_accel *accel, void __user *arg)
 		.leases = READ_ONCE(accel->nr_buffers),
 		.cpu_mapped_bytes = atomic64_read(&accel->cpu_mapped_bytes),
 		.kernel_maps = atomic64_read(&accel->kernel_maps),
+		.pool = accel->pool_id,
 	};
 
 	return copy_to_user(arg, &info, sizeof(info)) ? -EFAULT : 0;
@@ -24,7 +25,38 @@ static int nupa_pool_ioctl_alloc(struct nupa_accel *accel, void __user *arg)
 
 	if (copy_from_user(&alloc, arg, sizeof(alloc)))
 		return -EFAULT;
-	return alloc.reserved ? -EINVAL : nupa_file_alloc(accel, alloc.bytes);
+	return alloc.reserved ? -EINVAL : nupa_file_alloc(accel, alloc.bytes, 0);
+}
+
+static int nupa_pool_ioctl_offer(struct nupa_accel *accel, void __user *arg)
+{
+	struct nupa_pool_offer offer;
+	struct nupa_buffer *buffer;
+	int err;
+
+	if (copy_from_user(&offer, arg, sizeof(offer)))
+		return -EFAULT;
+	if (offer.reserved || offer.token)
+		return -EINVAL;
+	buffer = nupa_buffer_get(accel, offer.fd);
+	if (IS_ERR(buffer))
+		return PTR_ERR(buffer);
+	err = nupa_buffer_offer(buffer, &offer.token);
+	dma_buf_put(buffer->dmabuf);
+	if (err)
+		return err;
+	return copy_to_user(arg, &offer, sizeof(offer)) ? -EFAULT : 0;
+}
+
+static int nupa_pool_ioctl_take(struct nupa_accel *accel, void __user *arg)
+{
+	struct nupa_pool_take take;
+
+	if (copy_from_user(&take, arg, sizeof(take)))
+		return -EFAULT;
+	if (!take.token || take.bytes % PAGE_SIZE)
+		return -EINVAL;
+	return nupa_file_alloc(accel, take.bytes, take.token);
 }
 
 long nupa_pool_ioctl(struct nupa_accel *accel, unsigned int cmd, void __user *arg)
@@ -34,6 +66,10 @@ long nupa_pool_ioctl(struct nupa_accel *accel, unsigned int cmd, void __user *ar
 		return nupa_pool_ioctl_info(accel, arg);
 	case NUPA_POOL_IOC_ALLOC:
 		return nupa_pool_ioctl_alloc(accel, arg);
+	case NUPA_POOL_IOC_OFFER:
+		return nupa_pool_ioctl_offer(accel, arg);
+	case NUPA_POOL_IOC_TAKE:
+		return nupa_pool_ioctl_take(accel, arg);
 	default:
 		return -ENOTTY;
 	}

@@ -68,12 +68,16 @@ void FakeWindow::set_control(uint32_t control) {
     wait_for(interrupts_[0], "control", [&] { return load(regs()->reset_ack) == generation; });
 }
 
-nupa_accel_comp FakeWindow::command(const nupa_accel_cmd& cmd) {
+void FakeWindow::start(const nupa_accel_cmd& cmd) {
     const uint32_t slot = prod_ % NUPA_ACCEL_ENTRIES;
     std::memcpy(bar2_ + NUPA_ACCEL_CMDS_AT + slot * sizeof(cmd), &cmd, sizeof(cmd));
     store(ring()->irq_event, prod_);
     store(ring()->prod, ++prod_);
     ring_doorbell();
+}
+
+nupa_accel_comp FakeWindow::finish() {
+    const uint32_t slot = (prod_ - 1) % NUPA_ACCEL_ENTRIES;
     wait_for(interrupts_[0], "command", [&] { return load(ring()->cons) == prod_; });
     nupa_accel_comp comp;
     std::memcpy(&comp, bar2_ + NUPA_ACCEL_COMPS_AT + slot * sizeof(comp), sizeof(comp));
@@ -87,10 +91,26 @@ nupa_accel_cmd FakeWindow::lease_cmd(uint64_t bytes) {
     return cmd;
 }
 
-nupa_accel_cmd FakeWindow::release_cmd(uint64_t at) {
+nupa_accel_cmd FakeWindow::release_cmd(uint64_t at, uint64_t token) {
     nupa_accel_cmd cmd{};
     cmd.op = NUPA_POOL_RELEASE;
     cmd.to = at;
+    cmd.other = token;
+    return cmd;
+}
+
+nupa_accel_cmd FakeWindow::offer_cmd(uint64_t at) {
+    nupa_accel_cmd cmd{};
+    cmd.op = NUPA_POOL_OFFER;
+    cmd.to = at;
+    return cmd;
+}
+
+nupa_accel_cmd FakeWindow::take_cmd(uint64_t token, uint64_t bytes) {
+    nupa_accel_cmd cmd{};
+    cmd.op = NUPA_POOL_TAKE;
+    cmd.other = token;
+    cmd.bytes = bytes;
     return cmd;
 }
 
@@ -98,6 +118,13 @@ uint64_t FakeWindow::lease(uint64_t bytes) {
     const nupa_accel_comp comp = command(lease_cmd(bytes));
     if (comp.status != NUPA_ACCEL_OK)
         throw std::runtime_error("lease: status " + std::to_string(comp.status));
+    return comp.result;
+}
+
+uint64_t FakeWindow::offer(uint64_t at) {
+    const nupa_accel_comp comp = command(offer_cmd(at));
+    if (comp.status != NUPA_ACCEL_OK || comp.result == 0)
+        throw std::runtime_error("offer: status " + std::to_string(comp.status));
     return comp.result;
 }
 

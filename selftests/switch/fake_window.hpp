@@ -32,15 +32,24 @@ public:
     // Returns when the switch has acknowledged it.
     void set_control(uint32_t control);
     // One command, to its end.
-    nupa_accel_comp command(const nupa_accel_cmd& cmd);
+    nupa_accel_comp command(const nupa_accel_cmd& cmd) {
+        start(cmd);
+        return finish();
+    }
+    void start(const nupa_accel_cmd& cmd);
+    nupa_accel_comp finish();
     uint32_t status(const nupa_accel_cmd& cmd) { return command(cmd).status; }
     // Where a new lease lies; throws unless the switch gives it.
     uint64_t lease(uint64_t bytes);
+    // The token of a lease that is offered; throws unless the switch takes the offer.
+    uint64_t offer(uint64_t at);
     // Closes the socket, as a virtual machine that dies; what was mapped stays mapped.
     void disconnect();
 
     static nupa_accel_cmd lease_cmd(uint64_t bytes);
-    static nupa_accel_cmd release_cmd(uint64_t at);
+    static nupa_accel_cmd release_cmd(uint64_t at, uint64_t token = 0);
+    static nupa_accel_cmd offer_cmd(uint64_t at);
+    static nupa_accel_cmd take_cmd(uint64_t token, uint64_t bytes);
 
 private:
     int socket_ = -1;

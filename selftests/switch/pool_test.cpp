@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <thread>
 
 #include "fake_qp.hpp"
 #include "fake_window.hpp"
@@ -20,6 +21,7 @@ constexpr uint64_t kPoolBytes = 4 << 20;
 constexpr uint64_t kBase = 0x4000000000;
 constexpr uint32_t kKey = 7;
 constexpr uint16_t kMss = 1408;
+constexpr unsigned kHandOverDeaths = 1000;
 
 std::string make_directory() {
     std::string path = ::testing::TempDir() + "nupa-pool-XXXXXX";
@@ -288,6 +290,114 @@ TEST_F(Pool, AHostThatDiesGivesAllBack) {
     FakeWindow next(directory + "p0.pool");
     EXPECT_NE(next.regs()->id, windows[0]->regs()->id);
     EXPECT_TRUE(all_zero(next.memory(), next.bytes()));
+}
+
+// ---- leases that change hands ----
+
+TEST_F(Pool, ALeaseIsHandedOverWithWhatIsInIt) {
+    constexpr uint64_t kBytes = kPoolBytes / 2;
+    const uint64_t a = windows[0]->lease(kBytes);
+    const Bytes data = pattern(kBytes, 5);
+    std::memcpy(windows[0]->memory(a), data.data(), kBytes);
+    const uint64_t token = windows[0]->offer(a);
+    EXPECT_EQ(pool()["ports"][0]["leases"][0]["state"], "offered");
+    EXPECT_EQ(ports[0]->admin_status(region(*ports[0], kKey, a)), NUPA_E_ADDRESS) << "offered";
+    const nupa_accel_comp taken = windows[1]->command(FakeWindow::take_cmd(token, kBytes));
+    ASSERT_EQ(taken.status, NUPA_ACCEL_OK);
+    EXPECT_EQ(taken.result, a) << "the same offset in every window";
+    EXPECT_EQ(std::memcmp(windows[1]->memory(a), data.data(), kBytes), 0);
+    EXPECT_TRUE(all_zero(windows[0]->memory(a), kBytes)) << "it is still in the other window";
+    EXPECT_EQ(ports[0]->admin_status(region(*ports[0], kKey, a)), NUPA_E_ADDRESS) << "gone";
+    ports[1]->must(region(*ports[1], kKey, a));
+    ports[1]->must(deregister(kKey));
+    EXPECT_EQ(windows[0]->status(FakeWindow::release_cmd(a, token)), NUPA_POOL_E_NOENT);
+    EXPECT_EQ(windows[0]->status(FakeWindow::release_cmd(a)), NUPA_POOL_E_NOENT);
+    EXPECT_EQ(windows[1]->status(FakeWindow::take_cmd(token, kBytes)), NUPA_POOL_E_NOENT)
+        << "twice";
+    const Json shown = pool();
+    EXPECT_EQ(shown["handovers"], 1);
+    EXPECT_EQ(shown["handover_bytes"], kBytes);
+    EXPECT_EQ(shown["ports"][0]["leased_bytes"], 0);
+    EXPECT_EQ(windows[1]->status(FakeWindow::release_cmd(a)), NUPA_ACCEL_OK);
+    EXPECT_EQ(free_bytes(), kPoolBytes);
+}
+
+// The old offer's end is not that of the lease, which came back.
+TEST_F(Pool, AnOldTokenReleasesNothing) {
+    const uint64_t a = windows[0]->lease(kPageBytes);
+    const uint64_t first = windows[0]->offer(a);
+    ASSERT_EQ(windows[1]->status(FakeWindow::take_cmd(first, kPageBytes)), NUPA_ACCEL_OK);
+    const uint64_t second = windows[1]->offer(a);
+    ASSERT_EQ(windows[0]->status(FakeWindow::take_cmd(second, kPageBytes)), NUPA_ACCEL_OK);
+    EXPECT_EQ(windows[0]->status(FakeWindow::release_cmd(a, first)), NUPA_POOL_E_NOENT);
+    const uint64_t third = windows[0]->offer(a);
+    EXPECT_EQ(windows[0]->status(FakeWindow::release_cmd(a, first)), NUPA_POOL_E_NOENT);
+    EXPECT_EQ(windows[0]->status(FakeWindow::take_cmd(third, kPageBytes)), NUPA_ACCEL_OK)
+        << "its own";
+    EXPECT_EQ(windows[0]->status(FakeWindow::release_cmd(a)), NUPA_ACCEL_OK);
+}
+
+TEST_F(Pool, OffersEndWithTheirHost) {
+    const uint64_t token = windows[0]->offer(windows[0]->lease(kPageBytes));
+    windows[0]->set_control(0);
+    windows[0]->set_control(NUPA_CONTROL_ENABLE);
+    EXPECT_EQ(windows[1]->status(FakeWindow::take_cmd(token, kPageBytes)), NUPA_POOL_E_NOENT);
+    const uint64_t at = windows[0]->lease(kPageBytes);
+    const uint64_t next = windows[0]->offer(at);
+    EXPECT_EQ(windows[0]->status(FakeWindow::release_cmd(at, next)), NUPA_ACCEL_OK) << "withdrawn";
+    EXPECT_EQ(windows[1]->status(FakeWindow::take_cmd(next, kPageBytes)), NUPA_POOL_E_NOENT);
+    const uint64_t last = windows[0]->offer(windows[0]->lease(kPageBytes));
+    windows[0]->disconnect();
+    wait_all_free();
+    EXPECT_EQ(windows[1]->status(FakeWindow::take_cmd(last, kPageBytes)), NUPA_POOL_E_NOENT);
+}
+
+TEST_F(Pool, WhatIsNotOfferedIsNotTaken) {
+    const uint64_t a = windows[0]->lease(2 * kPageBytes);
+    const uint64_t token = windows[0]->offer(a);
+    EXPECT_EQ(windows[0]->status(FakeWindow::offer_cmd(a)), NUPA_POOL_E_NOENT) << "twice";
+    EXPECT_EQ(windows[1]->status(FakeWindow::offer_cmd(a)), NUPA_POOL_E_NOENT) << "another's";
+    EXPECT_EQ(windows[1]->status(FakeWindow::release_cmd(a, token)), NUPA_POOL_E_NOENT);
+    EXPECT_EQ(windows[1]->status(FakeWindow::take_cmd(token, kPageBytes)), NUPA_POOL_E_NOENT)
+        << "a part of it";
+    EXPECT_EQ(windows[1]->status(FakeWindow::take_cmd(token + 1, 2 * kPageBytes)),
+              NUPA_POOL_E_NOENT);
+    EXPECT_EQ(windows[1]->status(FakeWindow::take_cmd(0, 2 * kPageBytes)), NUPA_ACCEL_E_INVALID);
+    const uint64_t held = windows[1]->lease(kPageBytes);
+    ports[1]->must(region(*ports[1], kKey, held));
+    EXPECT_EQ(windows[1]->status(FakeWindow::offer_cmd(held)), NUPA_POOL_E_BUSY);
+    EXPECT_EQ(windows[1]->status(FakeWindow::take_cmd(token, 2 * kPageBytes)), NUPA_ACCEL_OK);
+}
+
+// 1,000 hosts that die around a hand-over: each page is somebody's, once, or free.
+TEST_F(Pool, AHostMayDieInAHandOver) {
+    const uint32_t seed = chosen_seed();
+    SCOPED_TRACE("NUPA_SEED=" + std::to_string(seed));
+    std::mt19937 random(seed);
+    for (unsigned i = 0; i < kHandOverDeaths; i++) {
+        const uint64_t bytes = (1 + random() % 512) * kPageBytes;
+        const unsigned from = random() % 2, dies = random() % 2;
+        const uint64_t a = windows[from]->lease(bytes);
+        std::memset(windows[from]->memory(a), 0x77, bytes);
+        const uint64_t token = windows[from]->offer(a);
+        FakeWindow& taker = *windows[1 - from];
+        taker.start(FakeWindow::take_cmd(token, bytes));
+        if (random() % 2 == 0)
+            std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
+        windows[dies] = nullptr;
+        if (dies == from && taker.finish().status == NUPA_ACCEL_OK) {
+            ASSERT_EQ(std::count(taker.memory(a), taker.memory(a) + bytes, 0x77),
+                      static_cast<long>(bytes));
+            ASSERT_EQ(taker.status(FakeWindow::release_cmd(a)), NUPA_ACCEL_OK);
+        }
+        windows[dies] = std::make_unique<FakeWindow>(directory + (dies == 0 ? "p0" : "p1") + ".pool");
+        windows[dies]->set_control(NUPA_CONTROL_ENABLE);
+        if (dies != from)  // it took it and is gone, or the offer stands
+            windows[from]->status(FakeWindow::release_cmd(a, token));
+        ASSERT_EQ(free_bytes(), kPoolBytes) << "after death " << i;
+        ASSERT_TRUE(all_zero(windows[from]->memory(a), bytes));
+        ASSERT_TRUE(all_zero(windows[1 - from]->memory(a), bytes));
+    }
 }
 
 // In the middle of commands that take turns.

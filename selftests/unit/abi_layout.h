@@ -18,7 +18,7 @@
 	X(struct nupa_rx_comp, 32) X(struct nupa_flow, 40) X(struct nupa_cmd_queue, 56) X(struct nupa_cmd_rx_mode, 20) \
 	X(struct nupa_cmd_rss, 48) X(struct nupa_cmd_steer, 48) X(struct nupa_cmd_stats, 16) X(struct nupa_cmd_mr, 40) \
 	X(struct nupa_cmd_window, 24) X(struct nupa_accel_regs, 256) X(struct nupa_accel_cmd, 64) X(struct nupa_accel_comp, 16) \
-	X(struct nupa_accel_info, 56) X(struct nupa_accel_call, 88) X(struct nupa_accel_submit, 16) X(struct nupa_pool_info, 48) X(struct nupa_pool_alloc, 16) \
+	X(struct nupa_accel_info, 56) X(struct nupa_accel_call, 88) X(struct nupa_accel_submit, 16) X(struct nupa_pool_info, 56) X(struct nupa_pool_alloc, 16) X(struct nupa_pool_offer, 16) X(struct nupa_pool_take, 16) \
 	X(struct nupa_cmd_qp, 104) X(struct nupa_post, 64) X(struct nupa_qp_reads, 1024) X(struct nupa_qp_shadow, 16) X(struct nupa_admin_cmd, 128) X(struct nupa_admin_comp, 16) \
 	X(struct tcp_qp_attach_req, 16) X(struct tcp_qp_attach_resp, 16) X(struct tcp_qp_info, 112) X(struct tcp_qp_cq_call, 16) X(struct tcp_qp_sq, 32) \
 	X(struct tcp_qp_stream_info, 48)
@@ -60,7 +60,7 @@
 	X(struct nupa_accel_cmd, value, 4) X(struct nupa_accel_cmd, to, 8) X(struct nupa_accel_cmd, from, 16) X(struct nupa_accel_cmd, other, 24) \
 	X(struct nupa_accel_cmd, bytes, 32) X(struct nupa_accel_cmd, limit_ms, 40) X(struct nupa_accel_cmd, tag, 44) \
 	X(struct nupa_accel_comp, result, 8) X(struct nupa_accel_call, to, 8) X(struct nupa_accel_call, start, 56) X(struct nupa_accel_call, result, 80) \
-	X(struct nupa_pool_info, leased_bytes, 16) X(struct nupa_pool_info, kernel_maps, 40) \
+	X(struct nupa_pool_info, leased_bytes, 16) X(struct nupa_pool_info, kernel_maps, 40) X(struct nupa_pool_info, pool, 48) X(struct nupa_pool_offer, token, 8) X(struct nupa_pool_take, bytes, 8) \
 	X(struct tcp_qp_sq, bytes, 8) X(struct tcp_qp_sq, slots, 16) X(struct tcp_qp_sq, inline_bytes, 20) X(struct tcp_qp_sq, flags, 24) \
 	X(struct tcp_qp_cq_call, qpn, 4) X(struct tcp_qp_cq_call, timeout_ns, 8) \
 	X(struct nupa_admin_cmd, op, 0) X(struct nupa_admin_cmd, id, 4) X(struct nupa_admin_cmd, qp, 8) \

@@ -55,6 +55,52 @@ TEST(Leases, AreNobodysWhileTheyComeAndLeave) {
     EXPECT_TRUE(leases.begin(kB, kPool));
 }
 
+TEST(Leases, AreNobodysWhileTheyAreOffered) {
+    Leases leases(kPool);
+    const std::uint64_t at = lease(leases, kA, 2 * kPage);
+    Leases::Taken taken{};
+    leases.pin(at);
+    EXPECT_EQ(leases.offer(kA, at, 7), NUPA_POOL_E_BUSY);
+    leases.unpin(at);
+    EXPECT_EQ(leases.offer(kB, at, 7), NUPA_POOL_E_NOENT);
+    EXPECT_EQ(leases.offer(kA, at, 7), NUPA_ACCEL_OK);
+    EXPECT_FALSE(leases.covers(kA, at, 1));
+    EXPECT_EQ(leases.take(kB, 8, 2 * kPage, taken), NUPA_POOL_E_NOENT);
+    EXPECT_EQ(leases.take(kB, 7, kPage, taken), NUPA_POOL_E_NOENT);
+    EXPECT_EQ(leases.take(kB, 7, 2 * kPage, taken), NUPA_ACCEL_OK);
+    EXPECT_EQ(taken.at, at);
+    EXPECT_EQ(taken.from, kA);
+    EXPECT_FALSE(leases.covers(kB, at, 1)) << "not there yet";
+    leases.granted(at);
+    EXPECT_TRUE(leases.covers(kB, at, 2 * kPage));
+    EXPECT_EQ(leases.take(kB, 7, 2 * kPage, taken), NUPA_POOL_E_NOENT) << "twice";
+    EXPECT_EQ(leases.leave(kA, at), NUPA_POOL_E_NOENT);
+    EXPECT_EQ(leases.offer(kB, at, 9), NUPA_ACCEL_OK);
+    EXPECT_EQ(leases.leave(kB, at, 7), NUPA_POOL_E_NOENT) << "an old token";
+    EXPECT_EQ(leases.leave(kB, at, 9), NUPA_ACCEL_OK);
+    leases.freed(at);
+    EXPECT_EQ(leases.free_bytes(), kPool);
+}
+
+// Offers are their host's, and count to its share, until they are taken.
+TEST(Leases, AShareBoundsWhatIsTaken) {
+    Leases leases(4 * kPage);
+    leases.join(kA);
+    leases.join(kB);
+    const std::uint64_t a = lease(leases, kA, 2 * kPage), b = lease(leases, kB, kPage);
+    Leases::Taken taken{};
+    ASSERT_EQ(leases.offer(kA, a, 7), NUPA_ACCEL_OK);
+    EXPECT_TRUE(leases.over_share(kA, kPage));
+    EXPECT_EQ(leases.take(kB, 7, 2 * kPage, taken), NUPA_POOL_E_SHARE);
+    ASSERT_EQ(leases.leave(kB, b), NUPA_ACCEL_OK);
+    leases.freed(b);
+    EXPECT_EQ(leases.take(kB, 7, 2 * kPage, taken), NUPA_ACCEL_OK);
+    EXPECT_FALSE(leases.over_share(kA, 2 * kPage));
+    EXPECT_TRUE(leases.over_share(kB, kPage));
+    leases.drop(kB);
+    EXPECT_EQ(leases.free_bytes(), 4 * kPage);
+}
+
 TEST(Leases, AShareIsAnEqualPartOrWhatWasSaid) {
     Leases leases(10 * kPage);
     EXPECT_EQ(leases.share(kA), 10 * kPage) << "nobody joined";

@@ -13,7 +13,7 @@ from vm.rdma import model, mostly_placed
 
 TESTS = "selftests/vm/programs"
 PROGRAMS = (
-    *(f"{TESTS}/{name}" for name in ("pool_check", "qp_exchange", "qp_rdma")), "tools/ncqp/ncqp", "tools/tcpqp_perf/tcpqp_perf",
+    *(f"{TESTS}/{name}" for name in ("pool_check", "lib_reference", "qp_exchange", "qp_rdma")), "tools/ncqp/ncqp", "tools/tcpqp_perf/tcpqp_perf",
     "user/libtcpqp/examples/tcpqp_pool",
 )  # fmt: skip
 MIB = 64
@@ -43,7 +43,7 @@ def _all_back(t: Guests) -> None:
 
 def test_programs(t: Guests) -> None:
     """What a program may not ask for, what it is given, and what it gives back; then many leases, and many processes that are killed."""
-    t.run(0, f"{CHECK} attacks && {CHECK} churn 100 && {CHECK} killed 20", END_S)
+    t.run(0, f"{CHECK} attacks && {CHECK} churn 100 && {CHECK} killed 20 && {CHECK} handed 20", END_S)
     _all_back(t)
 
 
@@ -83,6 +83,57 @@ def test_perf(t: Guests) -> None:
     t.equal(row["engine"], "offload", "engine")
     t.equal(row["server_copied_bytes"], 0, "bytes that the server's processor copied")
     _all_back(t)
+
+
+def _references(t: Guests, options: str = "", engine: str = "offload") -> tuple[dict, dict, int, int]:
+    """What both ends say, bytes on the lane from node 1, and those that changed hands."""
+    port = free_port()
+    program = f"env TCPQP_ENGINE={engine} $BUILD/cmake/selftests/vm/programs/lib_reference --port {port} {options}"
+    before = t.switch("stats")["stats"]["n1"]["tx_bytes"], t.switch("pool")["handover_bytes"]
+    rx, tx = (json.loads(said) for said in _both(t, program, f"{program} --connect $PEER", port))
+    after = t.switch("stats")["stats"]["n1"]["tx_bytes"], t.switch("pool")["handover_bytes"]
+    return rx, tx, after[0] - before[0], after[1] - before[1]
+
+
+REFERENCE_BYTES = 15 << 20  # of lib_reference's 20 messages every fourth is short
+
+
+@pytest.mark.parametrize("engine", ("offload", pytest.param("software", marks=pytest.mark.long), pytest.param("stock", marks=pytest.mark.long)))
+def test_messages_by_reference(t: Guests, engine: str) -> None:
+    """Long messages change hands with their memory, and no byte of them crosses a lane; as messages they do."""
+    rx, tx, lane, handed = _references(t, engine=engine)
+    t.equal((tx["tx_reference_bytes"], rx["rx_reference_bytes"], handed), (REFERENCE_BYTES,) * 3, "bytes by reference")
+    t.check(lane < REFERENCE_BYTES // 100, f"{lane} bytes on the lane")
+    rx, tx, lane, handed = _references(t, "--copy", engine)
+    t.equal((tx["tx_reference_bytes"], rx["rx_reference_bytes"], handed), (0, 0, 0), "bytes by reference, without being asked")
+    t.check(lane > REFERENCE_BYTES, f"{lane} bytes on the lane")
+    _all_back(t)
+
+
+def test_references_come_back(t: Guests) -> None:
+    """What was received is sent on as it lies, and leases are used again."""
+    rx, tx, lane, handed = _references(t, "--echo --messages 40")
+    t.equal((tx["tx_reference_bytes"], tx["rx_reference_bytes"]), (2 * REFERENCE_BYTES,) * 2, "bytes by reference, there and back")
+    t.equal(handed, 4 * REFERENCE_BYTES, "bytes that changed hands")
+    t.check(lane < REFERENCE_BYTES // 50, f"{lane} bytes on the lane")
+    _all_back(t)
+
+
+def test_references_and_the_end_of_either(t: Guests) -> None:
+    """A receiver that leaves, and senders that are killed: the other end hears of it, and no page is lost."""
+    program = "exec env TCPQP_ENGINE=offload $BUILD/cmake/selftests/vm/programs/lib_reference"
+    for killed in (0, 1, 1):
+        port = free_port()
+        jobs = [t.start(0, f"{program} --port {port} --messages {5 if killed == 0 else 100000} --leave-after {3 if killed == 0 else 0}", END_S)]
+        t.wait_listening(0, port)
+        before = t.switch("pool")["handovers"]
+        jobs.append(t.start(1, f"{program} --port {port} --connect $PEER --stay", END_S))
+        t.wait_until(lambda before=before: t.switch("pool")["handovers"] > before + 2, "messages by reference")
+        if killed == 1:
+            jobs[1].kill()
+        for job in jobs:
+            job.wait()
+        _all_back(t)
 
 
 def test_who_has_what(t: Guests) -> None:

@@ -19,6 +19,21 @@ Fd Pool::allocate(uint64_t bytes) const {
     return lease;
 }
 
+uint64_t Pool::offer(const Fd& lease) const {
+    nupa_pool_offer offer{.fd = lease.get(), .reserved = 0, .token = 0};
+    if (::ioctl(fd_.get(), NUPA_POOL_IOC_OFFER, &offer) < 0)
+        throw_errno("offer a lease");
+    return offer.token;
+}
+
+Fd Pool::take(uint64_t token, uint64_t bytes) const {
+    nupa_pool_take take{.token = token, .bytes = bytes};
+    Fd lease(::ioctl(fd_.get(), NUPA_POOL_IOC_TAKE, &take));
+    if (!lease)
+        throw_errno("take a lease");
+    return lease;
+}
+
 nupa_pool_info Pool::info() const {
     nupa_pool_info info{};
     if (::ioctl(fd_.get(), NUPA_POOL_IOC_INFO, &info) < 0)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The switch's pool through its driver: pool_check attacks | killed N | churn N | hold MIB | info.
+// The switch's pool through its driver: pool_check attacks | killed N | handed N | churn N | hold MIB | info.
 // Exit 0 only if all was right; hold prints a line and sleeps until it is killed.
 #include <fcntl.h>
 #include <sys/ioctl.h>
@@ -113,10 +113,128 @@ void lives() {
     check(all_zero(next), "it has an earlier owner's bytes");
 }
 
+// ---- hand-over ----
+
+int refused_offer(const Pool& pool, int fd, uint32_t reserved = 0, uint64_t token = 0) {
+    nupa_pool_offer offer{.fd = fd, .reserved = reserved, .token = token};
+    return answer(pool, NUPA_POOL_IOC_OFFER, &offer);
+}
+
+int refused_take(const Pool& pool, uint64_t token, uint64_t bytes) {
+    nupa_pool_take take{.token = token, .bytes = bytes};
+    return answer(pool, NUPA_POOL_IOC_TAKE, &take);
+}
+
+uint8_t* mapped(const Fd& lease, size_t bytes) {
+    void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, lease.get(), 0);
+    check(at != MAP_FAILED, "map");
+    return static_cast<uint8_t*>(at);
+}
+
+// Who touches memory that is another's by now is killed.
+bool is_lost(volatile uint8_t* at) {
+    const pid_t child = ::fork();
+    check(child >= 0, "fork");
+    if (child == 0) {
+        at[0] = 1;
+        _exit(0);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS;
+}
+
+void wrong_offers() {
+    const Pool pool;
+    const Fd lease = pool.allocate(2 * kPage);
+    check(refused_offer(pool, -1) == EBADF, "no descriptor");
+    check(refused_offer(pool, pool.fd()) == EINVAL, "no lease");
+    check(refused_offer(pool, lease.get(), 1) == EINVAL, "reserved is not zero");
+    check(refused_offer(pool, lease.get(), 0, 1) == EINVAL, "a token of its own");
+    check(answer(pool, NUPA_POOL_IOC_OFFER, nullptr) == EFAULT, "an offer at address 0");
+    check(answer(pool, NUPA_POOL_IOC_TAKE, nullptr) == EFAULT, "a request at address 0");
+    check(refused_take(pool, 0, kPage) == EINVAL, "no token");
+    check(refused_take(pool, 1, kPage + 1) == EINVAL, "a part of a page");
+    check(refused_take(pool, 1, kPage) == ENOENT, "a token that nobody has");
+    Pages registered(kPage, Memory::kPool);
+    const auto context = tcpqp::open_device(kInterface);
+    const tcpqp::Mr mr = registered.registered(*context, IBV_ACCESS_LOCAL_WRITE);
+    check(refused_offer(pool, registered.dmabuf()) == EBUSY, "a region's");
+    registered.bytes()[0] = 1;
+}
+
+void hand_over() {
+    const Pool pool;
+    const Fd lease = pool.allocate(2 * kPage);
+    uint8_t* const at = mapped(lease, 2 * kPage);
+    at[kPage] = 77;
+    const uint64_t token = pool.offer(lease);
+    check(is_lost(at), "what was offered is still mapped");
+    check(refused_offer(pool, lease.get()) == ENODEV, "twice");
+    check(refused_map(lease.get(), kPage, MAP_SHARED) == 0 && is_lost(at + kPage), "mapped anew");
+    check(refused_take(pool, token, kPage) == ENOENT, "a part of it");
+    {
+        const Fd taken = pool.take(token, 2 * kPage);
+        uint8_t* const there = mapped(taken, 2 * kPage);
+        check(there[kPage] == 77 && there[0] == 0, "not what was in it");
+        check(refused_take(pool, token, 2 * kPage) == ENOENT, "taken twice");
+        // the old descriptor's end is not that of the lease
+        const Fd next = pool.allocate(kPage);
+        const uint64_t withdrawn = pool.offer(next);
+        { const Fd gone(::dup(next.get())); }
+        check(refused_take(pool, withdrawn + 1, kPage) == ENOENT, "another token");
+        there[0] = 1;
+        ::munmap(there, 2 * kPage);
+    }
+    ::munmap(at, 2 * kPage);
+}
+
+// Offers of processes that are killed: taken, or withdrawn, and never both.
+void handed(unsigned times) {
+    const Pool pool;
+    for (unsigned i = 0; i < times; i++) {
+        int tokens[2];
+        check(::pipe(tokens) == 0, "pipe");
+        const size_t bytes = (1 + i % 64) * kPage;
+        const pid_t child = ::fork();
+        check(child >= 0, "fork");
+        if (child == 0) {
+            for (;;) {
+                Fd lease = pool.allocate(bytes);
+                uint8_t* const at = mapped(lease, bytes);
+                at[bytes - 1] = 0x77;
+                const uint64_t token = pool.offer(lease);
+                ::munmap(at, bytes);
+                (void)lease.release();  // until the process's end
+                (void)!::write(tokens[1], &token, sizeof(token));
+            }
+        }
+        ::close(tokens[1]);
+        uint64_t token = 0;
+        for (unsigned n = 0; ::read(tokens[0], &token, sizeof(token)) == sizeof(token); n++) {
+            if (n == i % 4)
+                ::kill(child, SIGKILL);
+            nupa_pool_take take{.token = token, .bytes = bytes};
+            const Fd taken(::ioctl(pool.fd(), NUPA_POOL_IOC_TAKE, &take));
+            check(taken || (n >= i % 4 && errno == ENOENT), "an offer that stands is not taken");
+            if (!taken)
+                continue;
+            uint8_t* const at = mapped(taken, bytes);
+            check(at[bytes - 1] == 0x77, "not what was in it");
+            ::munmap(at, bytes);
+        }
+        ::waitpid(child, nullptr, 0);
+        ::close(tokens[0]);
+    }
+    wait_leased(0);
+}
+
 void attacks() {
     wrong_requests();
     wrong_mappings();
     lives();
+    wrong_offers();
+    hand_over();
 }
 
 // Processes that are killed while they take leases, hold them, and have them registered.
@@ -180,6 +298,8 @@ int main(int argc, char** argv) try {
         attacks();
     else if (what == "killed")
         killed(number);
+    else if (what == "handed")
+        handed(number);
     else if (what == "churn")
         churn(number);
     else if (what == "hold")
@@ -187,7 +307,7 @@ int main(int argc, char** argv) try {
     else if (what == "info")
         tell();
     else
-        throw std::runtime_error("pool_check attacks | killed N | churn N | hold MIB | info");
+        throw std::runtime_error("pool_check attacks | killed N | handed N | churn N | hold MIB | info");
     return 0;
 } catch (const std::exception& e) {
     std::fprintf(stderr, "pool_check: %s\n", e.what());

@@ -58,7 +58,7 @@ std::optional<std::uint64_t> Leases::begin(Owner owner, std::uint64_t bytes) noe
     const auto at = gap(bytes, bytes >= kLargeBytes ? kLargeBytes : kPageBytes);
     if (!at)
         return std::nullopt;
-    leases_.emplace(*at, Lease{bytes, owner, State::kComing, 0});
+    leases_.emplace(*at, Lease{bytes, owner, State::kComing, 0, 0});
     holder.leases++;
     holder.bytes += bytes;
     free_bytes_ -= bytes;
@@ -69,21 +69,68 @@ std::optional<std::uint64_t> Leases::begin(Owner owner, std::uint64_t bytes) noe
 
 void Leases::granted(std::uint64_t at) noexcept { leases_.find(at)->second.state = State::kLeased; }
 
-int Leases::leave(Owner owner, std::uint64_t at) noexcept {
+Leases::Lease* Leases::whole(Owner owner, std::uint64_t at) noexcept {
     const auto lease = leases_.find(at);
-    if (lease == leases_.end() || lease->second.owner != owner ||
-        lease->second.state != State::kLeased)
+    const bool found = lease != leases_.end() && lease->second.owner == owner &&
+                       lease->second.state != State::kComing &&
+                       lease->second.state != State::kLeaving;
+    return found ? &lease->second : nullptr;
+}
+
+int Leases::leave(Owner owner, std::uint64_t at, std::uint64_t token) noexcept {
+    Lease* const lease = whole(owner, at);
+    if (lease == nullptr || (token != 0 && lease->token != token))
         return NUPA_POOL_E_NOENT;
-    if (lease->second.regions != 0)
+    if (lease->regions != 0)
         return NUPA_POOL_E_BUSY;
-    lease->second.state = State::kLeaving;
+    lease->state = State::kLeaving;
+    lease->token = 0;
     return NUPA_ACCEL_OK;
 }
 
+int Leases::offer(Owner owner, std::uint64_t at, std::uint64_t token) noexcept {
+    Lease* const lease = whole(owner, at);
+    if (lease == nullptr || lease->state == State::kOffered)
+        return NUPA_POOL_E_NOENT;
+    if (lease->regions != 0)
+        return NUPA_POOL_E_BUSY;
+    lease->state = State::kOffered;
+    lease->token = token;
+    return NUPA_ACCEL_OK;
+}
+
+int Leases::take(Owner owner, std::uint64_t token, std::uint64_t bytes, Taken& taken) noexcept try {
+    const auto found = std::find_if(leases_.begin(), leases_.end(), [token](const auto& entry) {
+        return entry.second.state == State::kOffered && entry.second.token == token;
+    });
+    if (found == leases_.end() || found->second.bytes != bytes)
+        return NUPA_POOL_E_NOENT;
+    Lease& lease = found->second;
+    Holder& to = owners_[owner];
+    Holder& from = owners_.find(lease.owner)->second;
+    if (&to != &from && over_share(owner, bytes))
+        return NUPA_POOL_E_SHARE;
+    if (&to != &from && to.leases >= NUPA_POOL_LEASES_MAX)
+        return NUPA_POOL_E_NOSPACE;
+    taken = {found->first, lease.owner};
+    from.leases--;
+    from.bytes -= bytes;
+    to.leases++;
+    to.bytes += bytes;
+    lease.owner = owner;
+    lease.state = State::kComing;
+    lease.token = 0;
+    return NUPA_ACCEL_OK;
+} catch (const std::bad_alloc&) {
+    return NUPA_POOL_E_NOSPACE;
+}
+
 void Leases::leave_all(Owner owner) noexcept {
-    for (auto& [at, lease] : leases_)
-        if (lease.owner == owner && lease.state == State::kLeased)
-            lease.state = State::kLeaving;
+    for (const auto& [at, lease] : leases_)
+        if (Lease* const one = whole(owner, at)) {
+            one->state = State::kLeaving;
+            one->token = 0;
+        }
 }
 
 void Leases::freed(std::uint64_t at) noexcept {

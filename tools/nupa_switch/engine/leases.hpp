@@ -2,8 +2,12 @@
 // Who owns which range of a pool of memory.  Pure: the memory itself is elsewhere.
 //
 //   free --begin--> coming --granted--> leased --leave--> leaving --freed--> free
+//                     ^                  |                  ^
+//                     +--take-- offered <+ offer            |
+//                                  +---------leave----------+
 //
-// A range that comes or leaves is nobody's to use; it is being zeroed.
+// A range that comes or leaves is nobody's to use: it is being zeroed, or what is in it moves to
+// who took it.  Nor is one that is offered.
 #pragma once
 
 #include <tcp_qp/nupa_pool_hw.h>
@@ -17,12 +21,17 @@ namespace nupa {
 class Leases {
 public:
     using Owner = std::uint16_t;  // a port's id
-    enum class State : std::uint8_t { kComing, kLeased, kLeaving };
+    enum class State : std::uint8_t { kComing, kLeased, kLeaving, kOffered };
     struct Lease {
         std::uint64_t bytes;
         Owner owner;
         State state;
-        std::uint32_t regions;  // memory regions of its owner's port that are in it
+        std::uint32_t regions;    // memory regions of its owner's port that are in it
+        std::uint64_t token = 0;  // while it is offered
+    };
+    struct Taken {
+        std::uint64_t at;
+        Owner from;
     };
 
     // @bytes: whole pages.
@@ -38,9 +47,14 @@ public:
     // @owner's share or one lease too many, or @bytes are not whole pages.
     std::optional<std::uint64_t> begin(Owner owner, std::uint64_t bytes) noexcept;
     void granted(std::uint64_t at) noexcept;
-    // NUPA_ACCEL_OK: it leaves, and nothing covers it any more.
-    int leave(Owner owner, std::uint64_t at) noexcept;
-    // The same of all that are leased, at once; no region is in them.
+    // NUPA_ACCEL_OK: it leaves, and nothing covers it any more.  With a @token: if it is offered
+    // under that.
+    int leave(Owner owner, std::uint64_t at, std::uint64_t token = 0) noexcept;
+    // NUPA_ACCEL_OK: it is offered under @token, and nothing covers it any more.
+    int offer(Owner owner, std::uint64_t at, std::uint64_t token) noexcept;
+    // NUPA_ACCEL_OK: the lease of @bytes that is offered so comes to @owner.
+    int take(Owner owner, std::uint64_t token, std::uint64_t bytes, Taken& taken) noexcept;
+    // leave() of all that are leased or offered, at once; no region is in them.
     void leave_all(Owner owner) noexcept;
     void freed(std::uint64_t at) noexcept;
     // Those of @owner, whatever their state: nobody's at once.  Their memory is gone with the
@@ -67,6 +81,8 @@ public:
 
 private:
     using At = std::map<std::uint64_t, Lease>::const_iterator;
+    // One of @owner that is leased or offered; nullptr: none begins there.
+    Lease* whole(Owner owner, std::uint64_t at) noexcept;
     // The lease of @owner, for use, that has the byte at @at; end(): none.
     At find(Owner owner, std::uint64_t at) const noexcept;
     std::optional<std::uint64_t> gap(std::uint64_t bytes, std::uint64_t align) const noexcept;

@@ -80,8 +80,9 @@ std::string render_qps(const Json& reply) {
 std::string render_pool(const Json& reply) {
     if (reply.at("mode") != "cxl")
         return "no pool: the switch is in mode pcie\n";
-    std::string out = fmt::format("pool of {} bytes, {} free\n", text(reply.at("bytes")),
-                                  text(reply.at("free_bytes")));
+    std::string out = fmt::format("pool of {} bytes, {} free; {} bytes handed over in {} leases\n",
+                                  text(reply.at("bytes")), text(reply.at("free_bytes")),
+                                  text(reply.at("handover_bytes")), text(reply.at("handovers")));
     Rows rows{{"PORT", "LEASED", "SHARE", "RESIDENT", "LEASES"}},
         ranges{{"PORT", "AT", "BYTES", "STATE", "REGIONS"}};
     for (const Json& port : reply.at("ports")) {

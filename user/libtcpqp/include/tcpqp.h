@@ -337,12 +337,24 @@ struct tcpqp_qp_info {
 	uint64_t rx_staged_bytes;   /* stock: of the copied, copied twice (small messages) */
 	uint32_t framing;           /* stock: enum tcpqp_framing */
 	uint32_t reserved;
+	/* tcpqp_conn_query(), of messages by reference, which rx_bytes and tx_bytes do not count */
+	uint64_t tx_reference_bytes;
+	uint64_t rx_reference_bytes;
 };
 
 /* Engine, reason and counters; fills as much as the caller's size has room for.  -EINVAL: size. */
 int tcpqp_qp_query(tcpqp_qp *qp, struct tcpqp_qp_info *info);
 
 /* ---- level 2: a connection that sends and receives messages, or a stream --- */
+
+/*
+ * Messages by reference: where both ends are hosts of one pool of memory (the
+ * switch's mode cxl), a long message that was written to a view of tcpqp_buffer()
+ * changes hands with the memory it lies in, and TCP carries a few bytes that name
+ * it.  Shorter ones, those of tcpqp_send(), and all between other hosts go as ever.
+ * Both ends must say so; streams (tcpqp_write() ...) can't be used then.
+ */
+enum { TCPQP_CONN_F_REFERENCES = 1 << 0 };
 
 struct tcpqp_conn_opts {
 	size_t size;
@@ -354,7 +366,7 @@ struct tcpqp_conn_opts {
 	uint32_t first_buffers; /* of these at first, and twice as many each time that all are in
 				 * use, or a long message comes: with kernel engines each is pinned
 				 * memory; 0: all */
-	uint32_t reserved;     /* zero */
+	uint32_t flags;        /* TCPQP_CONN_F_* */
 };
 
 /* A message in memory of the connection. */
@@ -370,12 +382,13 @@ struct tcpqp_view {
  * Context, memory, cq and qp for one connected socket, in one call.  AUTO
  * takes a kernel engine if the peer has one too, else stock on the same
  * connection, within timeout_ms; the reason is in tcpqp_conn_query().
- * Errors: those of tcpqp_context_create() and tcpqp_qp_create().
+ * Errors: those of tcpqp_context_create() and tcpqp_qp_create().  With
+ * TCPQP_CONN_F_REFERENCES: -EPROTO, the peer says nothing of references.
  */
 int tcpqp_open(int socket, const struct tcpqp_conn_opts *opts, tcpqp_conn **out, uint32_t *reason);
 /*
- * Waits up to @timeout_ms until the sends have completed, then gives up all
- * memory, views too.  The socket stays yours.  0, or -ETIMEDOUT (closed all the same).
+ * Waits up to @timeout_ms until the sends have completed, and messages by
+ * reference have been received, then gives up all memory, views too.  The socket stays yours.  0, or -ETIMEDOUT (closed all the same).
  */
 int tcpqp_close(tcpqp_conn *conn, int timeout_ms);
 
@@ -387,7 +400,8 @@ int tcpqp_send(tcpqp_conn *conn, const void *data, size_t length, int timeout_ms
 /*
  * The next message, in place: @view is yours until tcpqp_release() or
  * tcpqp_send_view().  Held views are receives that the peer can't use: it is
- * stopped when all are held.  -EAGAIN, -ETIMEDOUT, -EINTR; -ENOTCONN: the
+ * stopped when all are held.  A message by reference whose sender is gone ends the
+ * connection.  -EAGAIN, -ETIMEDOUT, -EINTR; -ENOTCONN: the
  * connection ended and all messages were handed out (tcpqp_conn_query() says
  * why); -EMSGSIZE: the peer sent a longer message.
  */

@@ -155,7 +155,7 @@ Json ControlCommands::macs() const {
 }
 
 // {"cmd": "pool"} -> {"mode": "pcie"}, or
-//   {"mode": "cxl", "bytes", "free_bytes",
+//   {"mode": "cxl", "bytes", "free_bytes", "handovers", "handover_bytes",
 //    "ports": [{"name", "leased_bytes", "share_bytes", "resident_bytes",
 //    "leases": [{"at", "bytes", "state", "regions"}]}]}
 Json ControlCommands::pool() const {
@@ -177,6 +177,8 @@ Json ControlCommands::pool() const {
         reply["mode"] = "cxl";
         reply["bytes"] = pool->pool_bytes;
         reply["free_bytes"] = pool->free_bytes;
+        reply["handovers"] = pool->handovers;
+        reply["handover_bytes"] = pool->handover_bytes;
         reply["ports"].push_back({{"name", link->port().name()},
                                   {"leased_bytes", leased},
                                   {"share_bytes", pool->share_bytes},

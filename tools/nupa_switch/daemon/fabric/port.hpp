@@ -35,6 +35,8 @@ struct PortQp {
 struct PortPool {
     uint64_t pool_bytes = 0;  // of all ports together
     uint64_t free_bytes = 0;
+    uint64_t handovers = 0;  // leases of all that changed hands with what was in them
+    uint64_t handover_bytes = 0;
     uint64_t share_bytes = 0;     // that this port may lease at a time
     uint64_t resident_bytes = 0;  // of host memory, in this port's window
     struct Lease {

@@ -6,15 +6,28 @@
 #include <chrono>
 #include <cstring>
 
+namespace {
+
+uint32_t head_bytes(const tcpqp_conn_opts& opts) noexcept {
+    return (opts.flags & TCPQP_CONN_F_REFERENCES) != 0 ? uint32_t{tcpqp::kHeadBytes} : 0;
+}
+
+}  // namespace
+
 tcpqp_conn::tcpqp_conn(const tcpqp_conn_opts& opts)
     : buffer_bytes_(opts.buffer_bytes),
+      slot_bytes_(opts.buffer_bytes + head_bytes(opts)),
       buffers_(opts.buffers),
-      memory_(size_t{2} * opts.buffers * opts.buffer_bytes),
+      memory_(size_t{2} * opts.buffers * slot_bytes_),
       receives_(memory_.all().first(memory_.size() / 2), opts.buffers, opts.first_buffers),
       sends_(memory_.all().subspan(memory_.size() / 2), opts.buffers, opts.first_buffers),
       slots_(size_t{2} * opts.buffers, Slot::kFree),
       ready_(opts.buffers) {
     free_.reserve(buffers_);
+    if (head_bytes(opts) == 0)
+        return;
+    handover_ = std::make_unique<tcpqp::Handover>(buffer_bytes_, buffers_);
+    leases_.resize(slots_.size());
 }
 
 tcpqp_conn::~tcpqp_conn() { tear_down(); }
@@ -31,7 +44,8 @@ void tcpqp_conn::tear_down() noexcept {
 int tcpqp_conn::add_sends() noexcept {
     const uint32_t before = sends_.size();
     const int error = sends_.grow(*context_);
-    for (uint32_t i = before; i < sends_.size(); i++)
+    const uint32_t first = handover_ ? std::max(before, 1U) : before;
+    for (uint32_t i = first; i < sends_.size(); i++)
         free_.push_back(buffers_ + i);
     return error;
 }
@@ -112,6 +126,7 @@ void tcpqp_conn::handle(const tcpqp_completion& c) noexcept {
             send_status_ = -ENOTCONN;
         if (slot < slots_.size())
             give_back(slot);
+        tell_taken();
         after_send();
         return;
     }
@@ -122,15 +137,21 @@ void tcpqp_conn::handle(const tcpqp_completion& c) noexcept {
             receive_status_ = c.status == -EMSGSIZE ? -EMSGSIZE : -ENOTCONN;
         return;
     }
-    slots_[slot] = Slot::kReady;
-    ready_[(ready_head_ + ready_count_++) % ready_.size()] = {at(slot), c.length, c.imm, c.flags,
-                                                              slot};
+    if (handover_)
+        handle_headed(slot, c.length);
+    else
+        push_ready({at(slot), c.length, c.imm, c.flags, slot});
     if (posted_ == 0 || c.length > buffer_bytes_ / 2)
         add_receives();
 }
 
+void tcpqp_conn::push_ready(const tcpqp_view& view) noexcept {
+    slots_[view.slot] = Slot::kReady;
+    ready_[(ready_head_ + ready_count_++) % ready_.size()] = view;
+}
+
 tcpqp_work tcpqp_conn::receive_work(uint32_t slot) noexcept {
-    return {slot, at(slot), buffer_bytes_, 0, 0, 0, mr_of(slot)};
+    return {slot, start_of(slot), slot_bytes_, 0, 0, 0, mr_of(slot)};
 }
 
 int tcpqp_conn::post_receive(uint32_t slot) noexcept {
@@ -151,7 +172,8 @@ void tcpqp_conn::give_back(uint32_t slot) noexcept {
         return;
     }
     slots_[slot] = Slot::kFree;
-    free_.push_back(slot);
+    if (!handover_ || slot != buffers_)
+        free_.push_back(slot);
 }
 
 int tcpqp_conn::take_free(Lock& lock, int timeout_ms, uint32_t& slot) noexcept {
@@ -171,6 +193,8 @@ int tcpqp_conn::take_free(Lock& lock, int timeout_ms, uint32_t& slot) noexcept {
 }
 
 int tcpqp_conn::start_send(const tcpqp_view& view) noexcept {
+    if (handover_)
+        return start_headed(view);
     const tcpqp_work work{view.slot, at(view.slot),   view.length, view.imm, view.flags,
                           0,         mr_of(view.slot)};
     slots_[view.slot] = Slot::kSending;
@@ -212,6 +236,8 @@ int tcpqp_conn::buffer(tcpqp_view& view, int timeout_ms) noexcept {
     const int error = take_free(lock, timeout_ms, slot);
     if (error == 0)
         view = {at(slot), buffer_bytes_, 0, 0, slot};
+    if (error == 0 && handover_)
+        lend(view);
     return error;
 }
 
@@ -236,16 +262,28 @@ int tcpqp_conn::recv(tcpqp_view& view, int timeout_ms) noexcept {
     ready_head_ = (ready_head_ + 1) % ready_.size();
     ready_count_--;
     slots_[view.slot] = Slot::kHeld;
-    return 0;
+    return view.data == nullptr ? take_lease(view) : 0;
 }
 
 int tcpqp_conn::release(const tcpqp_view& view) noexcept {
     const Lock lock(lock_);
     if (!is_held(view))
         return -EINVAL;
+    if (handover_)
+        handover_->keep(std::move(leases_[view.slot]));
     give_back(view.slot);
     moved_.notify_all();
     return 0;
+}
+
+int tcpqp_conn::query(tcpqp_qp_info& info) noexcept {
+    const int error = qp_->query(info);
+    const Lock lock(lock_);
+    if (error == 0 && handover_) {
+        info.tx_reference_bytes = handover_->tx_bytes();
+        info.rx_reference_bytes = handover_->rx_bytes();
+    }
+    return error;
 }
 
 int tcpqp_conn::cancel() noexcept {

@@ -4,6 +4,9 @@
 // Slots 0 .. buffers-1 are receives, the rest sends.  A slot is posted, ready
 // (a message nobody took yet), held (the application's, or the stream's), sending
 // or free.  The end of the stream is sent from no slot.
+//
+// With references (handover_) a slot begins with a message's head, and a held one may have a lease
+// whose memory its view shows; the first of the sends is for heads that are no message.
 #pragma once
 
 #include <sys/types.h>
@@ -13,6 +16,7 @@
 #include <vector>
 
 #include "conn/buffers.hpp"
+#include "conn/handover.hpp"
 #include "conn/memory.hpp"
 #include "provider/deadline.hpp"
 #include "provider/provider.hpp"
@@ -32,7 +36,8 @@ public:
     int recv(tcpqp_view& view, int timeout_ms) noexcept;
     int release(const tcpqp_view& view) noexcept;
     int cancel() noexcept;
-    int query(tcpqp_qp_info& info) noexcept { return qp_->query(info); }
+    int query(tcpqp_qp_info& info) noexcept;
+    [[nodiscard]] bool has_references() const noexcept { return handover_ != nullptr; }
     [[nodiscard]] int fd() noexcept { return cq_->fd(); }
 
     // As a stream: conn_stream.cpp.
@@ -61,7 +66,19 @@ private:
     int open_buffers();
     int add_sends() noexcept;
     void add_receives() noexcept;
-    bool has_sent() noexcept { return sending_ == 0 || send_status_ != 0; }
+    bool has_sent() noexcept {
+        return (sending_ == 0 && (!handover_ || handover_->all_taken())) || send_status_ != 0;
+    }
+    bool has_hello() noexcept { return handover_->heard() || receive_status_ != 0; }
+    // Of references: conn_references.cpp.
+    int greet(int timeout_ms) noexcept;
+    void tell_taken() noexcept;
+    int post_head(uint32_t slot, const tcpqp::Head& head) noexcept;
+    int start_headed(const tcpqp_view& view) noexcept;
+    void handle_headed(uint32_t slot, uint32_t length) noexcept;
+    void end_by(int status) noexcept;
+    int take_lease(tcpqp_view& view) noexcept;
+    void lend(tcpqp_view& view) noexcept;
     bool is_readable() noexcept {
         return shown_left_ != 0 || show_next() || peer_finished_ || receive_status_ != 0;
     }
@@ -87,17 +104,23 @@ private:
     void consume_shown(size_t bytes) noexcept;
     [[nodiscard]] int broken(int status) const noexcept;
     [[nodiscard]] int write_status() const noexcept;
+    void push_ready(const tcpqp_view& view) noexcept;
     void give_back(uint32_t slot) noexcept;
     [[nodiscard]] bool is_receive(uint32_t slot) const noexcept { return slot < buffers_; }
     [[nodiscard]] bool is_held(const tcpqp_view& view) const noexcept;
+    // The whole slot, and what a message's bytes have of it.
+    [[nodiscard]] std::byte* start_of(uint32_t slot) noexcept {
+        return memory_.data() + size_t{slot} * slot_bytes_;
+    }
     [[nodiscard]] std::byte* at(uint32_t slot) noexcept {
-        return memory_.data() + size_t{slot} * buffer_bytes_;
+        return start_of(slot) + (slot_bytes_ - buffer_bytes_);
     }
     [[nodiscard]] tcpqp_mr* mr_of(uint32_t slot) const noexcept {
         return is_receive(slot) ? receives_.mr(slot) : sends_.mr(slot - buffers_);
     }
 
     const uint32_t buffer_bytes_;
+    const uint32_t slot_bytes_;
     const uint32_t buffers_;
     tcpqp::Memory memory_;
     std::unique_ptr<tcpqp_context> context_;
@@ -118,6 +141,11 @@ private:
     int receive_status_ = 0;
     int send_status_ = 0;
     bool canceled_ = false;
+
+    // of references
+    std::unique_ptr<tcpqp::Handover> handover_;
+    std::vector<tcpqp::MappedLease> leases_;  // of held slots
+    uint64_t told_taken_ = 0;
 
     // of the stream
     tcpqp_view partial_{};  // our buffer that is not full yet, if has_partial_; its length so far

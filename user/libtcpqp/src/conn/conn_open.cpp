@@ -30,6 +30,12 @@ bool peer_is_stock(int socket) noexcept {
            frame.type == stock::FrameType::kHello && !frame.can_option;
 }
 
+// Of the sends one is for heads that are no message.
+bool check_flags(const tcpqp_conn_opts& o) noexcept {
+    return (o.flags & ~uint32_t{TCPQP_CONN_F_REFERENCES}) == 0 &&
+           (o.flags == 0 || (o.first_buffers >= 2 && o.buffer_bytes <= TCPQP_MESSAGE_MAX_BYTES));
+}
+
 bool check_opts(const tcpqp_conn_opts* from, tcpqp_conn_opts& o) noexcept {
     if (!read_opts(from, o) || engine_from_environment(o.engine) != 0)
         return false;
@@ -38,7 +44,7 @@ bool check_opts(const tcpqp_conn_opts* from, tcpqp_conn_opts& o) noexcept {
     o.first_buffers = o.first_buffers != 0 ? o.first_buffers : o.buffers;
     o.timeout_ms = o.timeout_ms != 0 ? o.timeout_ms : +TCPQP_TIMEOUT_DEFAULT_MS;
     return o.engine <= TCPQP_ENGINE_STOCK && o.buffers <= TCPQP_BUFFERS_MAX &&
-           o.first_buffers <= o.buffers && o.reserved == 0 && o.timeout_ms > 0 &&
+           o.first_buffers <= o.buffers && check_flags(o) && o.timeout_ms > 0 &&
            o.timeout_ms <= TCP_QP_ATTACH_TIMEOUT_MAX_MS &&
            uint64_t{o.buffer_bytes} * o.buffers * 2 <= TCPQP_BUFFERS_MAX_BYTES;
 }
@@ -119,9 +125,11 @@ int tcpqp_conn::open_auto(int socket, const tcpqp_conn_opts& opts, const Deadlin
 
 int tcpqp_conn::open(int socket, uint32_t engine, const tcpqp_conn_opts& opts, uint32_t& reason) {
     const Deadline deadline(opts.timeout_ms);
-    return engine == TCPQP_ENGINE_AUTO
-               ? open_auto(socket, opts, deadline, reason)
-               : build(make_context(engine, opts.ifname, socket), socket, opts.timeout_ms, reason);
+    const int error =
+        engine == TCPQP_ENGINE_AUTO
+            ? open_auto(socket, opts, deadline, reason)
+            : build(make_context(engine, opts.ifname, socket), socket, opts.timeout_ms, reason);
+    return error == 0 && handover_ ? greet(deadline.left_ms()) : error;
 }
 
 extern "C" {

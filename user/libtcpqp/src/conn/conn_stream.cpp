@@ -182,33 +182,50 @@ int tcpqp_conn::ready() noexcept {
     return bits;
 }
 
+namespace {
+
+// Messages by reference have heads, which a stream would not see.
+int check_stream(const tcpqp_conn* conn) noexcept {
+    if (conn == nullptr)
+        return -EINVAL;
+    return conn->has_references() ? -EOPNOTSUPP : 0;
+}
+
+}  // namespace
+
 extern "C" {
 
 ssize_t tcpqp_write(tcpqp_conn* conn, const void* data, size_t length, int timeout_ms) {
-    return conn == nullptr || (data == nullptr && length != 0)
-               ? -EINVAL
-               : conn->write(static_cast<const std::byte*>(data), length, timeout_ms);
+    if (const int error = check_stream(conn); error != 0 || (data == nullptr && length != 0))
+        return error != 0 ? error : -EINVAL;
+    return conn->write(static_cast<const std::byte*>(data), length, timeout_ms);
 }
 
 ssize_t tcpqp_read(tcpqp_conn* conn, void* data, size_t length, int timeout_ms) {
-    return conn == nullptr || (data == nullptr && length != 0)
-               ? -EINVAL
-               : conn->read(static_cast<std::byte*>(data), length, timeout_ms);
+    if (const int error = check_stream(conn); error != 0 || (data == nullptr && length != 0))
+        return error != 0 ? error : -EINVAL;
+    return conn->read(static_cast<std::byte*>(data), length, timeout_ms);
 }
 
 ssize_t tcpqp_peek(tcpqp_conn* conn, tcpqp_view* view, int timeout_ms) {
-    return conn == nullptr || view == nullptr ? -EINVAL : conn->peek(*view, timeout_ms);
+    if (const int error = check_stream(conn); error != 0 || view == nullptr)
+        return error != 0 ? error : -EINVAL;
+    return conn->peek(*view, timeout_ms);
 }
 
 int tcpqp_consume(tcpqp_conn* conn, size_t bytes) {
-    return conn == nullptr ? -EINVAL : conn->consume(bytes);
+    const int error = check_stream(conn);
+    return error != 0 ? error : conn->consume(bytes);
 }
 
 int tcpqp_flush(tcpqp_conn* conn, int timeout_ms) {
-    return conn == nullptr ? -EINVAL : conn->flush(timeout_ms);
+    const int error = check_stream(conn);
+    return error != 0 ? error : conn->flush(timeout_ms);
 }
 
-int tcpqp_finish(tcpqp_conn* conn) { return conn == nullptr ? -EINVAL : conn->finish(); }
+int tcpqp_finish(tcpqp_conn* conn) { const int error = check_stream(conn);
+    return error != 0 ? error : conn->finish(); }
 
-int tcpqp_ready(tcpqp_conn* conn) { return conn == nullptr ? -EINVAL : conn->ready(); }
+int tcpqp_ready(tcpqp_conn* conn) { const int error = check_stream(conn);
+    return error != 0 ? error : conn->ready(); }
 }

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -28,17 +29,24 @@ uint64_t bar2_bytes_for(uint64_t pool_bytes) noexcept {
 
 // Every field that can be judged without the table of leases.
 int check(const nupa_accel_cmd& cmd) noexcept {
-    const bool lease = cmd.op == NUPA_POOL_LEASE, release = cmd.op == NUPA_POOL_RELEASE;
-    if (!lease && !release && cmd.op != NUPA_POOL_NOP)
+    const bool lease = cmd.op == NUPA_POOL_LEASE, release = cmd.op == NUPA_POOL_RELEASE,
+               offer = cmd.op == NUPA_POOL_OFFER, take = cmd.op == NUPA_POOL_TAKE;
+    if (!lease && !release && !offer && !take && cmd.op != NUPA_POOL_NOP)
         return NUPA_ACCEL_E_OPCODE;
-    const bool other = std::any_of(std::begin(cmd.reserved), std::end(cmd.reserved),
-                                   [](uint8_t byte) { return byte != 0; });
-    if (other || cmd.type || cmd.value || cmd.from || cmd.other || cmd.limit_ms ||
-        (cmd.to && !release) || (cmd.bytes && !lease))
+    const bool more = std::any_of(std::begin(cmd.reserved), std::end(cmd.reserved),
+                                  [](uint8_t byte) { return byte != 0; });
+    const bool sized = lease || take, placed = release || offer, named = release || take;
+    if (more || cmd.type || cmd.value || cmd.from || cmd.limit_ms || (cmd.to && !placed) ||
+        (cmd.bytes && !sized) || (cmd.other && !named) || (take && !cmd.other))
         return NUPA_ACCEL_E_INVALID;
-    if (lease && (cmd.bytes == 0 || cmd.bytes % NUPA_POOL_PAGE_BYTES != 0))
+    if (sized && (cmd.bytes == 0 || cmd.bytes % NUPA_POOL_PAGE_BYTES != 0))
         return NUPA_ACCEL_E_INVALID;
     return NUPA_ACCEL_OK;
+}
+
+void punch(int file, uint64_t at, uint64_t bytes) noexcept {
+    (void)::fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                      static_cast<off_t>(NUPA_ACCEL_CONTROL_BYTES + at), static_cast<off_t>(bytes));
 }
 
 }  // namespace
@@ -46,18 +54,18 @@ int check(const nupa_accel_cmd& cmd) noexcept {
 PoolWindow::PoolWindow(Epoll& epoll, const Options& options, Leases::Owner owner, std::string name,
                        PoolWindowOwner& port)
     : epoll_(epoll),
-      leases_(options.leases),
+      shared_(options.shared),
       owner_(owner),
       name_(std::move(name)),
       port_(port),
-      bar2_bytes_(bar2_bytes_for(options.leases->bytes())),
+      bar2_bytes_(bar2_bytes_for(options.shared->leases.bytes())),
       listener_(options.socket),
-      memory_(*options.leases, owner) {
-    leases_->join(owner, options.share_bytes);
+      memory_(options.shared->leases, owner) {
+    leases().join(owner, options.share_bytes);
     epoll_.add(listener_.fd(), *this, kListen);
 }
 
-PoolWindow::~PoolWindow() { leases_->drop(owner_); }
+PoolWindow::~PoolWindow() { leases().drop(owner_); }
 
 void PoolWindow::handle(uint32_t what, uint32_t /*events*/) {
     switch (what) {
@@ -97,6 +105,7 @@ void PoolWindow::plug(Fd socket) {
     memory_.map(
         {client_->bar2() + NUPA_ACCEL_CONTROL_BYTES, bar2_bytes_ - NUPA_ACCEL_CONTROL_BYTES});
     initialise();
+    shared_->files[owner_] = client_->memory();
     epoll_.add(client_->socket(), *this, kClient, EPOLLIN | EPOLLRDHUP);
     // Edge triggered: nobody has to read it.  The other doorbell means nothing.
     epoll_.add(client_->doorbell(0), *this, kDoorbell, EPOLLIN | EPOLLET);
@@ -115,9 +124,11 @@ void PoolWindow::unplug() noexcept {
         return;
     port_.window_ends();
     ring_.reset();
-    job_.reset();
+    if (job_)
+        give_up();
     rang_ = false;
-    leases_->drop(owner_);
+    shared_->files.erase(owner_);
+    leases().drop(owner_);
     memory_.map({});
     epoll_.remove(client_->socket());
     epoll_.remove(client_->doorbell(0));
@@ -133,6 +144,7 @@ void PoolWindow::initialise() noexcept {
     said.id = id_;
     said.memory_at = NUPA_ACCEL_CONTROL_BYTES;
     said.memory_bytes = memory_.bytes();
+    said.pool = shared_->id;
     std::memcpy(&regs(), &said, sizeof(said));
     control_gen_ = 0;
 }
@@ -165,17 +177,17 @@ void PoolWindow::control() noexcept {
     if (generation == control_gen_)
         return;
     control_gen_ = generation;
-    if (leases_->pinned(owner_))
+    if (leases().pinned(owner_))
         port_.window_ends();
     ring_.reset();
-    leases_->leave_all(owner_);  // at once: no region may come into one that is zeroed later
+    leases().leave_all(owner_);  // at once: no region may come into one that is zeroed later
     next_reset_job();
 }
 
 // Leases are zeroed one after the other, and then the reset is acknowledged.
 void PoolWindow::next_reset_job() noexcept {
-    if (const auto at = leases_->leaving(owner_)) {
-        job_ = {Job::Why::kReset, {}, *at, leases_->all().at(*at).bytes};
+    if (const auto at = leases().leaving(owner_)) {
+        job_ = Job{Job::Why::kReset, {}, *at, leases().all().at(*at).bytes};
         return;
     }
     if (load_acquire(regs().control) & NUPA_CONTROL_ENABLE)
@@ -214,7 +226,7 @@ void PoolWindow::commands(uint64_t end_ns) noexcept {
     }
 }
 
-// Nothing: a range is zeroed first.
+// Nothing: a range is zeroed first, or gets what is in it.
 std::optional<PoolWindow::Outcome> PoolWindow::execute(const nupa_accel_cmd& cmd) noexcept {
     if (const int status = check(cmd); status != NUPA_ACCEL_OK)
         return Outcome{status};
@@ -222,25 +234,57 @@ std::optional<PoolWindow::Outcome> PoolWindow::execute(const nupa_accel_cmd& cmd
         return lease(cmd);
     if (cmd.op == NUPA_POOL_RELEASE)
         return release(cmd);
+    if (cmd.op == NUPA_POOL_OFFER)
+        return offer(cmd);
+    if (cmd.op == NUPA_POOL_TAKE)
+        return take(cmd);
     return Outcome{NUPA_ACCEL_OK};
 }
 
 // Its host may have written there before it was its own.
 std::optional<PoolWindow::Outcome> PoolWindow::lease(const nupa_accel_cmd& cmd) noexcept {
-    if (cmd.bytes <= leases_->bytes() && leases_->over_share(owner_, cmd.bytes))
+    if (cmd.bytes <= leases().bytes() && leases().over_share(owner_, cmd.bytes))
         return Outcome{NUPA_POOL_E_SHARE};
-    const auto at = leases_->begin(owner_, cmd.bytes);
+    const auto at = leases().begin(owner_, cmd.bytes);
     if (!at)
         return Outcome{NUPA_POOL_E_NOSPACE};
-    job_ = {Job::Why::kLease, cmd, *at, cmd.bytes};
+    job_ = Job{Job::Why::kLease, cmd, *at, cmd.bytes};
     return std::nullopt;
 }
 
 std::optional<PoolWindow::Outcome> PoolWindow::release(const nupa_accel_cmd& cmd) noexcept {
-    if (const int status = leases_->leave(owner_, cmd.to); status != NUPA_ACCEL_OK)
+    if (const int status = leases().leave(owner_, cmd.to, cmd.other); status != NUPA_ACCEL_OK)
         return Outcome{status};
-    job_ = {Job::Why::kRelease, cmd, cmd.to, leases_->all().at(cmd.to).bytes};
+    job_ = Job{Job::Why::kRelease, cmd, cmd.to, leases().all().at(cmd.to).bytes};
     return std::nullopt;
+}
+
+PoolWindow::Outcome PoolWindow::offer(const nupa_accel_cmd& cmd) noexcept try {
+    const uint64_t token = random_id();
+    const int status = leases().offer(owner_, cmd.to, token);
+    return {status, status == NUPA_ACCEL_OK ? token : 0};
+} catch (const std::exception&) {
+    return {NUPA_POOL_E_NOSPACE};
+}
+
+// On hardware an entry of a decoder would change.  Here a window is a file that QEMU has mapped
+// once, so what is in the lease moves to the other file, within the switch.
+std::optional<PoolWindow::Outcome> PoolWindow::take(const nupa_accel_cmd& cmd) noexcept {
+    Leases::Taken taken{};
+    if (const int status = leases().take(owner_, cmd.other, cmd.bytes, taken);
+        status != NUPA_ACCEL_OK)
+        return Outcome{status};
+    job_ = Job{Job::Why::kTake, cmd, taken.at, cmd.bytes};
+    if (taken.from == owner_) {
+        job_->done = cmd.bytes;
+        return std::nullopt;
+    }
+    job_->from = Fd(::fcntl(shared_->files.at(taken.from), F_DUPFD_CLOEXEC, 0));
+    if (job_->from)
+        return std::nullopt;
+    give_up();
+    leases().freed(taken.at);
+    return Outcome{NUPA_POOL_E_NOSPACE};
 }
 
 // True: no job is left.
@@ -250,9 +294,12 @@ bool PoolWindow::go_on(uint64_t end_ns) noexcept {
             job_done();
             continue;
         }
-        const uint64_t step = std::min(kPoolClearStepBytes, job_->bytes - job_->done);
-        clear(job_->at + job_->done, step);
-        job_->done += step;
+        const uint64_t bytes = std::min(kPoolClearStepBytes, job_->bytes - job_->done);
+        if (!step(*job_, bytes)) {
+            fail_job();
+            continue;
+        }
+        job_->done += bytes;
         if (monotonic_ns() >= end_ns)
             break;
     }
@@ -261,20 +308,63 @@ bool PoolWindow::go_on(uint64_t end_ns) noexcept {
     return !job_;
 }
 
+bool PoolWindow::step(const Job& job, uint64_t bytes) noexcept {
+    if (job.why == Job::Why::kTake)
+        return move(job, bytes);
+    clear(job.at + job.done, bytes);
+    return true;
+}
+
+// The other window loses it as it moves: at most a step of it is in memory twice.
+bool PoolWindow::move(const Job& job, uint64_t bytes) noexcept {
+    const uint64_t at = job.at + job.done;
+    for (uint64_t moved = 0; moved < bytes;) {
+        const ssize_t n = ::pread(job.from.get(), memory_.data() + at + moved, bytes - moved,
+                                  static_cast<off_t>(NUPA_ACCEL_CONTROL_BYTES + at + moved));
+        if (n <= 0)
+            return false;  // the machine has no memory for it
+        moved += static_cast<uint64_t>(n);
+    }
+    punch(job.from.get(), at, bytes);
+    return true;
+}
+
+// What was on its way is lost with the lease, and is nobody's to find.
+void PoolWindow::fail_job() noexcept {
+    const Job job = give_up();
+    clear(job.at, job.bytes);
+    leases().freed(job.at);
+    complete(job.cmd, {NUPA_POOL_E_NOSPACE});
+}
+
+PoolWindow::Job PoolWindow::give_up() noexcept {
+    Job job = std::move(*job_);
+    job_.reset();
+    if (job.from)
+        punch(job.from.get(), job.at, job.bytes);
+    return job;
+}
+
 void PoolWindow::job_done() noexcept {
-    const Job job = *job_;
+    const Job job = std::move(*job_);
     job_.reset();
     switch (job.why) {
         case Job::Why::kLease:
-            leases_->granted(job.at);
+            leases().granted(job.at);
+            complete(job.cmd, {NUPA_ACCEL_OK, job.at});
+            break;
+        case Job::Why::kTake:
+            leases().granted(job.at);
+            shared_->handovers++;
+            shared_->handover_bytes += job.bytes;
             complete(job.cmd, {NUPA_ACCEL_OK, job.at});
             break;
         case Job::Why::kRelease:
-            leases_->freed(job.at);
+            leases().freed(job.at);
             complete(job.cmd, {NUPA_ACCEL_OK});
             break;
         case Job::Why::kReset:
-            leases_->freed(job.at);
+            leases().freed(job.at);
             next_reset_job();
     }
 }

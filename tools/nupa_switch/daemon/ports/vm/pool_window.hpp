@@ -11,6 +11,7 @@
 #include "event/unix_listener.hpp"
 #include "ivshmem/client.hpp"
 #include "ivshmem/consumed_ring.hpp"
+#include "ports/vm/shared_pool.hpp"
 
 namespace nupa::daemon {
 
@@ -34,9 +35,9 @@ protected:
 class PoolWindow final : private EventHandler {
 public:
     struct Options {
-        std::string socket;              // where QEMU connects
-        std::shared_ptr<Leases> leases;  // of all ports
-        uint64_t share_bytes = 0;        // that this one may lease at a time; 0: an equal part
+        std::string socket;                  // where QEMU connects
+        std::shared_ptr<SharedPool> shared;  // of all ports
+        uint64_t share_bytes = 0;            // that this one may lease at a time; 0: an equal part
     };
 
     // It listens when this returns; throws std::system_error.
@@ -47,25 +48,26 @@ public:
     // One turn of what its host asked for; true when more waits.
     bool work() noexcept;
     // The port has no region any more.
-    void regions_gone() noexcept { leases_->unpin_all(owner_); }
+    void regions_gone() noexcept { leases().unpin_all(owner_); }
     [[nodiscard]] const LeasedMemory& memory() const noexcept { return memory_; }
     // How the host names the window to its port; 0: nobody is plugged in.
     [[nodiscard]] uint64_t id() const noexcept { return client_ ? id_ : 0; }
-    [[nodiscard]] const Leases& leases() const noexcept { return *leases_; }
+    [[nodiscard]] const SharedPool& shared() const noexcept { return *shared_; }
     // Of host memory, leased or not.
     [[nodiscard]] uint64_t resident_bytes() const noexcept;
 
 private:
     enum What : uint32_t { kListen, kClient, kDoorbell };
 
-    // A range that is being zeroed, and why.
+    // A range that is being zeroed, or gets what is in it from another window, and why.
     struct Job {
-        enum class Why : uint8_t { kLease, kRelease, kReset };
+        enum class Why : uint8_t { kLease, kRelease, kReset, kTake };
         Why why;
         nupa_accel_cmd cmd;
         uint64_t at;
         uint64_t bytes;
         uint64_t done = 0;
+        Fd from = {};  // kTake: the other window's memory, which outlives that window
     };
     struct Outcome {
         int status;
@@ -84,8 +86,15 @@ private:
     std::optional<Outcome> execute(const nupa_accel_cmd& cmd) noexcept;
     std::optional<Outcome> lease(const nupa_accel_cmd& cmd) noexcept;
     std::optional<Outcome> release(const nupa_accel_cmd& cmd) noexcept;
+    Outcome offer(const nupa_accel_cmd& cmd) noexcept;
+    std::optional<Outcome> take(const nupa_accel_cmd& cmd) noexcept;
     bool go_on(uint64_t end_ns) noexcept;
     void job_done() noexcept;
+    bool step(const Job& job, uint64_t bytes) noexcept;
+    bool move(const Job& job, uint64_t bytes) noexcept;
+    void fail_job() noexcept;
+    // The job is no more; what it leaves in another window goes, too.
+    Job give_up() noexcept;
     void clear(uint64_t at, uint64_t bytes) noexcept;
     void complete(const nupa_accel_cmd& cmd, const Outcome& outcome) noexcept;
 
@@ -93,8 +102,10 @@ private:
         return *reinterpret_cast<nupa_accel_regs*>(client_->bar2());
     }
 
+    [[nodiscard]] Leases& leases() const noexcept { return shared_->leases; }
+
     Epoll& epoll_;
-    std::shared_ptr<Leases> leases_;
+    std::shared_ptr<SharedPool> shared_;
     const Leases::Owner owner_;
     const std::string name_;
     PoolWindowOwner& port_;

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "engine/leases.hpp"
 #include "engine/port_engine.hpp"
 #include "fabric/mac_address.hpp"
 #include "ivshmem/index_watch.hpp"
+#include "ports/vm/shared_pool.hpp"
 
 namespace nupa::daemon {
 
@@ -28,7 +28,7 @@ struct VmOptions {
     std::string ram;                 // guest memory file
     std::vector<std::string> hbm;    // memory files of its accelerators
     std::string pool;                // where QEMU connects for its window to the pool; mode cxl
-    std::shared_ptr<Leases> leases;  // of all ports
+    std::shared_ptr<SharedPool> shared;  // of all ports
     uint64_t share_bytes = 0;        // of the pool; 0: an equal part
     MacAddress mac{};                // zero: one made from the port's number
     unsigned queue_pairs = kQueuePairsDefault;

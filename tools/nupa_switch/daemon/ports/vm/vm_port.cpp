@@ -25,9 +25,9 @@ VmPort::VmPort(const PortContext& context, const VmOptions& options, uint16_t id
         options_.mac = {
             0x02, 'N', 'U', 'P', static_cast<uint8_t>(id >> 8), static_cast<uint8_t>(id)};
     fabric_.macs().reserve(options_.mac.data(), id);
-    if (options.leases) {
+    if (options.shared) {
         pool_ = std::make_unique<PoolWindow>(
-            epoll_, PoolWindow::Options{options.pool, options.leases, options.share_bytes}, id,
+            epoll_, PoolWindow::Options{options.pool, options.shared, options.share_bytes}, id,
             name(), static_cast<PoolWindowOwner&>(*this));
         windows_.set_pool(pool_.get());
     }
@@ -79,12 +79,18 @@ std::vector<PortQp> VmPort::qps() const {
 }
 
 std::optional<PortPool> VmPort::pool() const {
-    static constexpr std::array kStates{"coming", "leased", "leaving"};
+    static constexpr std::array kStates{"coming", "leased", "leaving", "offered"};
     if (!pool_)
         return std::nullopt;
-    const Leases& leases = pool_->leases();
-    PortPool all{
-        leases.bytes(), leases.free_bytes(), leases.share(id()), pool_->resident_bytes(), {}};
+    const SharedPool& shared = pool_->shared();
+    const Leases& leases = shared.leases;
+    PortPool all{.pool_bytes = leases.bytes(),
+                 .free_bytes = leases.free_bytes(),
+                 .handovers = shared.handovers,
+                 .handover_bytes = shared.handover_bytes,
+                 .share_bytes = leases.share(id()),
+                 .resident_bytes = pool_->resident_bytes(),
+                 .leases = {}};
     for (const auto& [at, lease] : leases.all())
         if (lease.owner == id())
             all.leases.push_back(
@@ -236,7 +242,7 @@ void VmPort::fail(const char* reason) noexcept {
 
 // A driver deregisters first: then there is nothing to stop.
 void VmPort::window_ends() noexcept {
-    if (pool_->leases().pinned(id()))
+    if (pool_->shared().leases.pinned(id()))
         fail("its window to the pool was reset under its regions");
     windows_.clear_pool(memory_);
 }

@@ -16,7 +16,8 @@ namespace {
 constexpr size_t kMemoryMaxMib = 1 << 20;
 constexpr size_t kObjectsMax = 1 << 24;
 constexpr unsigned kDescriptorsMax = 2 * NUPA_VECTORS + 7;  // eventfds, sockets, BAR2, capture, hbm
-constexpr unsigned kPoolDescriptorsMax = 2 * NUPA_ACCEL_VECTORS + 3;  // eventfds, sockets, BAR2
+constexpr unsigned kPoolDescriptorsMax =
+    2 * NUPA_ACCEL_VECTORS + 4;  // eventfds, sockets, BAR2, another's that is taken from
 constexpr uint64_t kPoolMibDefault = 256;
 constexpr uint64_t kPoolMaxMib = 1 << 15;
 constexpr uint64_t kNsPerUs = 1000;
@@ -150,7 +151,7 @@ public:
         if (port.share_bytes && port.pool.empty())
             throw fields.error("share-mib= is of pool=");
         if (mode_ == "cxl") {
-            port.leases = leases();
+            port.shared = shared();
             port.watch = watch_ == "auto"     ? Watch::kAuto
                          : watch_ == "always" ? Watch::kAlways
                                               : Watch::kNever;
@@ -163,17 +164,17 @@ public:
 
 private:
     // One for all ports.
-    [[nodiscard]] std::shared_ptr<Leases> leases() const {
-        if (!leases_)
-            leases_ = std::make_shared<Leases>(pool_mib_ << 20);
-        return leases_;
+    [[nodiscard]] std::shared_ptr<SharedPool> shared() const {
+        if (!shared_)
+            shared_ = std::make_shared<SharedPool>(pool_mib_ << 20, random_id());
+        return shared_;
     }
 
     std::string mode_ = "pcie";
     std::string watch_ = "auto";
     uint64_t watch_us_ = IndexWatch::kMaxNs / kNsPerUs;
     uint64_t pool_mib_ = kPoolMibDefault;
-    mutable std::shared_ptr<Leases> leases_;
+    mutable std::shared_ptr<SharedPool> shared_;
     PortEngine::Limits limits_;
     size_t memory_mib_ = limits_.memory_bytes >> 20;
 };

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "conn/handover.hpp"
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <tcp_qp/nupa_pool.h>
+#include <tcpqp.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace tcpqp {
+namespace {
+
+constexpr const char* kDevice = "/dev/nupa_pool0";
+constexpr size_t kPageBytes = NUPA_POOL_PAGE_BYTES;
+constexpr size_t kReferenceMinBytes = 16384;  // below it the copy costs less than a lease's way
+
+// The head as it lies on the wire.
+struct WireHead {
+    uint8_t kind;
+    uint8_t reserved[3];
+    uint32_t flags, imm, length;
+    uint64_t number, lease_bytes;
+};
+static_assert(sizeof(WireHead) == kHeadBytes && std::endian::native == std::endian::little);
+
+size_t whole_pages(size_t bytes) noexcept {
+    return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+}
+
+bool is_sound(const Head& head, size_t behind) noexcept {
+    if ((head.flags & ~uint32_t{TCPQP_F_IMM}) != 0)
+        return false;
+    switch (head.kind) {
+        case HeadKind::kInline:
+            return head.length == behind;
+        case HeadKind::kReference:
+            return behind == 0 && head.number != 0 && head.lease_bytes % kPageBytes == 0 &&
+                   head.length <= head.lease_bytes && head.lease_bytes <= TCPQP_BUFFERS_MAX_BYTES;
+        case HeadKind::kHello:
+        case HeadKind::kTaken:
+            return behind == 0 && head.length == 0;
+    }
+    return false;
+}
+
+}  // namespace
+
+void write_head(const Head& head, std::byte* to) noexcept {
+    const WireHead wire{static_cast<uint8_t>(head.kind), {},          head.flags,      head.imm,
+                        head.length,                     head.number, head.lease_bytes};
+    std::memcpy(to, &wire, sizeof(wire));
+}
+
+std::optional<Head> read_head(const std::byte* from, size_t behind) noexcept {
+    WireHead wire;
+    std::memcpy(&wire, from, sizeof(wire));
+    const Head head{static_cast<HeadKind>(wire.kind), wire.flags,  wire.imm,
+                    wire.length,                      wire.number, wire.lease_bytes};
+    return is_sound(head, behind) ? std::optional(head) : std::nullopt;
+}
+
+// ---- a lease ----
+
+MappedLease::MappedLease(int fd, size_t bytes) noexcept : bytes_(bytes), fd_(fd) {
+    void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (at != MAP_FAILED) {
+        at_ = static_cast<std::byte*>(at);
+        return;
+    }
+    const int error = errno;
+    ::close(std::exchange(fd_, -1));
+    errno = error;
+}
+
+MappedLease::~MappedLease() {
+    if (at_ != nullptr)
+        ::close(unmap());
+}
+
+int MappedLease::unmap() noexcept {
+    ::munmap(std::exchange(at_, nullptr), bytes_);
+    return std::exchange(fd_, -1);
+}
+
+void MappedLease::swap(MappedLease& other) noexcept {
+    std::swap(at_, other.at_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(fd_, other.fd_);
+}
+
+// ---- a connection's ----
+
+Handover::Handover(size_t buffer_bytes, uint32_t spare)
+    : lease_bytes_(whole_pages(buffer_bytes)), spare_max_(spare) {
+    spare_.reserve(spare);
+    device_ = ::open(kDevice, O_RDWR | O_CLOEXEC);
+    nupa_pool_info info{};
+    if (device_ >= 0 && ::ioctl(device_, NUPA_POOL_IOC_INFO, &info) == 0)
+        pool_ = info.pool;
+}
+
+Handover::~Handover() {
+    for (const int fd : offered_)
+        ::close(fd);
+    if (device_ >= 0)
+        ::close(device_);
+}
+
+void Handover::hear(const Head& hello) noexcept {
+    heard_ = true;
+    same_pool_ = pool_ != 0 && hello.number == pool_;
+}
+
+MappedLease Handover::obtain() noexcept {
+    if (!same_pool_ || lease_bytes_ < kReferenceMinBytes)
+        return {};
+    if (!spare_.empty()) {
+        MappedLease lease = std::move(spare_.back());
+        spare_.pop_back();
+        return lease;
+    }
+    nupa_pool_alloc request{.bytes = lease_bytes_, .reserved = 0};
+    const int fd = ::ioctl(device_, NUPA_POOL_IOC_ALLOC, &request);
+    return fd < 0 ? MappedLease() : MappedLease(fd, lease_bytes_);
+}
+
+// The rest of the lease has to be cleared, and goes along.
+bool Handover::pays(const MappedLease& lease, size_t length) const noexcept {
+    return same_pool_ && length >= kReferenceMinBytes && length >= lease.bytes() / 2;
+}
+
+int Handover::offer(MappedLease& lease, Head& head) noexcept try {
+    offered_.push_back(lease.fd());  // may throw, so first
+    std::memset(lease.data() + head.length, 0, lease.bytes() - head.length);
+    nupa_pool_offer request{.fd = lease.fd(), .reserved = 0, .token = 0};
+    if (::ioctl(device_, NUPA_POOL_IOC_OFFER, &request) < 0) {
+        offered_.pop_back();
+        return -errno;
+    }
+    head.kind = HeadKind::kReference;
+    head.number = request.token;
+    head.lease_bytes = lease.bytes();
+    (void)lease.unmap();
+    tx_bytes_ += head.length;
+    return 0;
+} catch (const std::bad_alloc&) {
+    return -ENOMEM;
+}
+
+int Handover::take(const Head& head, MappedLease& lease) noexcept {
+    nupa_pool_take request{.token = head.number, .bytes = head.lease_bytes};
+    const int fd = device_ < 0 ? -1 : ::ioctl(device_, NUPA_POOL_IOC_TAKE, &request);
+    if (fd < 0)
+        return device_ < 0 ? -ENOENT : -errno;
+    lease = MappedLease(fd, head.lease_bytes);
+    if (!lease)
+        return -errno;
+    taken_++;
+    rx_bytes_ += head.length;
+    return 0;
+}
+
+void Handover::keep(MappedLease lease) noexcept {
+    if (lease.bytes() == lease_bytes_ && spare_.size() < spare_max_)
+        spare_.push_back(std::move(lease));
+}
+
+bool Handover::peer_took(uint64_t count) noexcept {
+    if (count - peer_took_ > offered_.size())
+        return false;
+    for (; peer_took_ != count; peer_took_++) {
+        ::close(offered_.front());
+        offered_.pop_front();
+    }
+    return true;
+}
+
+}  // namespace tcpqp
