@@ -450,11 +450,12 @@ TEST_F(Pool, ARandomGuestHarmsNobodyElse) {
         ports[0]->enable();
         ports[0]->must(set_window(*windows[0]));
     };
+    uint64_t token = 1;
     for (unsigned step = 0; step < 600; step++) {
         FakeWindow& window = *windows[0];
         FakePort& port = *ports[0];
         const uint32_t key = random() % 8;
-        const unsigned what = random() % 32;
+        const unsigned what = random() % 36;
         if (what == 0) {
             heal();
         } else if (what == 1) {  // any bytes for registers, ring and commands
@@ -477,8 +478,19 @@ TEST_F(Pool, ARandomGuestHarmsNobodyElse) {
             window.command(FakeWindow::release_cmd(page()));
         } else if (what < 29) {
             port.admin_status(region(port, key, page(), 1 + random() % 4));
-        } else {
+        } else if (what < 32) {
             port.admin_status(deregister(key));
+        } else if (what < 35) {
+            const nupa_accel_comp comp = window.command(FakeWindow::offer_cmd(page()));
+            token = comp.status == NUPA_ACCEL_OK ? comp.result : token;
+        } else {
+            const uint64_t bytes = (1 + random() % 4) * kPageBytes;
+            FakeWindow& taker = *windows[random() % 2];
+            const nupa_accel_comp comp =
+                taker.command(FakeWindow::take_cmd(token ^ (random() % 8 == 0), bytes));
+            if (comp.status == NUPA_ACCEL_OK && &taker == windows[1].get()) {
+                ASSERT_EQ(taker.status(FakeWindow::release_cmd(comp.result)), NUPA_ACCEL_OK);
+            }
         }
         if (step % 50 == 0) {
             ASSERT_EQ(windows[1]->status(FakeWindow::release_cmd(b)), NUPA_POOL_E_BUSY);
