@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""1 GiB through loss, reordering and duplicates with each pair of engines and, beside them, plain TCP: the same bytes, and how fast."""
+"""Long transfers: 1 GiB through loss, reordering and duplicates with each pair of engines, beside plain TCP; and none that waits for nothing."""
 
 import pytest
 
@@ -15,6 +15,7 @@ MIB, SEED, LIMIT_S = 1024, 20241122, 900
 PAIRS = (("tcp", "tcp"), ("offload", "offload"), ("software", "software"), ("offload", "software"), ("software", "offload"))
 FAULTS = {"loss": 0.01, "reorder": 0.05, "reorder_packets": 3, "duplicate": 0.01}
 SOURCE, COPY = "/mnt/t/bulk.in", "/mnt/t/bulk.out"
+COPIES, COPIED_MIB, PROBES_MAX = 3, 512, 2
 COUNTED = ("fault_loss", "fault_reorder", "fault_duplicate")
 
 
@@ -44,3 +45,22 @@ def test_every_pair(t: Guests) -> None:
     t.cluster.run_all(f"rm -f {SOURCE} {COPY}")
     t.equal(set(rates), set(PAIRS), "pairs")
     t.check(rates["offload", "offload"] >= rates["tcp", "tcp"], f"offload is slower than plain TCP under the same faults: {rates}")
+
+
+def _window_probes(t: Guests) -> int:
+    return int(t.run(1, "nstat -asz TcpExtTCPWinProbe | awk 'END { print $2 }'"))
+
+
+def test_window_opens_again(t: Guests) -> None:
+    """
+    A receiver that copies is locked for long, and what comes meanwhile waits in the backlog and closes the window.  Once it is
+    received nobody reads: the window is told all the same, and the sender does not find out by its probes, 0.2 s later and more.
+    """
+    t.run(1, f"head -c {COPIED_MIB}M /dev/zero >{SOURCE}")
+    before = _window_probes(t)
+    for _ in range(COPIES):
+        ncqp(t, "software", f"--depth 64 <{SOURCE}", f"--depth 64 >{COPY}")
+        t.run(0, f"rm {COPY}")
+    probes = _window_probes(t) - before
+    t.run(1, f"rm {SOURCE}")
+    t.check(probes <= PROBES_MAX, f"{probes} probes of a closed window in {COPIES} transfers")

@@ -55,6 +55,7 @@ struct tqp_rx {
 	bool yielded;			/* the turn is over, tx.work goes on */
 	bool ack_held;			/* what waits for tx.work is not acknowledged before it */
 	bool ack_cut;			/* an ACK said less than TCP wanted to */
+	bool window_late;		/* received under a user's lock: see tqp_rx_tell_window() */
 	u32 acked;			/* while ack_held: the last ACK that the peer got */
 	u32 seq;			/* up to where we have read; valid if started */
 	struct tqp_rx_numbers next;	/* .untagged == messages completed, low 16 bits */

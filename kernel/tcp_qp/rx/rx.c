@@ -224,6 +224,29 @@ static void tqp_rx_quick_ack(struct tqp_conn *conn)
 	tqp_count(conn->dev, TQP_C_rx_quick_acks, 1);
 }
 
+/*
+ * TCP takes the backlog for used memory until the last of it was received, and may
+ * have closed the window for that alone.  Who reads by calls looks again with the
+ * next one; here all may be in its place already, and nobody would.
+ */
+void tqp_rx_tell_window(struct tqp_conn *conn)
+{
+	const struct sock *sk = conn->sk;
+	const struct tcp_sock *tp = tcp_sk(sk);
+	u32 now = tcp_receive_window(tp);
+	int space;
+
+	conn->rx.window_late = false;
+	if (2 * now > tp->window_clamp || sk->sk_shutdown & RCV_SHUTDOWN)
+		return;
+	space = tcp_space(sk);
+	/* as TCP: not in small steps, and at least twice what the peer has */
+	if (space < tcp_full_space(sk) >> 4 || space < inet_csk(sk)->icsk_ack.rcv_mss)
+		return;
+	if (min_t(u32, space, tp->rcv_ssthresh) >= max(2 * now, 1U))
+		tqp_send_ack(conn);
+}
+
 void tqp_rx_run(struct tqp_conn *conn)
 {
 	struct sock *sk = conn->sk;
@@ -246,8 +269,10 @@ void tqp_rx_run(struct tqp_conn *conn)
 	tqp_rx_release_ack(conn);
 	if (conn->state == TQP_CONN_DEAD)
 		return;
-	if (!sock_owned_by_user_nocheck(sk))	/* else tqp_release_cb() does */
+	if (!sock_owned_by_user_nocheck(sk))	/* else tqp_release_cb() does both */
 		tqp_tx_answer(conn);
+	else if (conn->rx.seq != before)
+		conn->rx.window_late = true;
 	if (conn->state == TQP_CONN_DEAD)
 		return;
 	if (conn->rx.started)

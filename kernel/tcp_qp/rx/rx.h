@@ -8,6 +8,7 @@
 /* ---- rx.c ---- */
 void tqp_rx_run(struct tqp_conn *conn);		/* sk lock, any context */
 void tqp_rx_work(struct work_struct *work);
+void tqp_rx_tell_window(struct tqp_conn *conn);	/* the backlog is empty; sk lock */
 /* Receive the rest by tx_work.  It may be refused then, so it is not acknowledged before; sk lock. */
 void tqp_rx_yield(struct tqp_conn *conn);
 

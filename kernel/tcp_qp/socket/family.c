@@ -164,8 +164,11 @@ static int tqp_set_rcvlowat(struct sock *sk, int val)
 static void tqp_release_cb(struct sock *sk)
 {
 	const struct tqp_family *family = tqp_family_of(sk);
+	struct tqp_conn *conn = tqp_conn_of(sk);
 
-	tqp_tx_answer(tqp_conn_of(sk));
+	tqp_tx_answer(conn);
+	if (conn->rx.window_late)
+		tqp_rx_tell_window(conn);
 	family->base_prot->release_cb(sk);
 }
 
