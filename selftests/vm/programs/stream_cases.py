@@ -60,6 +60,7 @@ def bulk_pairs() -> Iterator[tuple[bool, socket.socket, socket.socket]]:
     """A plain pair and one with the ULP, of which the first end blocks and has moved enough to have large pages."""
     for ulp in (False, True):
         ours, theirs = pair(ulp)
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)  # else it may grow until all fits into it
         warm(ours, theirs)
         ours.setblocking(True)
         yield ulp, ours, theirs
