@@ -6,6 +6,11 @@
  * region, pass it on.  It lives until its descriptors, what was mapped of it and
  * whoever imported it are gone, also by kill -9; then the switch has it back.  No
  * descriptor of the device has to stay open for it.
+ *
+ * mmap() of the device, shared and from offset 0, is a lease of its own, without a
+ * descriptor; errors as below.  What is mapped of a lease, either way, can be
+ * registered by its address, too (ibv_reg_mr()), where tcp_qp has a port of the
+ * switch.
  */
 #ifndef TCP_QP_NUPA_POOL_H
 #define TCP_QP_NUPA_POOL_H

@@ -186,5 +186,6 @@ int nupa_file_alloc(struct nupa_accel *accel, u64 bytes, u64 token);	/* a descri
 
 /* ---- pool.c ---- */
 long nupa_pool_ioctl(struct nupa_accel *accel, unsigned int cmd, void __user *arg);
+int nupa_pool_mmap(struct nupa_accel *accel, struct vm_area_struct *vma);
 
 #endif

@@ -303,6 +303,13 @@ static long nupa_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	}
 }
 
+static int nupa_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	struct nupa_accel *accel = nupa_of(file);
+
+	return accel->pool && !READ_ONCE(accel->gone) ? nupa_pool_mmap(accel, vma) : -ENODEV;
+}
+
 static int nupa_release(struct inode *inode, struct file *file)
 {
 	struct nupa_accel *accel = nupa_of(file);
@@ -317,6 +324,7 @@ static const struct file_operations nupa_file_ops = {
 	.open = nupa_open,
 	.release = nupa_release,
 	.unlocked_ioctl = nupa_ioctl,
+	.mmap = nupa_mmap,
 };
 
 int nupa_file_register(struct nupa_accel *accel)

@@ -74,3 +74,19 @@ long nupa_pool_ioctl(struct nupa_accel *accel, unsigned int cmd, void __user *ar
 		return -ENOTTY;
 	}
 }
+
+/* A lease of the mapping's own: it has the only reference, and shows which dma-buf it is of. */
+int nupa_pool_mmap(struct nupa_accel *accel, struct vm_area_struct *vma)
+{
+	struct dma_buf *dmabuf;
+	int err;
+
+	if (vma->vm_pgoff || !(vma->vm_flags & VM_SHARED))
+		return -EINVAL;
+	dmabuf = nupa_buffer_create(accel, vma->vm_end - vma->vm_start, 0);
+	if (IS_ERR(dmabuf))
+		return PTR_ERR(dmabuf);
+	err = dma_buf_mmap(dmabuf, vma, 0);
+	dma_buf_put(dmabuf);
+	return err;
+}

@@ -24,6 +24,7 @@ pytestmark = [
 ]
 CHECK = "$BUILD/cmake/selftests/vm/programs/pool_check"
 EXAMPLE, PERF = "$BUILD/cmake/user/libtcpqp/examples/tcpqp_pool", "$BUILD/cmake/tools/tcpqp_perf/tcpqp_perf"
+COPIED = "cat /sys/class/infiniband/tcpqp0/ports/1/hw_counters/rx_copied_bytes"
 DRIVER = "/sys/bus/pci/drivers/nupa_accel"
 END_S = 60
 
@@ -82,6 +83,19 @@ def test_perf(t: Guests) -> None:
     row = json.loads(told)[0]
     t.equal(row["engine"], "offload", "engine")
     t.equal(row["server_copied_bytes"], 0, "bytes that the server's processor copied")
+    _all_back(t)
+
+
+def test_stock_perftest(t: Guests) -> None:
+    """Its --mmap: buffers in leases of the pool, registered by address, and nothing that a processor copies."""
+    port = free_port()
+    common = "ib_write_bw -d tcpqp0 -F -s 65536 -n 500 --mmap=/dev/nupa_pool0"
+    before = [t.run(node, COPIED) for node in (0, 1)]
+    regions = [json.loads(t.run(node, f"{CHECK} info"))["kernel_maps"] for node in (0, 1)]
+    _both(t, f"{common} -p {port}", f"{common} -p {port} $PEER", port)
+    t.equal([t.run(node, COPIED) for node in (0, 1)], before, "bytes that a processor copied")
+    for node in (0, 1):
+        t.check(json.loads(t.run(node, f"{CHECK} info"))["kernel_maps"] > regions[node], f"node{node}: its buffers were not in the pool")
     _all_back(t)
 
 

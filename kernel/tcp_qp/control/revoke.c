@@ -128,6 +128,14 @@ static void tqp_mr_taken(struct work_struct *work)
 		tqp_count(mr->dev, TQP_C_tx_release_timeouts, 1);
 }
 
+struct ib_mr *tqp_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 bytes, u64 iova, int access,
+			      TQP_DMAH_PARAM struct ib_udata *udata)
+{
+	if (TQP_DMAH)
+		return ERR_PTR(-EOPNOTSUPP);
+	return tqp_mr_reg_user(ibpd, start, bytes, iova, access, tqp_mr_taken);
+}
+
 struct ib_mr *tqp_reg_dmabuf_mr(struct ib_pd *ibpd, u64 offset, u64 bytes, u64 iova, int fd,
 				int access, TQP_DMAH_PARAM struct uverbs_attr_bundle *attrs)
 {

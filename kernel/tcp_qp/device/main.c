@@ -4,6 +4,7 @@
 #include "cm/cm.h"
 #include "control/control.h"
 #include "device/device.h"
+#include "memory/memory.h"
 #include "number/number.h"
 #include "offload/offload.h"
 #include "stream/place.h"
@@ -49,6 +50,7 @@ static int __init tqp_init(void)
 	ret = tqp_stream_init();
 	if (ret)
 		goto err_link;
+	tqp_mr_mapped_init();
 	return 0;
 
 err_link:

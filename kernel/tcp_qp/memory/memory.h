@@ -6,9 +6,9 @@
 #include "conn/conn.h"
 
 /* ---- mr.c: registration and lifetime ---- */
-struct ib_mr *tqp_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 bytes, u64 iova, int access,
-			      TQP_DMAH_PARAM struct ib_udata *udata);
 /* @taken: of mr->taken_work, when its memory was taken back; it ends with tqp_mr_let_go(). */
+struct ib_mr *tqp_mr_reg_user(struct ib_pd *ibpd, u64 start, u64 bytes, u64 iova, int access,
+			      work_func_t taken);
 struct ib_mr *tqp_mr_reg_dmabuf(struct ib_pd *ibpd, u64 offset, u64 bytes, u64 iova, int fd,
 				int access, work_func_t taken);
 /* No new use of it from here on, nor one under RCU; sleeps. */
@@ -35,6 +35,11 @@ void tqp_mr_unload_attached(struct tqp_mr *mr);
 void tqp_mr_detach(struct tqp_mr *mr);		/* it is not taken any more; nor being taken */
 /* Nobody uses taken memory any more: the CPU's mapping goes, too. */
 void tqp_mr_let_go(struct tqp_mr *mr);
+
+/* ---- mr_mapped.c: such memory, named by where a program has it mapped ---- */
+void tqp_mr_mapped_init(void);
+/* With a reference; -EFAULT: no dma-buf is mapped there whole, with the rights that @access needs. */
+struct dma_buf *tqp_dmabuf_at(u64 start, u64 bytes, int access, u64 *offset);
 
 /* ---- mr_access.c ---- */
 /* RCU read side; NULL if there is no such key. */

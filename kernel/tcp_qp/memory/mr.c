@@ -197,19 +197,6 @@ static int tqp_mr_map_umem(struct tqp_mr *mr, u64 start)
 	return tqp_mr_pages_umem(mr);
 }
 
-struct ib_mr *tqp_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 bytes, u64 iova, int access,
-			      TQP_DMAH_PARAM struct ib_udata *udata)
-{
-	struct tqp_mr *mr;
-
-	if (TQP_DMAH)
-		return ERR_PTR(-EOPNOTSUPP);
-	mr = tqp_mr_alloc(ibpd, start, bytes, iova, access);
-	if (IS_ERR(mr))
-		return ERR_CAST(mr);
-	return tqp_mr_finish(mr, tqp_mr_map_umem(mr, start), -1, 0);
-}
-
 /*
  * The CPU needs the bytes too: it sends them, and it copies what the switch
  * delivers.  So an exporter that can't be mapped is refused.
@@ -235,6 +222,38 @@ static int tqp_mr_map_dmabuf(struct tqp_mr *mr, int fd, u64 offset)
 	if (mr->vmap.is_iomem)
 		return -EOPNOTSUPP;
 	return tqp_mr_pages_vmap(mr, offset);
+}
+
+/* What can't be pinned may be a device's memory that the program has mapped. */
+static int tqp_mr_map_mapped(struct tqp_mr *mr, u64 start, u64 *offset)
+{
+	struct dma_buf *dmabuf = tqp_dmabuf_at(start, mr->bytes, mr->access, offset);
+	u64 end;
+
+	if (IS_ERR(dmabuf))
+		return PTR_ERR(dmabuf);
+	mr->dmabuf = dmabuf;
+	/* some exporters count a mapping's pages from elsewhere */
+	if (check_add_overflow(*offset, mr->bytes, &end) || end > dmabuf->size ||
+	    !tqp_dmabuf_moves(dmabuf))
+		return -EFAULT;
+	return tqp_mr_attach(mr, *offset);
+}
+
+struct ib_mr *tqp_mr_reg_user(struct ib_pd *ibpd, u64 start, u64 bytes, u64 iova, int access,
+			      work_func_t taken)
+{
+	struct tqp_mr *mr = tqp_mr_alloc(ibpd, start, bytes, iova, access);
+	u64 offset = 0;
+	int ret;
+
+	if (IS_ERR(mr))
+		return ERR_CAST(mr);
+	INIT_WORK(&mr->taken_work, taken);
+	ret = tqp_mr_map_umem(mr, start);
+	if (ret == -EFAULT && !mr->umem)
+		ret = tqp_mr_map_mapped(mr, start, &offset);
+	return tqp_mr_finish(mr, ret, -1, offset);
 }
 
 struct ib_mr *tqp_mr_reg_dmabuf(struct ib_pd *ibpd, u64 offset, u64 bytes, u64 iova, int fd,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The switch's pool through its driver: pool_check attacks | killed N | handed N | churn N | hold MIB | info.
-// Exit 0 only if all was right; hold prints a line and sleeps until it is killed.
+// The switch's pool through its driver: pool_check attacks | killed N | handed N | churn N | hold
+// MIB | info. Exit 0 only if all was right; hold prints a line and sleeps until it is killed.
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -78,7 +78,9 @@ void wrong_requests() {
     check(answer(pool, NUPA_POOL_IOC_ALLOC, nullptr) == EFAULT, "a request at address 0");
     check(answer(pool, NUPA_ACCEL_IOC_INFO, nullptr) == ENOTTY, "an accelerator's request");
     check(answer(pool, NUPA_ACCEL_IOC_SUBMIT, nullptr) == ENOTTY, "an accelerator's commands");
-    check(refused_map(pool.fd(), kPage, MAP_SHARED) != 0, "the device itself is mapped");
+    check(refused_map(pool.fd(), kPage, MAP_PRIVATE) == EINVAL, "a private lease");
+    check(refused_map(pool.fd(), kPage, MAP_SHARED, kPage) == EINVAL, "a lease from an offset");
+    check(refused_map(pool.fd(), window + kPage, MAP_SHARED) == ENOSPC, "a longer mapping");
 }
 
 // A mapping is of the lease, whole or in part, and of nothing beside it.
@@ -103,14 +105,48 @@ void lives() {
     const auto context = tcpqp::open_device(kInterface);
     {
         const tcpqp::Mr mr = first.registered(*context, IBV_ACCESS_LOCAL_WRITE);
-        check(!tcpqp::Mr(*context, first.bytes().data(), kPage, IBV_ACCESS_LOCAL_WRITE),
-              "its pages are pinned as if they were memory of the machine");
+        const tcpqp::Mr part(*context, first.bytes().data() + kPage, kPage, IBV_ACCESS_LOCAL_WRITE);
+        check(static_cast<bool>(part), "a page of its mapping is not registered by address");
     }
     const uint64_t before = Pool().info().leased_bytes;
     { Pages gone(std::move(first)); }
     wait_leased(before - 8 * kPage);
     Pages next(16 * kPage, Memory::kPool);
     check(all_zero(next), "it has an earlier owner's bytes");
+}
+
+// mmap() of the device is a lease that the mapping alone has, and regions by address.
+void mapped_alone() {
+    const Pool pool;
+    const uint64_t before = pool.info().leased_bytes;
+    const auto context = tcpqp::open_device(kInterface);
+    const auto map = [&](int rights) {
+        void* const at = ::mmap(nullptr, 4 * kPage, rights, MAP_SHARED, pool.fd(), 0);
+        check(at != MAP_FAILED, "mmap() of the device");
+        return static_cast<uint8_t*>(at);
+    };
+    const auto registered = [&](uint8_t* at, size_t bytes, int access) {
+        return static_cast<bool>(tcpqp::Mr(*context, at, bytes, access));
+    };
+    uint8_t* const at = map(PROT_READ | PROT_WRITE);
+    check(pool.info().leased_bytes == before + 4 * kPage, "it is no lease");
+    check(std::all_of(at, at + 4 * kPage, [](uint8_t byte) { return byte == 0; }), "not zero");
+    check(registered(at, 4 * kPage, IBV_ACCESS_LOCAL_WRITE), "it is not registered by address");
+    check(registered(at + kPage + 5, kPage, IBV_ACCESS_LOCAL_WRITE), "a part of it is not");
+    check(!registered(at + kPage, 4 * kPage, IBV_ACCESS_LOCAL_WRITE), "a region beyond it");
+    uint8_t* const read_only = map(PROT_READ);
+    check(registered(read_only, kPage, 0), "a mapping to read from is not registered");
+    check(!registered(read_only, kPage, IBV_ACCESS_LOCAL_WRITE), "what can't be written is");
+    ::munmap(read_only, 4 * kPage);
+    wait_leased(before + 4 * kPage);
+    {
+        const tcpqp::Mr mr(*context, at, 4 * kPage, IBV_ACCESS_LOCAL_WRITE);
+        check(static_cast<bool>(mr), "register");
+        ::munmap(at, 4 * kPage);
+        check(pool.info().leased_bytes == before + 4 * kPage, "it went under a region");
+        check(!registered(at, kPage, 0), "what is not mapped any more is registered");
+    }
+    wait_leased(before);
 }
 
 // ---- hand-over ----
@@ -231,6 +267,7 @@ void handed(unsigned times) {
 
 void attacks() {
     wrong_requests();
+    mapped_alone();
     wrong_mappings();
     lives();
     wrong_offers();
@@ -307,7 +344,8 @@ int main(int argc, char** argv) try {
     else if (what == "info")
         tell();
     else
-        throw std::runtime_error("pool_check attacks | killed N | handed N | churn N | hold MIB | info");
+        throw std::runtime_error(
+            "pool_check attacks | killed N | handed N | churn N | hold MIB | info");
     return 0;
 } catch (const std::exception& e) {
     std::fprintf(stderr, "pool_check: %s\n", e.what());
