@@ -323,10 +323,16 @@ class Cxl(unittest.TestCase):
         self.assertTrue(all(bar.ok for bar in good.bars()))
         for bad in (replace(good, placed_bytes=99), replace(good, copied_bytes=1), replace(good, wrong_found=False)):
             self.assertEqual(sum(not bar.ok for bar in bad.bars()), 1)
-        owned = cxl.Ownership(refusals_tested=20, kills=1000, lost_bytes=0, idle_wakeups_per_s=0.6)
+        owned = cxl.Ownership(refusals_tested=20, kills=1000, handover_kills=1000, lost_bytes=0, idle_wakeups_per_s=0.6)
         self.assertTrue(all(bar.ok for bar in owned.bars(1000)))
-        for bad in (replace(owned, kills=999), replace(owned, lost_bytes=4096), replace(owned, idle_wakeups_per_s=1.2), replace(owned, refusals_tested=0)):
-            self.assertEqual(sum(not bar.ok for bar in bad.bars(1000)), 1)
+        for change in ({"kills": 999}, {"handover_kills": 999}, {"lost_bytes": 4096}, {"idle_wakeups_per_s": 1.2}, {"refusals_tested": 0}):
+            self.assertEqual(sum(not bar.ok for bar in replace(owned, **change).bars(1000)), 1)
+
+    def test_references_cross_no_lane(self) -> None:
+        good = cxl.References(bytes=1000, handed_bytes=1000, lane_bytes=10, copied_lane_bytes=2000)
+        self.assertTrue(all(bar.ok for bar in good.bars()))
+        for change in ({"handed_bytes": 999}, {"lane_bytes": 11}, {"copied_lane_bytes": 1999}):
+            self.assertEqual(sum(not bar.ok for bar in replace(good, **change).bars()), 1)
 
 
 unittest.main()

@@ -14,6 +14,7 @@ WAYS = {
     CXL: "buffers in leases of the pool, rings watched",
 }
 DOORBELLS_MAX, TRIP_MAX, WAKEUPS_MAX = 0.1, 1.05, 1
+REFERENCE_MAX, COPY_MIN = 0.01, 2  # bytes on lanes for a byte of messages: packets' heads; in at one port and out at the other
 COLUMNS = ("64 B, round trips", "doorbells / message", "seen / message", "us, median", "spread", "copied bytes / message")
 
 
@@ -93,11 +94,32 @@ class Pattern:
 
 
 @dataclass(frozen=True)
+class References:
+    """The same messages of libtcpqp by reference and copied, every byte compared."""
+
+    bytes: int  # of those that are long enough for a reference
+    handed_bytes: int  # that changed hands with their leases, as the switch counts
+    lane_bytes: int  # into the switch and out of it, headers too
+    copied_lane_bytes: int  # of the same messages without references
+
+    def json(self) -> dict:
+        return {"references": "libtcpqp", **vars(self)}
+
+    def bars(self) -> list[Bar]:
+        return [
+            Bar("by reference: share of long messages' bytes that changed hands", AT_LEAST, 1, self.handed_bytes / self.bytes),
+            Bar("by reference: bytes on all lanes for a byte of messages", AT_MOST, REFERENCE_MAX, self.lane_bytes / self.bytes),
+            Bar("the same messages copied: bytes on all lanes for a byte", AT_LEAST, COPY_MIN, self.copied_lane_bytes / self.bytes),
+        ]
+
+
+@dataclass(frozen=True)
 class Ownership:
     """What a host may name, and what is left of processes that were killed."""
 
     refusals_tested: int  # cases of the test switch.pool, all passed
     kills: int
+    handover_kills: int  # of processes that offer leases
     lost_bytes: int  # of the pool, behind them
     idle_wakeups_per_s: float
 
@@ -108,6 +130,7 @@ class Ownership:
         return [
             Bar("cases of switch.pool that hold, an address outside of a lease among them", AT_LEAST, 1, self.refusals_tested),
             Bar("processes killed while they take, hold and give back leases", AT_LEAST, kills, self.kills),
+            Bar("processes killed in mid-hand-over, each lease taken whole or withdrawn", AT_LEAST, kills, self.handover_kills),
             Bar("bytes of the pool that are lost by it", AT_MOST, 0, self.lost_bytes),
             Bar("idle: wake-ups of the switch a second, after a watch", AT_MOST, WAKEUPS_MAX, self.idle_wakeups_per_s),
         ]

@@ -390,7 +390,8 @@ TEST_F(Pool, AHostMayDieInAHandOver) {
                       static_cast<long>(bytes));
             ASSERT_EQ(taker.status(FakeWindow::release_cmd(a)), NUPA_ACCEL_OK);
         }
-        windows[dies] = std::make_unique<FakeWindow>(directory + (dies == 0 ? "p0" : "p1") + ".pool");
+        windows[dies] =
+            std::make_unique<FakeWindow>(directory + (dies == 0 ? "p0" : "p1") + ".pool");
         windows[dies]->set_control(NUPA_CONTROL_ENABLE);
         if (dies != from)  // it took it and is gone, or the offer stands
             windows[from]->status(FakeWindow::release_cmd(a, token));

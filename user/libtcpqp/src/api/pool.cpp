@@ -10,11 +10,11 @@
 #include <cstdint>
 
 #include "provider/opts.hpp"
+#include "provider/pool_path.hpp"
 #include "provider/provider.hpp"
 
 namespace {
 
-constexpr const char* kPath = "/dev/nupa_pool0";
 constexpr size_t kPageBytes = NUPA_POOL_PAGE_BYTES;
 
 // The lease's descriptor, or a negative errno.
@@ -38,7 +38,7 @@ int tcpqp_pool_alloc(size_t bytes, const tcpqp_pool_opts* opts, tcpqp_pool_memor
     if (bytes > SIZE_MAX - kPageBytes)
         return -ENOSPC;
     const size_t whole = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
-    const int fd = lease(o.path != nullptr ? o.path : kPath, whole);
+    const int fd = lease(o.path != nullptr ? o.path : tcpqp::kPoolPath, whole);
     if (fd < 0)
         return fd;
     void* const at = ::mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

@@ -125,10 +125,9 @@ int tcpqp_conn::open_auto(int socket, const tcpqp_conn_opts& opts, const Deadlin
 
 int tcpqp_conn::open(int socket, uint32_t engine, const tcpqp_conn_opts& opts, uint32_t& reason) {
     const Deadline deadline(opts.timeout_ms);
-    const int error =
-        engine == TCPQP_ENGINE_AUTO
-            ? open_auto(socket, opts, deadline, reason)
-            : build(make_context(engine, opts.ifname, socket), socket, opts.timeout_ms, reason);
+    const int error = engine == TCPQP_ENGINE_AUTO ? open_auto(socket, opts, deadline, reason)
+                                                  : build(make_context(engine, opts.ifname, socket),
+                                                          socket, opts.timeout_ms, reason);
     return error == 0 && handover_ ? greet(deadline.left_ms()) : error;
 }
 

@@ -73,8 +73,8 @@ void tcpqp_conn::end_by(int status) noexcept {
 }
 
 void tcpqp_conn::handle_headed(uint32_t slot, uint32_t length) noexcept {
-    const auto head = length < kHeadBytes ? std::nullopt
-                                          : tcpqp::read_head(start_of(slot), length - kHeadBytes);
+    const auto head =
+        length < kHeadBytes ? std::nullopt : tcpqp::read_head(start_of(slot), length - kHeadBytes);
     const bool is_hello = head && head->kind == HeadKind::kHello;
     slots_[slot] = Slot::kHeld;
     if (!head || is_hello == handover_->heard() ||

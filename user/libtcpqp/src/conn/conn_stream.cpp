@@ -223,9 +223,13 @@ int tcpqp_flush(tcpqp_conn* conn, int timeout_ms) {
     return error != 0 ? error : conn->flush(timeout_ms);
 }
 
-int tcpqp_finish(tcpqp_conn* conn) { const int error = check_stream(conn);
-    return error != 0 ? error : conn->finish(); }
+int tcpqp_finish(tcpqp_conn* conn) {
+    const int error = check_stream(conn);
+    return error != 0 ? error : conn->finish();
+}
 
-int tcpqp_ready(tcpqp_conn* conn) { const int error = check_stream(conn);
-    return error != 0 ? error : conn->ready(); }
+int tcpqp_ready(tcpqp_conn* conn) {
+    const int error = check_stream(conn);
+    return error != 0 ? error : conn->ready();
+}
 }

@@ -14,10 +14,11 @@
 #include <new>
 #include <utility>
 
+#include "provider/pool_path.hpp"
+
 namespace tcpqp {
 namespace {
 
-constexpr const char* kDevice = "/dev/nupa_pool0";
 constexpr size_t kPageBytes = NUPA_POOL_PAGE_BYTES;
 constexpr size_t kReferenceMinBytes = 16384;  // below it the copy costs less than a lease's way
 
@@ -53,16 +54,25 @@ bool is_sound(const Head& head, size_t behind) noexcept {
 }  // namespace
 
 void write_head(const Head& head, std::byte* to) noexcept {
-    const WireHead wire{static_cast<uint8_t>(head.kind), {},          head.flags,      head.imm,
-                        head.length,                     head.number, head.lease_bytes};
+    const WireHead wire{static_cast<uint8_t>(head.kind),
+                        {},
+                        head.flags,
+                        head.imm,
+                        head.length,
+                        head.number,
+                        head.lease_bytes};
     std::memcpy(to, &wire, sizeof(wire));
 }
 
 std::optional<Head> read_head(const std::byte* from, size_t behind) noexcept {
     WireHead wire;
     std::memcpy(&wire, from, sizeof(wire));
-    const Head head{static_cast<HeadKind>(wire.kind), wire.flags,  wire.imm,
-                    wire.length,                      wire.number, wire.lease_bytes};
+    const Head head{static_cast<HeadKind>(wire.kind),
+                    wire.flags,
+                    wire.imm,
+                    wire.length,
+                    wire.number,
+                    wire.lease_bytes};
     return is_sound(head, behind) ? std::optional(head) : std::nullopt;
 }
 
@@ -100,7 +110,7 @@ void MappedLease::swap(MappedLease& other) noexcept {
 Handover::Handover(size_t buffer_bytes, uint32_t spare)
     : lease_bytes_(whole_pages(buffer_bytes)), spare_max_(spare) {
     spare_.reserve(spare);
-    device_ = ::open(kDevice, O_RDWR | O_CLOEXEC);
+    device_ = ::open(kPoolPath, O_RDWR | O_CLOEXEC);
     nupa_pool_info info{};
     if (device_ >= 0 && ::ioctl(device_, NUPA_POOL_IOC_INFO, &info) == 0)
         pool_ = info.pool;

@@ -27,7 +27,7 @@ enum class HeadKind : uint8_t {
 
 struct Head {
     HeadKind kind;
-    uint32_t flags;   // TCPQP_F_IMM
+    uint32_t flags;  // TCPQP_F_IMM
     uint32_t imm;
     uint32_t length;  // of the message
     uint64_t number;
@@ -90,7 +90,8 @@ public:
     MappedLease obtain() noexcept;
     // A message of @length pays as a reference.
     [[nodiscard]] bool pays(const MappedLease& lease, size_t length) const noexcept;
-    // 0: the peer may take it, and @head says how; else a negative errno, and the lease is as it was.
+    // 0: the peer may take it, and @head says how; else a negative errno, and the lease is as it
+    // was.
     int offer(MappedLease& lease, Head& head) noexcept;
     // What the peer offers; a negative errno: it is gone.
     int take(const Head& head, MappedLease& lease) noexcept;

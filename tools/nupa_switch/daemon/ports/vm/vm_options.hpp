@@ -24,13 +24,13 @@ enum class Watch : uint8_t {
 
 struct VmOptions {
     std::string name;
-    std::string socket;              // where QEMU connects
-    std::string ram;                 // guest memory file
-    std::vector<std::string> hbm;    // memory files of its accelerators
-    std::string pool;                // where QEMU connects for its window to the pool; mode cxl
+    std::string socket;                  // where QEMU connects
+    std::string ram;                     // guest memory file
+    std::vector<std::string> hbm;        // memory files of its accelerators
+    std::string pool;                    // where QEMU connects for its window to the pool; mode cxl
     std::shared_ptr<SharedPool> shared;  // of all ports
-    uint64_t share_bytes = 0;        // of the pool; 0: an equal part
-    MacAddress mac{};                // zero: one made from the port's number
+    uint64_t share_bytes = 0;            // of the pool; 0: an equal part
+    MacAddress mac{};                    // zero: one made from the port's number
     unsigned queue_pairs = kQueuePairsDefault;
     Watch watch = Watch::kNever;
     uint64_t watch_max_ns = IndexWatch::kMaxNs;
