@@ -58,6 +58,18 @@ def test_pool_to_pool(t: Guests) -> None:
     _all_back(t)
 
 
+def test_a_file_by_way_of_leases(t: Guests) -> None:
+    """Read into a lease, placed into another one, and written from there."""
+    source, copy = "/mnt/t/pool.in", "/mnt/t/pool.out"
+    digest = t.run(1, f"head -c 20000003 /dev/urandom >{source}; sha256sum <{source}")
+    tx, rx = ncqp(t, "offload", f"--pool <{source}", f"--pool >{copy}")
+    t.equal((tx["data_path"], rx["data_path"]), ("pool", "pool"), "where the data were")
+    t.equal(rx["copied_bytes"], 0, "bytes that the receiver's processor copied")
+    t.equal(t.run(0, f"sha256sum <{copy}; rm {copy}"), digest, "SHA-256")
+    t.run(1, f"rm {source}")
+    _all_back(t)
+
+
 def _both(t: Guests, listener: str, connector: str, port: int) -> list[str]:
     jobs = [t.start(0, f"exec {listener}", END_S)]
     t.wait_listening(0, port)

@@ -2,15 +2,13 @@
 // Equal buffers in one registered, page-aligned piece of memory.
 #pragma once
 
-#include <sys/mman.h>
-
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
-#include "base/fd.hpp"
-#include "limits.hpp"
+#include "device_memory.hpp"
+#include "options.hpp"
 #include "verbs/context.hpp"
 #include "verbs/mr.hpp"
 
@@ -18,39 +16,34 @@ namespace ncqp {
 
 class BufferRing {
 public:
-    // At most @slots, fewer if they would exceed kRingMaxBytes.  Throws std::system_error.
-    BufferRing(const tcpqp::Context& context, uint64_t slot_bytes, uint32_t slots)
-        : slot_bytes_(slot_bytes),
-          slots_(static_cast<uint32_t>(std::clamp<uint64_t>(kRingMaxBytes / slot_bytes, 1, slots))),
-          memory_(slot_bytes_ * slots_),
-          mr_(context, memory_.at, memory_.bytes, IBV_ACCESS_LOCAL_WRITE) {
-        if (!mr_)
-            tcpqp::throw_errno("register memory (see `ulimit -l`)");
-    }
+    // At most @slots, fewer if they would exceed kRingMaxBytes, or kDeviceRingMaxBytes of memory of
+    // a @device, which this program can map.  Throws std::system_error.
+    BufferRing(const tcpqp::Context& context, uint64_t slot_bytes, uint32_t slots,
+               DeviceKind device);
 
     [[nodiscard]] uint32_t slots() const noexcept { return slots_; }
-    [[nodiscard]] uint32_t lkey() const noexcept { return mr_.lkey(); }
+    [[nodiscard]] uint32_t lkey() const noexcept { return device_ ? device_->lkey() : mr_.lkey(); }
     [[nodiscard]] std::span<std::byte> slot(uint32_t index) const noexcept {
-        return {static_cast<std::byte*>(memory_.at) + index * slot_bytes_, slot_bytes_};
+        return {at_ + index * slot_bytes_, slot_bytes_};
     }
+    [[nodiscard]] const char* name() const noexcept { return name_; }
 
 private:
-    struct Memory {
-        explicit Memory(uint64_t n) : bytes(n) {
-            at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-            if (at == MAP_FAILED)
-                tcpqp::throw_errno("allocate buffers");
-        }
-        Memory(const Memory&) = delete;
-        Memory& operator=(const Memory&) = delete;
-        ~Memory() { ::munmap(at, bytes); }
-        void* at = nullptr;
+    struct Anonymous {
+        explicit Anonymous(uint64_t n);
+        Anonymous(const Anonymous&) = delete;
+        Anonymous& operator=(const Anonymous&) = delete;
+        ~Anonymous();
+        std::byte* at = nullptr;
         uint64_t bytes;
     };
     uint64_t slot_bytes_;
     uint32_t slots_;
-    Memory memory_;
-    tcpqp::Mr mr_;
+    std::unique_ptr<DeviceMemory> device_;
+    std::unique_ptr<Anonymous> memory_;  // without a device
+    tcpqp::Mr mr_;                       // of that
+    std::byte* at_ = nullptr;
+    const char* name_;
 };
 
 }  // namespace ncqp

@@ -34,7 +34,8 @@ public:
     void pattern(uint64_t at, uint64_t bytes, uint32_t period, uint64_t start) override {
         accelerator_.pattern({dmabuf_.get(), at}, bytes, period, start);
     }
-    uint64_t equal(uint64_t a, uint64_t b, uint64_t bytes) override {
+    // How many bytes at @a and at @b are equal before the first that is not; throws.
+    uint64_t equal(uint64_t a, uint64_t b, uint64_t bytes) {
         return accelerator_.compare({dmabuf_.get(), a}, {dmabuf_.get(), b}, bytes);
     }
 
@@ -53,10 +54,7 @@ public:
         for (uint64_t i = 0; i < bytes; i++)
             data()[at + i] = static_cast<std::byte>((start + i + 1) % period);
     }
-    uint64_t equal(uint64_t a, uint64_t b, uint64_t bytes) override {
-        return static_cast<uint64_t>(
-            std::mismatch(data() + a, data() + a + bytes, data() + b).first - (data() + a));
-    }
+    [[nodiscard]] std::byte* mapped() const noexcept override { return data(); }
 
 protected:
     explicit Mapped(uint64_t bytes) : bytes_(whole_pages(bytes)) {}
@@ -115,17 +113,6 @@ public:
     }
 };
 
-const char* path_name(DeviceKind kind) noexcept {
-    switch (kind) {
-        case DeviceKind::kHbm:
-            return "hbm";
-        case DeviceKind::kPool:
-            return "pool";
-        default:
-            return "udmabuf";
-    }
-}
-
 // One pattern serves every message: each starts at its own phase.
 class DeviceSource final : public Source {
 public:
@@ -159,23 +146,25 @@ private:
 };
 
 // Slots for messages, and behind them the pattern to compare with.
-class DeviceSink final : public Sink {
+class HbmSink final : public Sink {
 public:
-    DeviceSink(const tcpqp::Context& context, DeviceKind kind, uint32_t period, uint64_t total,
-               uint64_t msg_bytes, uint32_t& depth)
-        : kind_(kind), period_(period), total_(total), msg_bytes_(msg_bytes) {
-        slots_ = static_cast<uint32_t>(
-            std::clamp<uint64_t>(kDeviceRingMaxBytes / slot_bytes(), 1, depth));
+    HbmSink(const tcpqp::Context& context, uint32_t period, uint64_t total, uint64_t msg_bytes,
+            uint32_t& depth)
+        : period_(period),
+          total_(total),
+          msg_bytes_(msg_bytes),
+          slots_(static_cast<uint32_t>(
+              std::clamp<uint64_t>(kDeviceRingMaxBytes / slot_bytes(), 1, depth))),
+          memory_(context, reference_at() + msg_bytes + period) {
         depth = slots_;
-        memory_ = make_device_memory(context, kind, reference_at() + msg_bytes + period);
         if (period_ != 0)
-            memory_->pattern(reference_at(), msg_bytes + period, period_, 0);
+            memory_.pattern(reference_at(), msg_bytes + period, period_, 0);
     }
 
     std::optional<tcpqp::Work> next(Status&) noexcept override {
         if (exhausted() || posted_ - landed_ == slots_)
             return std::nullopt;
-        return tcpqp::Work{0, memory_->address(slot(posted_)), size_of(posted_++), memory_->lkey(),
+        return tcpqp::Work{0, memory_.address(slot(posted_)), size_of(posted_++), memory_.lkey(),
                            0};
     }
     [[nodiscard]] bool exhausted() const noexcept override {
@@ -192,11 +181,11 @@ public:
     }
     // A peer that breaks the protocol: its end message belongs into a receive of its own.
     bool read_oldest(std::span<std::byte>) noexcept override { return false; }
-    [[nodiscard]] const char* name() const noexcept override { return path_name(kind_); }
+    [[nodiscard]] const char* name() const noexcept override { return path_name(DeviceKind::kHbm); }
 
 private:
     Status compare(uint64_t at, uint64_t start, uint64_t bytes) noexcept try {
-        const uint64_t right = memory_->equal(at, reference_at() + start % period_, bytes);
+        const uint64_t right = memory_.equal(at, reference_at() + start % period_, bytes);
         if (right == bytes)
             return {};
         return Status::failure(fmt::format(
@@ -213,17 +202,27 @@ private:
         return static_cast<uint32_t>(std::min(msg_bytes_, total_ - message * msg_bytes_));
     }
 
-    DeviceKind kind_;
     uint32_t period_;
     uint64_t total_;
     uint64_t msg_bytes_;
     uint32_t slots_;
-    std::unique_ptr<DeviceMemory> memory_;
+    Hbm memory_;
     uint64_t posted_ = 0;  // messages
     uint64_t landed_ = 0;
 };
 
 }  // namespace
+
+const char* path_name(DeviceKind kind) noexcept {
+    switch (kind) {
+        case DeviceKind::kHbm:
+            return "hbm";
+        case DeviceKind::kPool:
+            return "pool";
+        default:
+            return "udmabuf";
+    }
+}
 
 std::unique_ptr<DeviceMemory> make_device_memory(const tcpqp::Context& context, DeviceKind kind,
                                                  uint64_t bytes) {
@@ -239,10 +238,9 @@ std::unique_ptr<Source> make_device_source(const tcpqp::Context& context, Device
     return std::make_unique<DeviceSource>(context, kind, input, msg_bytes);
 }
 
-std::unique_ptr<Sink> make_device_sink(const tcpqp::Context& context, DeviceKind kind,
-                                       uint32_t period, uint64_t total, uint64_t msg_bytes,
-                                       uint32_t& depth) {
-    return std::make_unique<DeviceSink>(context, kind, period, total, msg_bytes, depth);
+std::unique_ptr<Sink> make_hbm_sink(const tcpqp::Context& context, uint32_t period, uint64_t total,
+                                    uint64_t msg_bytes, uint32_t& depth) {
+    return std::make_unique<HbmSink>(context, period, total, msg_bytes, depth);
 }
 
 }  // namespace ncqp

@@ -19,10 +19,10 @@ namespace ncqp {
 class DeviceMemory {
 public:
     virtual ~DeviceMemory() = default;
-    // Both throw std::system_error.  Byte i becomes (start + i + 1) mod period.
+    // Byte i becomes (start + i + 1) mod period; throws std::system_error.
     virtual void pattern(uint64_t at, uint64_t bytes, uint32_t period, uint64_t start) = 0;
-    // How many bytes at @a and at @b are equal before the first that is not.
-    virtual uint64_t equal(uint64_t a, uint64_t b, uint64_t bytes) = 0;
+    // Where this program has it; nullptr: no processor reaches it.
+    [[nodiscard]] virtual std::byte* mapped() const noexcept { return nullptr; }
 
     [[nodiscard]] uint32_t lkey() const noexcept { return mr_.lkey(); }
     // What a work request says for the byte at @at.
@@ -37,6 +37,9 @@ protected:
     uint64_t iova_ = 0;
 };
 
+// As --device-memory has it, and the report.
+[[nodiscard]] const char* path_name(DeviceKind kind) noexcept;
+
 // Throws std::system_error.
 [[nodiscard]] std::unique_ptr<DeviceMemory> make_device_memory(const tcpqp::Context& context,
                                                                DeviceKind kind, uint64_t bytes);
@@ -45,10 +48,10 @@ protected:
 [[nodiscard]] std::unique_ptr<Source> make_device_source(const tcpqp::Context& context,
                                                          DeviceKind kind, const Input& input,
                                                          uint64_t msg_bytes);
-// Messages stay in the device's memory until the next ones take their place; those of a pattern
-// are compared by the device.
-[[nodiscard]] std::unique_ptr<Sink> make_device_sink(const tcpqp::Context& context, DeviceKind kind,
-                                                     uint32_t period, uint64_t total,
-                                                     uint64_t msg_bytes, uint32_t& depth);
+// Messages stay in an accelerator's memory until the next ones take their place; it compares those
+// of a pattern.
+[[nodiscard]] std::unique_ptr<Sink> make_hbm_sink(const tcpqp::Context& context, uint32_t period,
+                                                  uint64_t total, uint64_t msg_bytes,
+                                                  uint32_t& depth);
 
 }  // namespace ncqp

@@ -95,7 +95,7 @@ void add_data_options(CLI::App& app, Options& o, Flags& f) {
            "-d,--device-memory", o.device,
            "hbm, pool or udmabuf: the data stay in memory of /dev/nupa_accel0, which checks "
            "them with -v, in a lease of the switch's pool (/dev/nupa_pool0), or in a dma-buf "
-           "of pages; needs -n at the sender")
+           "of pages; hbm needs -n at the sender, and keeps nothing at the receiver")
         ->transform(CLI::CheckedTransformer(kDevices, CLI::ignore_case))
         ->default_str("none")
         ->group(group);
@@ -128,8 +128,8 @@ std::string complaint(const Options& o, const Flags& f) {
         return "--wire has no meaning with --engine tcp";
     if (o.device != DeviceKind::kNone && o.engine == Engine::kTcp)
         return "-d needs a queue pair: it has no meaning with --engine tcp";
-    if (o.device != DeviceKind::kNone && o.sends && !o.bytes)
-        return "-d at the sender needs -n BYTES (standard input is not read into a device)";
+    if (o.device == DeviceKind::kHbm && o.sends && !o.bytes)
+        return "-d hbm at the sender needs -n BYTES (standard input is not read into a device)";
     if (o.sends && o.period != 0 && !o.bytes)
         return "-v at the sender needs -n BYTES (standard input is sent as it is)";
     size_t end = 0;

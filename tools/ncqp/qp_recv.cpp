@@ -87,14 +87,14 @@ private:
             total_ = hello_->bytes;
         Status why;
         try {
-            if (job_.options.device == DeviceKind::kNone)
+            if (job_.options.device != DeviceKind::kHbm)
                 sink_ = make_sink(session_->context(), output_, verifier_, total_,
-                                  hello_->msg_bytes, depth_, why);
+                                  hello_->msg_bytes, job_.options.device, depth_, why);
             else if (total_)
-                sink_ = make_device_sink(session_->context(), job_.options.device,
-                                         verifier_.period(), *total_, hello_->msg_bytes, depth_);
+                sink_ = make_hbm_sink(session_->context(), verifier_.period(), *total_,
+                                      hello_->msg_bytes, depth_);
             else
-                why = Status::failure("-d needs a sender that knows its size (-n)");
+                why = Status::failure("-d hbm needs a sender that knows its size (-n)");
         } catch (const std::exception& e) {
             return Status::failure(e.what());
         }

@@ -4,7 +4,6 @@
 
 #include <vector>
 
-#include "device_memory.hpp"
 #include "qp_session.hpp"
 #include "qp_source.hpp"
 #include "stop.hpp"
@@ -20,9 +19,7 @@ public:
         job_.meter.begin_setup();
         session_ = std::make_unique<QpSession>(job_, depth_);
         const Options& o = job_.options;
-        source_ = o.device == DeviceKind::kNone
-                      ? make_source(session_->context(), input_, o.msg_bytes, depth_)
-                      : make_device_source(session_->context(), o.device, input_, o.msg_bytes);
+        source_ = make_source(session_->context(), input_, o.msg_bytes, o.device, depth_);
         batch_.reserve(depth_);
         job_.report.depth = depth_;
         job_.report.data_path = source_->name();

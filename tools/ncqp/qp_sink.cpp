@@ -82,8 +82,8 @@ private:
 class RingSink final : public Sink {
 public:
     RingSink(const tcpqp::Context& context, Output& output, Verifier& verifier, uint64_t msg_bytes,
-             uint32_t& depth)
-        : output_(output), verifier_(verifier), ring_(context, msg_bytes, depth) {
+             DeviceKind device, uint32_t& depth)
+        : output_(output), verifier_(verifier), ring_(context, msg_bytes, depth, device) {
         depth = ring_.slots();
     }
 
@@ -112,7 +112,7 @@ public:
         std::copy_n(oldest().begin(), out.size(), out.begin());
         return true;
     }
-    [[nodiscard]] const char* name() const noexcept override { return "buffers"; }
+    [[nodiscard]] const char* name() const noexcept override { return ring_.name(); }
 
 private:
     [[nodiscard]] std::span<std::byte> oldest() const noexcept {
@@ -129,9 +129,9 @@ private:
 }  // namespace
 
 std::unique_ptr<Sink> make_sink(const tcpqp::Context& context, Output& output, Verifier& verifier,
-                                std::optional<uint64_t> total, uint64_t msg_bytes, uint32_t& depth,
-                                Status& why) {
-    if (output.mappable() && total && *total > 0) {
+                                std::optional<uint64_t> total, uint64_t msg_bytes,
+                                DeviceKind device, uint32_t& depth, Status& why) {
+    if (device == DeviceKind::kNone && output.mappable() && total && *total > 0) {
         why = output.reserve(*total);
         if (!why.ok())
             return nullptr;
@@ -143,7 +143,7 @@ std::unique_ptr<Sink> make_sink(const tcpqp::Context& context, Output& output, V
                 return mapped;
         }
     }
-    return std::make_unique<RingSink>(context, output, verifier, msg_bytes, depth);
+    return std::make_unique<RingSink>(context, output, verifier, msg_bytes, device, depth);
 }
 
 }  // namespace ncqp

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 
+#include "options.hpp"
 #include "output.hpp"
 #include "status.hpp"
 #include "verbs/context.hpp"
@@ -29,10 +30,12 @@ public:
     [[nodiscard]] virtual const char* name() const noexcept = 0;
 };
 
-// The file itself if @total is known and its pages can be pinned, else buffers.
-// @why tells a full disk.  @depth may be lowered.  Throws std::system_error.
+// The file itself if @total is known and its pages can be pinned, else buffers, in
+// memory of a @device if there is one, which this program can map.  @why tells a full disk.  @depth
+// may be lowered.  Throws std::system_error.
 [[nodiscard]] std::unique_ptr<Sink> make_sink(const tcpqp::Context& context, Output& output,
                                               Verifier& verifier, std::optional<uint64_t> total,
-                                              uint64_t msg_bytes, uint32_t& depth, Status& why);
+                                              uint64_t msg_bytes, DeviceKind device,
+                                              uint32_t& depth, Status& why);
 
 }  // namespace ncqp

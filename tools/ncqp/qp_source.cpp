@@ -88,8 +88,9 @@ private:
 // Streams, and files that can't be pinned: read into a ring of buffers.
 class StreamSource final : public Source {
 public:
-    StreamSource(const tcpqp::Context& context, Input& input, uint64_t msg_bytes, uint32_t& depth)
-        : input_(input), ring_(context, msg_bytes, depth) {
+    StreamSource(const tcpqp::Context& context, Input& input, uint64_t msg_bytes, uint32_t& depth,
+                 DeviceKind device)
+        : input_(input), ring_(context, msg_bytes, depth, device) {
         depth = ring_.slots();
     }
 
@@ -123,7 +124,7 @@ public:
                    ? -1
                    : input_.fd();
     }
-    [[nodiscard]] const char* name() const noexcept override { return "buffers"; }
+    [[nodiscard]] const char* name() const noexcept override { return ring_.name(); }
 
 private:
     [[nodiscard]] bool input_ready() const noexcept {
@@ -142,15 +143,17 @@ private:
 }  // namespace
 
 std::unique_ptr<Source> make_source(const tcpqp::Context& context, Input& input, uint64_t msg_bytes,
-                                    uint32_t& depth) {
+                                    DeviceKind device, uint32_t& depth) {
+    if (input.kind() == Input::Kind::kGenerated && device != DeviceKind::kNone)
+        return make_device_source(context, device, input, msg_bytes);
     if (input.kind() == Input::Kind::kGenerated)
         return std::make_unique<PatternSource>(context, input, msg_bytes);
-    if (!input.mapped().empty()) {
+    if (!input.mapped().empty() && device == DeviceKind::kNone) {
         auto mapped = std::make_unique<MappedSource>(context, input, msg_bytes);
         if (mapped->usable())
             return mapped;
     }
-    return std::make_unique<StreamSource>(context, input, msg_bytes, depth);
+    return std::make_unique<StreamSource>(context, input, msg_bytes, depth, device);
 }
 
 }  // namespace ncqp

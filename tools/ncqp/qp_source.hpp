@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "input.hpp"
+#include "options.hpp"
 #include "status.hpp"
 #include "verbs/context.hpp"
 #include "verbs/qp.hpp"
@@ -26,9 +27,10 @@ public:
 };
 
 // The best that the input allows: pages of the mapped file, the pattern, or
-// buffers.  @depth bounds the buffers in flight and is lowered if they would
-// be too much memory.  Throws std::system_error.
+// buffers, the latter two in memory of a @device if there is one.  @depth bounds the buffers in
+// flight and is lowered if they would be too much memory.  Throws std::system_error.
 [[nodiscard]] std::unique_ptr<Source> make_source(const tcpqp::Context& context, Input& input,
-                                                  uint64_t msg_bytes, uint32_t& depth);
+                                                  uint64_t msg_bytes, DeviceKind device,
+                                                  uint32_t& depth);
 
 }  // namespace ncqp
