@@ -185,7 +185,8 @@ bool tqp_train_gather(struct tqp_conn *conn)
 	limit = tqp_train_limit(conn);
 	if (!limit)
 		return false;
-	n = tqp_train_mixed(conn, limit);
+	/* a message alone is not to pay for what that has on its stack */
+	n = limit < TQP_MIXED_MIN_MESSAGES ? 0 : tqp_train_mixed(conn, limit);
 	if (!n)
 		n = tqp_train_copies(&conn->tx.wqe) ? tqp_train_copied(conn, limit) :
 						      tqp_train_pages(conn, limit);

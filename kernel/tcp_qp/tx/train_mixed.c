@@ -302,7 +302,7 @@ u32 tqp_train_mixed(struct tqp_conn *conn, u32 limit)
 	struct tqp_train_mixed mixed;
 	struct tqp_msg_rec *table;
 
-	if (limit < TQP_MIXED_MIN_MESSAGES || !tqp_mixed_peer(conn))
+	if (!tqp_mixed_peer(conn))
 		return 0;
 	mixed.pages = (struct tqp_train_pages){};
 	mixed.copied = 0;

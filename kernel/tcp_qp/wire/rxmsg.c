@@ -2,7 +2,7 @@
 #include "wire/rxmsg.h"
 
 /* A mapping bears ONLY, or MIDDLE while the last segment has not told more; see tqp_map_fill(). */
-static enum tcp_bth_kind tqp_kind_of(__u8 opcode)
+static inline enum tcp_bth_kind tqp_kind_of(__u8 opcode)
 {
 	const struct tcp_bth_op_info *op = tcp_bth_op(opcode);
 
@@ -13,7 +13,7 @@ static enum tcp_bth_kind tqp_kind_of(__u8 opcode)
 }
 
 /* The message's counter; NULL if it has none, or if it can't be told yet. */
-static __u16 *tqp_number_of(const struct tqp_rx_msg *msg, struct tqp_rx_numbers *next)
+static inline __u16 *tqp_number_of(const struct tqp_rx_msg *msg, struct tqp_rx_numbers *next)
 {
 	switch (msg->kind) {
 	case TCP_BTH_KIND_SEND:

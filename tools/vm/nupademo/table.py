@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How the outcome is shown."""
 
-from .transfer import GIB, Outcome
+from .transfer import GIB, POOL, Outcome
 
 COLUMNS = ("engine", "Gb/s", "CPU s/GiB tx", "CPU s/GiB rx", "placed by switch", "copied by CPU rx", "segments", "retrans", "SHA-256")
 
@@ -25,7 +25,7 @@ def _cells(o: Outcome) -> tuple[str, ...]:
 
 
 def sentence(outcomes: list[Outcome]) -> str:
-    """What the table says, in one sentence; nothing if an engine of the comparison is not in it."""
+    """What the table says; nothing if an engine of the comparison is not in it."""
     rows = {o.engine: o.row() for o in outcomes if not o.problem}
     offload, tcp = rows.get("offload"), rows.get("tcp")
     if not offload or not tcp:
@@ -36,5 +36,9 @@ def sentence(outcomes: list[Outcome]) -> str:
     copied = "none" if not offload["copied_bytes"] else f"{offload['copied_bytes']:,}"
     return (
         f"With offload the switch put {offload['placed_bytes']:,} bytes straight into the buffer they were for and the receiver's CPU copied {copied}: "
-        f"{pace} plain TCP through send() and recv(), for {cost}."
+        f"{pace} plain TCP through send() and recv(), for {cost}.{_pool(rows)}"
     )
+
+
+def _pool(rows: dict[str, dict]) -> str:
+    return " With offload-pool a processor reads the file into the lease at one end, and writes it from there at the other." if POOL in rows else ""
