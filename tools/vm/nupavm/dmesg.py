@@ -18,7 +18,7 @@ HARMLESS = re.compile(
 ASKED, ASKED_END = "agent: blocked tasks, asked for", "agent: end of blocked tasks"
 TRACE = "Call Trace"
 # Data races within the kernel itself are many, known, and not ours to judge: a report counts if a stack of it comes through a module of ours.
-RACE, REPORT_END, OURS = "BUG: KCSAN: ", "=" * 60, re.compile(r"\[(tcp_qp|nupa_dev|nupa_accel)\b")
+RACE, REPORT_END, OURS = "BUG: KCSAN: ", "=" * 60, re.compile(r"\+0x[0-9a-f]+/0x[0-9a-f]+ \[(tcp_qp|nupa_dev|nupa_accel)\b")
 CONTEXT_LINES = 40
 EFLAGS = re.compile(r"EFLAGS: ([0-9a-f]{8})")
 EFLAGS_BITS = 0x3F7FD7  # that an x86 processor can set
