@@ -79,7 +79,7 @@ demo: checkout ## two machines, one file, three engines: a table of what it cost
 	@tools/vm/demo $(if $(CXL),--cxl)
 
 check: all ## run every test; the last line counts them, build/results/check.json has each
-	@$(PACKAGES) vm check lint
+	@$(PACKAGES) vm check
 	@selftests/run $(if $(CHECK),--only "$(CHECK)")
 
 vm: user kernel ## a shell in two machines on a switch (VM="..." adds nupa-vm options)
