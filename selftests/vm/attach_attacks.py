@@ -51,13 +51,26 @@ def test_two_readers_of_plain_bytes(t: Guests) -> None:
     attack(t, "readers", 20)
 
 
-def test_timestamps_of_every_packet(t: Guests) -> None:
+def _timestamps(t: Guests) -> None:
     for engine in ("software", "offload"):
         rounds = 40 if on_debug_kernel() else 150
         t.run(0, "chmod 666 /dev/infiniband/*")
         t.run(1, "chmod 666 /dev/infiniband/*")
         pair = Pair(t, "../hostile/attach_attacks", common=f"--case timestamps --engine {engine} --rounds {rounds}", limit_s=LIMIT_S)
         succeeded(pair.jobs)
+
+
+def test_timestamps_of_every_packet(t: Guests) -> None:
+    _timestamps(t)
+
+
+def test_timestamps_of_delayed_packets(t: Guests) -> None:
+    """The qdisc's timer sends, on any processor: the socket hears of its stamps beside whoever holds its lock."""
+    try:
+        t.cluster.run_all("modprobe sch_netem; tc qdisc replace dev nupa0 root netem delay 1ms", check=True)
+        _timestamps(t)
+    finally:
+        t.cluster.run_all("tc qdisc del dev nupa0 root")
 
 
 def test_send_buffer_is_the_administrators(t: Guests) -> None:

@@ -20,6 +20,7 @@ SETUP = unplug.SETUP
 COUNTED_MAX = 4096  # counted from one, with eight random bits: the first keys; of 24 random bits one in 4,000 is below
 NOTICED_S = 15  # heartbeats missed, the reset given up, and the queue pairs ended
 UNLOADED_S = 25
+IDLE_S = 100  # how long the test looks for what it then finds too late
 REGISTERS_BYTES = 256  # struct nupa_regs
 # Linux lets root map a device's memory only if no driver has it.
 SCRIBBLE = """device=$(cd /sys/bus/pci/drivers/nupa_dev && echo 0*); rmmod nupa_dev; DEVICE=$device python3 - <<'END'
@@ -75,17 +76,27 @@ def test_keys_are_no_sequence(t: Guests) -> None:
     t.check(all(number > COUNTED_MAX for number in numbers), f"keys or numbers look counted: {numbers}")
 
 
+def _kill_switch(t: Guests) -> float:
+    """Before it can say a word; returns when, by the monotonic clock."""
+    began = time.monotonic()
+    os.kill(t.cluster.switch.process.pid, signal.SIGKILL)
+    t.cluster.stop_switch()
+    return began
+
+
+def _carrier_lost_s(t: Guests, began: float, limit_s: int) -> float:
+    for node in (0, 1):
+        t.run(node, f"until {CARRIER_LOST}; do sleep 0.1; done", limit_s)
+    return time.monotonic() - began
+
+
 @unplug.kills_the_switch
 def test_killed_switch_is_noticed(t: Guests) -> None:
     """No word from the switch, and nothing to send: the heartbeat tells.  Nothing is held afterwards."""
     pair = Pair(t, "qp_end", common=f"--engine offload {unplug.USER_TIMEOUT}", limit_s=90)
     pair.wait_moving()
-    began = time.monotonic()
-    os.kill(t.cluster.switch.process.pid, signal.SIGKILL)  # before it can say a word
-    t.cluster.stop_switch()
-    for node in (0, 1):
-        t.run(node, f"until {CARRIER_LOST}; do sleep 0.1; done", 30)
-    carrier_s = time.monotonic() - began
+    began = _kill_switch(t)
+    carrier_s = _carrier_lost_s(t, began, 30)
     unplug._all_end(t, pair, "switch killed", gone=(0, 1))
     ended_s = time.monotonic() - began
     for node in (0, 1):
@@ -102,3 +113,18 @@ def test_killed_switch_is_noticed(t: Guests) -> None:
     t.check(carrier_s < NOTICED_S * slow, f"carrier lost after {carrier_s:.1f} s")
     t.check(ended_s < NOTICED_S * slow, f"queue pairs ended after {ended_s:.1f} s")
     t.check(unloaded_s < UNLOADED_S * slow, f"tcp_qp unloaded after {unloaded_s:.1f} s")
+
+
+@unplug.kills_the_switch
+def test_killed_switch_is_noticed_by_idle_hosts(t: Guests) -> None:
+    """Hosts that never send lose their carrier as soon: no transmit watchdog runs for them."""
+    t.cluster.run_all("ip -6 addr flush dev nupa0; ip neigh flush dev nupa0; sleep 2")
+    carrier_s = _carrier_lost_s(t, _kill_switch(t), IDLE_S)
+    print(f"carrier lost after {carrier_s:.1f} s", flush=True)
+    for node in (0, 1):
+        unplug._unplug(t, node)
+    t.cluster.start_switch()
+    for node in (0, 1):
+        unplug._plug(t, node)
+    _works(t)
+    t.check(carrier_s < NOTICED_S * slowness(), f"carrier lost after {carrier_s:.1f} s")

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -167,14 +168,56 @@ def test_placed_by_a_switch_that_stops(t: Guests) -> None:
     nothing_pinned(t)
 
 
-def waiting_reader(t: Guests, port: int) -> tuple[Job, Job]:
+MUCH_MIB = 65536
+
+
+def waiting_reader(t: Guests, port: int, sent_mib: int = 6) -> tuple[Job, Job]:
     """A receiver that waits with its memory posted, for more than its sender has."""
     nothing_pinned(t)
-    receiver = t.start(0, f"exec /usr/bin/python3 {PROGRAMS}/stream_place.py receive {port} 5 4096 all", LIMIT_S)
+    receiver = t.start(0, f"exec /usr/bin/python3 {PROGRAMS}/stream_place.py receive {port} 5 {MUCH_MIB} all", LIMIT_S)
     t.wait_listening(0, port)
-    sender = t.start(1, f"exec /usr/bin/python3 {PROGRAMS}/stream_place.py send $PEER {port} 5 6", LIMIT_S)
+    sender = t.start(1, f"exec /usr/bin/python3 {PROGRAMS}/stream_place.py send $PEER {port} 5 {sent_mib}", LIMIT_S)
     t.wait_until(lambda: pinned(t) > 100, "the receiver never waited with its memory posted")
     return receiver, sender
+
+
+def stop_at_work(pid: int) -> None:
+    """Stops a process while one of its threads is in no system call, if it ever is."""
+    for _ in range(STOPS):
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(0.001)
+        if any(thread.read_text().startswith("-1") for thread in Path(f"/proc/{pid}/task").glob("*/syscall")):
+            return
+        os.kill(pid, signal.SIGCONT)
+        time.sleep(0.001)
+    os.kill(pid, signal.SIGSTOP)
+
+
+STOPS = 500
+HELD_MIB = 64  # as much as the reader's memory many times over
+HELD = f"head -c {HELD_MIB}M /dev/zero | tr '\\000' '\\245' >/dev/shm/held"
+HELD_IS_RIGHT = f"[ $(tr -d '\\245' </dev/shm/held | wc -c) = 0 ] && [ $(stat -c %s /dev/shm/held) = {HELD_MIB << 20} ] && rm /dev/shm/held"
+
+
+@pytest.mark.waits
+def test_placed_by_a_switch_that_hangs(t: Guests) -> None:
+    """For good, so to the driver, whatever it was doing: the reader can go, and what the switch does later is done to nobody's memory."""
+    receiver, sender = waiting_reader(t, 7996, MUCH_MIB)
+    switch = t.cluster.switch.process.pid
+    stop_at_work(switch)
+    try:
+        t.run(0, "until dmesg | grep -q 'port is dead'; do sleep 0.2; done", 60)
+        t.run(0, "pkill -9 -f 'stream_place.py receive'")
+        receiver.wait()
+        print(f"{pinned(t)} pages were given up", flush=True)
+        t.run(0, HELD)  # what was the reader's is others' now
+    finally:
+        os.kill(switch, signal.SIGCONT)
+    sender.kill()
+    sender.wait()
+    t.cluster.run_all("rmmod nupa_dev && sh $REPO/tools/vm/guest/setup full", 60, check=True)
+    t.run(0, HELD_IS_RIGHT, 60)
+    t.check(place(t, 3, 16, "all", 0.05)["rx_posts"] > 0, "nothing was posted after the driver came back")
 
 
 def test_placed_and_killed(t: Guests) -> None:
