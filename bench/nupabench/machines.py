@@ -16,7 +16,7 @@ PORT = 7700
 SERVER, CLIENT = 0, 1
 CALL_LIMIT_S, CASE_LIMIT_S, LISTEN_S = 30, 10, 30
 CASES_PER_CALL = 8
-LONG_BUFFERS = 64  # nupa_dev's default
+LONG_BUFFERS = 256  # nupa_dev's default for so much memory
 CLOCK_ERROR_MAX = 0.02  # ticks and calibration
 RXE = "modprobe rdma_rxe && rdma link add rxe0 type rxe netdev nupa0 && sh $REPO/tools/vm/guest/mkdev"
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from .bars import AT_LEAST, AT_MOST, Bar, ratio
 from .cases import KIB, MIB, Case
 from .figures import figures, summary
+from .machines import PROGRAM
 
 PLAIN, ULP = "plain", "ulp"
 NAME = "tcp_qp_stream"
@@ -17,6 +18,7 @@ RUN = "$BUILD/cmake/user/tcpqp_run/tcpqp-run --stats"
 TAKEN = re.compile(rf"tcpqp-run: \S+: {NAME} on [1-9]\d* sockets$", re.MULTILINE)
 NEVER_SLOWER = 0.97  # of plain TCP's rate: what turns of these programs can tell
 FASTER = 1.2
+WHOLE_FASTER = 1.8
 WARM_BYTES = 8 * MIB  # its bounds were set so
 
 
@@ -106,8 +108,18 @@ def servers() -> Iterator[Program]:
                   inverse(r"Latency is ([\d.]+) usec"))  # fmt: skip
 
 
+def gbps(case: Case) -> Callable[[str], float]:
+    return lambda out: figures(case, json.loads(out))["gbps"]
+
+
+def whole() -> Program:
+    """Readers that wait for all of 4 MiB, in pages of 2 MiB."""
+    case = Case("tcp", bytes=4 * MIB, waitall=True, ms=2000)
+    return Program("4 MiB by MSG_WAITALL", f"{PROGRAM} --port {{port}}", f"{PROGRAM} --connect {{peer}} --port {{port}} {case.spec()}", gbps(case), WHOLE_FASTER)
+
+
 def programs() -> list[Program]:
-    return [*iperfs(), *servers()]
+    return [*iperfs(), whole(), *servers()]
 
 
 # Counted

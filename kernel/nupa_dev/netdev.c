@@ -339,6 +339,16 @@ static void nupa_netdev_features(struct nupa_dev *nupa)
 				   GRO_MAX_SIZE));
 }
 
+/* All queues together have a part of the memory; several senders at once need some MiB before NAPI has a turn. */
+static u32 nupa_rx_long_default(const struct nupa_dev *nupa)
+{
+	u64 bytes = ((u64)totalram_pages() << PAGE_SHIFT) / NUPA_RX_LONG_RAM_SHARE;
+	u64 entries = div_u64(bytes, NUPA_RX_LONG_BUF_BYTES * nupa->nr_queues);
+
+	return rounddown_pow_of_two(clamp_t(u64, entries, NUPA_RX_LONG_ENTRIES_MIN,
+					    NUPA_RX_LONG_ENTRIES_USUAL));
+}
+
 static void nupa_netdev_address(struct nupa_dev *nupa, const struct nupa_regs *regs)
 {
 	u8 mac[ETH_ALEN];
@@ -374,7 +384,7 @@ struct net_device *nupa_netdev_alloc(struct pci_dev *pdev, const struct nupa_reg
 	nupa->tx_entries = NUPA_TX_ENTRIES_DEFAULT;
 	nupa->rx_entries = NUPA_RX_ENTRIES_DEFAULT;
 	nupa->rx_buf_bytes = NUPA_RX_BUF_BYTES_DEFAULT;
-	nupa->rx_long_entries = nupa->features & NUPA_FEAT_RX_LONG ? NUPA_RX_LONG_ENTRIES_DEFAULT : 0;
+	nupa->rx_long_entries = nupa->features & NUPA_FEAT_RX_LONG ? nupa_rx_long_default(nupa) : 0;
 	nupa->rx_hold_us = nupa->features & NUPA_FEAT_RX_HOLD ? NUPA_RX_HOLD_US_DEFAULT : 0;
 	nupa->state = BIT(NUPA_S_FAILED);	/* until enabled */
 	mutex_init(&nupa->mode_lock);

@@ -256,6 +256,10 @@ static struct page *tqp_stream_page(struct tqp_stream *stream, size_t want)
 	return page;
 }
 
+/*
+ * A program's buffer and a large page often begin at multiples of the same power of two.  Copied
+ * from begin to begin each pair of pages would be one that caches and TLBs hold in one place.
+ */
 u32 tqp_stream_load(struct tqp_stream *stream, size_t want)
 {
 	struct page_frag *frag = &stream->sk->sk_frag;
@@ -265,7 +269,7 @@ u32 tqp_stream_load(struct tqp_stream *stream, size_t want)
 	stream->used = true;
 	if (tqp_stream_is_loaded(stream)) {
 		if (page_ref_count(frag->page) == 2)	/* ours and sk_frag's: all of it is acknowledged */
-			frag->offset = 0;
+			frag->offset = TQP_STREAM_BEGIN_BYTES;
 		if (frag->size - frag->offset >= TQP_STREAM_ROOM_MIN_BYTES)
 			return frag->size - frag->offset;
 	}
@@ -277,9 +281,9 @@ u32 tqp_stream_load(struct tqp_stream *stream, size_t want)
 	get_page(page);
 	stream->loaded = page;
 	frag->page = page;
-	frag->offset = 0;
+	frag->offset = TQP_STREAM_BEGIN_BYTES;
 	frag->size = page_size(page);
-	return frag->size;
+	return frag->size - frag->offset;
 }
 
 void tqp_stream_pages_exit(void)

@@ -20,6 +20,7 @@ enum {
 	TQP_STREAM_BYTES_MAX = 8 << 20,		/* of a socket's pages: what is sent stays in the cache */
 	TQP_STREAM_SMALL_ORDER = 6,
 	TQP_STREAM_LARGE_ORDER = 8,
+	TQP_STREAM_BEGIN_BYTES = PAGE_SIZE,	/* of a large page that are left out */
 	TQP_STREAM_LARGE_SEND_BYTES = 512 << 10,	/* from here on a send is worth the large order */
 	TQP_STREAM_RAM_SHARE = 16,		/* all sockets' pages: at most this part of the machine's memory */
 	TQP_STREAM_HELD_BITS = 8,		/* buckets of sockets that have another ULP now */
