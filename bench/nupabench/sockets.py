@@ -38,7 +38,8 @@ class Program:
     server: str
     client: str
     figure: Callable[[str], float]  # more is better; raises ValueError on output that has none
-    at_least: float = NEVER_SLOWER
+    at_least: float | None = None  # its rate's bar; else instructions have one
+    fixed: bool = False  # it does the same work each time, however long it takes
 
 
 @dataclass
@@ -53,8 +54,24 @@ class Row:
         out = {"program": self.program.name, "client": self.program.client, "server": self.program.server, "n": len(self.turns[ULP])}
         return out | {way: summary(values) for way, values in self.turns.items() if values} | {"ratio": self.ratio()}
 
-    def bar(self) -> Bar:
-        return Bar(f"{self.program.name}: rate under tcpqp-run / plain", AT_LEAST, self.program.at_least, self.ratio())
+    def bars(self) -> list[Bar]:
+        if self.program.at_least is None:
+            return []
+        return [Bar(f"{self.program.name}: rate under tcpqp-run / plain", AT_LEAST, self.program.at_least, self.ratio())]
+
+
+@dataclass
+class Work(Row):
+    """Instructions of both guests for what the program did: its rate, where the processor is what limits it, without the noise of time."""
+
+    def add(self, way: str, instructions: float, out: str) -> None:
+        self.turns[way].append(instructions if self.program.fixed else instructions / self.program.figure(out))
+
+    def json(self) -> dict:
+        return {"clock": "icount"} | super().json()
+
+    def bars(self) -> list[Bar]:
+        return [Bar(f"{self.program.name}: instructions of both ends, under tcpqp-run / plain", AT_MOST, 1 / NEVER_SLOWER, self.ratio())]
 
 
 def last(pattern: str) -> Callable[[str], float]:
@@ -99,7 +116,7 @@ def servers() -> Iterator[Program]:
     for pipeline, size, count in ((1, 1024, 3000), (16, 1024, 20000), (1, 512 * KIB, 100), (16, 512 * KIB, 100)):
         yield Program(f"redis -P {pipeline}, values of {size} bytes", REDIS,
                       f"redis-benchmark -h {{peer}} -p {{port}} -q -c 10 -n {count} -P {pipeline} -d {size} -t set,get",
-                      last(r"GET: ([\d.]+) requests per second"))  # fmt: skip
+                      last(r"GET: ([\d.]+) requests per second"), fixed=True)  # fmt: skip
     for page, size in (("small", "1 KiB"), ("large", "1 MiB")):
         for more, word in (("", "keep-alive"), (" -H 'Connection: close'", "not keep-alive")):
             yield Program(f"nginx and wrk, {size}, {word}", NGINX, f"wrk -t 1 -c 8 -d 2s{more} http://{{peer}}:{{port}}/{page}",
@@ -115,7 +132,8 @@ def gbps(case: Case) -> Callable[[str], float]:
 def whole() -> Program:
     """Readers that wait for all of 4 MiB, in pages of 2 MiB."""
     case = Case("tcp", bytes=4 * MIB, waitall=True, ms=2000)
-    return Program("4 MiB by MSG_WAITALL", f"{PROGRAM} --port {{port}}", f"{PROGRAM} --connect {{peer}} --port {{port}} {case.spec()}", gbps(case), WHOLE_FASTER)
+    client = f"{PROGRAM} --connect {{peer}} --port {{port}} {case.spec()}"
+    return Program("4 MiB by MSG_WAITALL", f"{PROGRAM} --port {{port}}", client, gbps(case), WHOLE_FASTER)
 
 
 def programs() -> list[Program]:
@@ -123,6 +141,12 @@ def programs() -> list[Program]:
 
 
 # Counted
+
+
+def busy_ns(timer_list: str) -> int:
+    """Of a guest with one processor, since its boot, from /proc/timer_list; under -icount as many as it had instructions."""
+    (now,) = re.findall(r"^now at (\d+) nsecs", timer_list, re.MULTILINE)
+    return int(now) - sum(int(ns) for ns in re.findall(r"^  \.(?:idle|iowait)_sleeptime *: *(\d+) nsecs", timer_list, re.MULTILINE))
 
 
 TRIP = Case("tcp", mode="pingpong", bytes=64).counted(2000, 256 * 64)
@@ -177,11 +201,12 @@ class Book:
 
     def __init__(self) -> None:
         self.counts: list[Count] = []
+        self.work: list[Work] = []
         self.rows: list[Row] = []
 
     def json(self) -> list[dict]:
-        return [*(count.json() for count in self.counts), *(row.json() for row in self.rows)]
+        return [row.json() for rows in (self.counts, self.work, self.rows) for row in rows]
 
     def bars(self) -> list[Bar]:
-        judged = [*(bar for count in self.counts for bar in count.bars()), *(row.bar() for row in self.rows)]
+        judged = [bar for rows in (self.counts, self.work, self.rows) for row in rows for bar in row.bars()]
         return [bar for bar in judged if bar.value is not None]
