@@ -13,6 +13,7 @@ import pytest
 
 from harness.guests import Guests
 from harness.needs import Needs
+from vm import unplug
 
 from nupavm import Job
 
@@ -199,6 +200,7 @@ HELD = f"head -c {HELD_MIB}M /dev/zero | tr '\\000' '\\245' >/dev/shm/held"
 HELD_IS_RIGHT = f"[ $(tr -d '\\245' </dev/shm/held | wc -c) = 0 ] && [ $(stat -c %s /dev/shm/held) = {HELD_MIB << 20} ] && rm /dev/shm/held"
 
 
+@unplug.kills_the_switch
 @pytest.mark.waits
 def test_placed_by_a_switch_that_hangs(t: Guests) -> None:
     """For good, so to the driver, whatever it was doing: the reader can go, and what the switch does later is done to nobody's memory."""
