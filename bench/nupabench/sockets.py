@@ -38,7 +38,7 @@ class Program:
     server: str
     client: str
     figure: Callable[[str], float]  # more is better; raises ValueError on output that has none
-    at_least: float | None = None  # its rate's bar; else instructions have one
+    at_least: float = NEVER_SLOWER
     fixed: bool = False  # it does the same work each time, however long it takes
 
 
@@ -54,15 +54,13 @@ class Row:
         out = {"program": self.program.name, "client": self.program.client, "server": self.program.server, "n": len(self.turns[ULP])}
         return out | {way: summary(values) for way, values in self.turns.items() if values} | {"ratio": self.ratio()}
 
-    def bars(self) -> list[Bar]:
-        if self.program.at_least is None:
-            return []
-        return [Bar(f"{self.program.name}: rate under tcpqp-run / plain", AT_LEAST, self.program.at_least, self.ratio())]
+    def bar(self) -> Bar:
+        return Bar(f"{self.program.name}: rate under tcpqp-run / plain", AT_LEAST, self.program.at_least, self.ratio())
 
 
 @dataclass
 class Work(Row):
-    """Instructions of both guests for what the program did: its rate, where the processor is what limits it, without the noise of time."""
+    """Instructions of both guests for what the program did: beside its rate, without the noise of time."""
 
     def add(self, way: str, instructions: float, out: str) -> None:
         self.turns[way].append(instructions if self.program.fixed else instructions / self.program.figure(out))
@@ -70,8 +68,8 @@ class Work(Row):
     def json(self) -> dict:
         return {"clock": "icount"} | super().json()
 
-    def bars(self) -> list[Bar]:
-        return [Bar(f"{self.program.name}: instructions of both ends, under tcpqp-run / plain", AT_MOST, 1 / NEVER_SLOWER, self.ratio())]
+    def bar(self) -> Bar:
+        return Bar(f"{self.program.name}: instructions of both ends, under tcpqp-run / plain", AT_MOST, 1 / NEVER_SLOWER, self.ratio())
 
 
 def last(pattern: str) -> Callable[[str], float]:
@@ -208,5 +206,5 @@ class Book:
         return [row.json() for rows in (self.counts, self.work, self.rows) for row in rows]
 
     def bars(self) -> list[Bar]:
-        judged = [bar for rows in (self.counts, self.work, self.rows) for row in rows for bar in row.bars()]
+        judged = [*(bar for count in self.counts for bar in count.bars()), *(row.bar() for row in (*self.work, *self.rows))]
         return [bar for bar in judged if bar.value is not None]

@@ -8,6 +8,7 @@ import pytest
 from harness.guests import Guests
 from harness.needs import Needs, on_debug_kernel
 from harness.pairs import Pair, succeeded
+from vm.ud import done_and_undone
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/hostile/attach_attacks",), cpus=2, setup="full")
 pytestmark = pytest.mark.needs(NEEDS)
@@ -66,11 +67,8 @@ def test_timestamps_of_every_packet(t: Guests) -> None:
 
 def test_timestamps_of_delayed_packets(t: Guests) -> None:
     """The qdisc's timer sends, on any processor: the socket hears of its stamps beside whoever holds its lock."""
-    try:
-        t.cluster.run_all("modprobe sch_netem; tc qdisc replace dev nupa0 root netem delay 1ms", check=True)
+    with done_and_undone(t, (0, 1), "modprobe sch_netem; tc qdisc replace dev nupa0 root netem delay 1ms", "tc qdisc del dev nupa0 root"):
         _timestamps(t)
-    finally:
-        t.cluster.run_all("tc qdisc del dev nupa0 root")
 
 
 def test_send_buffer_is_the_administrators(t: Guests) -> None:

@@ -182,19 +182,21 @@ def waiting_reader(t: Guests, port: int, sent_mib: int = 6) -> tuple[Job, Job]:
     return receiver, sender
 
 
+STOPS = 500
+
+
 def stop_at_work(pid: int) -> None:
-    """Stops a process while one of its threads is in no system call, if it ever is."""
+    """Stops a child while one of its threads is in no system call; after so many stops wherever it is."""
     for _ in range(STOPS):
         os.kill(pid, signal.SIGSTOP)
-        time.sleep(0.001)
+        os.waitid(os.P_PID, pid, os.WSTOPPED)
         if any(thread.read_text().startswith("-1") for thread in Path(f"/proc/{pid}/task").glob("*/syscall")):
             return
         os.kill(pid, signal.SIGCONT)
-        time.sleep(0.001)
+        time.sleep(0.001)  # it works meanwhile
     os.kill(pid, signal.SIGSTOP)
 
 
-STOPS = 500
 HELD_MIB = 64  # as much as the reader's memory many times over
 HELD = f"head -c {HELD_MIB}M /dev/zero | tr '\\000' '\\245' >/dev/shm/held"
 HELD_IS_RIGHT = f"[ $(tr -d '\\245' </dev/shm/held | wc -c) = 0 ] && [ $(stat -c %s /dev/shm/held) = {HELD_MIB << 20} ] && rm /dev/shm/held"

@@ -166,6 +166,13 @@ def _plug(t: Guests, node: int) -> None:
     t.run(node, f"until [ -e /sys/bus/pci/drivers/nupa_dev/0* ]; do sleep 0.2; done; {SETUP}", 40)
 
 
+def new_switch(t: Guests) -> None:
+    """For guests whose slots are empty."""
+    t.cluster.start_switch()
+    for node in (0, 1):
+        _plug(t, node)
+
+
 @pytest.mark.emulator_may_crash
 @kills_the_switch
 def test_switch_dies(t: Guests) -> None:
@@ -175,9 +182,7 @@ def test_switch_dies(t: Guests) -> None:
     _all_end(t, pair, "switch killed", gone=(0, 1))
     for node in (0, 1):
         _unplug(t, node)
-    t.cluster.start_switch()
-    for node in (0, 1):
-        _plug(t, node)
+    new_switch(t)
     _works(t)
 
 
