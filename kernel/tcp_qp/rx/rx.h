@@ -21,12 +21,13 @@ u32 tqp_rx_step(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 seq);
 void tqp_rx_account(struct tqp_conn *conn, u32 bytes, bool placed);	/* payload that was delivered */
 
 /* ---- share.c ---- */
-void tqp_rx_ready(struct tqp_conn *conn);	/* tqp_rx_run(), now or by tx_work; sk lock */
+void tqp_rx_ready(struct tqp_conn *conn);	/* tqp_rx_run(), now or by tx_work; TCP's receive path */
+u64 tqp_share_now(void);			/* ns of the monotonic clock; 0 in a task */
 /*
- * May this be received here and now?  A task always may; softirq while it has a share of
- * its processor left.  Who got true says when it is done.
+ * May this be received here, at @now?  A task always may; softirq while it has a share of
+ * its processor left.  Who got true says when it is done, and since when.
  */
-bool tqp_share_enter(u64 *began);
+bool tqp_share_enter(u64 now);
 void tqp_share_leave(u64 began);
 void tqp_share_task(struct tqp_conn *conn);	/* tx_work goes on; if it does not begin soon, softirq; sk lock */
 void tqp_share_init(struct tqp_conn *conn);

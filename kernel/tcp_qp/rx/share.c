@@ -12,7 +12,7 @@
  * for a while: the peer's READs are answered all the same.
  */
 #include <linux/moduleparam.h>
-#include <linux/sched/clock.h>
+#include <linux/timekeeping.h>
 #include <net/inet_connection_sock.h>
 #include "handshake/handshake.h"
 #include "rx/rx.h"
@@ -25,7 +25,7 @@ enum {
 };
 
 struct tqp_share {
-	u64 began;			/* local_clock(), when the window did */
+	u64 began;			/* ktime_get_ns(), when the window did */
 	u64 used;			/* ns of it */
 };
 
@@ -46,19 +46,20 @@ static bool tqp_share_is_used_up(struct tqp_share *share, u64 now)
 	return share->used * 100 >= percent * TQP_SHARE_WINDOW_NS;
 }
 
-bool tqp_share_enter(u64 *began)
+u64 tqp_share_now(void)
 {
-	*began = 0;
-	if (!in_serving_softirq())
-		return true;
-	*began = local_clock();
-	return !tqp_share_is_used_up(this_cpu_ptr(&tqp_shares), *began);
+	return in_serving_softirq() ? ktime_get_ns() : 0;
+}
+
+bool tqp_share_enter(u64 now)
+{
+	return !now || !tqp_share_is_used_up(this_cpu_ptr(&tqp_shares), now);
 }
 
 void tqp_share_leave(u64 began)
 {
 	if (began)
-		this_cpu_ptr(&tqp_shares)->used += local_clock() - began;
+		this_cpu_ptr(&tqp_shares)->used += ktime_get_ns() - began;
 }
 
 void tqp_share_task(struct tqp_conn *conn)
@@ -71,10 +72,20 @@ void tqp_share_task(struct tqp_conn *conn)
 		tqp_conn_put(conn);
 }
 
+static void tqp_rx_since(struct tqp_conn *conn, u64 now)
+{
+	if (!tqp_share_enter(now)) {
+		tqp_rx_yield(conn);
+		return;
+	}
+	tqp_rx_run(conn);
+	tqp_share_leave(now);
+}
+
 /* As in TCP's receive path, under the spinlock and without a backlog; but TCP sends no ACK after it. */
 static void tqp_share_late_run(struct tqp_conn *conn)
 {
-	tqp_rx_ready(conn);
+	tqp_rx_since(conn, tqp_share_now());
 	if (conn->state != TQP_CONN_DEAD && (inet_csk(conn->sk)->icsk_ack.pending & ICSK_ACK_NOW))
 		tqp_send_ack(conn);
 }
@@ -106,12 +117,6 @@ void tqp_share_cancel(struct tqp_conn *conn)
 
 void tqp_rx_ready(struct tqp_conn *conn)
 {
-	u64 began;
-
-	if (!tqp_share_enter(&began)) {
-		tqp_rx_yield(conn);
-		return;
-	}
-	tqp_rx_run(conn);
-	tqp_share_leave(began);
+	/* TCP looked at the clock when the packet came */
+	tqp_rx_since(conn, in_serving_softirq() ? tcp_sk(conn->sk)->tcp_clock_cache : 0);
 }

@@ -98,10 +98,11 @@ bool tqp_watch_end(struct tqp_conn *conn)
 	struct tqp_tx_watch *watch = &conn->tx.watch;
 	struct tqp_ring *sq = watch->ring;
 	u32 taken = (conn->tx.sq_next - watch->seen) & sq->mask;
-	bool may_send = tqp_tx_ready(conn) && tqp_qp_may_send(conn->qp);
+	bool may_send;
 
 	if (!sq->awake)
 		return false;
+	may_send = tqp_tx_ready(conn) && tqp_qp_may_send(conn->qp);
 	WRITE_ONCE(watch->seen, conn->tx.sq_next);
 	WRITE_ONCE(TCP_QP_SQ_TAKEN(sq->buf), conn->tx.sq_next);
 	if (may_send && tqp_watch_waits(conn))

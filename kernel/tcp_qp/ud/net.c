@@ -174,9 +174,9 @@ static void tqp_ud_net_work(struct work_struct *work)
 static int tqp_ud_rcv(struct sock *sk, struct sk_buff *skb)
 {
 	struct tqp_ud_net *un = rcu_dereference_sk_user_data(sk);
-	u64 began;
+	u64 began = tqp_share_now();
 
-	if (!skb_queue_empty_lockless(&un->backlog) || !tqp_share_enter(&began)) {
+	if (!skb_queue_empty_lockless(&un->backlog) || !tqp_share_enter(began)) {
 		tqp_ud_defer(un, skb);
 		return 0;
 	}
