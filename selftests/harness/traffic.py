@@ -45,8 +45,10 @@ def free_port() -> int:
 
 def wait_moving(t: Guests, node: int, port: int, what: str = "acked", limit_s: float = 30) -> None:
     """Returns when a megabyte has been acked or received on the node's connection that has this port at either end."""
-    moved = f"ss -Hti state established '( sport = :{port} or dport = :{port} )' | grep -Eq 'bytes_{what}:[0-9]{{7}}'"
-    t.run(node, f"until {moved}; do sleep 0.1; done", limit_s)
+    at_port = f"'( sport = :{port} or dport = :{port} )'"
+    moved = f"ss -Hti state established {at_port} | grep -Eq 'bytes_{what}:[0-9]{{7}}'"
+    if not t.nodes[node].run(f"until {moved}; do sleep 0.1; done", limit_s).ok:
+        raise Failed(f"node{node}: no megabyte was {what} on port {port} in {limit_s:g} s; there is: {t.run(node, f'ss -Htaine {at_port}').strip() or 'nothing'}")
 
 
 def iperf(t: Guests, options: str = "", server: int = 0, seconds: int = 1) -> dict:
