@@ -88,17 +88,21 @@ def test_packet_too_big(t: Guests) -> None:
 
 
 def test_urgent_data_is_refused(t: Guests) -> None:
+    """Whether it comes before the queue pair is attached, meanwhile, or when it waits for the peer's."""
     for engine in ENGINES:
-        port = free_port()
-        server = t.start(0, f"{NCQP} -q -l -p {port} --engine {engine} --timeout 10 >/dev/null", 40)
-        t.wait_listening(0, port)
-        send = f"import socket,time; s=socket.create_connection(('{t.nodes[0].ip4}',{port})); time.sleep(1); s.send(b'!',socket.MSG_OOB); time.sleep(3)"
-        before = _counter(t, "urgent_refused")
-        t.start(1, f'python3 -c "{send}"', 30).wait()
-        result = server.wait()
-        t.check(0 < result.status < 124, f"{engine}: a receiver of urgent data ended with {result.status}")
-        t.check("urgent" in result.stderr.lower(), f"{engine}: the reason is not told: {result.stderr}")
-        t.check(_counter(t, "urgent_refused") > before, f"{engine}: not counted")
+        for delay_s in (0, 0.05, 0.2, 1):
+            port = free_port()
+            server = t.start(0, f"{NCQP} -q -l -p {port} --engine {engine} --timeout 10 >/dev/null", 40)
+            t.wait_listening(0, port)
+            send = (f"import socket,time; s=socket.create_connection(('{t.nodes[0].ip4}',{port}),20); time.sleep({delay_s}); s.send(b'!',socket.MSG_OOB);"
+                    "exec('try: s.recv(1)\\nexcept OSError: pass')")  # fmt: skip
+            before = _counter(t, "urgent_refused")
+            t.start(1, f'python3 -c "{send}"', 30).wait(check=True)
+            result = server.wait()
+            what = f"{engine}, after {delay_s} s"
+            t.check(0 < result.status < 124, f"{what}: a receiver of urgent data ended with {result.status}")
+            t.check("urgent" in result.stderr.lower(), f"{what}: the reason is not told: {result.stderr}")
+            t.check(_counter(t, "urgent_refused") > before, f"{what}: not counted")
 
 
 def _counter(t: Guests, name: str) -> int:
