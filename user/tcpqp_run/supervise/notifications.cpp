@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 
 #include "base/fd.hpp"
 #include "ulp/taken.hpp"
@@ -50,24 +51,38 @@ void serve(int notify, const seccomp_notif& call) noexcept {
         take(socket.get());
 }
 
+struct Free {
+    void operator()(seccomp_notif* call) const noexcept { ::seccomp_notify_free(call, nullptr); }
+    void operator()(seccomp_notif_resp* answer) const noexcept {
+        ::seccomp_notify_free(nullptr, answer);
+    }
+};
+
+// False: there is no going on.  The kernel refuses memory that is not all zeroes, and how much it
+// writes to is its own affair: new memory for each call.
+bool answer_one(int notify) noexcept {
+    seccomp_notif* call_memory = nullptr;
+    seccomp_notif_resp* answer_memory = nullptr;
+    if (::seccomp_notify_alloc(&call_memory, &answer_memory) != 0)
+        return false;
+    const std::unique_ptr<seccomp_notif, Free> call(call_memory);
+    const std::unique_ptr<seccomp_notif_resp, Free> answer(answer_memory);
+    if (::seccomp_notify_receive(notify, call.get()) != 0)
+        return errno == ENOENT || errno == EINTR;  // the caller has died, or was interrupted
+    serve(notify, *call);
+    answer->id = call->id;
+    answer->flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+    (void)::seccomp_notify_respond(notify, answer.get());
+    return true;
+}
+
 }  // namespace
 
 void answer_all(int notify) noexcept {
-    seccomp_notif* call = nullptr;
-    seccomp_notif_resp* answer = nullptr;
-    if (::seccomp_notify_alloc(&call, &answer) != 0)
-        return;
     pollfd of{notify, POLLIN, 0};
-    while (::poll(&of, 1, -1) >= 0 && (of.revents & POLLIN) != 0) {
-        if (::seccomp_notify_receive(notify, call) != 0)
-            continue;  // the caller was interrupted, or has died
-        serve(notify, *call);
-        *answer = {};
-        answer->id = call->id;
-        answer->flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
-        (void)::seccomp_notify_respond(notify, answer);
-    }
-    ::seccomp_notify_free(call, answer);
+    while (::poll(&of, 1, -1) >= 0 && (of.revents & POLLIN) != 0)
+        if (!answer_one(notify))
+            return;
 }
 
 }  // namespace tcpqp::run
