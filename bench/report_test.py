@@ -3,12 +3,13 @@
 """The arithmetic between nupa_bench's output and bench.json's bars."""
 
 import json
+import subprocess
 import tempfile
 import unittest
 from dataclasses import replace
 from pathlib import Path
 
-from nupabench import bars, bystander, cases, cxl, devmem, direct, engine, report, sockets
+from nupabench import bars, bystander, cases, cxl, devmem, direct, engine, report, socket_programs, sockets
 from nupabench import latency as latencies
 from nupabench.cases import MIB, Case
 from nupabench.figures import Book, figures
@@ -178,7 +179,7 @@ class Sockets(unittest.TestCase):
         self.assertFalse(bar.ok)
 
     def test_programs(self) -> None:
-        by_name = {program.name: program for program in sockets.programs()}
+        by_name = {program.name: program for program in socket_programs.programs()}
         row = sockets.Row(by_name["sockperf ping-pong"])
         for way, latency in ((sockets.PLAIN, "100.0"), (sockets.ULP, "80.0")):
             row.turns[way].append(row.program.figure(f"[SUMMARY] Latency is {latency} usec"))
@@ -190,8 +191,19 @@ class Sockets(unittest.TestCase):
         with self.assertRaises(ValueError):
             by_name["iperf3, 1 stream"].figure('{"error": "refused"}')
 
+    def test_times(self) -> None:
+        """What took() has a shell print is what TIMES reads."""
+        said = subprocess.run(["sh", "-c", socket_programs.took("sleep 0.1")], capture_output=True, text=True, check=True).stdout
+        self.assertTrue(1 < socket_programs.TIMES(said) <= 10, said)
+
+    def test_what_is_not_installed_is_left_out(self) -> None:
+        one = socket_programs.programs()[0]
+        self.assertTrue(one.is_here())
+        self.assertTrue(replace(one, needs="/bin/s*").is_here())
+        self.assertFalse(replace(one, needs="/nowhere/*").is_here())
+
     def test_instructions_of_the_work_done(self) -> None:
-        by_name = {program.name: program for program in sockets.programs()}
+        by_name = {program.name: program for program in socket_programs.programs()}
         rate = sockets.Work(by_name["nginx and wrk, 1 KiB, keep-alive"])
         rate.add(sockets.PLAIN, 1000, "Requests/sec:    100.0")
         rate.add(sockets.ULP, 1000, "Requests/sec:    50.0")
@@ -207,7 +219,7 @@ class Sockets(unittest.TestCase):
 
     def test_no_figure_is_no_bar(self) -> None:
         book = sockets.Book()
-        book.rows.append(sockets.Row(sockets.programs()[0]))
+        book.rows.append(sockets.Row(socket_programs.programs()[0]))
         self.assertEqual(book.bars(), [])
 
 

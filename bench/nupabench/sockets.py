@@ -1,45 +1,25 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Unmodified programs as they are and under tcpqp-run, turn by turn in one pair of guests: what is run, its rows and its bars."""
+"""Unmodified programs as they are and under tcpqp-run, turn by turn in one pair of guests: rows and bars."""
 
-import json
 import re
 import statistics
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from .bars import AT_LEAST, AT_MOST, Bar, ratio
 from .cases import KIB, MIB, Case
 from .figures import figures, summary
-from .machines import PROGRAM
+from .socket_programs import NEVER_SLOWER, Program
 
 PLAIN, ULP = "plain", "ulp"
 NAME = "tcp_qp_stream"
 RUN = "$BUILD/cmake/user/tcpqp_run/tcpqp-run --stats"
 TAKEN = re.compile(rf"tcpqp-run: \S+: {NAME} on [1-9]\d* sockets$", re.MULTILINE)
-NEVER_SLOWER = 0.97  # of plain TCP's rate: what turns of these programs can tell
-FASTER = 1.2
-WHOLE_FASTER = 1.8
 WARM_BYTES = 8 * MIB  # its bounds were set so
 
 
 def order(turn: int) -> tuple[str, str]:
     """What drifts meets both."""
     return (PLAIN, ULP) if turn % 2 == 0 else (ULP, PLAIN)
-
-
-# Timed
-
-
-@dataclass(frozen=True)
-class Program:
-    """{peer} is the server's address, {port} the port of the server that is meant."""
-
-    name: str
-    server: str
-    client: str
-    figure: Callable[[str], float]  # more is better; raises ValueError on output that has none
-    at_least: float = NEVER_SLOWER
-    fixed: bool = False  # it does the same work each time, however long it takes
 
 
 @dataclass
@@ -72,72 +52,6 @@ class Work(Row):
         return Bar(f"{self.program.name}: instructions of both ends, under tcpqp-run / plain", AT_MOST, 1 / NEVER_SLOWER, self.ratio())
 
 
-def last(pattern: str) -> Callable[[str], float]:
-    """The number that the pattern's group has where it matches last."""
-
-    def figure(out: str) -> float:
-        found = re.findall(pattern, out)
-        if not found:
-            raise ValueError(f"no figure in: {out}")
-        return float(found[-1])
-
-    return figure
-
-
-def inverse(pattern: str) -> Callable[[str], float]:
-    return lambda out: 1 / last(pattern)(out)
-
-
-def received(out: str) -> float:
-    """iperf3's bits a second."""
-    report = json.loads(out)
-    if "error" in report:
-        raise ValueError(report["error"])
-    return float(report["end"]["sum_received"]["bits_per_second"])
-
-
-NGINX = ("sh -c 'mkdir -p /tmp/n{port}; head -c 1024 /dev/urandom >/tmp/n{port}/small; head -c 1048576 /dev/urandom >/tmp/n{port}/large; "
-         'echo "daemon off; pid /tmp/n{port}/pid; error_log /tmp/n{port}/log; worker_processes 1; events {} '
-         "http { access_log off; sendfile on; keepalive_requests 1000000; server { listen {port}; root /tmp/n{port}; } }\" >/tmp/n{port}/conf; "
-         "exec nginx -c /tmp/n{port}/conf'")  # fmt: skip
-REDIS = "redis-server --port {port} --protected-mode no --save '' --daemonize no"
-
-
-def iperfs() -> Iterator[Program]:
-    for options in ("", " -l 1M"):
-        for streams in (1, 8):
-            yield Program(f"iperf3{options}, {streams} stream{'s' if streams > 1 else ''}", "iperf3 -s -p {port}",
-                          f"iperf3 -J -c {{peer}} -p {{port}} -t 2 -O 1 -P {streams}{options}", received, FASTER)  # fmt: skip
-
-
-def servers() -> Iterator[Program]:
-    for pipeline, size, count in ((1, 1024, 3000), (16, 1024, 20000), (1, 512 * KIB, 100), (16, 512 * KIB, 100)):
-        yield Program(f"redis -P {pipeline}, values of {size} bytes", REDIS,
-                      f"redis-benchmark -h {{peer}} -p {{port}} -q -c 10 -n {count} -P {pipeline} -d {size} -t set,get",
-                      last(r"GET: ([\d.]+) requests per second"), fixed=True)  # fmt: skip
-    for page, size in (("small", "1 KiB"), ("large", "1 MiB")):
-        for more, word in (("", "keep-alive"), (" -H 'Connection: close'", "not keep-alive")):
-            yield Program(f"nginx and wrk, {size}, {word}", NGINX, f"wrk -t 1 -c 8 -d 2s{more} http://{{peer}}:{{port}}/{page}",
-                          last(r"Requests/sec:\s+([\d.]+)"))  # fmt: skip
-    yield Program("sockperf ping-pong", "sockperf server --tcp -p {port}", "sockperf ping-pong --tcp -i {peer} -p {port} -t 2",
-                  inverse(r"Latency is ([\d.]+) usec"))  # fmt: skip
-
-
-def gbps(case: Case) -> Callable[[str], float]:
-    return lambda out: figures(case, json.loads(out))["gbps"]
-
-
-def whole() -> Program:
-    """Readers that wait for all of 4 MiB, in pages of 2 MiB."""
-    case = Case("tcp", bytes=4 * MIB, waitall=True, ms=2000)
-    client = f"{PROGRAM} --connect {{peer}} --port {{port}} {case.spec()}"
-    return Program("4 MiB by MSG_WAITALL", f"{PROGRAM} --port {{port}}", client, gbps(case), WHOLE_FASTER)
-
-
-def programs() -> list[Program]:
-    return [*iperfs(), whole(), *servers()]
-
-
 # Counted
 
 
@@ -150,7 +64,6 @@ def busy_ns(timer_list: str) -> int:
 TRIP = Case("tcp", mode="pingpong", bytes=64).counted(2000, 256 * 64)
 # Over loopback in one guest: between two, how often a guest sleeps differs from turn to turn by more than the bar.
 TRIP_COMMAND = f"--loopback --interface lo transport=tcp,mode=pingpong,bytes={TRIP.bytes},messages={TRIP.messages},warm_bytes={TRIP.warm_bytes}"
-
 
 # Whole messages, into pages of 2 MiB and of 4 KiB: their reader waits, and the switch writes where.
 WHOLE = Case("tcp", bytes=4 * MIB, waitall=True).counted(96, 64 * MIB)
