@@ -123,7 +123,7 @@ bars: tests ## libtcpqp's stock engine beside plain TCP, on loopback and veth: e
 	@selftests/stock/bpf/bars.py $(CMAKE_DIR)
 
 compat: all ## other people's RDMA programs on both engines, and soft RoCE beside them; build/results/compat.json
-	@$(PACKAGES) vm check compat
+	@$(PACKAGES) vm check compat kselftests
 	@tools/compat/compat
 
 bench: all ## TCP-QP beside TCP, io_uring and soft RoCE, counted and timed (QUICK=1: in 4 minutes); build/results/bench.json
