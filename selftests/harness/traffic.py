@@ -48,7 +48,8 @@ def wait_moving(t: Guests, node: int, port: int, what: str = "acked", limit_s: f
     at_port = f"'( sport = :{port} or dport = :{port} )'"
     moved = f"ss -Hti state established {at_port} | grep -Eq 'bytes_{what}:[0-9]{{7}}'"
     if not t.nodes[node].run(f"until {moved}; do sleep 0.1; done", limit_s).ok:
-        raise Failed(f"node{node}: no megabyte was {what} on port {port} in {limit_s:g} s; there is: {t.run(node, f'ss -Htaine {at_port}').strip() or 'nothing'}")
+        found = t.run(node, f"ss -Htaine {at_port}").strip() or "nothing"
+        raise Failed(f"node{node}: no megabyte was {what} on port {port} in {limit_s:g} s; there is: {found}")
 
 
 def iperf(t: Guests, options: str = "", server: int = 0, seconds: int = 1) -> dict:
