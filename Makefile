@@ -122,7 +122,7 @@ sanitize: tests ## libtcpqp's tests under ASAN + UBSAN, TSAN and valgrind
 bars: tests ## libtcpqp's stock engine beside plain TCP, on loopback and veth: each bar, met or not
 	@selftests/stock/bpf/bars.py $(CMAKE_DIR)
 
-compat: all ## other people's RDMA programs on both engines, and soft RoCE beside them; build/results/compat.json
+compat: all ## other people's programs, on both engines and beside soft RoCE, and the kernel's selftests; build/results/compat.json
 	@$(PACKAGES) vm check compat kselftests
 	@tools/compat/compat
 
