@@ -4,6 +4,7 @@
 import glob
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -87,7 +88,7 @@ def servers() -> Iterator[Program]:
 
 
 def shell(script: str) -> str:
-    return "sh -c '" + script.replace("'", "'\\''") + "'"
+    return f"sh -c {shlex.quote(script)}"
 
 
 def took(work: str) -> str:
@@ -97,6 +98,7 @@ def took(work: str) -> str:
 
 TIMES = last(r"times a second: ([\d.e+-]+)")
 LINES = "seq 1000000"  # 6.9 MB that both guests can make
+HEY = r"Requests/sec:\s+([\d.]+)(?s:.*)Size/request:\s+6888896 bytes(?s:.*)\[200\]\s+24 responses"  # all of them, and whole
 PAGE = f"mkdir -p /tmp/w{{port}}; {LINES} >/tmp/w{{port}}/page; exec"
 ECHO = """import asyncio
 async def echo(r, w):
@@ -120,7 +122,7 @@ asyncio.run(main())"""
 def unreached() -> Iterator[Program]:
     """Go's and static ones."""
     yield Program("websocketd and hey (both Go)", shell(f"{PAGE} websocketd --port={{port}} --staticdir=/tmp/w{{port}}"),
-                  "hey -n 24 -c 4 http://{peer}:{port}/page", last(r"Requests/sec:\s+([\d.]+)"), fixed=True, supervise=True)  # fmt: skip
+                  "hey -n 24 -c 4 http://{peer}:{port}/page", last(HEY), fixed=True, supervise=True)  # fmt: skip
     fetch = "for i in 1 2 3 4 5 6 7 8; do busybox wget -q -O - http://{peer}:{port}/page | cksum; done | sort -u"
     yield Program("busybox httpd and wget (static), compared", shell(f"{PAGE} busybox httpd -f -p {{port}} -h /tmp/w{{port}}"),
                   shell(f'want=$({LINES} | cksum); {took(f"got=$({fetch})")}; [ "$got" = "$want" ]'), TIMES, fixed=True, supervise=True)  # fmt: skip
@@ -146,9 +148,9 @@ def services() -> Iterator[Program]:
                   TIMES, fixed=True)  # fmt: skip
     ssh = f"ssh -p {{port}} {SSH}"
     copies = f'rsync -e "{ssh}" /tmp/there root@{{peer}}:/tmp/there{{port}} && scp -q -P {{port}} {SSH} root@{{peer}}:/tmp/there{{port}} /tmp/back'
-    script = f"{LINES} >/tmp/there; {ssh} root@{{peer}} rm -f /tmp/there{{port}}; {took(copies)}; cmp /tmp/there /tmp/back"
+    script = f"{LINES} >/tmp/there; {ssh} root@{{peer}} rm -f /tmp/there{{port}}; rm -f /tmp/back; {took(copies)}; cmp /tmp/there /tmp/back"
     yield Program("OpenSSH: rsync there, scp back, compared", SSHD, shell(script), TIMES, fixed=True, needs="/usr/sbin/sshd")
-    yield Program("PostgreSQL and pgbench", POSTGRES, shell(f"{PGBENCH} -q -i postgres >/dev/null 2>&1; {PGBENCH} -n -S -c 4 -t 200 postgres"),
+    yield Program("PostgreSQL and pgbench", POSTGRES, shell(f"{PGBENCH} -q -i postgres >/dev/null 2>&1 && {PGBENCH} -n -S -c 4 -t 200 postgres"),
                   last(r"tps = ([\d.]+)"), fixed=True, needs="/usr/lib/postgresql/*/bin/initdb")  # fmt: skip
 
 

@@ -35,34 +35,21 @@ def _bulk(t: Guests, options: str = "") -> dict[str, int]:
 
 
 @contextlib.contextmanager
-def _copying(t: Guests, mib: int, address: str = "", at: str = "") -> Iterator[int]:
-    """A file goes from node 1 to this port of node 0 by plain TCP while the block runs; then the two are compared.  @at: before node 0's commands."""
+def _copying(t: Guests, mib: int, address: str = "", at: str = "", again: bool = False) -> Iterator[int]:
+    """A file goes from node 1 to this port of node 0 by plain TCP while the block runs; then what came is compared.  @at: before node 0's commands.
+    @again: and again, so that it is under way when the block ends, however long that took."""
     port = free_port()
-    server = t.start(0, f"{at} {NCQP} -q --engine tcp -l -p {port} >/mnt/t/in", COPY_S)
+    server = t.start(0, f"bash -o pipefail -c '{at} {NCQP} -q --engine tcp -l -p {port} | cksum >/mnt/t/in'", COPY_S)
     t.run(0, f"until {at} ss -Htln 'sport = :{port}' | grep -q .; do sleep 0.1; done")
-    t.run(1, f"head -c {mib}M /dev/urandom >{RANDOM}")
-    client = t.start(1, f"{NCQP} -q --engine tcp -s {address or t.nodes[0].ip4} -p {port} <{RANDOM}", COPY_S)
+    t.run(1, f"head -c {mib}M /dev/urandom >{RANDOM}; {'' if again else 'touch /mnt/t/last'}")
+    each = f"n=0; while cat {RANDOM}; n=$((n + 1)); [ ! -e /mnt/t/last ]; do :; done; echo $n >/mnt/t/sent"
+    client = t.start(1, f"{{ {each}; }} | {NCQP} -q --engine tcp -s {address or t.nodes[0].ip4} -p {port}", COPY_S)
     yield port
+    t.check(not again or not client.done, "the copy ended by itself")
+    t.run(1, "touch /mnt/t/last")
     client.wait(check=True)
     server.wait(check=True)
-    t.equal(t.run(0, "cksum </mnt/t/in; rm /mnt/t/in"), t.run(1, f"cksum <{RANDOM}; rm {RANDOM}"), "checksum of the received file")
-
-
-@contextlib.contextmanager
-def _copying_on(t: Guests, mib: int) -> Iterator[int]:
-    """As _copying(), a file of so much again and again: it is still under way when the block ends, however long that took."""
-    port = free_port()
-    server = t.start(0, f"{NCQP} -q --engine tcp -l -p {port} | cksum >/mnt/t/in", COPY_S)
-    t.wait_listening(0, port)
-    t.run(1, f"head -c {mib}M /dev/urandom >{RANDOM}")
-    again = f"n=0; until [ -e /mnt/t/stop ]; do cat {RANDOM}; n=$((n + 1)); done; echo $n >/mnt/t/sent"
-    client = t.start(1, f"{{ {again}; }} | {NCQP} -q --engine tcp -s {t.nodes[0].ip4} -p {port}", COPY_S)
-    yield port
-    t.check(not client.done, "the copy ended by itself")
-    t.run(1, "touch /mnt/t/stop")
-    client.wait(check=True)
-    server.wait(check=True)
-    sent = t.run(1, f"for i in $(seq $(cat /mnt/t/sent)); do cat {RANDOM}; done | cksum; rm {RANDOM} /mnt/t/stop /mnt/t/sent")
+    sent = t.run(1, f"for i in $(seq $(cat /mnt/t/sent)); do cat {RANDOM}; done | cksum; rm {RANDOM} /mnt/t/last /mnt/t/sent")
     t.equal(t.run(0, "cat /mnt/t/in; rm /mnt/t/in"), sent, "checksum and length of what was received")
 
 
@@ -114,7 +101,7 @@ def test_port_changes_under_traffic(t: Guests) -> None:
         "ip link set nupa0 down; ip link set nupa0 up; ip -6 address replace $IP6/64 dev nupa0 nodad", f"{LINK_MAX} {UNBOUNDED}",
         "ip link set nupa0 mtu 1500", "ethtool -K nupa0 rx-gro-hw off; ethtool -K nupa0 rx-gro-hw on", "ethtool -G nupa0 rx-jumbo 64 rx 2048",
     )  # fmt: skip
-    with fabric(t, rate_mbps=60, queue_bytes=4 << 20), _copying_on(t, 2) as port:
+    with fabric(t, rate_mbps=60, queue_bytes=4 << 20), _copying(t, 2, again=True) as port:
         wait_moving(t, 1, port)
         unplug.fail_port(t, 0)
         for change in changes:

@@ -3,6 +3,7 @@
 
 import hashlib
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -49,7 +50,7 @@ def equal(out: str) -> str:
 
 
 def shell(script: str) -> str:
-    return "sh -c '" + script.replace("'", "'\\''") + "'"
+    return f"sh -c {shlex.quote(script)}"
 
 
 @dataclass(frozen=True)
