@@ -186,7 +186,7 @@ def waiting_reader(t: Guests, port: int, sent_mib: int = 6) -> tuple[Job, Job]:
 
 
 STOPS = 500
-POST_PAGES_MAX = 2040  # TQP_PLACE_PAGES_MAX
+POST_PAGES_MAX = 1025  # TQP_PLACE_PAGES_MAX
 
 
 def stop_at_work(pid: int) -> None:
@@ -243,6 +243,22 @@ def test_placed_and_killed(t: Guests) -> None:
 def test_placed_beside_others(t: Guests, calls: str) -> None:
     """The post is taken from a reader, and what was placed is copied for whoever comes first."""
     place(t, 30 + len(calls), 16, calls, 0.02)
+    nothing_pinned(t)
+
+
+RMEM = "net.ipv4.tcp_rmem"
+LARGE_RMEM = f"{4 << 10} {64 << 20} {64 << 20}"
+
+
+def test_placed_with_a_small_window(t: Guests) -> None:
+    """What comes between two receives cannot fill all that TCP would hold, which then would be copied for ever."""
+    was = t.run(0, f"sysctl -n {RMEM}").strip()
+    t.run(0, f"sysctl -qw {RMEM}='{LARGE_RMEM}'")
+    try:
+        report = place(t, 60, 192, "windowed")
+    finally:
+        t.run(0, f"sysctl -qw {RMEM}='{was}'")
+    t.check(report["rx_placed_bytes"], f"nothing was placed: {report}")
     nothing_pinned(t)
 
 

@@ -91,6 +91,30 @@ void tqp_place_end_wait(struct tqp_place *place)
 	tqp_place_end_now(place);
 }
 
+/* ---- looking for one ---- */
+
+struct tqp_place *tqp_place_find(bool (*fits)(struct tqp_place *place, void *arg), void *arg,
+				 struct sock **sk)
+{
+	struct tqp_place *place, *found = NULL;
+
+	*sk = NULL;
+	mutex_lock(&tqp_place_mutex);
+	list_for_each_entry(place, &tqp_places, node) {
+		if (!fits(place, arg) || found)
+			continue;
+		found = place;
+		refcount_inc(&place->refs);
+		spin_lock_bh(&tqp_place_sk_lock);
+		/* It forgets the socket before that is freed; then its last reference is gone. */
+		if (place->sk && refcount_inc_not_zero(&place->sk->sk_refcnt))
+			*sk = place->sk;
+		spin_unlock_bh(&tqp_place_sk_lock);
+	}
+	mutex_unlock(&tqp_place_mutex);
+	return found;
+}
+
 /* ---- making one ---- */
 
 static struct tqp_place *tqp_place_alloc(struct sock *sk)
@@ -206,29 +230,13 @@ void tqp_place_make(struct sock *sk)
 
 /* ---- the NIC goes ---- */
 
-/* One that @odev still knows, with a reference to it, and to its socket if that lives. */
-static struct tqp_place *tqp_place_find(const struct tqp_offload_device *odev, struct sock **sk)
+/* Of @odev; from here on none waits for it. */
+static bool tqp_place_is_of(struct tqp_place *place, void *odev)
 {
-	struct tqp_place *place, *found = NULL;
-
-	*sk = NULL;
-	mutex_lock(&tqp_place_mutex);
-	list_for_each_entry(place, &tqp_places, node) {
-		if (place->odev != odev)
-			continue;
-		WRITE_ONCE(place->gone, true);
-		if (found)
-			continue;
-		found = place;
-		refcount_inc(&place->refs);
-		spin_lock_bh(&tqp_place_sk_lock);
-		/* It forgets the socket before that is freed; then its last reference is gone. */
-		if (place->sk && refcount_inc_not_zero(&place->sk->sk_refcnt))
-			*sk = place->sk;
-		spin_unlock_bh(&tqp_place_sk_lock);
-	}
-	mutex_unlock(&tqp_place_mutex);
-	return found;
+	if (place->odev != odev)
+		return false;
+	WRITE_ONCE(place->gone, true);
+	return true;
 }
 
 void tqp_place_gone(struct tqp_offload_device *odev)
@@ -237,12 +245,14 @@ void tqp_place_gone(struct tqp_offload_device *odev)
 	bool forgotten;
 	struct sock *sk;
 
-	while ((place = tqp_place_find(odev, &sk))) {
+	while ((place = tqp_place_find(tqp_place_is_of, odev, &sk))) {
 		forgotten = false;
 		if (sk)
 			lock_sock(sk);
 		if (sk && place->owner)
 			tqp_post_leave(sk, place);
+		if (sk)
+			tqp_window_free(sk, place);
 		mutex_lock(&tqp_place_mutex);
 		if (place->odev)
 			forgotten = tqp_place_forget(place, true);
@@ -262,5 +272,6 @@ void tqp_place_gone(struct tqp_offload_device *odev)
 void tqp_place_exit(void)
 {
 	flush_workqueue(tqp_wq);
+	tqp_window_exit();
 	tqp_regs_exit();
 }

@@ -7,6 +7,7 @@
  *   reg.c     readers' memory, pinned
  *   regs.c    which of it is kept from one post to the next
  *   post.c    one reader's post: opened, taken back, and what is left of it
+ *   window.c  how much may wait in TCP's queue meanwhile
  *   recv.c    recvmsg
  *
  * A placed packet has no bytes (zero pages) and is marked as unreadable, so TCP's own
@@ -27,13 +28,16 @@ enum {
 	TQP_PLACE_MIN_BYTES = 256 << 10,	/* that a reader still waits for */
 	TQP_PLACE_BULK_BYTES = 1 << 20,		/* received, before a socket gets a context */
 	TQP_PLACES_MAX = 1024,			/* sockets of all users: they take NICs' contexts */
-	TQP_PLACE_PAGES_MAX = 2040,		/* of one post: with its head 16 KiB */
-	TQP_PLACE_TIMED_MAX_BYTES = 4 << 20,	/* of a reader with a time limit: one post holds it */
+	TQP_PLACE_POST_BYTES = 4 << 20,		/* a power of 2: of a longer call's memory each part is a post */
+	TQP_PLACE_PAGES_MAX = (TQP_PLACE_POST_BYTES >> 12) + 1,
+	TQP_PLACE_TIMED_MAX_BYTES = TQP_PLACE_POST_BYTES,	/* of a reader with a time limit */
 	TQP_PLACE_SETTLE_MS = 20,		/* for what was placed to come through TCP */
 	TQP_PLACE_MISSES_MAX = 6,		/* after as many a reader in 64 is tried */
 	TQP_PLACE_BUSY_US = 20,
 	TQP_PLACE_DEAD_MS = 1000,
 	TQP_PLACE_RUN_PAGES = 4,		/* that follow each other in memory, on average */
+	TQP_WINDOW_CALLS = 4,			/* of which the average says how much is read in a round trip */
+	TQP_WINDOW_IDLE_MS = 1000,		/* nobody posted for as long: the window is TCP's own again */
 };
 
 struct tqp_recv;
@@ -64,6 +68,11 @@ struct tqp_place {
 
 	u32 misses;			/* posts in a row that did not pay */
 	u32 skip;			/* readers that are not tried yet */
+
+	int rcvbuf;			/* TCP's own sk_rcvbuf, while it has less; 0: it has that */
+	s64 per_rtt;			/* bytes that are read in a round trip */
+	u32 read_seq;			/* the first one that is not counted there */
+	u64 read_at;			/* ns; when that was; 0: nothing is */
 };
 
 /* One call of a reader, on its stack. */
@@ -89,6 +98,9 @@ void tqp_place_end(struct tqp_place *place);
 void tqp_place_end_wait(struct tqp_place *place);
 /* The NIC goes: when it returns, it has forgotten all. */
 void tqp_place_gone(struct tqp_offload_device *odev);
+/* The first for which @fits, with a reference, and one to its socket if that lives; all are asked. */
+struct tqp_place *tqp_place_find(bool (*fits)(struct tqp_place *place, void *arg), void *arg,
+				 struct sock **sk);
 void tqp_place_exit(void);
 
 /* Sequence number of the first posted byte. */
@@ -110,7 +122,10 @@ static inline struct tqp_place *tqp_place_of(const struct sock *sk)
 }
 
 /* ---- post.c; all under the sk lock ---- */
-/* Posts what is left of @msg, at most @want bytes, but for what has come already.  Error: not now. */
+/*
+ * Posts what is left of @msg, at most @want bytes, but for what has come already.  -EAGAIN: not
+ * before @recv->queued bytes are copied, or all; any other error: not now.
+ */
 int tqp_post_open(struct sock *sk, struct tqp_place *place, struct tqp_recv *recv,
 		   struct msghdr *msg, size_t want);
 /* Takes the post back, if there is one, and rescues what of it is still to be read. */
@@ -131,6 +146,16 @@ u32 tqp_post_next(struct sock *sk);
  */
 int tqp_post_take(struct sock *sk, struct tqp_recv *recv, struct msghdr *msg, size_t bytes,
 		  bool peek);
+
+/* ---- window.c; under the sk lock ---- */
+/* A call begins. */
+void tqp_window_measure(const struct sock *sk, struct tqp_place *place);
+/* A reader posts, or would if less waited. */
+void tqp_window_limit(struct sock *sk, struct tqp_place *place);
+/* TCP's own again. */
+void tqp_window_free(struct sock *sk, struct tqp_place *place);
+/* No socket is left. */
+void tqp_window_exit(void);
 
 /* ---- recv.c ---- */
 void tqp_stream_recv_ops(struct proto *prot);

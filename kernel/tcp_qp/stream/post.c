@@ -20,29 +20,34 @@ static_assert(PAGE_SIZE == 4096);
 
 /* ---- the reader's memory ---- */
 
-/* What comes next in @msg, in one piece; 0: it is not memory of the reader's. */
-static size_t tqp_post_memory(const struct msghdr *msg, unsigned long *addr)
+/* Where the reader's memory is, and how much of it is left behind the @at bytes it has; 0: it is none of its own. */
+static size_t tqp_post_memory(const struct msghdr *msg, unsigned long *begin, size_t *at)
 {
 	const struct iov_iter *iter = &msg->msg_iter;
 
+	*at = iter->iov_offset;
 	if (iter_is_ubuf(iter)) {
-		*addr = (unsigned long)iter->ubuf + iter->iov_offset;
+		*begin = (unsigned long)iter->ubuf;
 		return iter->count;
 	}
 	if (!iter_is_iovec(iter))
 		return 0;
-	*addr = (unsigned long)iter_iov_addr(iter);
+	*begin = (unsigned long)iter_iov(iter)->iov_base;
 	return iter_iov_len(iter);
 }
 
-/* The registration that the post is in; @recv says what is posted of the memory at @addr. */
-static bool tqp_post_register(struct tqp_place *place, struct tqp_recv *recv, unsigned long addr)
+/*
+ * The registration that the post is in, of all memory at [@begin, @addr + what @recv wants), so
+ * that the next call finds it, however much of that has come by then.
+ */
+static bool tqp_post_register(struct tqp_place *place, struct tqp_recv *recv, unsigned long begin,
+			      unsigned long addr)
 {
-	unsigned long begin = addr & PAGE_MASK, first = addr + recv->queued;
-	u32 nr = DIV_ROUND_UP(offset_in_page(addr) + recv->bytes, PAGE_SIZE);
+	unsigned long first = addr + recv->queued;
+	u32 nr = DIV_ROUND_UP(addr + recv->bytes - (begin & PAGE_MASK), PAGE_SIZE);
 	bool kept;
 
-	place->reg = tqp_reg_get(place->odev, begin, nr, &kept);
+	place->reg = tqp_reg_get(place->odev, begin & PAGE_MASK, nr, &kept);
 	if (!place->reg)
 		return false;
 	place->reg_page = (first - tqp_reg_begin(place->reg)) >> PAGE_SHIFT;
@@ -107,8 +112,8 @@ int tqp_post_open(struct sock *sk, struct tqp_place *place, struct tqp_recv *rec
 		   struct msghdr *msg, size_t want)
 {
 	struct tqp_stream *stream = tqp_stream_of(sk);
-	unsigned long addr = 0;
-	size_t bytes;
+	unsigned long begin = 0;
+	size_t at, bytes;
 
 	sock_owned_by_me(sk);
 	tqp_post_drop_rescued(sk, place);
@@ -120,13 +125,21 @@ int tqp_post_open(struct sock *sk, struct tqp_place *place, struct tqp_recv *rec
 		.begin = tcp_sk(sk)->copied_seq,
 		.queued = tcp_sk(sk)->rcv_nxt - tcp_sk(sk)->copied_seq,
 	};
-	bytes = min(tqp_post_memory(msg, &addr), want);
-	/* All of it is registered, so that the next call finds it, however much has come by then. */
-	bytes = min_t(size_t, bytes, TQP_PLACE_PAGES_MAX * PAGE_SIZE - offset_in_page(addr));
-	if (bytes < (size_t)recv->queued + TQP_PLACE_MIN_BYTES)
+	want = min(tqp_post_memory(msg, &begin, &at), want);
+	if (want < TQP_PLACE_MIN_BYTES)
 		return -EBUSY;
+	tqp_window_measure(sk, place);
+	tqp_window_limit(sk, place);
+	begin += at - at % TQP_PLACE_POST_BYTES;
+	at %= TQP_PLACE_POST_BYTES;
+	bytes = min_t(size_t, want, TQP_PLACE_POST_BYTES - at);
+	if (bytes < (size_t)recv->queued + TQP_PLACE_MIN_BYTES) {
+		if (bytes < TQP_PLACE_MIN_BYTES)
+			recv->queued = max_t(u32, recv->queued, bytes);
+		return -EAGAIN;
+	}
 	recv->bytes = bytes;
-	if (!tqp_post_register(place, recv, addr))
+	if (!tqp_post_register(place, recv, begin, begin + at))
 		return -ENOMEM;
 	place->revoked = false;
 	place->posted = tqp_recv_seq(recv);

@@ -111,12 +111,12 @@ static bool tqp_recv_is_due(const struct sock *sk, const struct tqp_place *place
 }
 
 /*
- * A post that pays for itself has more than half of its bytes placed, in memory that is
- * pinned already, or in large pages: to pin and map a small one costs what copying it costs.
+ * To post costs next to nothing in memory that is pinned already, or in large pages, however
+ * little is placed then.  To pin and map a small page costs what copying it costs.
  */
 static void tqp_recv_score(struct tqp_place *place, const struct tqp_recv *recv)
 {
-	if (recv->placed > tqp_recv_posted_bytes(recv) / 2 && recv->cheap) {
+	if (recv->cheap) {
 		place->misses = 0;
 	} else if (recv->done == recv->bytes) {
 		place->misses = min_t(u32, place->misses + 1, TQP_PLACE_MISSES_MAX);
@@ -185,6 +185,8 @@ static int tqp_recv_some(struct sock *sk, struct tqp_recv *recv, struct msghdr *
 	else if (ret == -EAGAIN)
 		ret = tqp_recv_more(sk, timeo);
 	recv->ended |= recv->done && tqp_recv_at_mark(sk);
+	if (recv->place->owner == recv)
+		tqp_window_limit(sk, recv->place);
 	release_sock(sk);
 	return ret;
 }
@@ -216,12 +218,15 @@ static int tqp_recv_all(struct sock *sk, struct msghdr *msg, size_t len, size_t 
 	while (done < len) {
 		size_t want = len - done;
 		struct tqp_recv recv;
+		int err = post ? tqp_recv_open(sk, &recv, msg, want) : -EBUSY;
 
-		if (post && !tqp_recv_open(sk, &recv, msg, want)) {
+		if (!err) {
 			want = recv.bytes;
 			ret = tqp_recv_posted(sk, &recv, msg, &timeo, TQP_RECV_FLAGS(flags));
 		} else {
-			post = false;
+			post = err == -EAGAIN;
+			if (post)	/* what waits, in parts, so that the window shrinks as it is read */
+				want = min3(want, (size_t)recv.queued, (size_t)TQP_PLACE_MIN_BYTES);
 			ret = tqp_recv_base(sk, msg, want, TQP_RECV_FLAGS(flags));
 		}
 		done += max(ret, 0);

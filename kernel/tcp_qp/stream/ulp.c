@@ -230,6 +230,7 @@ static bool tqp_stream_unplace(struct sock *sk, struct tqp_stream_yielded *was)
 	if (!place)
 		return true;
 	tqp_post_leave(sk, place);
+	tqp_window_free(sk, place);
 	if (place->rescued && before(tcp_sk(sk)->copied_seq, place->end))
 		return false;
 	was->place = place;
@@ -341,6 +342,7 @@ static int tqp_stream_disconnect(struct sock *sk, int flags)
 
 	if (place) {
 		tqp_post_leave(sk, place);
+		tqp_window_free(sk, place);
 		stream->place = NULL;
 		tqp_place_end(place);
 	}

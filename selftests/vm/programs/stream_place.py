@@ -7,7 +7,7 @@ Receives that the switch places, against what was sent:
   stream_place.py receive PORT SEED MIB CALLS [ADDRESS]
 
 CALLS: "all" receives 4 MiB at a time by MSG_WAITALL; "any" draws calls, sizes and signals by chance; "peeked" is "all" while a
-thread PEEKs; of "shared" two threads read.
+thread PEEKs; of "shared" two threads read; "windowed" is "all" with a receive window of TCP's choice, which is looked at.
 Each byte is a function of its position.  Buffers have guards on both sides, and are looked at again when the next one is full:
 what recv() has returned must never change.  Prints JSON: bytes, placed bytes, posts.
 """
@@ -29,11 +29,13 @@ MIB = 1 << 20
 PERIOD = 1048573  # a prime: no page has its bytes twice
 GUARD = 4096
 BUFFER = 4 * MIB
+LARGEST = 11 * MIB  # more than two posts hold
 WINDOW = 400000
+IDLE_S = 3  # TQP_WINDOW_IDLE_MS, thrice
 
 
 def pattern(seed: int) -> memoryview:
-    return memoryview(random.Random(seed).randbytes(PERIOD) * 6)
+    return memoryview(random.Random(seed).randbytes(PERIOD) * (LARGEST // PERIOD + 2))
 
 
 def expected(whole: memoryview, at: int, count: int) -> memoryview:
@@ -45,7 +47,7 @@ class Buffer:
     """The reader's memory, between two guards, at any offset in a page."""
 
     def __init__(self) -> None:
-        memory = mmap.mmap(-1, BUFFER + 2 * MIB)
+        memory = mmap.mmap(-1, LARGEST + 2 * MIB)
         memory.madvise(mmap.MADV_HUGEPAGE)
         self.memory = memoryview(memory)
         self.begin = self.count = self.at = 0
@@ -121,6 +123,29 @@ class Receiver:
         if (self.at, sum(sums)) != (self.total, want):
             sys.exit(f"{self.at} bytes of {self.total}, their sum {sum(sums)} is not {want}")
 
+    def window(self) -> int:
+        """Bytes, as SO_RCVBUF has them."""
+        return self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+
+    def some(self) -> int:
+        """A few receives of a buffer each; the smallest window behind one."""
+        return min(self.window() for _ in range(16) if self.one(BUFFER, 0, socket.MSG_WAITALL))
+
+    def windowed(self) -> None:
+        """It is small while receives are posted, then again what it was; and what the program sets stays."""
+        was = self.window()
+        first = self.some()
+        time.sleep(IDLE_S)
+        then = self.window()
+        second = self.some()
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, WINDOW)
+        mine = self.window()
+        time.sleep(IDLE_S)
+        last = self.window()
+        self.all()
+        if not (max(first, second) <= was // 2 and then >= was and last == mine == self.window()):
+            sys.exit(f"windows: {was} at first, {first} with posts, {then} idle, {second} with posts, {mine} set, {last} idle, {self.window()} at last")
+
     def share(self, sums: list[int], which: int) -> None:
         memory = memoryview(mmap.mmap(-1, MIB))
         while True:
@@ -141,8 +166,7 @@ class Receiver:
     def draw(self) -> int:
         d = self.dice
         left = self.total - self.at
-        count, offset = min(left, d.choice((1, 1000, 65536, 300000, MIB, 3 * MIB, BUFFER)) + d.randrange(100)) , d.choice((0, 0, 1, 100, 4095))
-        count = min(count, BUFFER)
+        count, offset = min(left, d.choice((1, 1000, 65536, 300000, MIB, 3 * MIB, BUFFER, 9 * MIB)) + d.randrange(100)), d.choice((0, 0, 1, 100, 4095))
         way = d.randrange(12)
         if way == 0:
             self.one(count, offset, socket.MSG_PEEK)
@@ -178,7 +202,8 @@ def receive(port: int, seed: int, mib: int, calls: str, at: str) -> None:
     with socket_for(at) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setsockopt(socket.SOL_TCP, TCP_ULP, NAME)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, WINDOW)  # what comes while a buffer is compared is copied
+        if calls != "windowed":
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, WINDOW)  # what comes while a buffer is compared is copied
         listener.bind((at, port))
         listener.listen()
         sock = listener.accept()[0]

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * How much may wait in TCP's queue while readers post.
+ *
+ * What waits there when a call begins is copied, and nothing can be posted for a call that
+ * finds all it wants.  TCP makes room for twice what was ever read in a round trip, tens of
+ * MiB where it may.  A reader that was held up once finds as much waiting, copies, which
+ * takes longer than to place, and so never gets to the end of it.  Hence sk_rcvbuf, from
+ * one call that posts to the next, has room for two of the largest posts, or for what is
+ * read in two round trips if that is more.  What the peer was told it may send is always
+ * taken, so it shrinks as that comes.
+ *
+ * Nobody posts for a second: it is again what TCP, or its owner, made it.
+ */
+#include <linux/math64.h>
+#include <linux/workqueue.h>
+#include "object/tqp.h"
+#include "stream/place.h"
+
+static void tqp_window_work(struct work_struct *work);
+static DECLARE_DELAYED_WORK(tqp_window_idle, tqp_window_work);
+
+static void tqp_window_watch(void)
+{
+	queue_delayed_work(tqp_wq, &tqp_window_idle, msecs_to_jiffies(TQP_WINDOW_IDLE_MS));
+}
+
+/* By no less than a round trip: in a shorter time what had waited may have been read. */
+void tqp_window_measure(const struct sock *sk, struct tqp_place *place)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	u64 now = ktime_get_ns(), ns = now - place->read_at;
+	u64 rtt = (u64)(tp->rcv_rtt_est.rtt_us >> 3) * NSEC_PER_USEC;
+	u32 bytes = tp->copied_seq - place->read_seq;
+	s64 per_rtt;
+
+	sock_owned_by_me(sk);
+	if (ns < rtt)
+		return;
+	if (place->read_at) {
+		per_rtt = mul_u64_u64_div_u64(bytes, rtt, max_t(u64, ns, 1));
+		place->per_rtt += (per_rtt - place->per_rtt) / TQP_WINDOW_CALLS;
+	}
+	place->read_seq = tp->copied_seq;
+	WRITE_ONCE(place->read_at, now);
+}
+
+/* What is there, and what the peer was told it may send. */
+static u64 tqp_window_held(const struct sock *sk)
+{
+	return (u64)atomic_read(&sk->sk_rmem_alloc) + READ_ONCE(sk->sk_backlog.len) +
+	       tcp_space_from_win(sk, tcp_receive_window(tcp_sk(sk)));
+}
+
+void tqp_window_limit(struct sock *sk, struct tqp_place *place)
+{
+	u64 room;
+
+	sock_owned_by_me(sk);
+	if (place->misses)
+		return;		/* posts do not pay */
+	if (sk->sk_userlocks & SOCK_RCVBUF_LOCK) {
+		WRITE_ONCE(place->rcvbuf, 0);
+		return;
+	}
+	/* TCP makes it larger at times, and never smaller. */
+	if (place->rcvbuf < sk->sk_rcvbuf)
+		WRITE_ONCE(place->rcvbuf, sk->sk_rcvbuf);
+	room = 2 * max_t(u64, TQP_PLACE_POST_BYTES, place->per_rtt);
+	if (room < tcp_win_from_space(sk, place->rcvbuf))
+		room = max_t(u64, tcp_space_from_win(sk, room), tqp_window_held(sk));
+	WRITE_ONCE(sk->sk_rcvbuf, min_t(u64, room, place->rcvbuf));
+	tqp_window_watch();
+}
+
+void tqp_window_free(struct sock *sk, struct tqp_place *place)
+{
+	sock_owned_by_me(sk);
+	if (!(sk->sk_userlocks & SOCK_RCVBUF_LOCK) && sk->sk_rcvbuf < place->rcvbuf)
+		WRITE_ONCE(sk->sk_rcvbuf, place->rcvbuf);
+	WRITE_ONCE(place->rcvbuf, 0);
+}
+
+/* ---- nobody posts any more ---- */
+
+static bool tqp_window_is_idle(struct tqp_place *place, void *more)
+{
+	u64 idle = ktime_get_ns() - READ_ONCE(place->read_at);
+
+	if (!READ_ONCE(place->rcvbuf))
+		return false;
+	*(bool *)more = true;
+	return idle >= TQP_WINDOW_IDLE_MS * NSEC_PER_MSEC;
+}
+
+static void tqp_window_work(struct work_struct *work)
+{
+	struct tqp_place *place;
+	bool more = false;
+	struct sock *sk;
+
+	while ((place = tqp_place_find(tqp_window_is_idle, &more, &sk))) {
+		more = false;
+		if (sk) {
+			lock_sock(sk);
+			tqp_window_free(sk, place);
+			release_sock(sk);
+			sock_put(sk);
+		} else {
+			WRITE_ONCE(place->rcvbuf, 0);
+		}
+		tqp_place_put(place);
+	}
+	if (more)
+		tqp_window_watch();
+}
+
+void tqp_window_exit(void)
+{
+	cancel_delayed_work_sync(&tqp_window_idle);
+}
