@@ -242,7 +242,7 @@ def test_placed_and_killed(t: Guests) -> None:
 @pytest.mark.parametrize("calls", ("peeked", "shared"))
 def test_placed_beside_others(t: Guests, calls: str) -> None:
     """The post is taken from a reader, and what was placed is copied for whoever comes first."""
-    place(t, 30 + len(calls), 16, calls, 0.02)
+    place(t, 30 + len(calls), 48, calls, 0.02)
     nothing_pinned(t)
 
 

@@ -37,6 +37,7 @@ enum {
 	TQP_PLACE_DEAD_MS = 1000,
 	TQP_PLACE_RUN_PAGES = 4,		/* that follow each other in memory, on average */
 	TQP_WINDOW_CALLS = 4,			/* of which the average says how much is read in a round trip */
+	TQP_WINDOW_DRAIN_RTTS = 32,		/* from one time that the peer stands still to the next */
 	TQP_WINDOW_IDLE_MS = 1000,		/* nobody posted for as long: the window is TCP's own again */
 };
 
@@ -73,6 +74,8 @@ struct tqp_place {
 	s64 per_rtt;			/* bytes that are read in a round trip */
 	u32 read_seq;			/* the first one that is not counted there */
 	u64 read_at;			/* ns; when that was; 0: nothing is */
+	u64 drained_at;			/* ns */
+	bool draining;			/* until less waits than a call wants */
 };
 
 /* One call of a reader, on its stack. */
@@ -150,6 +153,8 @@ int tqp_post_take(struct sock *sk, struct tqp_recv *recv, struct msghdr *msg, si
 /* ---- window.c; under the sk lock ---- */
 /* A call begins. */
 void tqp_window_measure(const struct sock *sk, struct tqp_place *place);
+/* @full: what waits is all that it wants. */
+void tqp_window_drain(const struct sock *sk, struct tqp_place *place, bool full);
 /* A reader posts, or would if less waited. */
 void tqp_window_limit(struct sock *sk, struct tqp_place *place);
 /* TCP's own again. */

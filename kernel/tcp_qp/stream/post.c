@@ -128,11 +128,12 @@ int tqp_post_open(struct sock *sk, struct tqp_place *place, struct tqp_recv *rec
 	want = min(tqp_post_memory(msg, &begin, &at), want);
 	if (want < TQP_PLACE_MIN_BYTES)
 		return -EBUSY;
-	tqp_window_measure(sk, place);
-	tqp_window_limit(sk, place);
 	begin += at - at % TQP_PLACE_POST_BYTES;
 	at %= TQP_PLACE_POST_BYTES;
 	bytes = min_t(size_t, want, TQP_PLACE_POST_BYTES - at);
+	tqp_window_measure(sk, place);
+	tqp_window_drain(sk, place, want < (size_t)recv->queued + TQP_PLACE_MIN_BYTES);
+	tqp_window_limit(sk, place);
 	if (bytes < (size_t)recv->queued + TQP_PLACE_MIN_BYTES) {
 		if (bytes < TQP_PLACE_MIN_BYTES)
 			recv->queued = max_t(u32, recv->queued, bytes);

@@ -50,6 +50,25 @@ static int tqp_recv_rescued(struct sock *sk, struct msghdr *msg, size_t bytes, b
 	return taken;
 }
 
+/*
+ * How many placed bytes were read.  TCP stops before a placed packet as at memory that is bad:
+ * if there is none any more, and this has changed, another reader took it.
+ */
+static u64 tqp_recv_taken(const struct sock *sk)
+{
+	const struct inet_connection_sock *icsk = inet_csk(sk);
+	const struct tqp_stream *stream;
+	u64 taken = 0;
+
+	rcu_read_lock();
+	stream = (__force const struct tqp_stream *)rcu_dereference(icsk->icsk_ulp_data);
+	smp_rmb();	/* pairs with smp_store_release() in tqp_stream_yield() */
+	if (stream && READ_ONCE(icsk->icsk_ulp_ops) == &tqp_stream_ulp_ops)
+		taken = READ_ONCE(stream->placed_bytes) + READ_ONCE(stream->rescued_bytes);
+	rcu_read_unlock();
+	return taken;
+}
+
 /* ---- with a post ---- */
 
 static void tqp_recv_make(struct sock *sk)
@@ -172,6 +191,7 @@ static bool tqp_recv_at_mark(const struct sock *sk)
 static int tqp_recv_some(struct sock *sk, struct tqp_recv *recv, struct msghdr *msg, long *timeo,
 			 TQP_RECV_FLAGS_PARAMS)
 {
+	u64 before = tqp_recv_taken(sk);
 	int ret, taken;
 
 	ret = tqp_recv_base(sk, msg, recv->bytes - recv->done,
@@ -180,7 +200,7 @@ static int tqp_recv_some(struct sock *sk, struct tqp_recv *recv, struct msghdr *
 	recv->done += max(ret, 0);
 	taken = tqp_post_take(sk, recv, msg, recv->bytes - recv->done, false);
 	recv->ended = !ret && taken <= 0;
-	if (ret > 0 || taken > 0)
+	if (ret > 0 || taken > 0 || (ret == -EFAULT && !taken && tqp_recv_taken(sk) != before))
 		ret = 0;
 	else if (ret == -EAGAIN)
 		ret = tqp_recv_more(sk, timeo);
@@ -218,6 +238,7 @@ static int tqp_recv_all(struct sock *sk, struct msghdr *msg, size_t len, size_t 
 	while (done < len) {
 		size_t want = len - done;
 		struct tqp_recv recv;
+		u64 before = 0;
 		int err = post ? tqp_recv_open(sk, &recv, msg, want) : -EBUSY;
 
 		if (!err) {
@@ -227,13 +248,14 @@ static int tqp_recv_all(struct sock *sk, struct msghdr *msg, size_t len, size_t 
 			post = err == -EAGAIN;
 			if (post)	/* what waits, in parts, so that the window shrinks as it is read */
 				want = min3(want, (size_t)recv.queued, (size_t)TQP_PLACE_MIN_BYTES);
+			before = tqp_recv_taken(sk);
 			ret = tqp_recv_base(sk, msg, want, TQP_RECV_FLAGS(flags));
 		}
 		done += max(ret, 0);
 		if (ret >= 0 && ret == want)
 			continue;
 		taken = tqp_recv_rescued(sk, msg, len - done, false);
-		if (taken <= 0)
+		if (taken < 0 || (!taken && (!err || tqp_recv_taken(sk) == before)))
 			break;
 		done += taken;
 	}
@@ -253,14 +275,34 @@ static bool tqp_recv_may_post(const struct sock *sk, size_t len, int flags)
 	       READ_ONCE(tcp_sk(sk)->bytes_received) >= TQP_PLACE_BULK_BYTES;
 }
 
+/* TCP has stopped, with nothing, at bad memory or a placed packet of a post that has ended. */
+static int tqp_recv_fault(struct sock *sk, struct msghdr *msg, size_t len, TQP_RECV_FLAGS_PARAMS)
+{
+	int ret = -EFAULT;
+	u64 before;
+
+	do {
+		before = tqp_recv_taken(sk);
+		ret = tqp_recv_rescued(sk, msg, len, flags & MSG_PEEK) ?:
+		      tqp_recv_base(sk, msg, len, TQP_RECV_FLAGS(flags));
+	} while (ret == -EFAULT && tqp_recv_taken(sk) != before);
+	if (ret == -EFAULT)
+		ret = tqp_recv_rescued(sk, msg, len, flags & MSG_PEEK) ?: ret;
+	return ret;
+}
+
 static int tqp_stream_recvmsg(struct sock *sk, struct msghdr *msg, size_t len, TQP_RECV_FLAGS_PARAMS)
 {
+	u64 before = 0;
+	bool taken;
 	int ret;
 
 	if (tqp_recv_may_post(sk, len, flags)) {
 		tqp_recv_make(sk);
 		return tqp_recv_all(sk, msg, len, 0, true, TQP_RECV_FLAGS(flags));
 	}
+	if (flags & MSG_WAITALL)
+		before = tqp_recv_taken(sk);
 	ret = tqp_recv_base(sk, msg, len, TQP_RECV_FLAGS(flags));
 	if (likely(ret != -EFAULT && !(flags & MSG_WAITALL && ret > 0 && ret < len)))
 		return ret;
@@ -269,14 +311,11 @@ static int tqp_stream_recvmsg(struct sock *sk, struct msghdr *msg, size_t len, T
 	    (flags & MSG_PEEK && READ_ONCE(sk->sk_peek_off) >= 0))
 		return ret;
 	if (!(flags & MSG_WAITALL) || flags & (MSG_PEEK | MSG_DONTWAIT | MSG_TRUNC))
-		return ret > 0 ? ret : tqp_recv_rescued(sk, msg, len, flags & MSG_PEEK) ?: ret;
+		return ret > 0 ? ret : tqp_recv_fault(sk, msg, len, TQP_RECV_FLAGS(flags));
 	lock_sock(sk);
-	if (!tqp_post_next(sk)) {
-		release_sock(sk);
-		return ret;
-	}
+	taken = tqp_post_next(sk) || tqp_recv_taken(sk) != before;
 	release_sock(sk);
-	return tqp_recv_all(sk, msg, len, max(ret, 0), false, TQP_RECV_FLAGS(flags));
+	return taken ? tqp_recv_all(sk, msg, len, max(ret, 0), false, TQP_RECV_FLAGS(flags)) : ret;
 }
 
 void tqp_stream_recv_ops(struct proto *prot)

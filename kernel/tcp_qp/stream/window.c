@@ -10,6 +10,9 @@
  * read in two round trips if that is more.  What the peer was told it may send is always
  * taken, so it shrinks as that comes.
  *
+ * Who finds all it wants none the less drains the queue: the peer may send little until less
+ * waits than a call wants.  It then stands still for a round trip, so that is rare.
+ *
  * Nobody posts for a second: it is again what TCP, or its owner, made it.
  */
 #include <linux/math64.h>
@@ -19,6 +22,11 @@
 
 static void tqp_window_work(struct work_struct *work);
 static DECLARE_DELAYED_WORK(tqp_window_idle, tqp_window_work);
+
+static u64 tqp_window_rtt_ns(const struct sock *sk)
+{
+	return (u64)(tcp_sk(sk)->rcv_rtt_est.rtt_us >> 3) * NSEC_PER_USEC;
+}
 
 static void tqp_window_watch(void)
 {
@@ -30,7 +38,7 @@ void tqp_window_measure(const struct sock *sk, struct tqp_place *place)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 	u64 now = ktime_get_ns(), ns = now - place->read_at;
-	u64 rtt = (u64)(tp->rcv_rtt_est.rtt_us >> 3) * NSEC_PER_USEC;
+	u64 rtt = tqp_window_rtt_ns(sk);
 	u32 bytes = tp->copied_seq - place->read_seq;
 	s64 per_rtt;
 
@@ -43,6 +51,22 @@ void tqp_window_measure(const struct sock *sk, struct tqp_place *place)
 	}
 	place->read_seq = tp->copied_seq;
 	WRITE_ONCE(place->read_at, now);
+}
+
+void tqp_window_drain(const struct sock *sk, struct tqp_place *place, bool full)
+{
+	u64 now;
+
+	sock_owned_by_me(sk);
+	if (!full || place->draining) {
+		place->draining &= full;
+		return;
+	}
+	now = ktime_get_ns();
+	if (now - place->drained_at < TQP_WINDOW_DRAIN_RTTS * tqp_window_rtt_ns(sk))
+		return;
+	place->drained_at = now;
+	place->draining = true;
 }
 
 /* What is there, and what the peer was told it may send. */
@@ -66,7 +90,8 @@ void tqp_window_limit(struct sock *sk, struct tqp_place *place)
 	/* TCP makes it larger at times, and never smaller. */
 	if (place->rcvbuf < sk->sk_rcvbuf)
 		WRITE_ONCE(place->rcvbuf, sk->sk_rcvbuf);
-	room = 2 * max_t(u64, TQP_PLACE_POST_BYTES, place->per_rtt);
+	room = place->draining ? TQP_PLACE_POST_BYTES / 4 :
+				 2 * max_t(u64, TQP_PLACE_POST_BYTES, place->per_rtt);
 	if (room < tcp_win_from_space(sk, place->rcvbuf))
 		room = max_t(u64, tcp_space_from_win(sk, room), tqp_window_held(sk));
 	WRITE_ONCE(sk->sk_rcvbuf, min_t(u64, room, place->rcvbuf));
