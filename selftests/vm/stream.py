@@ -91,6 +91,11 @@ def test_many(t: Guests) -> None:
     scale(t, 1000, 0.5, 2000)
 
 
+@pytest.mark.long
+def test_many_for_long(t: Guests) -> None:
+    scale(t, 10000, 60, 20000)
+
+
 def place(t: Guests, seed: int, mib: int, calls: str, pauses: float = 0.0, during: Callable[[], None] = lambda: None, peer: str = "$PEER") -> dict:
     """Node 1 sends to node 0, whose program compares each byte; what it printed."""
     port = 7600 + seed % 1000

@@ -17,6 +17,7 @@ from statistics import median
 from stream_cases import LIMIT_S, NAME, free_kib, ulp_of, with_ulp
 
 NOISE_BYTES = 4 << 20  # in what the whole machine has free
+KEPT_BYTES = 64  # of a connection that has ended: less than the least object that it has
 COST_MAX = 1.5  # times a plain connection's processor time
 BATCH = 25  # connections of one kind, then as many of the other
 BATCHES_MIN = 15  # of each kind: on a busy machine a few of them cost much more, whichever kind they are
@@ -72,9 +73,10 @@ def connect_and_close(to: socket.socket, ulp: bool) -> None:
         end.close()
 
 
-def rates(seconds: float) -> tuple[list[float], float]:
-    """Of each kind, connections made, accepted and closed in a second; and what one with the ULP costs of processor time, in plain ones."""
-    took, costs = [0.0, 0.0], []
+def rates(seconds: float) -> tuple[list[float], float, int, int]:
+    """Of each kind, connections made, accepted and closed in a second; what one with the ULP costs of processor time, in plain ones;
+    how many there were, and bytes that are not free any more."""
+    took, costs, before = [0.0, 0.0], [], settled_free_kib()
     with closing(listener(False)) as plain, closing(listener(True)) as ours:
         while sum(took) < 2 * seconds or len(costs) < BATCHES_MIN:
             cpu = [0.0, 0.0]
@@ -85,7 +87,7 @@ def rates(seconds: float) -> tuple[list[float], float]:
                 took[ulp] += time.monotonic() - begun
                 cpu[ulp] = time.process_time() - used
             costs.append(cpu[1] / cpu[0])
-    return [len(costs) * BATCH / t for t in took], median(costs)
+    return [len(costs) * BATCH / t for t in took], median(costs), 2 * len(costs) * BATCH, (before - settled_free_kib()) * 1024
 
 
 def cookies_taken() -> int:
@@ -146,15 +148,16 @@ def main() -> int:
     held = references()
     idle_bytes(sockets, False)  # what caches keep from then on
     plain, ours = idle_bytes(sockets, False), idle_bytes(sockets, True)
-    (quick, ours_quick), cost = rates(seconds)
+    (quick, ours_quick), cost, ended, kept = rates(seconds)
     with sysctl("tcp_syncookies", ALWAYS), sysctl("tcp_max_syn_backlog", BACKLOG):
         met = flood(syns)
     told = {"sockets": sockets, "idle_bytes": {"plain": round(plain), "ulp": round(ours)},
             "connections_per_s": {"plain": round(quick), "ulp": round(ours_quick)}, "cpu_of_plain": round(cost, 2),
-            "syns": syns, "connected_by_cookie": met}  # fmt: skip
+            "connections": ended, "kept_bytes": kept, "syns": syns, "connected_by_cookie": met}  # fmt: skip
     print(json.dumps(told), flush=True)
     assert ours - plain < NOISE_BYTES / sockets, "an idle socket with the ULP costs more than a plain one"
     assert cost < COST_MAX, "connections with the ULP take longer"
+    assert kept < NOISE_BYTES + KEPT_BYTES * ended, "connections that have ended keep memory"
     for _ in range(int(LIMIT_S / IDLE_S)):
         if references() == held:
             return 0
