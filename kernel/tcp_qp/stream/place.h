@@ -75,7 +75,7 @@ struct tqp_place {
 	u32 read_seq;			/* the first one that is not counted there */
 	u64 read_at;			/* ns; when that was; 0: nothing is */
 	u64 drained_at;			/* ns */
-	bool draining;			/* until less waits than a call wants */
+	bool draining;			/* until less waits than is posted */
 };
 
 /* One call of a reader, on its stack. */
@@ -153,7 +153,7 @@ int tqp_post_take(struct sock *sk, struct tqp_recv *recv, struct msghdr *msg, si
 /* ---- window.c; under the sk lock ---- */
 /* A call begins. */
 void tqp_window_measure(const struct sock *sk, struct tqp_place *place);
-/* @full: what waits is all that it wants. */
+/* @full: what waits is all that it would post. */
 void tqp_window_drain(const struct sock *sk, struct tqp_place *place, bool full);
 /* A reader posts, or would if less waited. */
 void tqp_window_limit(struct sock *sk, struct tqp_place *place);

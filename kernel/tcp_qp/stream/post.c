@@ -132,7 +132,8 @@ int tqp_post_open(struct sock *sk, struct tqp_place *place, struct tqp_recv *rec
 	at %= TQP_PLACE_POST_BYTES;
 	bytes = min_t(size_t, want, TQP_PLACE_POST_BYTES - at);
 	tqp_window_measure(sk, place);
-	tqp_window_drain(sk, place, want < (size_t)recv->queued + TQP_PLACE_MIN_BYTES);
+	if (!at)	/* of what is left of a part that was begun, little says nothing */
+		tqp_window_drain(sk, place, recv->queued >= bytes);
 	tqp_window_limit(sk, place);
 	if (bytes < (size_t)recv->queued + TQP_PLACE_MIN_BYTES) {
 		if (bytes < TQP_PLACE_MIN_BYTES)

@@ -11,7 +11,7 @@
  * taken, so it shrinks as that comes.
  *
  * Who finds all it wants none the less drains the queue: the peer may send little until less
- * waits than a call wants.  It then stands still for a round trip, so that is rare.
+ * waits than a post holds.  It then stands still for a round trip, so that is rare.
  *
  * Nobody posts for a second: it is again what TCP, or its owner, made it.
  */
