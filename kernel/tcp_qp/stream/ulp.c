@@ -331,6 +331,9 @@ static int tqp_stream_setsockopt(struct sock *sk, int level, int optname, sockpt
 	if (was.yielded)
 		tqp_stream_yielded(sk, &was);
 	kfree(was.held);
+	/* A listener keeps our operations, and IPv6 looks at these before it looks at the state. */
+	if (err == -EBUSY && level == SOL_IPV6 && READ_ONCE(sk->sk_state) == TCP_LISTEN)
+		err = -ENOTCONN;
 	return err;
 }
 

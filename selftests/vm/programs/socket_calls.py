@@ -24,6 +24,7 @@ from stream_cases import LIMIT_S, MSG_ZEROCOPY, SO_ZEROCOPY, TCP_ULP, pair, patt
 
 STEPS = 60
 SHOWN = 12  # calls before a difference
+RESET_S = 0.05  # until the other end has heard of it, if it does
 SIZES = (1, 100, 4096, 32 << 10, 70_000, 200_000, 600_000)
 ROOM = 16 << 20  # for all that a sequence sends
 SO_RCVBUFFORCE, SO_SNDBUFFORCE = 33, 32
@@ -199,8 +200,10 @@ def outstanding(sock: socket.socket) -> bool:
     return bool(unacked or notsent) and info[0] not in (7, 10)  # TCP_CLOSE, TCP_LISTEN
 
 
-def settle(ends: tuple[End, End]) -> None:
+def settle(ends: tuple[End, End], call: Callable[..., Answer]) -> None:
     limit = time.monotonic() + LIMIT_S
+    if call is do_disconnect:
+        time.sleep(RESET_S)
     while any(outstanding(end.sock) for end in ends):
         assert time.monotonic() < limit, "never acknowledged"
         time.sleep(SETTLE_S)
@@ -216,7 +219,7 @@ def play(steps: list, ulp: bool, family: int) -> list[Answer]:
             said.append(call(ends[at], *args))
         except OSError as e:
             said.append(errno.errorcode[e.errno])
-        settle(ends)
+        settle(ends, call)
     for end in ends:
         end.sock.close()
         if end.copy:
