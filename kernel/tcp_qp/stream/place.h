@@ -30,7 +30,6 @@ enum {
 	TQP_PLACES_MAX = 1024,			/* sockets of all users: they take NICs' contexts */
 	TQP_PLACE_POST_BYTES = 4 << 20,		/* a power of 2: of a longer call's memory each part is a post */
 	TQP_PLACE_PAGES_MAX = (TQP_PLACE_POST_BYTES >> 12) + 1,
-	TQP_PLACE_TIMED_MAX_BYTES = TQP_PLACE_POST_BYTES,	/* of a reader with a time limit */
 	TQP_PLACE_SETTLE_MS = 20,		/* for what was placed to come through TCP */
 	TQP_PLACE_MISSES_MAX = 6,		/* after as many a reader in 64 is tried */
 	TQP_PLACE_BUSY_US = 20,
@@ -85,7 +84,6 @@ struct tqp_recv {
 	u32 bytes;			/* that it wants from there on */
 	u32 queued;			/* of these: had come before, and lie in TCP's queue; the rest is posted */
 	u32 done;			/* how many it has */
-	u32 placed;			/* how many of these without a copy */
 	bool cheap;			/* to post: it is pinned already, or lies in large pages */
 	u32 offset;			/* of the first posted byte in the first of them */
 	bool ended;			/* the stream, or it is at an urgent byte */

@@ -300,7 +300,6 @@ int tqp_post_take(struct sock *sk, struct tqp_recv *recv, struct msghdr *msg, si
 		if (!peek && tqp_post_is_home(sk, place, recv, n)) {
 			iov_iter_advance(&msg->msg_iter, n);
 			recv->done += n;
-			recv->placed += n;
 			WRITE_ONCE(stream->placed_bytes, stream->placed_bytes + n);
 		} else {
 			tqp_post_close(sk, place);

@@ -56,14 +56,12 @@ static int tqp_recv_rescued(struct sock *sk, struct msghdr *msg, size_t bytes, b
  */
 static u64 tqp_recv_taken(const struct sock *sk)
 {
-	const struct inet_connection_sock *icsk = inet_csk(sk);
 	const struct tqp_stream *stream;
 	u64 taken = 0;
 
 	rcu_read_lock();
-	stream = (__force const struct tqp_stream *)rcu_dereference(icsk->icsk_ulp_data);
-	smp_rmb();	/* pairs with smp_store_release() in tqp_stream_yield() */
-	if (stream && READ_ONCE(icsk->icsk_ulp_ops) == &tqp_stream_ulp_ops)
+	stream = tqp_stream_rcu(sk);
+	if (stream)
 		taken = READ_ONCE(stream->placed_bytes) + READ_ONCE(stream->rescued_bytes);
 	rcu_read_unlock();
 	return taken;
@@ -271,15 +269,15 @@ static bool tqp_recv_may_post(const struct sock *sk, size_t len, int flags)
 	       (flags & ~(MSG_NOSIGNAL | MSG_CMSG_CLOEXEC)) == MSG_WAITALL &&
 	       READ_ONCE(stream_place) &&
 	       (READ_ONCE(sk->sk_rcvtimeo) == MAX_SCHEDULE_TIMEOUT ||
-		len <= TQP_PLACE_TIMED_MAX_BYTES) &&
+		len <= TQP_PLACE_POST_BYTES) &&
 	       READ_ONCE(tcp_sk(sk)->bytes_received) >= TQP_PLACE_BULK_BYTES;
 }
 
 /* TCP has stopped, with nothing, at bad memory or a placed packet of a post that has ended. */
 static int tqp_recv_fault(struct sock *sk, struct msghdr *msg, size_t len, TQP_RECV_FLAGS_PARAMS)
 {
-	int ret = -EFAULT;
 	u64 before;
+	int ret;
 
 	do {
 		before = tqp_recv_taken(sk);

@@ -70,6 +70,20 @@ static inline struct tqp_stream *tqp_stream_of(const struct sock *sk)
 	return (__force struct tqp_stream *)icsk->icsk_ulp_data;
 }
 
+/*
+ * The same without the lock; rcu_read_lock().  What the ULP's data is, is known once the ULP was
+ * looked at after it: the barrier pairs with smp_store_release() in tqp_stream_yield().
+ */
+static inline const struct tqp_stream *tqp_stream_rcu(const struct sock *sk)
+{
+	const struct inet_connection_sock *icsk = inet_csk(sk);
+	const struct tqp_stream *stream;
+
+	stream = (__force const struct tqp_stream *)rcu_dereference(icsk->icsk_ulp_data);
+	smp_rmb();	/* see above */
+	return READ_ONCE(icsk->icsk_ulp_ops) == &tqp_stream_ulp_ops ? stream : NULL;
+}
+
 /* ---- send.c ---- */
 int tqp_stream_sendmsg(struct sock *sk, struct msghdr *msg, size_t size);
 

@@ -332,7 +332,8 @@ static int tqp_stream_setsockopt(struct sock *sk, int level, int optname, sockpt
 		tqp_stream_yielded(sk, &was);
 	kfree(was.held);
 	/* A listener keeps our operations, and IPv6 looks at these before it looks at the state. */
-	if (err == -EBUSY && level == SOL_IPV6 && READ_ONCE(sk->sk_state) == TCP_LISTEN)
+	if (err == -EBUSY && level == SOL_IPV6 && optname == IPV6_ADDRFORM &&
+	    READ_ONCE(sk->sk_state) == TCP_LISTEN)
 		err = -ENOTCONN;
 	return err;
 }
@@ -359,17 +360,15 @@ static size_t tqp_stream_get_info_size(TQP_ULP_INFO_PARAMS(const struct sock *sk
 	return nla_total_size(sizeof(struct tcp_qp_stream_info));
 }
 
-/* Without the sk lock: what the ULP's data is, is known once the ULP was looked at after it. */
+/* Without the sk lock. */
 static int tqp_stream_get_info(TQP_ULP_INFO_PARAMS(struct sock *sk, struct sk_buff *skb))
 {
-	const struct inet_connection_sock *icsk = inet_csk(sk);
 	struct tcp_qp_stream_info info = {};
 	const struct tqp_stream *stream;
 
 	rcu_read_lock();
-	stream = (__force const struct tqp_stream *)rcu_dereference(icsk->icsk_ulp_data);
-	smp_rmb();	/* pairs with smp_store_release() in tqp_stream_yield() */
-	if (stream && READ_ONCE(icsk->icsk_ulp_ops) == &tqp_stream_ulp_ops) {
+	stream = tqp_stream_rcu(sk);
+	if (stream) {
 		info.tx_large_bytes = READ_ONCE(stream->large_bytes);
 		info.tx_other_bytes = READ_ONCE(stream->other_bytes);
 		info.pool_bytes = READ_ONCE(stream->bytes);

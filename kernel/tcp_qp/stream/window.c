@@ -88,14 +88,15 @@ void tqp_window_limit(struct sock *sk, struct tqp_place *place)
 		return;
 	}
 	/* TCP makes it larger at times, and never smaller. */
-	if (place->rcvbuf < sk->sk_rcvbuf)
+	if (place->rcvbuf < sk->sk_rcvbuf) {
 		WRITE_ONCE(place->rcvbuf, sk->sk_rcvbuf);
+		tqp_window_watch();
+	}
 	room = place->draining ? TQP_PLACE_POST_BYTES / 4 :
 				 2 * max_t(u64, TQP_PLACE_POST_BYTES, place->per_rtt);
 	if (room < tcp_win_from_space(sk, place->rcvbuf))
 		room = max_t(u64, tcp_space_from_win(sk, room), tqp_window_held(sk));
 	WRITE_ONCE(sk->sk_rcvbuf, min_t(u64, room, place->rcvbuf));
-	tqp_window_watch();
 }
 
 void tqp_window_free(struct sock *sk, struct tqp_place *place)

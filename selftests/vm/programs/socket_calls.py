@@ -149,7 +149,9 @@ def do_get(end: End, *option) -> Answer:
 
 def do_disconnect(end: End) -> Answer:
     libc = ctypes.CDLL(None, use_errno=True)
-    return libc.connect(end.sock.fileno(), struct.pack("=H14x", socket.AF_UNSPEC), 16) and ctypes.get_errno()
+    answer = libc.connect(end.sock.fileno(), struct.pack("=H14x", socket.AF_UNSPEC), 16) and ctypes.get_errno()
+    time.sleep(RESET_S)
+    return answer
 
 
 def do_listen(end: End) -> Answer:
@@ -200,10 +202,8 @@ def outstanding(sock: socket.socket) -> bool:
     return bool(unacked or notsent) and info[0] not in (7, 10)  # TCP_CLOSE, TCP_LISTEN
 
 
-def settle(ends: tuple[End, End], call: Callable[..., Answer]) -> None:
+def settle(ends: tuple[End, End]) -> None:
     limit = time.monotonic() + LIMIT_S
-    if call is do_disconnect:
-        time.sleep(RESET_S)
     while any(outstanding(end.sock) for end in ends):
         assert time.monotonic() < limit, "never acknowledged"
         time.sleep(SETTLE_S)
@@ -219,7 +219,7 @@ def play(steps: list, ulp: bool, family: int) -> list[Answer]:
             said.append(call(ends[at], *args))
         except OSError as e:
             said.append(errno.errorcode[e.errno])
-        settle(ends, call)
+        settle(ends)
     for end in ends:
         end.sock.close()
         if end.copy:
