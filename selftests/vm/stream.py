@@ -40,9 +40,10 @@ def test_bytes(t: Guests) -> None:
 
 def calls(t: Guests, seeds: str, loss: str, workers: int = 6) -> None:
     """By programs/socket_calls.py, which says of a difference what led there, and plays a seed again."""
+    lossy = "" if loss == "0%" else "lossy"
     t.run(0, f"modprobe sch_netem; tc qdisc add dev lo root netem loss {loss}")
     try:
-        print(t.run(0, f"/usr/bin/python3 {PROGRAMS}/socket_calls.py {seeds} {workers}", LONG_S), flush=True)
+        print(t.run(0, f"/usr/bin/python3 {PROGRAMS}/socket_calls.py {seeds} {workers} {lossy}", LONG_S), flush=True)
     finally:
         t.run(0, "tc qdisc del dev lo root")
 

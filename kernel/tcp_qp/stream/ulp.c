@@ -311,6 +311,16 @@ static bool tqp_stream_in_the_way(int level, int optname)
 	       (level == SOL_IPV6 && optname == IPV6_ADDRFORM);
 }
 
+/*
+ * A listener keeps our operations and the ULP.  TCP looks at these before it looks at the
+ * state, for which a listener without them is refused.
+ */
+static bool tqp_stream_kept(const struct sock *sk, int level, int optname, int err)
+{
+	return READ_ONCE(sk->sk_state) == TCP_LISTEN && tqp_stream_in_the_way(level, optname) &&
+	       err == (level == SOL_TCP ? -EEXIST : -EBUSY);
+}
+
 static int tqp_stream_setsockopt(struct sock *sk, int level, int optname, sockptr_t optval,
 				 unsigned int optlen)
 {
@@ -331,11 +341,7 @@ static int tqp_stream_setsockopt(struct sock *sk, int level, int optname, sockpt
 	if (was.yielded)
 		tqp_stream_yielded(sk, &was);
 	kfree(was.held);
-	/* A listener keeps our operations, and IPv6 looks at these before it looks at the state. */
-	if (err == -EBUSY && level == SOL_IPV6 && optname == IPV6_ADDRFORM &&
-	    READ_ONCE(sk->sk_state) == TCP_LISTEN)
-		err = -ENOTCONN;
-	return err;
+	return tqp_stream_kept(sk, level, optname, err) ? -ENOTCONN : err;
 }
 
 /* The sk lock.  What was placed and not read is purged as all that was received. */

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Random sequences of socket calls on a plain pair and on one with ULP tcp_qp_stream must say the same: socket_calls.py FIRST-END [WORKERS].
+"""Random sequences of socket calls on a plain pair and on one with ULP tcp_qp_stream must say the same: socket_calls.py FIRST-END [WORKERS [lossy]].
 
 A seed is a sequence.  After each call all that was sent has been acknowledged, so that no answer depends on time, whatever the network loses.
+Nobody acknowledges a reset: with "lossy" a sequence ends with the first one.
 The first difference of a seed ends it, and is printed with the calls that led there; exit 0 only if there is none.
 """
 
@@ -227,10 +228,13 @@ def play(steps: list, ulp: bool, family: int) -> list[Answer]:
     return said
 
 
-def differs(seed: int) -> bool:
+def differs(seed: int, lossy: bool) -> bool:
     dice = random.Random(seed)
     family = dice.choice((socket.AF_INET, socket.AF_INET6))
     steps = plan(dice)
+    resets = [i for i, (_, call, _) in enumerate(steps) if call is do_disconnect]
+    if lossy and resets:
+        steps = steps[: resets[0] + 1]
     plain, ours = (play(steps, ulp, family) for ulp in (False, True))
     if plain == ours:
         return False
@@ -244,13 +248,14 @@ def differs(seed: int) -> bool:
 def main() -> int:
     first, end = map(int, sys.argv[1].split("-"))
     workers = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    lossy = sys.argv[3:] == ["lossy"]
     children = []
     for worker in range(workers):  # what waits for what the network lost waits side by side
         child = os.fork()
         if not child:
             wrong = 1
             try:
-                wrong = sum(differs(seed) for seed in range(first + worker, end, workers))
+                wrong = sum(differs(seed, lossy) for seed in range(first + worker, end, workers))
             finally:
                 sys.stdout.flush()
                 os._exit(min(wrong, 99))
