@@ -4,6 +4,7 @@
 
 #include "counters.hpp"
 #include "maps.hpp"
+#include "socket.hpp"
 #include "verbs.hpp"
 #include "verbs/attach.hpp"
 #include "verbs/device.hpp"
@@ -61,6 +62,8 @@ private:
     void attach() {
         const tcp_qp_attach_req request = request_of(spec().transport);
         for (size_t i = 0; i < flows().size(); i++) {
+            if (spec().poll)
+                busy_poll(sockets_[i].get());
             const tcpqp::Attached a =
                 tcpqp::attach(context(), *flows()[i].qp, sockets_[i].get(), request);
             if (a.error)

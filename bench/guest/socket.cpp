@@ -39,6 +39,11 @@ private:
 
 }  // namespace
 
+void busy_poll(int fd) {
+    if (setsockopt(fd, SOL_SOCKET, SO_BUSY_POLL, &kBusyPollUs, sizeof kBusyPollUs))
+        tcpqp::throw_errno("SO_BUSY_POLL");
+}
+
 Flows::Flows(std::vector<tcpqp::Fd> sockets, bool no_delay, bool spins) {
     const int one = 1;
     const timeval limit{kSilenceLimitMs / 1000, 0};
@@ -47,9 +52,8 @@ Flows::Flows(std::vector<tcpqp::Fd> sockets, bool no_delay, bool spins) {
             setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
         setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
         setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-        if (spins &&
-            setsockopt(fd.get(), SOL_SOCKET, SO_BUSY_POLL, &kBusyPollUs, sizeof kBusyPollUs))
-            tcpqp::throw_errno("SO_BUSY_POLL");
+        if (spins)
+            busy_poll(fd.get());
         if ((spins || sockets.size() > 1) && fcntl(fd.get(), F_SETFL, O_NONBLOCK) < 0)
             tcpqp::throw_errno("make a socket non-blocking");
         flows_.push_back({std::move(fd)});

@@ -18,6 +18,9 @@ namespace nupa::bench {
 inline constexpr size_t kReadMinBytes = 256 << 10;
 inline constexpr size_t kReadMaxBytes = 1 << 20;
 
+// Who waits for @fd, or for a queue pair on it, looks into the device himself.  Throws.
+void busy_poll(int fd);
+
 struct Flow {
     tcpqp::Fd fd;
     uint64_t left = 0;  // bytes of this phase

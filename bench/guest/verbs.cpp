@@ -260,7 +260,7 @@ void Verbs::ring_later(Flow& flow) {
     if (unrung_ != &flow)
         ring_now();
     unrung_ = &flow;
-    if (spec_.poll)
+    if (spec_.poll && !cq_.has_descriptor())
         ring_now();
 }
 
@@ -327,8 +327,11 @@ void Verbs::remember_shares() {
 void Verbs::wait() {
     if (spec_.poll)
         return spin();
-    if (cq_.has_descriptor())
-        return sleep();
+    if (cq_.has_descriptor()) {
+        if (call_descriptor(kSilenceLimitMs) == ETIMEDOUT)
+            throw std::runtime_error(spec_.transport + ": no completion came");
+        return;
+    }
     if (!cq_.arm())
         tcpqp::throw_errno("arm the completion queue");
     if (take_completions())
@@ -340,17 +343,22 @@ void Verbs::wait() {
     cq_.consume_events();
 }
 
-void Verbs::sleep() {
+// What is owed is rung for, then the descriptor waited for: 0, ETIMEDOUT, or EINTR.
+int Verbs::call_descriptor(int timeout_ms) {
     const Flow* flow = std::exchange(unrung_, nullptr);
-    const int error = flow
-                          ? cq_.descriptor().ring_and_wait(flow->qp->get()->qp_num, kSilenceLimitMs)
-                          : cq_.descriptor().wait(kSilenceLimitMs);
-    if (error != 0 && error != EINTR)
-        throw std::runtime_error(spec_.transport + ": no completion came");
+    const tcpqp::CqDescriptor& descriptor = cq_.descriptor();
+    const int error = flow ? descriptor.ring_and_wait(flow->qp->get()->qp_num, timeout_ms)
+                           : descriptor.wait(timeout_ms);
+    if (error != 0 && error != ETIMEDOUT && error != EINTR)
+        tcpqp::throw_errno("wait for completions", error);
+    return error;
 }
 
+// As a socket that does not block is asked again and again; each call looks into the device.
 void Verbs::spin() {
     constexpr uint64_t kLookEvery = 1 << 16;
+    if (cq_.has_descriptor())
+        call_descriptor(0);
     if (spins_++ % kLookEvery)
         return;
     const uint64_t done = completed(), now = now_ns();

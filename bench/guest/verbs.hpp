@@ -110,7 +110,7 @@ private:
     void remember_shares();
     void drain_sends();
     void wait();
-    void sleep();
+    int call_descriptor(int timeout_ms);
     void spin();
     [[nodiscard]] uint8_t* slot(uint64_t n) const noexcept {
         return memory_.bytes().data() + n * spec_.bytes;

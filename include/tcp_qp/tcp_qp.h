@@ -105,6 +105,11 @@ enum {
  * TCP_QP_IOCTL_CQ, on a completion descriptor: signal or clear, then the
  * doorbell, then the wait, whichever are asked for.
  *
+ * The wait looks into the NIC's queue itself before it sleeps, as recv() does,
+ * if the socket that the last receive came from has SO_BUSY_POLL (or had
+ * net.core.busy_read when it was made), for that time, and once where
+ * timeout_ns is 0.
+ *
  *   EINVAL     unknown flag, a field that is set and not asked for, or a QP
  *              that takes no doorbell in its state
  *   ENOENT     no such QP on this CQ

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Receive queues at work.  All of it runs in the queue's NAPI. */
+#include <net/busy_poll.h>
 #include "nupa.h"
 
 static void nupa_rx_refill(struct nupa_queue *q)
@@ -74,10 +75,12 @@ static bool nupa_rx_one(struct nupa_queue *q)
 	if (!skb)
 		return true;
 	/* software GRO would lose message boundaries, and mix what can be read with what can't */
-	if (desc.flags & NUPA_RX_F_QP || rx->fill.device)
+	if (desc.flags & NUPA_RX_F_QP || rx->fill.device) {
+		skb_mark_napi_id(skb, &q->napi);	/* as GRO does: for who polls this queue */
 		netif_receive_skb(skb);
-	else
+	} else {
 		napi_gro_receive(&q->napi, skb);
+	}
 	return true;
 }
 

@@ -75,6 +75,31 @@ def test_echo_on_software(t: Guests) -> None:
         t.equal((end["engine"], end["placed"]), ("software", 0), f"node{node}: {end}")
 
 
+BUSY_POLLED = "nstat -asz TcpExtBusyPollRxPackets | awk '/BusyPoll/ {print $2}'"
+
+
+def set_both(t: Guests, us: int) -> None:
+    for node in (0, 1):
+        t.run(node, f"sysctl -qw net.core.busy_read={us}")
+
+
+@pytest.mark.parametrize("engine", ("offload", "software"))
+def test_busy_polling(t: Guests, engine: str) -> None:
+    """Who waits for a queue pair looks into the NIC's queue himself, if its socket has SO_BUSY_POLL: here by the sysctl."""
+    count = 60
+    polled = {}
+    for us in (0, 2000):
+        set_both(t, us)
+        before = [int(t.run(node, BUSY_POLLED)) for node in (0, 1)]
+        try:
+            echo(t, (engine, engine), count=count)
+        finally:
+            set_both(t, 0)
+        polled[us] = [int(t.run(node, BUSY_POLLED)) - was for node, was in enumerate(before)]
+    t.equal(polled[0], [0, 0], "packets, with nobody who asked for it")
+    t.check(min(polled[2000]) >= count / 2, f"packets that waiters found themselves: {polled[2000]} of {count} messages each way")
+
+
 def test_the_choice(t: Guests) -> None:
     for node, end in enumerate(echo(t, ("", ""))):
         t.equal(end["engine"], "offload", f"node{node}: {end}")

@@ -36,7 +36,7 @@ STOP = "/tmp/user_fuzz.stop"
 PREPARE = """
 rm -f %s /tmp/user_fuzz.wronged
 sysctl -qw net.ipv4.tcp_orphan_retries=2 net.ipv4.tcp_fin_timeout=5 kernel.panic_on_warn=0 kernel.panic_on_oops=0
-sysctl -qw debug.exception-trace=0 user.max_user_namespaces=1000
+sysctl -qw debug.exception-trace=0 user.max_user_namespaces=1000 net.core.busy_read=$((NODE * 50))
 for m in sch_netem udmabuf tls veth rdma_ucm mptcp; do modprobe -q $m; done
 sh $REPO/tools/vm/guest/mkdev; chmod 666 /dev/infiniband/* /dev/udmabuf
 true

@@ -16,7 +16,7 @@ enum {
     TURNS_MIN = 5,
     TURNS_ONE_SIDED = 10,  // its additions wait for each other, from rank to rank
     WARM = 2,              // turns that are not timed
-    TURN_BYTES = 8 << 20,  // about so many bytes in all turns of one size
+    TURN_BYTES = 64 << 20,  // about so many in all turns of one size: a window has time to grow
     BYTES_MAX = 64 << 20,
     RANKS_MAX = 64,
     TAG = 7,

@@ -14,6 +14,7 @@
 #include <linux/module.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
+#include <net/busy_poll.h>
 #include "device/device.h"
 
 enum {
@@ -106,6 +107,52 @@ static int tqp_cq_fd_doorbell(struct tqp_cq_fd *fd, u32 qpn)
 	return ret;
 }
 
+/* ---- busy polling: as recv() does, for whom SO_BUSY_POLL or net.core.busy_read asks for it ---- */
+
+#ifdef CONFIG_NET_RX_BUSY_POLL
+struct tqp_cq_fd_busy {
+	struct tqp_cq_fd *fd;
+	unsigned long us;		/* 1024 ns, as the core counts */
+	__poll_t mask;
+};
+
+static bool tqp_cq_fd_busy_end(void *arg, unsigned long start)
+{
+	struct tqp_cq_fd_busy *busy = arg;
+
+	busy->mask = tqp_cq_fd_mask(busy->fd);
+	return busy->mask || signal_pending(current) ||
+	       time_after(busy_loop_current_time(), start + busy->us);
+}
+
+/* Look into the NIC's queue that the last receive came from, again and again for its socket's time, or once. */
+static __poll_t tqp_cq_fd_busy_poll(struct tqp_cq_fd *fd, const struct tcp_qp_cq_call *call)
+{
+	struct tqp_cq_fd_busy busy = { .fd = fd };
+	u32 napi = 0;
+
+	spin_lock(&fd->lock);
+	if (fd->cq) {
+		busy.us = READ_ONCE(fd->cq->busy_us);
+		napi = READ_ONCE(fd->cq->busy_napi);
+	}
+	spin_unlock(&fd->lock);
+	if (!busy.us || napi < MIN_NAPI_ID)
+		return 0;
+	if (call->flags & TCP_QP_CQ_TIMEOUT)
+		busy.us = min_t(u64, busy.us, call->timeout_ns >> 10);
+	if (busy.us && tqp_cq_fd_busy_end(&busy, busy_loop_current_time()))
+		return busy.mask;
+	napi_busy_loop(napi, busy.us ? tqp_cq_fd_busy_end : NULL, &busy, false, BUSY_POLL_BUDGET);
+	return busy.us ? busy.mask : tqp_cq_fd_mask(fd);
+}
+#else
+static __poll_t tqp_cq_fd_busy_poll(struct tqp_cq_fd *fd, const struct tcp_qp_cq_call *call)
+{
+	return 0;
+}
+#endif
+
 /*
  * 0 with *@mask set, or as wait_event_interruptible() ends, or -ETIME.  Who calls has mostly seen
  * the ring empty: there is no look at it before the one on the queue.
@@ -128,14 +175,16 @@ static int tqp_cq_fd_sleep(struct tqp_cq_fd *fd, const struct tcp_qp_cq_call *ca
 /* A signal ends it, never to be restarted: the time would begin anew. */
 static int tqp_cq_fd_wait(struct tqp_cq_fd *fd, const struct tcp_qp_cq_call *call)
 {
-	__poll_t mask = 0;
-	int ret;
+	__poll_t mask;
+	int ret = 0;
 
 	if (call->flags & TCP_QP_CQ_TIMEOUT && !call->timeout_ns) {
-		mask = tqp_cq_fd_mask(fd);
+		mask = tqp_cq_fd_mask(fd) ?: tqp_cq_fd_busy_poll(fd, call);
 		ret = mask ? 0 : -ETIME;
 	} else {
-		ret = tqp_cq_fd_sleep(fd, call, &mask);
+		mask = tqp_cq_fd_busy_poll(fd, call);
+		if (!mask)
+			ret = tqp_cq_fd_sleep(fd, call, &mask);
 	}
 	if (ret)
 		return ret == -ETIME ? -ETIMEDOUT : -EINTR;

@@ -197,6 +197,7 @@ struct tqp_cq {
 	struct tqp_cq_fd *fd;		/* under lock; NULL until a descriptor was asked for */
 	u8 notify;			/* enum ib_cq_notify_flags wanted; 0: not armed */
 	bool overflown;
+	u32 busy_us, busy_napi;		/* of the socket that a receive came from last, see cq_fd.c */
 };
 
 /* What the completion descriptors of a CQ share, and what is left of it for them when it goes. */
@@ -354,6 +355,19 @@ static inline void tqp_cq_fd_wake(struct tqp_cq_fd *fd)
 {
 	if (wq_has_sleeper(&fd->wait))	/* its barrier: they see the ring, or we see them */
 		wake_up_poll(&fd->wait, EPOLLIN | EPOLLRDNORM);
+}
+
+/* The socket's lock: what comes next is likely to come from there, too. */
+static inline void tqp_cq_came_from(struct tqp_cq *cq, const struct sock *sk)
+{
+#ifdef CONFIG_NET_RX_BUSY_POLL
+	u32 us = READ_ONCE(sk->sk_ll_usec);
+
+	if (likely(!us && !READ_ONCE(cq->busy_us)))
+		return;
+	WRITE_ONCE(cq->busy_napi, READ_ONCE(sk->sk_napi_id));
+	WRITE_ONCE(cq->busy_us, us);
+#endif
 }
 
 /* ---- srq.c ---- */

@@ -78,6 +78,7 @@ static void tqp_rx_used(struct tqp_conn *conn, const struct ib_uverbs_wc *wc, co
 			   cpu_to_le32(le32_to_cpu(conn->offload.shadow->completed) + count));
 	if (qp->rq)		/* the SRQ's were taken */
 		tqp_ring_consume_all(qp->rq, count);
+	tqp_cq_came_from(qp->rcq, conn->sk);
 	tqp_cq_post_all(qp->rcq, wc, wr_ids, lengths, count, solicited);
 }
 

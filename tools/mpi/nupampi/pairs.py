@@ -17,6 +17,7 @@ LISTEN_LIMIT_S = 20
 LIMIT_S = 90
 FABRIC_PORT = 47592
 RXM_BYTES = 256 * KIB
+FABRIC_TURNS = 400  # rxm connects with the first message, which takes as long as 80 of these
 UCX_TIMES = re.compile(r"^\s*(?:\[thread 0\])?\s*\d+\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)", re.MULTILINE)
 FABRIC_ROW = re.compile(r"^(\d+)([km]?)\s+\S+\s+\S+\s+\S+\s+\S+\s+\S+\s+([\d.]+)", re.MULTILINE)
 UNITS = {"": 1, "k": KIB, "m": MIB}
@@ -86,7 +87,7 @@ def read_fabric(out: str) -> Figures:
 
 
 def fabric(provider: str, kind: str) -> Pair:
-    command = f"exec fi_pingpong -p '{provider}' -e {kind} -c -I 20 -S {RXM_BYTES}"
+    command = f"exec fi_pingpong -p '{provider}' -e {kind} -c -I {FABRIC_TURNS} -S {RXM_BYTES}"
     return Pair("fi_pingpong", provider, command, f"{command} {{peer}}", read_fabric, FABRIC_PORT)
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 NETDEV, DEVICE = "nupa0", "tcpqp0:1"
 OMPI_UCX = "--mca pml ucx --mca osc ucx --mca opal_common_ucx_devices any --mca opal_common_ucx_tls any"
 OMPI_OFI = "--mca pml cm --mca mtl ofi --mca osc pt2pt --mca mtl_ofi_provider_include"
-UCX_QP = {"UCX_NET_DEVICES": DEVICE, "UCX_TLS": "rc_verbs,ud_verbs,self"}
+# As docs/mpi.md says: one connection to each peer, and nothing long into a shared receive queue.
+UCX_QP = {"UCX_NET_DEVICES": DEVICE, "UCX_TLS": "rc_verbs,ud_verbs,self", "UCX_IB_NUM_PATHS": "1", "UCX_RNDV_SEND_NBR_THRESH": "16k"}
 UCX_TCP = {"UCX_NET_DEVICES": NETDEV, "UCX_TLS": "tcp,self"}
 
 
