@@ -63,7 +63,7 @@ private:
         const tcp_qp_attach_req request = request_of(spec().transport);
         for (size_t i = 0; i < flows().size(); i++) {
             if (spec().poll)
-                busy_poll(sockets_[i].get());
+                busy_poll(sockets_[i].get(), 1000 * kSpinMs);
             const tcpqp::Attached a =
                 tcpqp::attach(context(), *flows()[i].qp, sockets_[i].get(), request);
             if (a.error)

@@ -39,8 +39,8 @@ private:
 
 }  // namespace
 
-void busy_poll(int fd) {
-    if (setsockopt(fd, SOL_SOCKET, SO_BUSY_POLL, &kBusyPollUs, sizeof kBusyPollUs))
+void busy_poll(int fd, int us) {
+    if (setsockopt(fd, SOL_SOCKET, SO_BUSY_POLL, &us, sizeof us))
         tcpqp::throw_errno("SO_BUSY_POLL");
 }
 
@@ -53,7 +53,7 @@ Flows::Flows(std::vector<tcpqp::Fd> sockets, bool no_delay, bool spins) {
         setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
         setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
         if (spins)
-            busy_poll(fd.get());
+            busy_poll(fd.get(), kBusyPollUs);
         if ((spins || sockets.size() > 1) && fcntl(fd.get(), F_SETFL, O_NONBLOCK) < 0)
             tcpqp::throw_errno("make a socket non-blocking");
         flows_.push_back({std::move(fd)});

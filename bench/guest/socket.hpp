@@ -18,8 +18,8 @@ namespace nupa::bench {
 inline constexpr size_t kReadMinBytes = 256 << 10;
 inline constexpr size_t kReadMaxBytes = 1 << 20;
 
-// Who waits for @fd, or for a queue pair on it, looks into the device himself.  Throws.
-void busy_poll(int fd);
+// Who waits for @fd, or for a queue pair on it, looks into the device himself for so long.  Throws.
+void busy_poll(int fd, int us);
 
 struct Flow {
     tcpqp::Fd fd;

@@ -354,11 +354,11 @@ int Verbs::call_descriptor(int timeout_ms) {
     return error;
 }
 
-// As a socket that does not block is asked again and again; each call looks into the device.
+// Each call looks into the device for as long, and does not sleep; soft RoCE has none for that.
 void Verbs::spin() {
     constexpr uint64_t kLookEvery = 1 << 16;
     if (cq_.has_descriptor())
-        call_descriptor(0);
+        call_descriptor(kSpinMs);
     if (spins_++ % kLookEvery)
         return;
     const uint64_t done = completed(), now = now_ns();

@@ -22,6 +22,8 @@
 
 namespace nupa::bench {
 
+inline constexpr int kSpinMs = 2;  // of one call that waits and does not sleep
+
 class Verbs : public Transport {
 public:
     void send(uint64_t messages) override;
