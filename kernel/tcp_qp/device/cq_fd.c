@@ -125,29 +125,45 @@ static bool tqp_cq_fd_busy_end(void *arg, unsigned long start)
 	       time_after(busy_loop_current_time(), start + busy->us);
 }
 
-/* Look into the NIC's queue that the last receive came from, again and again for its socket's time, or once. */
-static __poll_t tqp_cq_fd_busy_poll(struct tqp_cq_fd *fd, const struct tcp_qp_cq_call *call)
+/* What the last receive's socket asks for; 0: nothing, or there is no such queue. */
+static u32 tqp_cq_fd_busy_us(struct tqp_cq_fd *fd, u32 *napi)
 {
-	struct tqp_cq_fd_busy busy = { .fd = fd };
-	u32 napi = 0;
+	u32 us = 0;
 
 	spin_lock(&fd->lock);
 	if (fd->cq) {
-		busy.us = READ_ONCE(fd->cq->busy_us);
-		napi = READ_ONCE(fd->cq->busy_napi);
+		us = READ_ONCE(fd->cq->busy_us);
+		*napi = READ_ONCE(fd->cq->busy_napi);
 	}
 	spin_unlock(&fd->lock);
-	if (!busy.us || napi < MIN_NAPI_ID)
+	return us && *napi >= MIN_NAPI_ID ? us : 0;
+}
+
+/*
+ * Look into the NIC's queue that the last receive came from: for its socket's time, at most *@ns,
+ * which becomes what is left of it; or once, if that is none.
+ */
+static __poll_t tqp_cq_fd_busy_poll(struct tqp_cq_fd *fd, u64 *ns)
+{
+	struct tqp_cq_fd_busy busy = { .fd = fd };
+	u32 napi = 0, us = tqp_cq_fd_busy_us(fd, &napi);
+	u64 began;
+
+	if (!us)
 		return 0;
-	if (call->flags & TCP_QP_CQ_TIMEOUT)
-		busy.us = min_t(u64, busy.us, call->timeout_ns >> 10);
-	if (busy.us && tqp_cq_fd_busy_end(&busy, busy_loop_current_time()))
-		return busy.mask;
-	napi_busy_loop(napi, busy.us ? tqp_cq_fd_busy_end : NULL, &busy, false, BUSY_POLL_BUDGET);
-	return busy.us ? busy.mask : tqp_cq_fd_mask(fd);
+	if (!*ns) {
+		napi_busy_loop(napi, NULL, NULL, false, BUSY_POLL_BUDGET);
+		return tqp_cq_fd_mask(fd);
+	}
+	began = ktime_get_ns();
+	busy.us = min_t(u64, us, *ns >> 10);
+	if (!tqp_cq_fd_busy_end(&busy, busy_loop_current_time()))
+		napi_busy_loop(napi, tqp_cq_fd_busy_end, &busy, false, BUSY_POLL_BUDGET);
+	*ns -= min(ktime_get_ns() - began, *ns);
+	return busy.mask;
 }
 #else
-static __poll_t tqp_cq_fd_busy_poll(struct tqp_cq_fd *fd, const struct tcp_qp_cq_call *call)
+static __poll_t tqp_cq_fd_busy_poll(struct tqp_cq_fd *fd, u64 *ns)
 {
 	return 0;
 }
@@ -157,12 +173,11 @@ static __poll_t tqp_cq_fd_busy_poll(struct tqp_cq_fd *fd, const struct tcp_qp_cq
  * 0 with *@mask set, or as wait_event_interruptible() ends, or -ETIME.  Who calls has mostly seen
  * the ring empty: there is no look at it before the one on the queue.
  */
-static int tqp_cq_fd_sleep(struct tqp_cq_fd *fd, const struct tcp_qp_cq_call *call, __poll_t *mask)
+static int tqp_cq_fd_sleep(struct tqp_cq_fd *fd, bool timed, u64 ns, __poll_t *mask)
 {
-	u64 ns = call->timeout_ns;
 	long left;
 
-	if (!(call->flags & TCP_QP_CQ_TIMEOUT))
+	if (!timed)
 		return __wait_event_interruptible(fd->wait, (*mask = tqp_cq_fd_mask(fd)));
 	if (ns < TQP_CQ_FD_COARSE_NS)
 		return wait_event_interruptible_hrtimeout(fd->wait, (*mask = tqp_cq_fd_mask(fd)),
@@ -175,17 +190,15 @@ static int tqp_cq_fd_sleep(struct tqp_cq_fd *fd, const struct tcp_qp_cq_call *ca
 /* A signal ends it, never to be restarted: the time would begin anew. */
 static int tqp_cq_fd_wait(struct tqp_cq_fd *fd, const struct tcp_qp_cq_call *call)
 {
-	__poll_t mask;
+	bool timed = call->flags & TCP_QP_CQ_TIMEOUT;
+	u64 ns = timed ? call->timeout_ns : U64_MAX;
+	__poll_t mask = ns ? 0 : tqp_cq_fd_mask(fd);
 	int ret = 0;
 
-	if (call->flags & TCP_QP_CQ_TIMEOUT && !call->timeout_ns) {
-		mask = tqp_cq_fd_mask(fd) ?: tqp_cq_fd_busy_poll(fd, call);
-		ret = mask ? 0 : -ETIME;
-	} else {
-		mask = tqp_cq_fd_busy_poll(fd, call);
-		if (!mask)
-			ret = tqp_cq_fd_sleep(fd, call, &mask);
-	}
+	if (!mask)
+		mask = tqp_cq_fd_busy_poll(fd, &ns);
+	if (!mask)
+		ret = ns ? tqp_cq_fd_sleep(fd, timed, ns, &mask) : -ETIME;
 	if (ret)
 		return ret == -ETIME ? -ETIMEDOUT : -EINTR;
 	return tqp_cq_fd_result(mask);

@@ -4,16 +4,18 @@
 //
 //   lib_exchange --port PORT [--connect ADDR] [--messages N] [--bytes MAX] [--leave-after N]
 //                [--timeout-ms N] [--room BYTES] [--zerocopy BYTES]
-//                [--memory pages|huge|udmabuf|dma-heap|offsets]
+//                [--memory pages|huge|udmabuf|dma-heap|offsets] [--in-vain-ms N]
 //
 // A send's buffer is filled anew as soon as its completion says so.
 // offsets: of a dma-heap's buffer, named by offsets and not by addresses.
+// in-vain: then the connecting end waits so long for what does not come, the other one for its end.
 //
 // Prints one JSON object; exit 0 only if all was right.
 #include <sys/epoll.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <stdexcept>
 #include <vector>
@@ -37,6 +39,7 @@ struct Options {
     int timeout_ms = 0;        // for the peer's queue pair
     uint32_t zerocopy = 0;     // tcpqp_qp_opts.zerocopy_bytes
     uint32_t leave_after = 0;  // messages received, then _exit(0)
+    int in_vain_ms = 0;
     std::string memory = "pages";
 };
 
@@ -66,6 +69,24 @@ public:
                 throw std::runtime_error("silence");
             take();
         }
+    }
+
+    void wait_in_vain() {
+        using std::chrono::milliseconds;
+        while (side_ == 0 && !ended_) {
+            (void)tcpqp_wait(cq_.get(), -1);
+            take();
+        }
+        if (side_ == 0)
+            return;
+        const auto began = std::chrono::steady_clock::now();
+        const int said = tcpqp_wait(cq_.get(), o_.in_vain_ms);
+        const auto took = std::chrono::steady_clock::now() - began;
+        const milliseconds wanted(o_.in_vain_ms);
+        if (said != -ETIMEDOUT || took < wanted || took > wanted * 5 / 3)
+            throw std::runtime_error(
+                "a wait of " + std::to_string(o_.in_vain_ms) + " ms said " + std::to_string(said) +
+                " after " + std::to_string(std::chrono::duration_cast<milliseconds>(took).count()));
     }
 
     void print() const {
@@ -207,6 +228,8 @@ int exchange(const Options& o) {
         const tcpqp::Fd fd = o.peer.socket();
         Exchange exchange(o, fd.get());
         exchange.run();
+        if (o.in_vain_ms != 0)
+            exchange.wait_in_vain();
         exchange.print();
         return 0;
     } catch (const tcpqp::v1::Error& e) {
@@ -228,5 +251,6 @@ int main(int argc, char** argv) {
         .option("--timeout-ms", o.timeout_ms)
         .option("--zerocopy", o.zerocopy)
         .option("--memory", o.memory)
+        .option("--in-vain-ms", o.in_vain_ms)
         .run(argc, argv, [&] { return exchange(o); });
 }
