@@ -66,12 +66,13 @@ struct tqp_tx_msg {
 	u8 nr_mrs;
 	u8 wc_opcode;
 	u8 copies;			/* of a lead: number of its pages in tx.copies, plus one; or 0 */
-	bool signaled;
-	bool is_response;		/* not of the SQ */
-	bool copied;			/* copied as a whole: no skb, no driver has to do with it */
+	bool signaled : 1;		/* these three are as they are from its begin on */
+	bool is_response : 1;		/* not of the SQ */
+	bool copied : 1;		/* copied as a whole: no skb, no driver has to do with it */
 	bool loaded;			/* has its place in the stream */
 	bool done;			/* done_lock */
 };
+static_assert(sizeof(struct tqp_tx_msg) <= 64);	/* a line of a cache, and each slot of an SQ has one */
 
 /* What BIND_MW asks for. */
 struct tqp_mw_bind {

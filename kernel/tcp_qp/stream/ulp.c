@@ -305,9 +305,9 @@ static void tqp_stream_yielded(struct sock *sk, struct tqp_stream_yielded *was)
 }
 
 /* Calls that ask for the socket to be TCP's own: another ULP, and an IPv6 socket that becomes an IPv4 one. */
-static bool tqp_stream_in_the_way(int level, int optname)
+static bool tqp_stream_in_the_way(int level, int optname, sockptr_t optval, unsigned int optlen)
 {
-	return (level == SOL_TCP && optname == TCP_ULP) ||
+	return (level == SOL_TCP && optname == TCP_ULP && !tqp_stream_is_name(optval, optlen)) ||
 	       (level == SOL_IPV6 && optname == IPV6_ADDRFORM);
 }
 
@@ -315,20 +315,19 @@ static bool tqp_stream_in_the_way(int level, int optname)
  * A listener keeps our operations and the ULP.  TCP looks at these before it looks at the
  * state, for which a listener without them is refused.
  */
-static bool tqp_stream_kept(const struct sock *sk, int level, int optname, int err)
+static bool tqp_stream_kept(const struct sock *sk, int level, int err)
 {
-	return READ_ONCE(sk->sk_state) == TCP_LISTEN && tqp_stream_in_the_way(level, optname) &&
-	       err == (level == SOL_TCP ? -EEXIST : -EBUSY);
+	return READ_ONCE(sk->sk_state) == TCP_LISTEN && err == (level == SOL_TCP ? -EEXIST : -EBUSY);
 }
 
 static int tqp_stream_setsockopt(struct sock *sk, int level, int optname, sockptr_t optval,
 				 unsigned int optlen)
 {
+	bool in_the_way = tqp_stream_in_the_way(level, optname, optval, optlen);
 	struct tqp_stream_yielded was = {};
 	int err;
 
-	if (tqp_stream_in_the_way(level, optname) &&
-	    !(level == SOL_TCP && tqp_stream_is_name(optval, optlen))) {
+	if (in_the_way) {
 		err = tqp_stream_yield(sk, &was);
 		if (err) {
 			kfree(was.held);
@@ -341,7 +340,7 @@ static int tqp_stream_setsockopt(struct sock *sk, int level, int optname, sockpt
 	if (was.yielded)
 		tqp_stream_yielded(sk, &was);
 	kfree(was.held);
-	return tqp_stream_kept(sk, level, optname, err) ? -ENOTCONN : err;
+	return in_the_way && tqp_stream_kept(sk, level, err) ? -ENOTCONN : err;
 }
 
 /* The sk lock.  What was placed and not read is purged as all that was received. */
