@@ -66,9 +66,9 @@ struct tqp_tx_msg {
 	u8 nr_mrs;
 	u8 wc_opcode;
 	u8 copies;			/* of a lead: number of its pages in tx.copies, plus one; or 0 */
-	bool signaled : 1;		/* these three are as they are from its begin on */
-	bool is_response : 1;		/* not of the SQ */
-	bool copied : 1;		/* copied as a whole: no skb, no driver has to do with it */
+	u8 signaled : 1;		/* these three are as they are from its begin on */
+	u8 is_response : 1;		/* not of the SQ */
+	u8 copied : 1;			/* copied as a whole: no skb, no driver has to do with it */
 	bool loaded;			/* has its place in the stream */
 	bool done;			/* done_lock */
 };
