@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """libtcpqp with the module and without, the choice between them, and what each end is told."""
 
+import contextlib
 import json
 import re
+from collections.abc import Iterator
 
 import pytest
 
@@ -78,9 +80,16 @@ def test_echo_on_software(t: Guests) -> None:
 BUSY_POLLED = "nstat -asz TcpExtBusyPollRxPackets | awk '/BusyPoll/ {print $2}'"
 
 
-def set_both(t: Guests, us: int) -> None:
-    for node in (0, 1):
-        t.run(node, f"sysctl -qw net.core.busy_read={us}")
+@contextlib.contextmanager
+def busy_read(t: Guests, us: int) -> Iterator[None]:
+    """What sockets that are made meanwhile have as SO_BUSY_POLL."""
+    try:
+        for node in (0, 1):
+            t.run(node, f"sysctl -qw net.core.busy_read={us}")
+        yield
+    finally:
+        for node in (0, 1):
+            t.run(node, "sysctl -qw net.core.busy_read=0")
 
 
 @pytest.mark.parametrize("engine", ("offload", "software"))
@@ -89,18 +98,12 @@ def test_busy_polling(t: Guests, engine: str) -> None:
     count = 60
     polled = {}
     for us in (0, 20_000):
-        set_both(t, us)
         before = [int(t.run(node, BUSY_POLLED)) for node in (0, 1)]
-        try:
+        with busy_read(t, us):
             echo(t, (engine, engine), count=count)
-        finally:
-            set_both(t, 0)
         polled[us] = [int(t.run(node, BUSY_POLLED)) - was for node, was in enumerate(before)]
-    set_both(t, 10**6)  # more than the wait's limit, which holds all the same
-    try:
+    with busy_read(t, 10**6):  # more than the wait's limit, which holds all the same
         exchange(t, (engine, engine), "--messages 30 --in-vain-ms 300")
-    finally:
-        set_both(t, 0)
     t.equal(polled[0], [0, 0], "packets, with nobody who asked for it")
     # the others came while nobody waited
     t.check(min(polled[20_000]) and sum(polled[20_000]) >= count / 4, f"packets that waiters found: {polled[20_000]} of {count} messages each way")
