@@ -68,16 +68,28 @@ def rails() -> None:
         sys.exit(SKIPPED)
     names = "connect,strays,sizes,outstanding,grouped,order,ends,memory,threads,random,polled"
     inside = (*space, "sh", "-c", TWO_RAILS + 'exec "$@"', "sh")
-    result, log = run("--merge", "0,1", "--case", names, prefix=inside, NCCL_SOCKET_IFNAME="r")
-    expect("cases on two rails", ",".join(passed(result)), names)
-    for rail in ("r1 to 10.99.1.1", "r2 to 10.99.2.1"):
-        expect(f"{rail} was used", rail in log, True)
+    for threads in ("0", "2"):
+        result, log = run("--merge", "0,1", "--case", names, prefix=inside, NCCL_SOCKET_IFNAME="r", TCPQP_THREADS=threads)
+        expect(f"cases on two rails, {threads} threads", ",".join(passed(result)), names)
+        for rail in ("r1 to 10.99.1.1", "r2 to 10.99.2.1"):
+            expect(f"{rail} was used", rail in log, True)
+
+
+def workers() -> None:
+    """Long messages copied by threads of the plugin's: all cases; a thread for many connections, and threads that have none."""
+    for threads in ("1", "3", "32"):
+        result, log = run("--ranks", "2", TCPQP_THREADS=threads)
+        expect(f"cases that passed with {threads} threads", passed(result), ALL)
+        expect("they are said", f"{threads} threads copy messages" in log, True)
+    _, log = run("--case", "connect", TCPQP_THREADS="65")
+    expect("a warning", "TCPQP_THREADS=65 is no number of 0 to 64" in log, True)
 
 
 def collectives() -> None:
-    for plugin in (PLUGIN, BASELINE):
+    for plugin, threads in ((PLUGIN, "0"), (PLUGIN, "2"), (BASELINE, "0")):
         for ranks in ("2", "3"):
-            result, _ = run("--measure", "--ranks", ranks, "--factor", "256", "--most", "4M", "--iterations", "1", plugin=plugin)
+            what = ("--measure", "--ranks", ranks, "--factor", "256", "--most", "4M", "--iterations", "1")
+            result, _ = run(*what, plugin=plugin, TCPQP_THREADS=threads)
             expect("wrong values", [row for row in result["rows"] if row["wrong"]], [])
             expect("operations", len({row["operation"] for row in result["rows"]}), 5)
 

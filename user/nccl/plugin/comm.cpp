@@ -16,13 +16,39 @@ bool Memory::holds(const void* at, size_t length) const noexcept {
     return begin >= base && begin - base <= bytes && length <= bytes - (begin - base);
 }
 
-Comm::Comm(std::vector<Rail> rails) noexcept : rails_(std::move(rails)) {}
+// The module's engines copy little, or nothing.
+Comm::Comm(std::vector<Rail> rails) : rails_(std::move(rails)) {
+    if (!std::all_of(rails_.begin(), rails_.end(), [](const Rail& r) { return r.is_stock(); }))
+        return;
+    const std::shared_ptr<Workers> workers = Workers::get();
+    for (size_t i = 0; workers && i < rails_.size(); i++)
+        lanes_.push_back(std::make_unique<Lane>(rails_[i], workers));
+}
 
 // Regions before the contexts they belong to; a queue pair before its regions.
 Comm::~Comm() {
+    end_rails();
+    memories_.clear();
+}
+
+void Comm::report(uint32_t announced, uint32_t eager) const {
+    char messages[64];
+    std::snprintf(messages, sizeof(messages), "; %u receives announced, %u messages eager",
+                  announced, eager);
+    for (const Rail& rail : rails_)
+        rail.report(&rail == &rails_.front() ? messages : "");
+}
+
+void Comm::take_back_lanes() noexcept {
+    for (const auto& lane : lanes_)
+        lane->take_back();
+}
+
+void Comm::end_rails() noexcept {
+    for (const auto& lane : lanes_)
+        lane->stop();
     for (Rail& rail : rails_)
         rail.end();
-    memories_.clear();
 }
 
 int Comm::make_region(uint32_t rail, void* data, size_t bytes, Region& out) {
@@ -111,8 +137,7 @@ Result Comm::fail(Result result, const char* format, ...) noexcept {
     std::vsnprintf(line, sizeof(line), format, arguments);
     va_end(arguments);
     warn("%s: %s", rails_.front().text().c_str(), line);
-    for (Rail& rail : rails_)
-        rail.end();
+    end_rails();
     return result;
 }
 
@@ -127,8 +152,9 @@ int Comm::try_post(uint32_t rail, std::span<const tcpqp_work> works, bool sends)
     if (works.empty())
         return 0;
     tcpqp_qp* qp = rails_[rail].qp();
-    const int posted = sends ? tcpqp_post_send(qp, works.data(), works.size())
-                             : tcpqp_post_recv(qp, works.data(), works.size());
+    const int posted = !lanes_.empty() ? lanes_[rail]->post(works, sends)
+                       : sends         ? tcpqp_post_send(qp, works.data(), works.size())
+                                       : tcpqp_post_recv(qp, works.data(), works.size());
     if (posted == static_cast<int>(works.size()) || posted == -ENOTCONN)
         return std::min(posted, 0);
     static_cast<void>(fail(kInternalError, "cannot post a %s: %s", sends ? "send" : "receive",
@@ -148,13 +174,24 @@ void Comm::post_aside(uint32_t rail, std::span<const tcpqp_work> works, bool sen
         ended_ = &rails_[rail];
 }
 
+// What a worker could not post is as if we had posted it aside.
+int Comm::poll(uint32_t rail, std::span<tcpqp_completion> out) noexcept {
+    if (lanes_.empty())
+        return rails_[rail].poll(out);
+    const int refused = lanes_[rail]->refused();  // before: what came before it is taken then
+    const int n = lanes_[rail]->poll(out);
+    if (refused == -ENOTCONN)
+        ended_ = &rails_[rail];
+    return n == 0 && refused != -ENOTCONN ? refused : n;
+}
+
 Result Comm::progress() noexcept {
     if (result_ != kSuccess)
         return result_;
     std::array<tcpqp_completion, kPollBatch> batch;
     bool all_taken = true;
     for (uint32_t i = 0; i < rails_.size(); i++) {
-        const int n = rails_[i].poll(batch);
+        const int n = poll(i, batch);
         if (n < 0)
             return fail(kSystemError, "no completions: %s", std::strerror(-n));
         all_taken &= n == 0;

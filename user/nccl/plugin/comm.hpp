@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "nccl/contract/net.hpp"
+#include "nccl/plugin/lane.hpp"
 #include "nccl/plugin/rail.hpp"
 
 namespace tcpqp::nccl {
@@ -42,7 +43,7 @@ struct Request {
 
 class Comm {
 public:
-    explicit Comm(std::vector<Rail> rails) noexcept;
+    explicit Comm(std::vector<Rail> rails);
     Comm(const Comm&) = delete;
     Comm& operator=(const Comm&) = delete;
     virtual ~Comm();
@@ -78,14 +79,22 @@ protected:
     [[nodiscard]] bool has_device_memory() const noexcept { return has_device_memory_; }
     [[nodiscard]] tcpqp_mr* region(const Memory* memory, uint32_t rail) const noexcept;
     int make_region(uint32_t rail, void* data, size_t bytes, Region& out);
+    // Each rail's line.  Messages were announced or eager.
+    void report(uint32_t announced, uint32_t eager) const;
+    // All work is posted, and no worker has any rail.
+    void take_back_lanes() noexcept;
+    // From its return on no buffer of posted work is read or written any more.
+    void end_rails() noexcept;
 
     std::vector<Rail> rails_;
 
 private:
+    int poll(uint32_t rail, std::span<tcpqp_completion> out) noexcept;
     int try_post(uint32_t rail, std::span<const tcpqp_work> works, bool sends) noexcept;
     Result keep(std::unique_ptr<Memory> memory, Memory** out);
 
     std::mutex lock_;
+    std::vector<std::unique_ptr<Lane>> lanes_;  // of the rails, or none
     std::vector<std::unique_ptr<Memory>> memories_;
     bool has_device_memory_ = false;  // or had
     Result result_ = kSuccess;

@@ -30,6 +30,15 @@ inline constexpr uint32_t kEagerReturn = kEagerCredits / 3;   // credits go back
 inline constexpr uint32_t kEagerUrgent = 2 * kEagerReturn;    // so many go back, whatever waits
 inline constexpr uint32_t kNotesMax = 8;                      // grants, credits and recalls
 
+// Workers (workers.hpp).
+inline constexpr size_t kLongBytes = size_t{64} * 1024;  // a worker copies these
+inline constexpr size_t kLaneWorksMax = size_t{2} * kSendsMax;
+inline constexpr unsigned kWorkersMax = 64;
+inline constexpr unsigned kWorkersDefaultMax = 4;
+inline constexpr unsigned kProcessorsPerWorker = 4;  // unless TCPQP_THREADS says how many
+inline constexpr int64_t kWorkerSpinUs = 50;         // without work, before it naps
+inline constexpr int64_t kWorkerNapMaxUs = 1'000;
+
 inline constexpr int kBacklog = 128;
 inline constexpr int kAcceptsPerCallMax = 64;
 inline constexpr size_t kStrangersMax = 256;  // connections to a listener that have said no hello

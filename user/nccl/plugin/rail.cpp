@@ -163,17 +163,17 @@ void Rail::finish() noexcept {
     socket_.reset();
 }
 
-void Rail::report() const {
+void Rail::report(const char* more) const {
     tcpqp_qp_info i{};
     i.size = sizeof(i);
     if (!qp_ || tcpqp_qp_query(qp_.get(), &i) != 0)
         return;
     nccl::info(
         "%s closes: engine %s, %ju bytes sent (%ju by reference), %ju received, %ju placed "
-        "by the switch, %ju copied",
+        "by the switch, %ju copied%s",
         text().c_str(), tcpqp_engine_name(i.engine), static_cast<uintmax_t>(i.tx_bytes),
         static_cast<uintmax_t>(i.tx_zerocopy_bytes), static_cast<uintmax_t>(i.rx_bytes),
-        static_cast<uintmax_t>(i.rx_placed_bytes), static_cast<uintmax_t>(i.rx_copied_bytes));
+        static_cast<uintmax_t>(i.rx_placed_bytes), static_cast<uintmax_t>(i.rx_copied_bytes), more);
 }
 
 }  // namespace tcpqp::nccl

@@ -47,6 +47,7 @@ public:
     [[nodiscard]] tcpqp_context* context() const noexcept { return context_.get(); }
     [[nodiscard]] tcpqp_qp* qp() const noexcept { return qp_.get(); }
     [[nodiscard]] bool is_open() const noexcept { return qp_ != nullptr; }
+    [[nodiscard]] bool is_stock() const noexcept { return engine_ == TCPQP_ENGINE_STOCK; }
     [[nodiscard]] bool needs_regions() const noexcept { return can_module_; }
     [[nodiscard]] std::string peer() const;
     [[nodiscard]] std::string text() const;  // "eth0 to 10.0.0.2:4711"
@@ -59,8 +60,8 @@ public:
     void end() noexcept;
     // As end(), but for up to kCloseLimitMs TCP may deliver what was handed to it.
     void finish() noexcept;
-    // One line of what the connection did.
-    void report() const;
+    // One line of what the connection did, and @more.
+    void report(const char* more = "") const;
 
 private:
     Fd socket_;

@@ -34,8 +34,7 @@ ReceiveComm::ReceiveComm(std::vector<Rail> rails)
     : Comm(std::move(rails)), announces_(kGroupsMax) {}
 
 ReceiveComm::~ReceiveComm() {
-    for (Rail& rail : rails_)
-        rail.end();
+    end_rails();
     announces_region_.reset();
     eager_region_.reset();
     notes_region_.reset();
@@ -143,6 +142,7 @@ Result ReceiveComm::send_announce(Slot& slot) {
     work.length = static_cast<uint32_t>(announce_bytes(a.count));
     work.mr = announces_region_.get();
     slot.announcing = true;
+    announced_++;
     return post(0, {&work, 1}, true);
 }
 
@@ -233,9 +233,6 @@ void ReceiveComm::finish_part(Slot& slot, uint32_t entry) noexcept {
         unfinished_--;
 }
 
-void ReceiveComm::close() noexcept {
-    for (const Rail& rail : rails_)
-        rail.report();
-}
+void ReceiveComm::close() noexcept { report(announced_, eager_sequence_); }
 
 }  // namespace tcpqp::nccl

@@ -96,6 +96,7 @@ private:
     std::array<Bounce, kGroupsMax> bounces_;
     uint32_t next_ = 0;  // the slot after the last one taken
     uint32_t sequence_ = 0;
+    uint32_t announced_ = 0;
     uint32_t unfinished_ = 0;
     std::vector<Announce> announces_;
     Region announces_region_;

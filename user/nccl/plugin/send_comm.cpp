@@ -27,8 +27,7 @@ SendComm::SendComm(std::vector<Rail> rails)
 }
 
 SendComm::~SendComm() {
-    for (Rail& rail : rails_)
-        rail.end();
+    end_rails();
     buffers_region_.reset();
     copies_region_.reset();
 }
@@ -100,6 +99,7 @@ bool SendComm::take_announce(const Announce& said) {
         if (said.receives[i].bytes > kMessageMaxBytes)
             return false;
     stopped_ = false;
+    announced_++;
     Group& group = groups_[tail_++ % kAnnouncesMax];
     group = {};
     group.announce = said;
@@ -304,12 +304,12 @@ Result SendComm::post_group(Group& group) {
 
 void SendComm::close() noexcept {
     wait_for_copies();
+    take_back_lanes();
     const bool whole = result() == kSuccess && !has_requests();
-    for (Rail& rail : rails_) {
-        rail.report();
+    report(announced_, eager_sequence_);
+    for (Rail& rail : rails_)
         if (whole)
             rail.finish();
-    }
 }
 
 }  // namespace tcpqp::nccl

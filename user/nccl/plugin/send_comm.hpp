@@ -64,7 +64,8 @@ private:
     uint32_t head_ = 0, tail_ = 0;  // groups that wait for sends; free running
     std::vector<std::byte> buffers_;
     Region buffers_region_;
-    uint32_t heard_ = 0;    // sequence of what the receiver says next
+    uint32_t heard_ = 0;  // sequence of what the receiver says next
+    uint32_t announced_ = 0;
     bool eager_ = false;    // granted
     bool stopped_ = false;  // nothing was announced since eager messages ended
     int eager_tag_ = 0;

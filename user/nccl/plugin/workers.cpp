@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "nccl/plugin/workers.hpp"
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+
+#include "nccl/plugin/lane.hpp"
+#include "nccl/plugin/limits.hpp"
+#include "nccl/plugin/log.hpp"
+
+namespace tcpqp::nccl {
+namespace {
+
+constexpr unsigned long kTimerSlackNs = 5'000;  // of a nap; Linux's is as long as a short nap
+
+using Clock = std::chrono::steady_clock;
+
+unsigned processors() noexcept {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    return ::sched_getaffinity(0, sizeof(set), &set) == 0 ? static_cast<unsigned>(CPU_COUNT(&set))
+                                                          : std::thread::hardware_concurrency();
+}
+
+int64_t us_since(Clock::time_point then) noexcept {
+    return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - then).count();
+}
+
+}  // namespace
+
+unsigned workers_wanted() noexcept {
+    const unsigned ours = std::min(processors() / kProcessorsPerWorker, kWorkersDefaultMax);
+    const char* word = std::getenv("TCPQP_THREADS");
+    if (word == nullptr || *word == '\0')
+        return ours;
+    char* end = nullptr;
+    const unsigned long asked = std::strtoul(word, &end, 10);
+    if (*end == '\0' && *word >= '0' && *word <= '9' && asked <= kWorkersMax)
+        return static_cast<unsigned>(asked);
+    warn("TCPQP_THREADS=%s is no number of 0 to %u: %u it is", word, kWorkersMax, ours);
+    return ours;
+}
+
+std::shared_ptr<Workers> Workers::get() {
+    static std::mutex lock;
+    static std::weak_ptr<Workers> all;
+    const std::lock_guard guard(lock);
+    if (auto there = all.lock())
+        return there;
+    const unsigned count = workers_wanted();
+    if (count == 0)
+        return nullptr;
+    auto made = std::make_shared<Workers>(count);
+    info("%u threads copy messages of %zu KiB and more (TCPQP_THREADS)", count, kLongBytes / 1024);
+    all = made;
+    return made;
+}
+
+Workers::Workers(unsigned count) {
+    for (unsigned i = 0; i < count; i++)
+        workers_.push_back(std::make_unique<Worker>());
+}
+
+Workers::Worker* Workers::add(Lane& lane) {
+    const std::lock_guard guard(lock_);
+    Worker* idlest = workers_.front().get();
+    for (const auto& worker : workers_)
+        if (worker->lanes_.size() < idlest->lanes_.size())
+            idlest = worker.get();
+    idlest->visitors_++;
+    const std::lock_guard stepping(idlest->lanes_lock_);
+    idlest->visitors_--;
+    idlest->lanes_.push_back(&lane);
+    return idlest;
+}
+
+void Workers::remove(Worker& worker, Lane& lane) noexcept {
+    const std::lock_guard guard(lock_);
+    worker.visitors_++;
+    const std::lock_guard stepping(worker.lanes_lock_);
+    worker.visitors_--;
+    std::erase(worker.lanes_, &lane);
+}
+
+Workers::Worker::Worker() {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the application's
+    try {
+        thread_ = std::thread([this] { run(); });
+    } catch (...) {
+        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        throw;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+Workers::Worker::~Worker() {
+    {
+        const std::lock_guard guard(lock_);
+        stop_ = true;
+    }
+    called_.notify_one();
+    thread_.join();
+}
+
+// The lane was handed over before: a worker that falls asleep looks once more after it said so.
+void Workers::Worker::wake() noexcept {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (!asleep_.load(std::memory_order_relaxed))
+        return;
+    {
+        const std::lock_guard guard(lock_);
+        was_called_ = true;
+    }
+    called_.notify_one();
+}
+
+bool Workers::Worker::step_all(bool& any_handed) noexcept {
+    while (visitors_.load(std::memory_order_relaxed) != 0)
+        ::sched_yield();
+    const std::lock_guard guard(lanes_lock_);
+    bool worked = false;
+    any_handed = false;
+    for (Lane* lane : lanes_)
+        if (lane->is_workers()) {
+            any_handed = true;
+            worked |= lane->step();
+        }
+    return worked;
+}
+
+void Workers::Worker::sleep(bool any_handed, int64_t idle_us) noexcept {
+    const auto called = [this] { return was_called_ || stop_; };
+    std::unique_lock guard(lock_);
+    if (!any_handed)
+        called_.wait(guard, called);
+    else
+        called_.wait_for(guard, std::chrono::microseconds(std::min(idle_us / 8, kWorkerNapMaxUs)),
+                         called);
+    was_called_ = false;
+}
+
+void Workers::Worker::run() noexcept {
+    pthread_setname_np(pthread_self(), "tcpqp-nccl");
+    ::prctl(PR_SET_TIMERSLACK, kTimerSlackNs);
+    auto worked_at = Clock::now();
+    for (;;) {
+        bool any_handed = false;
+        if (step_all(any_handed)) {
+            worked_at = Clock::now();
+            continue;
+        }
+        const int64_t idle_us = us_since(worked_at);
+        if (idle_us < kWorkerSpinUs) {
+            ::sched_yield();
+            continue;
+        }
+        asleep_.store(true, std::memory_order_seq_cst);
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+        if (!step_all(any_handed))
+            sleep(any_handed, idle_us);
+        else
+            worked_at = Clock::now();
+        asleep_.store(false, std::memory_order_relaxed);
+        const std::lock_guard guard(lock_);
+        if (stop_)
+            return;
+    }
+}
+
+}  // namespace tcpqp::nccl
