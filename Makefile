@@ -19,6 +19,8 @@ KCSAN ?=
 KERNELS ?=
 KERNELS_ONLY ?=
 USERLAND ?=
+# `make gpu PYTHON=...`: the one that has torch.
+PYTHON ?= python3
 
 # As many as `make -jN` says, or as there are processors.
 JOBS ?= $(or $(patsubst -j%,%,$(filter -j%,$(MAKEFLAGS))),$(shell nproc))
@@ -33,11 +35,11 @@ PROGRAMS = $(STAGE) programs tools/front/programs
 KERNEL = $(STAGE) modules $(MAKE) -C kernel $(if $(findstring --jobserver,$(MAKEFLAGS)),,-j $(JOBS)) all
 
 # What may be said on the command line; the second line is for kbuild, compilers and what the tests and tools ask for.
-variables := PREFIX DESTDIR CMAKE_ARGS CHECK VM SEEDS SEED SOAK_MINUTES JOBS KDIR V QUICK DEPS KERNELS KERNELS_ONLY USERLAND KCSAN
+variables := PREFIX DESTDIR CMAKE_ARGS CHECK VM SEEDS SEED SOAK_MINUTES JOBS KDIR V QUICK DEPS KERNELS KERNELS_ONLY USERLAND KCSAN PYTHON
 variables += CC CXX CFLAGS CXXFLAGS LDFLAGS W C KCFLAGS LLVM MAKEFLAGS TMPDIR MIRROR SECURITY DEB_WORK NUPA_% TCPQP_%
 said := $(strip $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),$(name))))
 unknown := $(filter-out $(variables) MFLAGS MAKEOVERRIDES GNUMAKEFLAGS -*-%,$(said))
-$(if $(unknown),$(error $(firstword $(unknown)): make has no such variable here; it has $(wordlist 1,17,$(variables)): see make help))
+$(if $(unknown),$(error $(firstword $(unknown)): make has no such variable here; it has $(wordlist 1,18,$(variables)): see make help))
 one_of = $(if $(filter $(2) ,$($(1))),,$(if $($(1)),$(error $(1) is $(3), not "$($(1))")))
 $(call one_of,DEPS,yes no,yes or no)
 $(call one_of,V,0 1,0 or 1)
@@ -62,7 +64,7 @@ $(if $(filter-out trixie trixie-backports,$(KERNELS)),$(error KERNELS names suit
 $(if $(filter-out debian13,$(USERLAND)),$(error USERLAND is debian13 or nothing, not "$(USERLAND)"))
 $(if $(filter /%,$(PREFIX)),,$(error PREFIX is a directory's whole path, not "$(PREFIX)"))
 
-.PHONY: all deps checkout user kernel tests debug-kernel check-debug demo compat sanitize check kernels bench latency cxl mpi devmem bars sockets nccl lint sim soak install uninstall deb check-deb clean vm help
+.PHONY: all deps checkout user kernel tests debug-kernel check-debug demo compat sanitize check kernels bench latency cxl mpi devmem bars sockets nccl gpu lint sim soak install uninstall deb check-deb clean vm help
 .DEFAULT_GOAL := all
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
@@ -156,6 +158,9 @@ devmem: all ## devmem TCP: the kernel's own ncdevmem, and a table beside queue p
 nccl: all ## collectives by NCCL's plugin beside NCCL-like sockets, here and in four guests (QUICK=1: short); build/results/nccl.json
 	@$(PACKAGES) vm check
 	@bench/nccl $(if $(QUICK),--quick)
+
+gpu: user ## NCCL itself on one GPU, two ranks, by the plugin and by its sockets (PYTHON=...: the one with torch); build/results/gpu.json
+	@$(PYTHON) bench/gpu/run
 
 sim: tests ## play SEEDS (default 2000) simulated schedules, or replay one: SEED=77
 	@$(CMAKE_DIR)/selftests/sim/nupa_sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))

@@ -9,7 +9,7 @@ import unittest
 from dataclasses import replace
 from pathlib import Path
 
-from nupabench import bars, bystander, cases, cxl, devmem, direct, engine, report, socket_programs, sockets
+from nupabench import bars, bystander, cases, cxl, devmem, direct, engine, gpu, report, socket_programs, sockets
 from nupabench import latency as latencies
 from nupabench.cases import MIB, Case
 from nupabench.figures import Book, figures
@@ -360,6 +360,34 @@ class Cxl(unittest.TestCase):
         self.assertTrue(all(bar.ok for bar in good.bars()))
         for change in ({"handed_bytes": 999}, {"lane_bytes": 11}, {"copied_lane_bytes": 1999}):
             self.assertEqual(sum(not bar.ok for bar in replace(good, **change).bars()), 1)
+
+
+class Gpu(unittest.TestCase):
+    def rows(self, way: gpu.Way, seconds: float) -> list[dict]:
+        chosen = [gpu.row(gpu.Job(way), "all_reduce", size, seconds, 0, 0) for size in gpu.SIZES for _ in range(3)]
+        return chosen + [gpu.row(job, "all_reduce", size, seconds, 0, 0) for job in gpu.forced(way) for size in job.sizes]
+
+    def test_bars(self) -> None:
+        rows = self.rows(gpu.OURS, 1e-3) + self.rows(gpu.SOCKET_WIDE, 1e-3) + self.rows(gpu.SOCKET, 2e-3)
+        got = gpu.bars(rows)
+        self.assertTrue(all(bar.ok for bar in got), got)
+        self.assertEqual([bar.value for bar in got if "Socket 4x4" in bar.what], [1, 1])
+        rows[-1]["wrong"] = 1  # sockets', which is no fault of ours
+        self.assertTrue(all(bar.ok for bar in gpu.bars(rows)))
+        next(row for row in rows if row["protocol"] == "LL128")["wrong"] = 1
+        self.assertEqual([bar.value for bar in gpu.bars(rows) if not bar.ok], [1, 5])
+
+    def test_nothing_measured_is_no_bar_met(self) -> None:
+        self.assertFalse(any(bar.ok for bar in gpu.bars([])))
+
+    def test_bus_bandwidth(self) -> None:
+        for operation, share in (("all_reduce", 1), ("all_gather", 0.5), ("all_to_all", 0.5), ("send_receive", 1)):
+            self.assertEqual(gpu.row(gpu.Job(gpu.OURS), operation, 10**9, 1, 0, 0)["busbw_gbs"], share)
+
+    def test_table(self) -> None:
+        text = gpu.table(self.rows(gpu.OURS, 1e-3))
+        self.assertIn("TCPQP LL128 Tree", text)
+        self.assertEqual(text.count("all_reduce"), len(gpu.SIZES))
 
 
 unittest.main()

@@ -192,8 +192,20 @@ std::vector<Message> random_messages(std::mt19937_64& random, int rounds, size_t
 void case_sizes(Env& env) {
     const Pair pair = env.pair();
     if (env.is_end()) {
-        std::vector<size_t> sizes = {0,    1,    63,        64,         65,      4095,
-                                     4096, 4097, 64 * kKib, 512 * kKib, 4 * kMib};
+        std::vector<size_t> sizes = {0,
+                                     1,
+                                     63,
+                                     64,
+                                     65,
+                                     4095,
+                                     4096,
+                                     4097,
+                                     16 * kKib - 1,
+                                     16 * kKib,
+                                     16 * kKib + 1,
+                                     64 * kKib,
+                                     512 * kKib,
+                                     4 * kMib};
         if (env.thorough)
             sizes.push_back(1024 * kMib);
         for (const size_t bytes : sizes) {

@@ -22,7 +22,7 @@ inline constexpr size_t kStripeMinBytes =
 inline constexpr size_t kStripeAlignBytes = 4096;  // never cuts a 128-byte line
 
 // Eager messages (messages.hpp): after so many short ones in a row they need no announcement.
-inline constexpr size_t kEagerBytes = 4096;
+inline constexpr size_t kEagerBytes = 16384;
 inline constexpr uint32_t kEagerAfter = 8;
 inline constexpr uint32_t kEagerBuffers = 32;                 // one is for the word that ends them
 inline constexpr uint32_t kEagerCredits = kEagerBuffers - 1;  // eager messages on their way

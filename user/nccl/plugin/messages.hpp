@@ -25,7 +25,7 @@ namespace tcpqp::nccl {
 static_assert(std::endian::native == std::endian::little);
 
 inline constexpr uint32_t kMagic = 0x51544e43;  // "CNTQ"
-inline constexpr uint16_t kProtocolVersion = 2;
+inline constexpr uint16_t kProtocolVersion = 3;
 using Nonce = std::array<uint8_t, 16>;
 
 struct Endpoint {
