@@ -70,13 +70,13 @@ int Lane::take(std::span<tcpqp_completion> out) noexcept {
 
 int Lane::poll(std::span<tcpqp_completion> out) noexcept {
     int n = take(out);
-    if (n == 0 && handed_.load(std::memory_order_relaxed)) {
-        if (long_ones_ != 0)
+    if (handed_.load(std::memory_order_relaxed)) {
+        if (long_ones_ != 0 && n == 0)
             return 0;
-        take_back();
-        n = take(out);
+        if (long_ones_ == 0)  // now: nobody may ask again for long
+            take_back();
     }
-    if (n == 0)
+    if (n == 0 && (n = take(out)) == 0)
         n = rail_.poll(out);
     for (int i = 0; i < n; i++)
         if (out[static_cast<size_t>(i)].opcode == TCPQP_OP_RECV)

@@ -94,6 +94,7 @@ Workers::Worker::Worker() {
     pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the application's
     try {
         thread_ = std::thread([this] { run(); });
+        pthread_setname_np(thread_.native_handle(), "tcpqp-nccl");
     } catch (...) {
         pthread_sigmask(SIG_SETMASK, &before, nullptr);
         throw;
@@ -148,7 +149,6 @@ void Workers::Worker::sleep(bool any_handed, int64_t idle_us) noexcept {
 }
 
 void Workers::Worker::run() noexcept {
-    pthread_setname_np(pthread_self(), "tcpqp-nccl");
     ::prctl(PR_SET_TIMERSLACK, kTimerSlackNs);
     auto worked_at = Clock::now();
     for (;;) {
