@@ -14,10 +14,11 @@ constexpr uint64_t kLongId = uint64_t{1} << 63;
 }  // namespace
 
 Lane::Lane(Rail& rail, std::shared_ptr<Workers> workers)
-    : rail_(rail), workers_(std::move(workers)), worker_(workers_->add(*this)) {
+    : rail_(rail), workers_(std::move(workers)) {
     for (auto* queue : {&left_, &posting_})
         queue->reserve(kLaneWorksMax);
     done_.reserve(kLaneWorksMax);
+    worker_ = workers_->add(*this);  // which looks at it from now on
 }
 
 Lane::~Lane() {

@@ -62,7 +62,7 @@ private:
 
     Rail& rail_;
     const std::shared_ptr<Workers> workers_;
-    Workers::Worker* worker_;
+    Workers::Worker* worker_ = nullptr;
     unsigned long_ones_ = 0;      // posted since it was handed over, and not taken
     bool receives_long_ = false;  // the last message was
 
