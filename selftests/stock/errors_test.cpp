@@ -61,7 +61,7 @@ TEST(Errors, CompletionQueue) {
     o.entries = TCPQP_CQ_ENTRIES_MAX + 1;
     EXPECT_EQ(tcpqp_cq_create(context.get(), &o, &cq), -EINVAL);
     o.entries = 1;
-    o.flags = 2;
+    o.flags = 4;
     EXPECT_EQ(tcpqp_cq_create(context.get(), &o, &cq), -EINVAL);
     o.flags = 0;
     o.size = 1;

@@ -2,6 +2,7 @@
 // Waiting: timeouts, epoll, cancellation, and no CPU while idle.
 #include <gtest/gtest.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 
@@ -187,6 +188,50 @@ TEST(Wait, CancelWakesOneThreadsQueue) {
     EXPECT_EQ(wait_for(a, c, -1), 0);
     canceler.get();
     EXPECT_EQ(c.status, -ECANCELED);
+}
+
+// By polls alone both ways, more than the sockets hold; and who waits after all is woken.
+TEST(Wait, ASpinningQueueMovesEverythingByPolls) {
+    constexpr size_t kBytes = size_t{1} << 20, kCount = 24;
+    tcpqp_cq_opts spinning{};
+    spinning.flags = TCPQP_CQ_F_SPINNING;
+    const auto sockets = tcp_pair();
+    tcpqp_qp_opts depth = nowait();
+    depth.sends = depth.receives = kCount + 2;
+    End a(sockets[0].get(), depth, spinning), b(sockets[1].get(), depth, spinning);
+    std::vector<std::byte> in(kCount * kBytes), out = pattern(kCount * kBytes, 5);
+    for (size_t i = 0; i < kCount; i++)
+        ASSERT_EQ(b.send(i, out.data() + i * kBytes, kBytes), 1);
+    size_t received = 0, sent = 0;
+    tcpqp_completion c{};
+    const auto until = Clock::now() + std::chrono::milliseconds(kLimit_ms);
+    for (size_t posted = 0; (received < kCount || sent < kCount) && Clock::now() < until;) {
+        if (posted < kCount && a.recv(posted, in.data() + posted * kBytes, kBytes) == 1)
+            posted++;
+        received += static_cast<size_t>(a.cq.poll({&c, 1}));
+        sent += static_cast<size_t>(b.cq.poll({&c, 1}));
+        ASSERT_EQ(c.status, 0);
+    }
+    ASSERT_EQ(received, kCount);
+    ASSERT_EQ(sent, kCount);
+    EXPECT_EQ(in, out);
+    ASSERT_EQ(a.recv(50, in.data(), 64), 1);
+    ASSERT_EQ(a.recv(51, in.data(), 64), 1);
+    const double cpu = cpu_seconds();
+    EXPECT_EQ(wait_for(a, c, 200), -ETIMEDOUT);
+    EXPECT_LT(cpu_seconds() - cpu, 0.05);
+    auto sender = std::async(std::launch::async, [&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        b.send(50, out.data(), 64);
+    });
+    EXPECT_EQ(wait_for(a, c, kLimit_ms), 0);
+    sender.get();
+    EXPECT_EQ(c.id, 50u);
+    pollfd readable{a.cq.fd(), POLLIN, 0};
+    EXPECT_EQ(::poll(&readable, 1, 0), 0);
+    ASSERT_EQ(b.send(51, out.data(), 64), 1);
+    EXPECT_EQ(::poll(&readable, 1, kLimit_ms), 1);
+    EXPECT_EQ(a.next().id, 51u);
 }
 
 int low_water(const Fd& socket) {

@@ -202,6 +202,12 @@ int tcpqp_mr_destroy(tcpqp_mr *mr);
  * on after a signal whose handler restarts system calls (SA_RESTART).
  */
 enum { TCPQP_CQ_F_SINGLE_THREADED = 1 << 0 };
+/*
+ * Somebody calls tcpqp_poll() all the time.  Stock: each call that finds nothing asks the
+ * sockets, where otherwise the second one leaves them to io_uring: a system call more for
+ * each, and a message is seen sooner.  Others: no effect.
+ */
+enum { TCPQP_CQ_F_SPINNING = 1 << 1 };
 
 struct tcpqp_cq_opts {
 	size_t size;

@@ -93,6 +93,7 @@ int Rail::open(Carrier carrier, Depth depth) {
     tcpqp_cq_opts queue{};
     queue.size = sizeof(queue);
     queue.entries = depth.sends + depth.receives;
+    queue.flags = TCPQP_CQ_F_SPINNING;  // NCCL's proxy does
     tcpqp_cq* cq = nullptr;
     if (const int error = tcpqp_cq_create(context_.get(), &queue, &cq); error != 0) {
         warn("%s: no completion queue: %s", text().c_str(), std::strerror(-error));
@@ -133,15 +134,8 @@ std::string Rail::peer() const {
 
 std::string Rail::text() const { return interface_ + " to " + peer(); }
 
-// A poll that finds nothing makes the next one ask the socket (stock).  NCCL yields between its
-// tests, so that would be a turn of the scheduler later.
 int Rail::poll(std::span<tcpqp_completion> out) noexcept {
-    if (!qp_)
-        return 0;
-    const int n = tcpqp_poll(cq_.get(), out.data(), out.size());
-    if (n != 0 || engine_ != TCPQP_ENGINE_STOCK)
-        return n;
-    return tcpqp_poll(cq_.get(), out.data(), out.size());
+    return qp_ ? tcpqp_poll(cq_.get(), out.data(), out.size()) : 0;
 }
 
 uint32_t Rail::reason() const noexcept {

@@ -144,10 +144,14 @@ int tcpqp_mr_destroy(tcpqp_mr* mr) {
     return 0;
 }
 
+namespace {
+constexpr uint32_t kCqFlags = +TCPQP_CQ_F_SINGLE_THREADED | +TCPQP_CQ_F_SPINNING;
+}
+
 int tcpqp_cq_create(tcpqp_context* context, const tcpqp_cq_opts* opts, tcpqp_cq** out) {
     tcpqp_cq_opts o;
     if (context == nullptr || out == nullptr || !read_opts(opts, o) ||
-        o.entries > TCPQP_CQ_ENTRIES_MAX || (o.flags & ~uint32_t{TCPQP_CQ_F_SINGLE_THREADED}) != 0)
+        o.entries > TCPQP_CQ_ENTRIES_MAX || (o.flags & ~kCqFlags) != 0)
         return -EINVAL;
     return guarded([&] {
         Made<tcpqp_cq> made =

@@ -19,7 +19,9 @@ constexpr unsigned kNoSqArray = 1U << 16;
 }  // namespace
 
 Cq::Cq(tcpqp_context& owner, uint32_t entries, uint32_t flags)
-    : tcpqp_cq(owner), single_threaded_((flags & TCPQP_CQ_F_SINGLE_THREADED) != 0) {
+    : tcpqp_cq(owner),
+      single_threaded_((flags & TCPQP_CQ_F_SINGLE_THREADED) != 0),
+      spinning_((flags & TCPQP_CQ_F_SPINNING) != 0) {
     io_uring_params params{};
     params.flags = IORING_SETUP_CLAMP;
     const int error = io_uring_queue_init_params(
@@ -146,12 +148,16 @@ void Cq::arm_listed() noexcept {
 }
 
 // For an application that polls and does not wait: ask the sockets once, then
-// leave it to the ring.
+// leave it to the ring; or, if it spins, ask each time, and leave only room to the ring.
 void Cq::attempt_listed() noexcept {
     size_t kept = 0;
     for (Qp* qp : listed_) {
+        if (spinning_)
+            qp->try_again();
         if (qp->attempt()) {
             listed_[kept++] = qp;
+            if (spinning_)
+                qp->arm_polls();
             continue;
         }
         qp->listed = false;
@@ -195,7 +201,7 @@ inline size_t Cq::hand_out(std::span<tcpqp_completion> out) noexcept {
 void Cq::look(size_t wanted) noexcept {
     if (ready_.size() < wanted && !ring_is_idle())
         reap();
-    if (ready_.empty() && polled_empty_)
+    if (ready_.empty() && (polled_empty_ || spinning_))
         attempt_listed();
 }
 

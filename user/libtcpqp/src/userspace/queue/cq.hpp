@@ -118,6 +118,7 @@ private:
     bool polled_empty_ = false;  // by the last call
     bool is_shared_ = false;     // another thread had something for it meanwhile: never again
     const bool single_threaded_;
+    const bool spinning_;
     unsigned waiters_ = 0;  // threads in wait()
     size_t in_ring_ = 0;    // SQEs whose last CQE was not seen
     Ring<tcpqp_completion> ready_{0};

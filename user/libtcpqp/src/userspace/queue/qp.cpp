@@ -379,6 +379,10 @@ void Qp::end_socket_wait(int result) noexcept {
 void Qp::arm() noexcept {
     if (wanted_ && rx_.greeted())
         arm_receive();
+    arm_polls();
+}
+
+void Qp::arm_polls() noexcept {
     if (!polling_ && awaits() != 0 && (send_blocked || (wanted_ && !rx_.greeted())))
         arm_poll();
     if (!listening_ && state_ == State::kOpen && awaits_wakeup())

@@ -44,7 +44,9 @@ public:
     }
     // Asks the socket itself.  False: ask the kernel to tell, by arm().
     bool attempt() noexcept;
+    void try_again() noexcept { tried_ = false; }
     void arm() noexcept;
+    void arm_polls() noexcept;  // all but the receive
     // There may be what it waits for.
     void go_on() noexcept;
     [[nodiscard]] short awaits() const noexcept;  // POLLOUT; POLLIN: the hello; 0: only a wakeup
