@@ -49,15 +49,18 @@ struct tqp_conn_owner {
 	} *ops;
 };
 
-/* Lock: the sk lock, for what changes after attach; each part says its own. */
+/*
+ * Lock: the sk lock, for what changes after attach; each part says its own.
+ * Most of what an idle connection costs: 1,816 bytes let 18 into a slab of 32 KiB.
+ */
 struct tqp_conn {
 	struct kref ref;
+	enum tqp_conn_state state;
 	struct rcu_work free_work;
 	struct tqp_device *dev;
 	struct sock *sk;		/* we hold a reference */
 	struct tqp_qp *qp;		/* NULL after detach */
 	struct tqp_conn_owner *owner;	/* whose socket it is, if not the application's; a reference */
-	enum tqp_conn_state state;
 	u32 qpn;
 	u32 engine;			/* enum tcp_qp_engine */
 	u32 reason;

@@ -31,20 +31,20 @@ struct tqp_end {
 	struct work_struct work;
 	struct delayed_work late_work;	/* wakes the work */
 	enum tqp_end_step step;
+	u32 reason;			/* enum tcp_qp_reason */
+	unsigned long by;		/* jiffies; of the step */
+	int sk_err;			/* what TCP gave up for */
+	u32 ack_limit;			/* if ack_held: nothing from here on is acknowledged any more */
+	struct tcp_bth_terminate nak;	/* what the peer is told, if there is a syndrome */
+	u8 operands[TCP_BTH_TERMINATE_BYTES];	/* nak as it is sent */
+	struct tqp_tx_msg *failed_msg;	/* the WQE that failed at the peer */
+	u32 failed_status;		/* its enum ib_wc_status */
 	bool abort;			/* the connection ends with a RST */
 	bool terminate_begun;
-	unsigned long by;		/* jiffies; of the step */
+	bool ack_held;
 	bool waits;			/* who finishes what the work waits for wakes it */
 	bool told;			/* the peer was, or never will be; conn->wait is woken */
 	bool over;			/* DEAD, and the QP flushed or parted from; release/acquire */
-	u32 reason;			/* enum tcp_qp_reason */
-	int sk_err;			/* what TCP gave up for */
-	struct tcp_bth_terminate nak;	/* what the peer is told, if there is a syndrome */
-	u8 operands[TCP_BTH_TERMINATE_BYTES];	/* nak as it is sent */
-	bool ack_held;			/* nothing from ack_limit on is acknowledged any more */
-	u32 ack_limit;
-	struct tqp_tx_msg *failed_msg;	/* the WQE that failed at the peer */
-	u32 failed_status;		/* its enum ib_wc_status */
 };
 
 #endif

@@ -168,6 +168,7 @@ struct tqp_tx {
 	struct tqp_tx_msg **log_msg;	/* [log entries]: whose the record is; NULL: nobody waits */
 	struct tqp_tx_msg *msgs;	/* [sq entries] */
 	atomic_t live;			/* sends and responses whose pages TCP or a driver may read */
+	spinlock_t done_lock;
 	struct tqp_mr **mrs;		/* [sq entries * max_send_sge] */
 	struct tqp_wqe wqe;
 	struct tqp_tx_cur cur;
@@ -177,21 +178,20 @@ struct tqp_tx {
 	u32 first_seq;			/* valid if tqp_tx_begun() */
 	u32 sq_next;			/* ring index of the next WQE to load, masked */
 	u32 sq_mask;
-	bool gated;			/* a bell lets WQEs go: those before */
-	u32 gate;			/* this ring index, masked */
+	bool gated;			/* a bell lets WQEs go: those before gate */
+	bool running;
+	bool failed;			/* the WQE at sq_next was refused */
+	bool dead;			/* no more send CQEs; done_lock */
+	u32 gate;			/* a ring index, masked */
+	u32 waits;			/* TQP_TX_WAIT_*; read without the lock */
+	s32 turn;			/* TQP_TX_TURN_BYTES, what is left of them */
+	u32 bad_status;			/* enum ib_wc_status */
+	u64 bad_wr_id;
 	u16 msn;			/* next untagged */
 	u16 write_msn;
 	u16 request_msn;
-	u32 waits;			/* TQP_TX_WAIT_*; read without the lock */
-	bool running;
-	bool failed;			/* the WQE at sq_next was refused */
-	s32 turn;			/* TQP_TX_TURN_BYTES, what is left of them */
 	struct tqp_tx_watch watch;
-	u32 bad_status;			/* enum ib_wc_status */
-	u64 bad_wr_id;
 	struct work_struct work;	/* what is left of a turn, whoever's it was */
-	spinlock_t done_lock;
-	bool dead;			/* no more send CQEs */
 };
 
 /* sk lock */

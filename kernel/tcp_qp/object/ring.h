@@ -25,10 +25,10 @@
 struct tqp_ring {
 	struct rdma_user_mmap_entry mmap_entry;	/* holds the ring; a mapping holds its pages */
 	struct rxe_queue_buf *buf;		/* one page, or vmap() of several */
-	size_t bytes;				/* page aligned */
+	u32 bytes;				/* page aligned */
 	u32 mask;				/* elements - 1; one element stays empty */
-	u8 log2_elem;
 	u32 index;				/* ours, masked */
+	u8 log2_elem;
 	bool awake;				/* of an SQ: what its header says; sk lock */
 };
 
