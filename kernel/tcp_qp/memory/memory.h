@@ -76,13 +76,46 @@ static inline u32 tqp_mr_room(const struct tqp_mr *mr, u64 addr)
 	return -addr & ((1ULL << mr->page_shift) - 1);
 }
 
+/* Where checked @addr is: the small page, and the bytes from there to the end of the region's page. */
+static inline struct page *tqp_mr_page(const struct tqp_mr *mr, u64 addr, u32 *run)
+{
+	u64 within_mask = (1ULL << mr->page_shift) - 1;
+	u64 at = addr - (mr->iova & ~within_mask);
+	u64 within = at & within_mask;
+
+	*run = within_mask + 1 - within;
+	return nth_page(mr->pages[at >> mr->page_shift], within >> PAGE_SHIFT);
+}
+
 /*
  * Page fragments of checked [addr, addr + bytes), physically contiguous pages
  * joined, behind the @used ones that are in @bv.  Returns how many of @max are
  * used now; *@done is set to bytes covered.
  */
-u32 tqp_mr_bvecs(const struct tqp_mr *mr, u64 addr, u32 bytes, struct bio_vec *bv, u32 used, u32 max,
-		 u32 *done);
+static inline u32 tqp_mr_bvecs(const struct tqp_mr *mr, u64 addr, u32 bytes, struct bio_vec *bv, u32 used, u32 max,
+		 u32 *done)
+{
+	struct bio_vec *last = used ? &bv[used - 1] : NULL;
+	u64 end = addr + bytes;
+
+	while (addr < end) {
+		u32 run;
+		struct page *page = tqp_mr_page(mr, addr, &run);
+
+		run = min_t(u64, run, end - addr);
+		if (last && bvec_phys(last) + last->bv_len == page_to_phys(page) + offset_in_page(addr)) {
+			last->bv_len += run;
+		} else {
+			if (used == max)
+				break;
+			last = &bv[used++];
+			bvec_set_page(last, page, run, offset_in_page(addr));
+		}
+		addr += run;
+	}
+	*done = bytes - (end - addr);
+	return used;
+}
 
 /* ---- mw.c: memory windows ---- */
 int tqp_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata);
