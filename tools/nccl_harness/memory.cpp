@@ -34,6 +34,13 @@ public:
     void read(std::span<std::byte> to) const override { std::copy_n(data(), to.size(), to.data()); }
 };
 
+// What a GPU would do, so it should cost the rank little.
+void sum(const Step& s) noexcept {
+#pragma GCC ivdep  // they lie apart, or in one place
+    for (size_t i = 0; i < s.count; i++)
+        s.to[i] = s.from[i] + s.other[i];
+}
+
 class HostMemory final : public Memory {
 public:
     std::unique_ptr<Block> allocate(size_t bytes) override {
@@ -44,7 +51,7 @@ public:
             if (s.other == nullptr)
                 std::copy_n(s.from, s.count, s.to);
             else
-                std::transform(s.from, s.from + s.count, s.other, s.to, std::plus<>());
+                sum(s);
         }
     }
     [[nodiscard]] uint64_t touched() const override { return 0; }
