@@ -7,7 +7,11 @@
  * that a time limit, a signal and an error mean what they mean in one call of TCP's.
  */
 #include <linux/moduleparam.h>
+#include <linux/sizes.h>
 #include "stream/stream.h"
+
+/* What came meanwhile (ACKs, a reset) is looked at so often: after sixteen segments, as TCP does. */
+#define TQP_STREAM_BACKLOG_BYTES SZ_1M
 
 static bool stream_pages = true;
 module_param(stream_pages, bool, 0644);
@@ -92,7 +96,7 @@ static int tqp_stream_send(struct sock *sk, struct msghdr *msg)
 {
 	long timeo = sock_sndtimeo(sk, msg->msg_flags & MSG_DONTWAIT);
 	struct tqp_stream *stream;
-	size_t sent = 0;
+	size_t sent = 0, looked = 0;
 	int done;
 
 	while (msg_data_left(msg) && tqp_stream_is_ours(sk) && !(sent && tqp_stream_ended(sk))) {
@@ -109,6 +113,10 @@ static int tqp_stream_send(struct sock *sk, struct msghdr *msg)
 		if (done < 0)
 			return sent ?: done;
 		sent += done;
+		if (sent - looked >= TQP_STREAM_BACKLOG_BYTES && msg_data_left(msg)) {
+			sk_flush_backlog(sk);
+			looked = sent;
+		}
 	}
 	return sent;
 }

@@ -3,7 +3,8 @@
 """Random sequences of socket calls on a plain pair and on one with ULP tcp_qp_stream must say the same: socket_calls.py FIRST-END [WORKERS [lossy]].
 
 A seed is a sequence.  After each call all that was sent has been acknowledged, so that no answer depends on time, whatever the network loses.
-Nobody acknowledges a reset: with "lossy" a sequence ends with the first one.
+Nobody acknowledges a reset: with "lossy" a sequence ends with the first one.  A sequence ends, too, before a long send to an end that has
+shut down both ways: it answers with a reset, which a long send sees after sixteen segments, and these are not equally long.
 The first difference of a seed ends it, and is printed with the calls that led there; exit 0 only if there is none.
 """
 
@@ -31,6 +32,7 @@ ROOM = 16 << 20  # for all that a sequence sends
 SO_RCVBUFFORCE, SO_SNDBUFFORCE = 33, 32
 INFO_BYTES, INFO_UNACKED_AT, INFO_NOTSENT_AT = 256, 24, 144  # struct tcp_info
 SETTLE_S = 0.002
+LONG_SEND = 1_000_000  # about sixteen segments
 Answer = object
 
 SET = (
@@ -228,10 +230,21 @@ def play(steps: list, ulp: bool, family: int) -> list[Answer]:
     return said
 
 
+def until_cut(steps: list) -> list:
+    """Up to a send that a reset may cut."""
+    shut = [set(), set()]
+    for i, (at, call, args) in enumerate(steps):
+        if call is do_shutdown:
+            shut[at] |= {socket.SHUT_RD, socket.SHUT_WR} if args[0] == socket.SHUT_RDWR else {args[0]}
+        if call is do_sendmsg and sum(args[0]) >= LONG_SEND and len(shut[1 - at]) == 2:
+            return steps[:i]
+    return steps
+
+
 def differs(seed: int, lossy: bool) -> bool:
     dice = random.Random(seed)
     family = dice.choice((socket.AF_INET, socket.AF_INET6))
-    steps = plan(dice)
+    steps = until_cut(plan(dice))
     resets = [i for i, (_, call, _) in enumerate(steps) if call is do_disconnect]
     if lossy and resets:
         steps = steps[: resets[0] + 1]
