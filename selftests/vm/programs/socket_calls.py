@@ -3,8 +3,9 @@
 """Random sequences of socket calls on a plain pair and on one with ULP tcp_qp_stream must say the same: socket_calls.py FIRST-END [WORKERS [lossy]].
 
 A seed is a sequence.  After each call all that was sent has been acknowledged, so that no answer depends on time, whatever the network loses.
-Nobody acknowledges a reset: with "lossy" a sequence ends with the first one.  A sequence ends, too, before a long send to an end that has
-shut down both ways: it answers with a reset, which a long send sees after sixteen segments, and these are not equally long.
+Nobody acknowledges a reset: with "lossy" a sequence ends with the first disconnect, or before the first send to an end that has shut down
+both ways, which answers with a reset.  Without loss it ends before such a send if that is long: it sees the reset after sixteen segments,
+which are not equally long.
 The first difference of a seed ends it, and is printed with the calls that led there; exit 0 only if there is none.
 """
 
@@ -230,24 +231,26 @@ def play(steps: list, ulp: bool, family: int) -> list[Answer]:
     return said
 
 
-def until_cut(steps: list) -> list:
-    """Up to a send that a reset may cut."""
-    shut = [set(), set()]
+SENDS = (do_send, do_sendmsg, do_sendfile, do_splice_to, do_elsewhere, do_urgent)
+
+
+def until_reset(steps: list, lossy: bool) -> list:
+    """What does not depend on when a reset is seen."""
+    shut: list[set] = [set(), set()]
     for i, (at, call, args) in enumerate(steps):
         if call is do_shutdown:
             shut[at] |= {socket.SHUT_RD, socket.SHUT_WR} if args[0] == socket.SHUT_RDWR else {args[0]}
-        if call is do_sendmsg and sum(args[0]) >= LONG_SEND and len(shut[1 - at]) == 2:
+        if call in SENDS and len(shut[1 - at]) == 2 and (lossy or (call is do_sendmsg and sum(args[0]) >= LONG_SEND)):
             return steps[:i]
+        if lossy and call is do_disconnect:
+            return steps[: i + 1]
     return steps
 
 
 def differs(seed: int, lossy: bool) -> bool:
     dice = random.Random(seed)
     family = dice.choice((socket.AF_INET, socket.AF_INET6))
-    steps = until_cut(plan(dice))
-    resets = [i for i, (_, call, _) in enumerate(steps) if call is do_disconnect]
-    if lossy and resets:
-        steps = steps[: resets[0] + 1]
+    steps = until_reset(plan(dice), lossy)
     plain, ours = (play(steps, ulp, family) for ulp in (False, True))
     if plain == ours:
         return False
