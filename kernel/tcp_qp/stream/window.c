@@ -105,6 +105,8 @@ void tqp_window_free(struct sock *sk, struct tqp_place *place)
 	if (!(sk->sk_userlocks & SOCK_RCVBUF_LOCK) && sk->sk_rcvbuf < place->rcvbuf)
 		WRITE_ONCE(sk->sk_rcvbuf, place->rcvbuf);
 	WRITE_ONCE(place->rcvbuf, 0);
+	/* TCP's queue may fill now, and the round trips that it measures meanwhile are long. */
+	place->drained_at = 0;
 }
 
 /* ---- nobody posts any more ---- */
