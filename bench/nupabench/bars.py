@@ -31,6 +31,10 @@ class Bar:
         value = None if self.value is None else rounded(self.value)
         return {"name": f"{self.what}, {self.sense}", "value": value, "bound": self.bound, "ok": self.ok}
 
+    def line(self) -> str:
+        value = "not measured" if self.value is None else f"{self.value:.3g}"
+        return f"{'met    ' if self.ok else 'NOT MET'} {self.what}: {value}, {self.sense} {self.bound:g}"
+
 
 def ratio(a: float | None, b: float | None) -> float | None:
     return None if a is None or not b else a / b

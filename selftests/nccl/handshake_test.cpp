@@ -10,27 +10,15 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <thread>
 
+#include "eventually.hpp"
 #include "nccl/plugin/connector.hpp"
 #include "nccl/plugin/listener.hpp"
 
 namespace tcpqp::nccl {
 namespace {
 
-constexpr auto kLimit = std::chrono::seconds(20);
-
 std::vector<Interface> loopback() { return find_interfaces("lo", "AF_INET"); }
-
-bool eventually(const std::function<bool()>& holds) {
-    const auto until = Clock::now() + kLimit;
-    while (!holds()) {
-        if (Clock::now() > until)
-            return false;
-        std::this_thread::yield();
-    }
-    return true;
-}
 
 Fd dial(const Handle& handle, size_t rail) {
     sockaddr_in to{};

@@ -8,31 +8,20 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <memory>
 #include <random>
 #include <sstream>
 #include <thread>
 
+#include "eventually.hpp"
 #include "nccl/plugin/connector.hpp"
 #include "nccl/plugin/listener.hpp"
 
 namespace tcpqp::nccl {
 namespace {
 
-constexpr auto kLimit = std::chrono::seconds(20);
 constexpr size_t kBytes = size_t{256} * 1024;
 constexpr int kTag = 5;
-
-bool eventually(const std::function<bool()>& holds) {
-    const auto until = Clock::now() + kLimit;
-    while (!holds()) {
-        if (Clock::now() > until)
-            return false;
-        std::this_thread::yield();
-    }
-    return true;
-}
 
 struct Tasks {
     unsigned count = 0;

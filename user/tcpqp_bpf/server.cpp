@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <thread>
 
+#include "base/blocked_signals.hpp"
 #include "limits.hpp"
 
 namespace tcpqp::bpf {
@@ -41,16 +42,8 @@ void send_away(Fd client) noexcept {
 
 // Signals are the first thread's.
 void start(const std::shared_ptr<Desk>& desk) {
-    sigset_t all, before;
-    sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);
-    try {
-        std::thread([desk] { desk->run(); }).detach();
-    } catch (...) {
-        ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-        throw;
-    }
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    const BlockedSignals blocked;
+    std::thread([desk] { desk->run(); }).detach();
 }
 
 }  // namespace

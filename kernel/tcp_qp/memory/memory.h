@@ -92,8 +92,8 @@ static inline struct page *tqp_mr_page(const struct tqp_mr *mr, u64 addr, u32 *r
  * joined, behind the @used ones that are in @bv.  Returns how many of @max are
  * used now; *@done is set to bytes covered.
  */
-static inline u32 tqp_mr_bvecs(const struct tqp_mr *mr, u64 addr, u32 bytes, struct bio_vec *bv, u32 used, u32 max,
-		 u32 *done)
+static inline u32 tqp_mr_bvecs(const struct tqp_mr *mr, u64 addr, u32 bytes, struct bio_vec *bv,
+			       u32 used, u32 max, u32 *done)
 {
 	struct bio_vec *last = used ? &bv[used - 1] : NULL;
 	u64 end = addr + bytes;

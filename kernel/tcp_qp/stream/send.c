@@ -7,11 +7,7 @@
  * that a time limit, a signal and an error mean what they mean in one call of TCP's.
  */
 #include <linux/moduleparam.h>
-#include <linux/sizes.h>
 #include "stream/stream.h"
-
-/* What came meanwhile (ACKs, a reset) is looked at so often: after sixteen segments, as TCP does. */
-#define TQP_STREAM_BACKLOG_BYTES SZ_1M
 
 static bool stream_pages = true;
 module_param(stream_pages, bool, 0644);

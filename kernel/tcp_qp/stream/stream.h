@@ -22,6 +22,7 @@ enum {
 	TQP_STREAM_LARGE_ORDER = 8,
 	TQP_STREAM_BEGIN_BYTES = PAGE_SIZE,	/* of a large page that are left out */
 	TQP_STREAM_LARGE_SEND_BYTES = 512 << 10,	/* from here on a send is worth the large order */
+	TQP_STREAM_BACKLOG_BYTES = 1 << 20,	/* of a send, between looks at what came: sixteen segments, as TCP */
 	TQP_STREAM_RAM_SHARE = 16,		/* all sockets' pages: at most this part of the machine's memory */
 	TQP_STREAM_HELD_BITS = 8,		/* buckets of sockets that have another ULP now */
 	TQP_STREAM_IDLE_MS = 1000,		/* pages nobody sent from for as long go back */

@@ -33,7 +33,7 @@ inline constexpr uint32_t kNotesMax = 8;                      // grants, credits
 // Workers (workers.hpp).
 inline constexpr size_t kLongBytes = size_t{64} * 1024;  // a worker copies these
 inline constexpr size_t kLaneWorksMax = size_t{2} * kSendsMax;
-inline constexpr unsigned kWorkersMax = 64;
+inline constexpr int kWorkersMax = 64;
 inline constexpr unsigned kWorkersDefaultMax = 4;
 inline constexpr unsigned kProcessorsPerWorker = 4;  // unless TCPQP_THREADS says how many
 inline constexpr int64_t kWorkerSpinUs = 50;         // without work, before it naps

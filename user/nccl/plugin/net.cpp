@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "nccl/plugin/connector.hpp"
+#include "nccl/plugin/environment.hpp"
 #include "nccl/plugin/listener.hpp"
 #include "nccl/plugin/log.hpp"
 
@@ -43,19 +44,6 @@ Result guarded(const char* what, F f) noexcept {
         warn("%s: %s", what, e.what());
         return kSystemError;
     }
-}
-
-int limit_from_environment() {
-    const char* word = std::getenv("TCPQP_TIMEOUT_MS");
-    if (word == nullptr || *word == '\0')
-        return kConnectLimitDefaultMs;
-    char* end = nullptr;
-    const long ms = std::strtol(word, &end, 10);
-    if (*end == '\0' && ms > 0 && ms <= kConnectLimitMaxMs)
-        return static_cast<int>(ms);
-    warn("TCPQP_TIMEOUT_MS=%s is no number of 1 to %d: %d it is", word, kConnectLimitMaxMs,
-         kConnectLimitDefaultMs);
-    return kConnectLimitDefaultMs;
 }
 
 // The engine that @interface would get, and why it is no better one.
@@ -177,7 +165,8 @@ Result init(LogFunction log, bool marks_polled) noexcept {
         const std::lock_guard guard(p.lock);
         if (p.users++ != 0)
             return kSuccess;
-        p.limit_ms = limit_from_environment();
+        p.limit_ms = number_from_environment("TCPQP_TIMEOUT_MS", 1, kConnectLimitMaxMs,
+                                             kConnectLimitDefaultMs);
         if (!p.devices.empty())
             return kSuccess;
         const Result result = find_devices(p, marks_polled);

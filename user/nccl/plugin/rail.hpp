@@ -61,7 +61,7 @@ public:
     // As end(), but for up to kCloseLimitMs TCP may deliver what was handed to it.
     void finish() noexcept;
     // One line of what the connection did, and @more.
-    void report(const char* more = "") const;
+    void report(const char* more) const;
 
 private:
     Fd socket_;

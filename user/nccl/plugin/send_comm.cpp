@@ -307,9 +307,10 @@ void SendComm::close() noexcept {
     take_back_lanes();
     const bool whole = result() == kSuccess && !has_requests();
     report(announced_, eager_sequence_);
+    if (!whole)
+        return;
     for (Rail& rail : rails_)
-        if (whole)
-            rail.finish();
+        rail.finish();
 }
 
 }  // namespace tcpqp::nccl

@@ -7,9 +7,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
-#include <cstdlib>
 
+#include "base/blocked_signals.hpp"
+#include "nccl/plugin/environment.hpp"
 #include "nccl/plugin/lane.hpp"
 #include "nccl/plugin/limits.hpp"
 #include "nccl/plugin/log.hpp"
@@ -36,15 +36,8 @@ int64_t us_since(Clock::time_point then) noexcept {
 
 unsigned workers_wanted() noexcept {
     const unsigned ours = std::min(processors() / kProcessorsPerWorker, kWorkersDefaultMax);
-    const char* word = std::getenv("TCPQP_THREADS");
-    if (word == nullptr || *word == '\0')
-        return ours;
-    char* end = nullptr;
-    const unsigned long asked = std::strtoul(word, &end, 10);
-    if (*end == '\0' && *word >= '0' && *word <= '9' && asked <= kWorkersMax)
-        return static_cast<unsigned>(asked);
-    warn("TCPQP_THREADS=%s is no number of 0 to %u: %u it is", word, kWorkersMax, ours);
-    return ours;
+    return static_cast<unsigned>(
+        number_from_environment("TCPQP_THREADS", 0, kWorkersMax, static_cast<int>(ours)));
 }
 
 std::shared_ptr<Workers> Workers::get() {
@@ -73,33 +66,19 @@ Workers::Worker* Workers::add(Lane& lane) {
     for (const auto& worker : workers_)
         if (worker->lanes_.size() < idlest->lanes_.size())
             idlest = worker.get();
-    idlest->visitors_++;
-    const std::lock_guard stepping(idlest->lanes_lock_);
-    idlest->visitors_--;
-    idlest->lanes_.push_back(&lane);
+    idlest->visit([&](std::vector<Lane*>& lanes) { lanes.push_back(&lane); });
     return idlest;
 }
 
 void Workers::remove(Worker& worker, Lane& lane) noexcept {
     const std::lock_guard guard(lock_);
-    worker.visitors_++;
-    const std::lock_guard stepping(worker.lanes_lock_);
-    worker.visitors_--;
-    std::erase(worker.lanes_, &lane);
+    worker.visit([&](std::vector<Lane*>& lanes) { std::erase(lanes, &lane); });
 }
 
 Workers::Worker::Worker() {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the application's
-    try {
-        thread_ = std::thread([this] { run(); });
-        pthread_setname_np(thread_.native_handle(), "tcpqp-nccl");
-    } catch (...) {
-        pthread_sigmask(SIG_SETMASK, &before, nullptr);
-        throw;
-    }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    const BlockedSignals blocked;  // of the thread for good: they are the application's
+    thread_ = std::thread([this] { run(); });
+    pthread_setname_np(thread_.native_handle(), "tcpqp-nccl");
 }
 
 Workers::Worker::~Worker() {

@@ -31,6 +31,14 @@ public:
 
     private:
         friend class Workers;
+        // The lanes, between two rounds of its steps.
+        template <typename Change>
+        void visit(Change change) {
+            visitors_++;
+            const std::lock_guard guard(lanes_lock_);
+            visitors_--;
+            change(lanes_);
+        }
         void run() noexcept;
         bool step_all(bool& any_handed) noexcept;
         void sleep(bool any_handed, int64_t idle_us) noexcept;

@@ -5,11 +5,11 @@
 #include <pthread.h>
 #include <sys/eventfd.h>
 
-#include <csignal>
 #include <new>
 #include <system_error>
 #include <utility>
 
+#include "base/blocked_signals.hpp"
 #include "userspace/base/limits.hpp"
 #include "userspace/queue/cq.hpp"
 #include "userspace/queue/qp.hpp"
@@ -43,9 +43,7 @@ void ProgressThread::kick() noexcept {
 
 // Without threads to be had the application's own calls must do; the next one tries again.
 void ProgressThread::start() noexcept {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the application's
+    const BlockedSignals blocked;  // of the thread for good: they are the application's
     try {
         if (!event_)
             event_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -53,7 +51,6 @@ void ProgressThread::start() noexcept {
             thread_ = std::thread([this] { run(); });
     } catch (const std::system_error&) {
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 // Never waits for the lock: that would cost whoever has it a wake-up at each unlock, and it
