@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""TCP is told of what left without it (docs/grants.md): modules/catch_up sends within the windows, programs/catch_up.py looks at every byte."""
+
+import json
+
+import pytest
+
+from harness.guests import Guests
+from harness.needs import Needs
+from harness.pairs import fabric, served
+from harness.traffic import free_port
+
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev", "tests/catch_up"), setup="full")
+pytestmark = pytest.mark.needs(NEEDS)
+PROGRAM = "/usr/bin/python3 $REPO/selftests/vm/programs/catch_up.py"
+MODULE = "$KO/tests/catch_up/catch_up.ko"
+LOSS = 0.01
+MESSAGES = 120
+SIZES = (64, 4096)
+# Where TCP is told: by whom it must have been at least once.
+WHERE = {"process": "told_in_process", "softirq": "told_in_softirq", "ack": "told_in_softirq", "ack+held": "told_in_backlog", "softirq+mixed": "told_in_softirq",
+         "process+repair": "told_in_process"}  # fmt: skip
+RTT_TURNS, RTT_MESSAGES, RTT_TIMES = 3, 150, 3  # an emulated guest's time is its host's
+
+
+@pytest.fixture(autouse=True)
+def catch_up_is_loaded(t: Guests) -> None:
+    t.run(1, f"insmod {MODULE}")
+    try:
+        yield
+    finally:
+        t.run(1, "rmmod catch_up")
+
+
+def sent(t: Guests, how: str, length: int, messages: int, answered: bool) -> dict:
+    """What the sender shows, once the receiver has found each byte in its place."""
+    port = free_port()
+    serve = f"{PROGRAM} serve {port} {length if answered else 0}"
+    shown, received = served(t, serve, f"{PROGRAM} send {t.nodes[0].ip4} {port} {how} {length} {messages} {answered:d}", port)
+    t.equal(json.loads(received), {"received": length * messages, "wrong": 0}, f"{how}, {length} bytes: what came")
+    return json.loads(shown)
+
+
+def told_right(t: Guests, how: str, length: int, answered: bool) -> dict:
+    counts = sent(t, how, length, MESSAGES, answered)["counts"]
+    told = sum(count for name, count in counts.items() if name.startswith("told_"))
+    t.equal((told, counts["acks_ahead"], counts["failed"]), (counts["messages"], 0, 0), f"{how}, {length} bytes: {counts}")
+    return counts
+
+
+@pytest.mark.parametrize("how", WHERE)
+def test_loss(t: Guests, how: str) -> None:
+    """Told in each context, with answers and without, beside TCP's own retransmissions."""
+    with fabric(t, loss=LOSS):
+        all_counts = [told_right(t, how, length, answered) for length in SIZES for answered in (True, False)]
+    t.check(any(counts[WHERE[how]] for counts in all_counts), f"{how}: never {WHERE[how]}: {all_counts}")
+    t.equal(any(counts["dropped"] for counts in all_counts), "repair" not in how, f"{how}: packets of TCP's that were not sent again")
+
+
+def test_round_trips_are_measured_as_ever(t: Guests) -> None:
+    """From when a segment left, not from when TCP heard of it."""
+    shown = {how: [sent(t, how, 64, RTT_MESSAGES, True)["rtt_us"] for _ in range(RTT_TURNS)] for how in ("plain", "ack")}
+    plain, hardware = (min(rtts) for rtts in shown.values())
+    t.check(plain / RTT_TIMES < hardware < plain * RTT_TIMES, f"smoothed round trips in us: {shown}")
