@@ -88,6 +88,9 @@ class Launch(unittest.TestCase):
         self.assertTrue(line.endswith(" program"))
         self.assertIn("-genv UCX_TLS 'rc_verbs,ud_verbs,self'", BY_NAME["mpich-ucx"].command(hosts, "/rsh", "program"))
 
+    def test_who_may_leave_before_the_end(self) -> None:
+        self.assertEqual([stack.name for stack in STACKS if "CHECKED_FINALIZE_S" in stack.command(["10.77.0.1"], "/rsh", "program")], ["mpich-ucx-tcp"])
+
     def test_hpcc_input_has_its_lines(self) -> None:
         self.assertEqual(programs.hpcc_input(4).splitlines()[10:12], ["1", "4"])  # P, Q
         self.assertEqual(len(programs.hpcc_input(4).splitlines()), 36)

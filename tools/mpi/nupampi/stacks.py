@@ -9,6 +9,8 @@ OMPI_OFI = "--mca pml cm --mca mtl ofi --mca osc pt2pt --mca mtl_ofi_provider_in
 # As docs/mpi.md says: one connection to each peer, and nothing long into a shared receive queue.
 UCX_QP = {"UCX_NET_DEVICES": DEVICE, "UCX_TLS": "rc_verbs,ud_verbs,self", "UCX_IB_NUM_PATHS": "1", "UCX_RNDV_SEND_NBR_THRESH": "16k"}
 UCX_TCP = {"UCX_NET_DEVICES": NETDEV, "UCX_TLS": "tcp,self"}
+# MPICH 4.0 does not end over UCX's tcp (docs/known-faults.md).  Longer than ranks are apart, shorter than a person waits.
+LEAVES = {"CHECKED_FINALIZE_S": "10"}
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ STACKS = (
     Stack("openmpi-ofi-tcp", "openmpi", False, f"{OMPI_OFI} 'tcp;ofi_rxm'", {"FI_TCP_IFACE": NETDEV}),
     Stack("openmpi-tcp", "openmpi", False, f"--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include {NETDEV}"),
     Stack("mpich-ucx", "mpich", True, "", UCX_QP),
-    Stack("mpich-ucx-tcp", "mpich", False, "", UCX_TCP),
+    Stack("mpich-ucx-tcp", "mpich", False, "", UCX_TCP | LEAVES),
 )
 BY_NAME = {stack.name: stack for stack in STACKS}
 
