@@ -18,8 +18,8 @@ LOSS = 0.01
 MESSAGES = 120
 SIZES = (64, 4096)
 # Where TCP is told: by whom it must have been at least once.
-WHERE = {"process": "told_in_process", "softirq": "told_in_softirq", "ack": "told_in_softirq", "ack+held": "told_in_backlog", "softirq+mixed": "told_in_softirq",
-         "process+repair": "told_in_process"}  # fmt: skip
+WHERE = {"process": "told_in_process", "softirq": "told_in_softirq", "ack": "told_in_softirq", "ack+held": "told_in_backlog",
+         "softirq+mixed": "told_in_softirq", "process+repair": "told_in_process"}  # fmt: skip
 RTT_TURNS, RTT_MESSAGES, RTT_TIMES = 3, 150, 3  # an emulated guest's time is its host's
 
 
