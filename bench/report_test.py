@@ -95,6 +95,17 @@ class Bars(unittest.TestCase):
         self.assertTrue(bar.ok)
         self.assertAlmostEqual(bar.value, 1800)
 
+    def test_lossy_rows_stand_beside_the_best_of_tcp(self) -> None:
+        def sent_again(count: int) -> dict:
+            segments = {"tcp_segments": 1000, "tcp_segments_again": count}
+            return {"ok": True, "tx": {"phase_ns": 1, "counters": segments}, "rx": {"phase_ns": 1, "passive": True, "messages": 1, "payload": 1}}
+
+        slow, fast, ours = (Case(name, loss=max(cases.LOSSES)) for name in ("tcp", "zerocopy", "offload"))
+        book = book_of((slow, sent_again(10)), (fast, sent_again(10)), (ours, sent_again(12)))
+        found = {bar.what: bar.value for bar in bars.lossy(book) if bar.value is not None}
+        self.assertEqual([round(value, 6) for value in found.values()], [1, 1.2], found)
+        self.assertEqual(book.find("tx_sent_again_percent", transport="offload", loss=max(cases.LOSSES)), 1.2)
+
     def test_unmeasured_never_holds(self) -> None:
         for bar in bars.evaluate(Book()):
             self.assertFalse(bar.ok, bar)

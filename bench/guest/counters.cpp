@@ -16,6 +16,8 @@
 #include <cstddef>
 #include <cstring>
 #include <fstream>
+#include <iterator>
+#include <sstream>
 #include <string_view>
 #include <vector>
 
@@ -72,6 +74,25 @@ uint32_t count_stats(int fd, const std::string& interface) {
     info->cmd = ETHTOOL_GSSET_INFO;
     info->sset_mask = 1ull << ETH_SS_STATS;
     return ethtool(fd, interface, info) && info->sset_mask ? info->data[0] : 0;
+}
+
+// The two lines "Tcp:" of snmp: names, then values.
+void read_tcp(Counters& c) {
+    std::ifstream file("/proc/net/snmp");
+    std::vector<std::string> names, values;
+    for (std::string line; std::getline(file, line);) {
+        if (!line.starts_with("Tcp:"))
+            continue;
+        std::istringstream words(line);
+        std::vector<std::string>& to = names.empty() ? names : values;
+        to.assign(std::istream_iterator<std::string>(words), {});
+    }
+    for (size_t i = 0; i < std::min(names.size(), values.size()); i++) {
+        if (names[i] == "OutSegs")
+            c.tcp_segments = std::stoull(values[i]);
+        else if (names[i] == "RetransSegs")
+            c.tcp_segments_again = std::stoull(values[i]);
+    }
 }
 
 // Free, too, but MemFree does not say so: tens of MiB, which come and go.
@@ -138,6 +159,7 @@ Counters CounterReader::read() {
     Counters c;
     rusage usage{};
     read_device(c);
+    read_tcp(c);
     getrusage(RUSAGE_SELF, &usage);
     c.context_switches = static_cast<uint64_t>(usage.ru_nvcsw + usage.ru_nivcsw);
     if (calls_ &&
@@ -164,7 +186,9 @@ std::string Counters::between(const Counters& a, const Counters& b, uint64_t rea
            field("doorbells", b.doorbells - a.doorbells) + ", " +
            field("rx_completions", b.rx_completions - a.rx_completions) + ", " +
            field("calls", b.system_calls - a.system_calls) + ", " +
-           field("switches", b.context_switches - a.context_switches) + "}";
+           field("switches", b.context_switches - a.context_switches) + ", " +
+           field("tcp_segments", b.tcp_segments - a.tcp_segments) + ", " +
+           field("tcp_segments_again", b.tcp_segments_again - a.tcp_segments_again) + "}";
 }
 
 }  // namespace nupa::bench

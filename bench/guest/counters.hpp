@@ -20,6 +20,8 @@ struct Counters {
     uint64_t rx_completions = 0;  // what the driver took from its receive rings
     uint64_t system_calls = 0;    // of this process, if counted
     uint64_t context_switches = 0;
+    uint64_t tcp_segments = 0;        // sent by TCP in this network namespace, not those sent again
+    uint64_t tcp_segments_again = 0;  // retransmitted
 
     // wall - idle
     [[nodiscard]] static uint64_t busy_between(const Counters& before, const Counters& after);

@@ -3,7 +3,7 @@
 
 from dataclasses import dataclass
 
-from .cases import KIB, MIB, PLAIN
+from .cases import KIB, LOSSES, MIB, PLAIN
 from .figures import Book, rounded
 
 AT_MOST, AT_LEAST = "at most", "at least"
@@ -47,6 +47,10 @@ def total(*values: float | None) -> float | None:
 def least(*values: float | None) -> float | None:
     there = [value for value in values if value is not None]
     return min(there) if there else None
+
+
+def most(*values: float | None) -> float | None:
+    return max((value for value in values if value is not None), default=None)
 
 
 def instructions(book: Book, end: str, transport: str, big: bool = True) -> float | None:
@@ -93,10 +97,25 @@ def small(book: Book) -> list[Bar]:
     ]
 
 
+def lossy(book: Book) -> list[Bar]:
+    def speed(name: str, loss: float) -> float | None:
+        fastest = most(*(book.find("gbps", transport=plain, loss=loss) for plain in PLAIN))
+        return ratio(book.find("gbps", transport=name, loss=loss), fastest)
+
+    def again(name: str) -> float | None:
+        return book.find("tx_sent_again_percent", transport=name, loss=max(LOSSES))
+
+    speeds = [
+        Bar(f"loss {loss:.1%}, 1 MiB: goodput, {name} / best TCP", AT_LEAST, bound, speed(name, loss))
+        for loss in LOSSES
+        for name, bound in (("offload", 1.2), ("software", 0.9))
+    ]
+    return [*speeds, Bar(f"loss {max(LOSSES):.1%}, 1 MiB: share of segments sent again, offload / TCP", AT_MOST, 1.1, ratio(again("offload"), again("tcp")))]
+
+
 def middle(book: Book) -> list[Bar]:
     def fastest(size: int) -> float | None:
-        there = [value for name in PLAIN if (value := book.find("gbps", transport=name, bytes=size)) is not None]
-        return max(there) if there else None
+        return most(*(book.find("gbps", transport=name, bytes=size) for name in PLAIN))
 
     def cost(end: str, scattered: bool) -> float | None:
         return book.find(f"{end}_instructions_per_message", transport="offload", bytes=4 * KIB, scattered=scattered, clock="icount")
@@ -145,17 +164,17 @@ def many(book: Book) -> list[Bar]:
     rows = {row["qps"]: row for row in book.more if "qps" in row and "messages_per_s" in row}
     if not rows:
         return []
-    most = max(rows)
-    memory = rows[most]["kernel_kib_per_qp"]
+    largest = max(rows)
+    memory = rows[largest]["kernel_kib_per_qp"]
     few = rows[min(rows)]["messages_per_s"]
     return [
-        Bar("10,000 QPs: throughput / that of 10", AT_LEAST, 0.8, ratio(rows[most]["messages_per_s"], few) if most >= 10000 else None),
-        Bar("10,000 QPs: KiB of kernel memory for an idle one beyond rings and socket", AT_MOST, 4, memory if most >= 10000 else None),
+        Bar("10,000 QPs: throughput / that of 10", AT_LEAST, 0.8, ratio(rows[largest]["messages_per_s"], few) if largest >= 10000 else None),
+        Bar("10,000 QPs: KiB of kernel memory for an idle one beyond rings and socket", AT_MOST, 4, memory if largest >= 10000 else None),
     ]
 
 
 def evaluate(book: Book) -> list[Bar]:
-    return [*bulk(book), *small(book), *middle(book), *native(book), *idle(book), *bystander(book), *many(book)]
+    return [*bulk(book), *small(book), *middle(book), *lossy(book), *native(book), *idle(book), *bystander(book), *many(book)]
 
 
 __all__ = ["Bar", "MIB", "evaluate", "ratio"]

@@ -84,6 +84,8 @@ MIDDLE_TRANSPORTS = (*PLAIN, "software", "offload", "offload_write")
 FLOWS = (4, 16)
 MTU_TRANSPORTS = ("tcp", "zerocopy", "rxe_send", "rxe_write", "software", "offload", "offload_v1")
 LOSSES = (0.001, 0.01)
+LOSSY_TRANSPORTS = ("tcp", "zerocopy", "software", "offload", "offload_v1")
+LOSSY_MS = 1000  # hundreds of losses
 PINGPONG_BYTES = (64, 4 * KIB)
 
 
@@ -138,7 +140,7 @@ def cxl_mode() -> list[Case]:
 
 
 def lossy(loss: float) -> list[Case]:
-    return [Case(name, loss=loss, warm_bytes=SLOW_WARM_BYTES) for name in (*MAIN, "offload_v1")]
+    return [Case(name, loss=loss, warm_bytes=SLOW_WARM_BYTES, ms=LOSSY_MS) for name in LOSSY_TRANSPORTS]
 
 
 def takes_segments(case: Case) -> bool:

@@ -22,6 +22,9 @@ def figures(case: Case, result: dict) -> dict[str, float]:
         out |= {"gbps": payload * 8 / seconds / 1e9, "messages_per_s": messages / seconds}
         for name, ns in tx.get("rtt_ns", {}).items():
             out[f"rtt_{name}_us"] = ns / 1000
+        if case.loss:
+            counters = tx["counters"]
+            out["tx_sent_again_percent"] = counters["tcp_segments_again"] / counters["tcp_segments"] * 100
         if "fairness" in rx:
             out["fairness"] = rx["fairness"]
         return out

@@ -8,6 +8,7 @@ from .report import size
 
 BULK = ("gbps", "tx_instructions_per_byte", "rx_instructions_per_byte", "tx_copies_per_byte", "rx_copies_per_byte", "tx_calls_per_mib", "rx_calls_per_mib",
         "tx_interrupts_per_mib", "rx_interrupts_per_mib", "tx_doorbells_per_mib", "rx_packets_per_mib")  # fmt: skip
+LOSSY = ("gbps", "tx_sent_again_percent")
 TRIPS = ("rtt_p50_us", "rtt_p99_us", "rtt_p999_us", "tx_instructions_per_message", "rx_instructions_per_message")
 
 
@@ -72,7 +73,9 @@ def other(rows: list[dict]) -> str:
 def results(report: dict, drawn: list[Path]) -> str:
     rows = report["rows"]
     bars = [[bar["name"], f"{bar['value']:.3g}", f"{bar['bound']:.3g}", "yes" if bar["ok"] else "**no**"] for bar in report["bars"]]
-    bulk = [[line, *cells(figures, BULK)] for line, figures in joined(rows, "stream").items()]
+    streams = joined(rows, "stream")
+    bulk = [[line, *cells(figures, BULK)] for line, figures in streams.items() if LOSSY[1] not in figures]
+    lossy = [[line, *cells(figures, LOSSY)] for line, figures in streams.items() if LOSSY[1] in figures]
     trips = [[line, *cells(figures, TRIPS)] for line, figures in joined(rows, "pingpong").items()]
     made = (
         f"`{report['command']}` on commit {report['commit'][:12]}, kernel {report['kernel']}; {report['machine']}. "
@@ -81,5 +84,6 @@ def results(report: dict, drawn: list[Path]) -> str:
     return "\n".join([
         "# Results\n", wrapped(made),
         "## Bars", table(("", "value", "bound", "holds"), bars), "".join(f"![{path.stem}]({path.name})\n" for path in drawn),
-        "## Streams", table(("", *words(BULK)), bulk), "## Round trips", table(("", *words(TRIPS)), trips), "## Engine, growth, idle", other(rows),
+        "## Streams", table(("", *words(BULK)), bulk), "## Loss", table(("", *words(LOSSY)), lossy),
+        "## Round trips", table(("", *words(TRIPS)), trips), "## Engine, growth, idle", other(rows),
     ])  # fmt: skip

@@ -16,11 +16,11 @@ PROGRAM = "/usr/bin/python3 $REPO/selftests/vm/programs/catch_up.py"
 MODULE = "$KO/tests/catch_up/catch_up.ko"
 LOSS = 0.01
 MESSAGES = 120
-SIZES = (64, 4096)
+SHAPES = ((64, True), (4096, False))  # bytes of a message, and whether it is answered
 # Where TCP is told: by whom it must have been at least once.
 WHERE = {"process": "told_in_process", "softirq": "told_in_softirq", "ack": "told_in_softirq", "ack+held": "told_in_backlog",
          "softirq+mixed": "told_in_softirq", "process+repair": "told_in_process"}  # fmt: skip
-RTT_TURNS, RTT_MESSAGES, RTT_TIMES = 3, 150, 3  # an emulated guest's time is its host's
+RTT_TURNS, RTT_MESSAGES, RTT_TIMES = 3, 100, 3  # an emulated guest's time is its host's
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +52,7 @@ def told_right(t: Guests, how: str, length: int, answered: bool) -> dict:
 def test_loss(t: Guests, how: str) -> None:
     """Told in each context, with answers and without, beside TCP's own retransmissions."""
     with fabric(t, loss=LOSS):
-        all_counts = [told_right(t, how, length, answered) for length in SIZES for answered in (True, False)]
+        all_counts = [told_right(t, how, length, answered) for length, answered in SHAPES]
     t.check(any(counts[WHERE[how]] for counts in all_counts), f"{how}: never {WHERE[how]}: {all_counts}")
     t.equal(any(counts["dropped"] for counts in all_counts), "repair" not in how, f"{how}: packets of TCP's that were not sent again")
 
