@@ -8,13 +8,24 @@ from dataclasses import dataclass, field, replace
 from .bars import AT_LEAST, AT_MOST, Bar, ratio
 from .cases import KIB, MIB, Case
 from .figures import figures, summary
-from .socket_programs import NEVER_SLOWER, Program
+from .socket_programs import CGROUP, NEVER_SLOWER, SUPERVISED, Program
 
 PLAIN, ULP = "plain", "ulp"
 NAME = "tcp_qp_stream"
-RUN = "$BUILD/cmake/user/tcpqp_run/tcpqp-run --stats"
+RUN = "$BUILD/cmake/user/tcpqp_run/tcpqp-run"
+CGROUPS = "/sys/fs/cgroup/sockets"  # one for each way
+MAKE_CGROUPS = (f"mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup; mkdir -p {CGROUPS}/{PLAIN} {CGROUPS}/{ULP} && "
+                f"{RUN} --cgroup {CGROUPS}/{ULP}")  # fmt: skip
+SHOW_ULP = "python3 -c 'import socket; print(socket.socket().getsockopt(socket.IPPROTO_TCP, 31, 16))'"
 TAKEN = re.compile(rf"tcpqp-run: \S+: {NAME} on [1-9]\d* sockets$", re.MULTILINE)
 WARM_BYTES = 8 * MIB  # its bounds were set so
+
+
+def prefix(reach: str, way: str) -> str:
+    """What stands before a program."""
+    if reach == CGROUP:
+        return f"""sh -c 'echo $$ >{CGROUPS}/{way}/cgroup.procs; exec "$@"' sh """
+    return "" if way == PLAIN else f"{RUN} --stats {'--supervise ' if reach == SUPERVISED else ''}"
 
 
 def order(turn: int) -> tuple[str, str]:
