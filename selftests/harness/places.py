@@ -29,7 +29,7 @@ BOOT_CACHE = ("initramfs-*", "vmlinux-*", "modules-*", "kvm.json")
 # What README.md and the manual name; the rest of what is installed may change.
 INSTALLED = (
     "include/tcp_qp/tcp_qp.h", "include/tcpqp.h", "lib/libtcpqp.so.0", "tcpqp/libtcpqp-preload.so", "tcpqp/libtcpqp-posts.so",
-    "bin/ncqp", "bin/tcpqp_perf", "bin/tcpqp-run", "bin/tcpqp-stat",
+    "tcpqp/tcpqp-cgroup", "bin/ncqp", "bin/tcpqp_perf", "bin/tcpqp-run", "bin/tcpqp-stat",
     "bin/nupa_switch", "bin/nupactl", "bin/nupa_accel", "man1/ncqp.1", "man1/tcpqp_perf.1", "man1/tcpqp-run.1", "man1/tcpqp-stat.1", "man1/nupactl.1",
     "man1/nupa_switch.1", "man1/nupa_accel.1",
     "man7/tcpqp.7", "man3/tcpqp_open.3", "pkgconfig/tcpqp.pc", "completions/ncqp", "system/tcpqp-bpf.socket", "sysusers.d/tcpqp.conf",

@@ -23,7 +23,6 @@ bool can_be_said(const fs::path& path) {
     return path.native().find_first_of(kNotSaid) == std::string::npos;
 }
 
-// Beside the program, or where it is installed.
 fs::path there(const char* name) {
     const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
     for (const auto& directory : {here, here / TCPQP_LIBRARY_FROM_BIN})
@@ -76,6 +75,8 @@ fs::path link_to(const fs::path& library) {
 }
 
 }  // namespace
+
+std::string find_beside(const char* name) { return there(name); }
 
 std::string find_library(const char* name) {
     const fs::path library = there(name);

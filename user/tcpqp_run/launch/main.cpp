@@ -14,7 +14,6 @@
 #include <string>
 
 #include "base/fd.hpp"
-#include "cgroup/cgroup.hpp"
 #include "launch/library.hpp"
 #include "launch/options.hpp"
 #include "supervise/reach.hpp"
@@ -104,13 +103,11 @@ void prepare(const Options& o) {
 
 int change_cgroup(const Options& o) {
     try {
-        if (o.off) {
-            leave_cgroup(o.cgroup);
-        } else {
+        if (!o.off)
             require_module();
-            serve_cgroup(o.cgroup);
-        }
-        return 0;
+        const std::string program = find_beside(kCgroupProgram);
+        ::execl(program.c_str(), kCgroupProgram, o.cgroup.c_str(), o.off ? "off" : "on", nullptr);
+        throw_errno(program);
     } catch (const std::exception& e) {
         std::fprintf(stderr, "tcpqp-run: %s: %s\n", o.cgroup.c_str(), e.what());
         return 1;

@@ -20,9 +20,10 @@
 namespace tcpqp::run {
 namespace {
 
-constexpr size_t kStatusBytes = 512;  // its line Tgid is the fourth
+constexpr size_t kStatusBytes = 512;     // its line Tgid is the fourth
+constexpr unsigned kAnyThread = O_EXCL;  // PIDFD_THREAD of Linux 6.9
 
-// Descriptors are a process's; a notification names the thread.  0: it has gone.
+// Of a thread that need not be the first of its process.  0: it has gone.
 pid_t process_of(uint32_t thread) noexcept {
     std::array<char, 32> path{};
     std::array<char, kStatusBytes> text{};
@@ -34,15 +35,29 @@ pid_t process_of(uint32_t thread) noexcept {
     return line == nullptr ? 0 : std::atoi(line + std::strlen("\nTgid:"));
 }
 
+// A notification names the thread.  Kernels before 6.9 know processes only, and which one it is
+// says a file that takes them longer to write than all else here.
+Fd open_caller(uint32_t thread) noexcept {
+    for (const unsigned flags : {kAnyThread, 0u}) {
+        Fd of(static_cast<int>(::syscall(SYS_pidfd_open, thread, flags)));
+        if (of || errno == ESRCH)
+            return of;
+    }
+    const pid_t process = process_of(thread);
+    if (process == 0)
+        errno = ESRCH;
+    return Fd(process == 0 ? -1 : static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
+}
+
 // A caller who dies frees its number for others: the notification, still valid afterwards, says
 // that the descriptor is of who made the call.
 void serve(int notify, const seccomp_notif& call) noexcept {
-    const pid_t process = process_of(call.pid);
-    if (process == 0)
+    const Fd of = open_caller(call.pid);
+    if (!of) {
+        if (errno != ESRCH)
+            refuse(errno);
         return;
-    const Fd of(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
-    if (!of)
-        return refuse(errno);
+    }
     const int number = static_cast<int>(call.data.args[0]);
     const Fd socket(static_cast<int>(::syscall(SYS_pidfd_getfd, of.get(), number, 0)));
     if (!socket)
