@@ -20,7 +20,7 @@ SHAPES = ((64, True), (4096, False))  # bytes of a message, and whether it is an
 # Where TCP is told: by whom it must have been at least once.
 WHERE = {"process": "told_in_process", "softirq": "told_in_softirq", "ack": "told_in_softirq", "ack+held": "told_in_backlog",
          "softirq+mixed": "told_in_softirq", "process+repair": "told_in_process"}  # fmt: skip
-RTT_TURNS, RTT_MESSAGES, RTT_TIMES = 3, 100, 3  # an emulated guest's time is its host's
+RTT_TURNS, RTT_MESSAGES, RTT_TIMES = 8, 100, 2
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +58,12 @@ def test_loss(t: Guests, how: str) -> None:
 
 
 def test_round_trips_are_measured_as_ever(t: Guests) -> None:
-    """From when a segment left, not from when TCP heard of it."""
-    shown = {how: [sent(t, how, 64, RTT_MESSAGES, True)["rtt_us"] for _ in range(RTT_TURNS)] for how in ("plain", "ack")}
-    plain, hardware = (min(rtts) for rtts in shown.values())
-    t.check(plain / RTT_TIMES < hardware < plain * RTT_TIMES, f"smoothed round trips in us: {shown}")
+    """From when a segment left, not from when TCP heard of it.  A guest's time is its host's: more turns until both had a quiet one."""
+    shown: dict[str, list[float]] = {"plain": [], "ack": []}
+    for _ in range(RTT_TURNS):
+        for how, rtts in shown.items():
+            rtts.append(sent(t, how, 64, RTT_MESSAGES, True)["rtt_us"])
+        plain, hardware = (min(rtts) for rtts in shown.values())
+        if plain / RTT_TIMES < hardware < plain * RTT_TIMES:
+            return
+    t.check(False, f"smoothed round trips in us: {shown}")
