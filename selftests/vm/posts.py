@@ -106,7 +106,9 @@ def test_extended(t: Guests) -> None:
 
 def test_another_device(t: Guests) -> None:
     """A line, and the program runs as it is.  The module stays: its exit would take our device along."""
-    t.run(0, "modprobe rdma_rxe && rdma link add rxe0 type rxe netdev nupa0 && sh $REPO/tools/vm/guest/mkdev")
+    if not t.nodes[0].run("modprobe rdma_rxe").ok:
+        pytest.skip("the kernel has no rdma_rxe")
+    t.run(0, "rdma link add rxe0 type rxe netdev nupa0 && sh $REPO/tools/vm/guest/mkdev")
     try:
         result = t.nodes[0].run(f"{RUN} ibv_devinfo -d rxe0")
         t.check(result.ok and "PORT_ACTIVE" in result.stdout, f"{result.stdout}{result.stderr}")
