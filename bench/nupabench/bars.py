@@ -45,12 +45,16 @@ def total(*values: float | None) -> float | None:
 
 
 def least(*values: float | None) -> float | None:
-    there = [value for value in values if value is not None]
-    return min(there) if there else None
+    return min((value for value in values if value is not None), default=None)
 
 
 def most(*values: float | None) -> float | None:
     return max((value for value in values if value is not None), default=None)
+
+
+def best_tcp(book: Book, **wanted) -> float | None:
+    """Gb/s of plain TCP at its best."""
+    return most(*(book.find("gbps", transport=name, **wanted) for name in PLAIN))
 
 
 def instructions(book: Book, end: str, transport: str, big: bool = True) -> float | None:
@@ -99,8 +103,7 @@ def small(book: Book) -> list[Bar]:
 
 def lossy(book: Book) -> list[Bar]:
     def speed(name: str, loss: float) -> float | None:
-        fastest = most(*(book.find("gbps", transport=plain, loss=loss) for plain in PLAIN))
-        return ratio(book.find("gbps", transport=name, loss=loss), fastest)
+        return ratio(book.find("gbps", transport=name, loss=loss), best_tcp(book, loss=loss))
 
     def again(name: str) -> float | None:
         return book.find("tx_sent_again_percent", transport=name, loss=max(LOSSES))
@@ -114,14 +117,12 @@ def lossy(book: Book) -> list[Bar]:
 
 
 def middle(book: Book) -> list[Bar]:
-    def fastest(size: int) -> float | None:
-        return most(*(book.find("gbps", transport=name, bytes=size) for name in PLAIN))
-
     def cost(end: str, scattered: bool) -> float | None:
         return book.find(f"{end}_instructions_per_message", transport="offload", bytes=4 * KIB, scattered=scattered, clock="icount")
 
     speeds = [
-        Bar(f"{size // KIB} KiB: throughput, offload / best TCP", AT_LEAST, bound, ratio(book.find("gbps", transport="offload", bytes=size), fastest(size)))
+        Bar(f"{size // KIB} KiB: throughput, offload / best TCP", AT_LEAST, bound,
+            ratio(book.find("gbps", transport="offload", bytes=size), best_tcp(book, bytes=size)))
         for size, bound in ((4 * KIB, 2), (16 * KIB, 2.5), (64 * KIB, 3))
     ]
     costs = [
