@@ -101,11 +101,19 @@ void prepare(const Options& o) {
         prepare_sockets(o);
 }
 
+std::string find_cgroup_program() {
+    try {
+        return find_beside(kCgroupProgram);
+    } catch (const std::exception&) {
+        throw std::runtime_error("tcpqp-run was built without libbpf: there is no tcpqp-cgroup");
+    }
+}
+
 int change_cgroup(const Options& o) {
     try {
         if (!o.off)
             require_module();
-        const std::string program = find_beside(kCgroupProgram);
+        const std::string program = find_cgroup_program();
         ::execl(program.c_str(), kCgroupProgram, o.cgroup.c_str(), o.off ? "off" : "on", nullptr);
         throw_errno(program);
     } catch (const std::exception& e) {

@@ -38,15 +38,13 @@ pid_t process_of(uint32_t thread) noexcept {
 // A notification names the thread.  Kernels before 6.9 know processes only, and which one it is
 // says a file that takes them longer to write than all else here.
 Fd open_caller(uint32_t thread) noexcept {
-    for (const unsigned flags : {kAnyThread, 0u}) {
-        Fd of(static_cast<int>(::syscall(SYS_pidfd_open, thread, flags)));
-        if (of || errno == ESRCH)
-            return of;
-    }
-    const pid_t process = process_of(thread);
-    if (process == 0)
-        errno = ESRCH;
-    return Fd(process == 0 ? -1 : static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
+    Fd of(static_cast<int>(::syscall(SYS_pidfd_open, thread, kAnyThread)));
+    if (of || errno != EINVAL)
+        return of;
+    if (const pid_t process = process_of(thread); process != 0)
+        return Fd(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
+    errno = ESRCH;
+    return {};
 }
 
 // A caller who dies frees its number for others: the notification, still valid afterwards, says
