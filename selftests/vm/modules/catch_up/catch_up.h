@@ -19,9 +19,10 @@
 
 enum {
 	CATCH_UP_MESSAGES_MAX = 64,	/* that TCP has not been told of */
+	CATCH_UP_LATEST_US = 4000,
 };
 
-/* Where TCP is told.  Whatever it is, also once an ACK comes and after deadline_us. */
+/* Where TCP is told.  Whatever it is, also once an ACK comes, and in an eighth of the RTO. */
 enum catch_up_where {
 	CATCH_UP_IN_PROCESS,	/* by who sent, at once */
 	CATCH_UP_IN_SOFTIRQ,	/* by a timer, after 200 us */
@@ -102,7 +103,7 @@ void catch_up_emit(const struct catch_up_template *t, const struct catch_up_mess
 
 /* ---- main.c ---- */
 struct catch_up *catch_up_of(const struct sock *sk);
-/* TCP had no memory: soon. */
-void catch_up_again(struct catch_up *c);
+/* Unless it is to happen sooner, TCP is told after @us. */
+void catch_up_arm(struct catch_up *c, u32 us);
 
 #endif

@@ -32,10 +32,11 @@ static void catch_up_release_cb(struct sock *sk)
 {
 	struct catch_up *c = catch_up_of(sk);
 
-	if (c && c->owed)
+	if (!c)
+		return tcp_prot.release_cb(sk);
+	if (c->owed)
 		catch_up_tell(c, &c->counts.told_in_release);
-	if (c)
-		c->old_prot->release_cb(sk);
+	c->old_prot->release_cb(sk);
 }
 
 /* Ordinary bytes come behind what the hardware has sent. */
@@ -134,20 +135,19 @@ static bool catch_up_granted(struct catch_up *c, u32 bytes)
 	       !after((c->nr_untold ? c->next : tp->write_seq) + bytes, tcp_wnd_end(tp));
 }
 
-void catch_up_again(struct catch_up *c)
+/* Also from the timer itself, which is not queued then. */
+void catch_up_arm(struct catch_up *c, u32 us)
 {
-	if (!hrtimer_active(&c->timer))
-		hrtimer_start(&c->timer, ms_to_ktime(4), HRTIMER_MODE_REL_SOFT);
+	if (!hrtimer_is_queued(&c->timer))
+		hrtimer_start(&c->timer, ns_to_ktime(us * NSEC_PER_USEC), HRTIMER_MODE_REL_SOFT);
 }
 
-static void catch_up_arm(struct catch_up *c, u32 where)
+/* How long TCP may be behind: far less than its timers. */
+static u32 catch_up_deadline_us(const struct catch_up *c, u32 where)
 {
-	u64 deadline_us = min_t(u64, jiffies_to_usecs(inet_csk(c->sk)->icsk_rto) / 8, 4000);
-
 	if (where == CATCH_UP_IN_SOFTIRQ)
-		deadline_us = 200;
-	if (!hrtimer_active(&c->timer))
-		hrtimer_start(&c->timer, ns_to_ktime(deadline_us * NSEC_PER_USEC), HRTIMER_MODE_REL_SOFT);
+		return 200;
+	return min(jiffies_to_usecs(inet_csk(c->sk)->icsk_rto) / 8, CATCH_UP_LATEST_US);
 }
 
 static int catch_up_send(struct catch_up *c, const struct catch_up_send *s)
@@ -186,7 +186,7 @@ static int catch_up_send(struct catch_up *c, const struct catch_up_send *s)
 		catch_up_tell(c, &c->counts.told_in_process);
 		release_sock(sk);
 	} else {
-		catch_up_arm(c, s->where);
+		catch_up_arm(c, catch_up_deadline_us(c, s->where));
 	}
 	return 0;
 }
@@ -262,7 +262,6 @@ static void catch_up_detach(struct catch_up *c)
 {
 	struct sock *sk = c->sk;
 
-	hrtimer_cancel(&c->timer);
 	lock_sock(sk);
 	catch_up_tell(c, &c->counts.told_in_process);
 	WRITE_ONCE(sk->sk_prot, c->old_prot);
@@ -271,6 +270,7 @@ static void catch_up_detach(struct catch_up *c)
 	WRITE_ONCE(catch_up_now, NULL);
 	release_sock(sk);
 	synchronize_net();
+	hrtimer_cancel(&c->timer);	/* nobody is left who starts it, but itself */
 	while (c->nr_untold)
 		put_page(c->untold[--c->nr_untold].page);
 	sock_put(sk);

@@ -108,7 +108,7 @@ void catch_up_tell(struct catch_up *c, __u64 *where)
 	memmove(c->untold, c->untold + n, (c->nr_untold - n) * sizeof(c->untold[0]));
 	c->nr_untold -= n;
 	if (c->nr_untold)
-		catch_up_again(c);
+		catch_up_arm(c, CATCH_UP_LATEST_US);
 	c->telling = false;
 	*where += n;
 }
