@@ -53,7 +53,7 @@ enum {
 
 	NUPA_MAGIC = 0x4150554e,	/* "NUPA" */
 	NUPA_ABI_MAJOR = 4,		/* must be equal */
-	NUPA_ABI_MINOR = 4,		/* may grow; features say what is there */
+	NUPA_ABI_MINOR = 5,		/* may grow; features say what is there */
 
 	NUPA_QUEUE_PAIRS_MAX = 16,
 	NUPA_VECTORS = 1 + NUPA_QUEUE_PAIRS_MAX,
@@ -82,6 +82,8 @@ enum {
 	NUPA_STEER_RULES_MAX = 1024,
 	NUPA_MR_PAGES_MAX = 1 << 20,	/* page table entries of one MR */
 	NUPA_RQ_PAGES_MAX = 4096,	/* pages of one receive queue ring */
+	NUPA_CQE_BYTES = 64,
+	NUPA_CQ_PAGES_MAX = 1 << 15,	/* pages of one completion queue ring */
 	NUPA_POST_PAGES_MAX = 4096,	/* of struct nupa_post (nupa_post_hw.h) */
 	NUPA_POST_PAGE_BYTES = 4096,
 	NUPA_SGE_MAX = 32,
@@ -108,6 +110,7 @@ enum {
 	NUPA_FEAT_WINDOW = 1 << 13,	/* memory of other devices of the host, since 4.2 */
 	NUPA_FEAT_STREAM = 1 << 14,	/* NUPA_QP_F_STREAM, since 4.3 */
 	NUPA_FEAT_WATCH = 1 << 15,	/* NUPA_TXQ_F_WATCH, since 4.4 */
+	NUPA_FEAT_COMPLETE = 1 << 16,	/* CQ_CREATE, NUPA_QP_F_COMPLETE, since 4.5 */
 };
 
 /* struct nupa_regs.status, switch to host */
@@ -293,6 +296,8 @@ enum nupa_admin_op {
 	NUPA_ADMIN_QP_STATS,		/* stats, id = qpn */
 	NUPA_ADMIN_WINDOW_SET,		/* window, id below NUPA_WINDOWS_MAX */
 	NUPA_ADMIN_WINDOW_CLEAR,
+	NUPA_ADMIN_CQ_CREATE,		/* cq */
+	NUPA_ADMIN_CQ_DESTROY,
 	NUPA_ADMIN_OP_COUNT,
 };
 
@@ -454,6 +459,7 @@ enum {
 	 * post_addr says.
 	 */
 	NUPA_QP_F_STREAM = 1 << 5,
+	NUPA_QP_F_COMPLETE = 1 << 6,	/* receives may be completed in @cq, in turns (struct nupa_qp_shadow) */
 };
 
 struct nupa_cmd_qp {
@@ -471,7 +477,7 @@ struct nupa_cmd_qp {
 	__le64 shadow_addr;		/* struct nupa_qp_shadow */
 	__le64 post_addr;		/* struct nupa_post (nupa_post_hw.h), with NUPA_QP_F_STREAM; else 0 */
 	__le32 post_pages;		/* room for so many page addresses in it */
-	__le32 reserved;
+	__le32 cq;			/* id of a CQ_CREATE, with NUPA_QP_F_COMPLETE; else 0 */
 };
 
 /*
@@ -495,15 +501,73 @@ struct nupa_qp_reads {
 	struct nupa_qp_read read[NUPA_READS_MAX];
 };
 
-/* The same. */
+/*
+ * The same, but for what is whose turn it is to complete receives, with
+ * NUPA_QP_F_COMPLETE.  The host gives the turn (HOST to SWITCH), after the rest of
+ * it.  The switch takes it for each packet (SWITCH to BUSY), and gives it back when
+ * all of its writes are done.  The host takes it back (SWITCH to HOST) to complete
+ * what lies at @done or behind it.  So who has it alone completes, in order.
+ *
+ * The switch completes a packet that it has placed, if it begins at @done, is made
+ * of whole messages of one kind (SENDs, also of a train and with immediate, or
+ * WRITEs), and there is room in the completion queue.  TCP may yet refuse it: when
+ * it comes again, it lies before @done.
+ */
+enum nupa_turn {
+	NUPA_TURN_HOST = 0,
+	NUPA_TURN_SWITCH = 1,
+	NUPA_TURN_BUSY = 2,
+};
+
+enum {
+	NUPA_LAST_WRITE = 1 << 30,
+};
+
 struct nupa_qp_shadow {
-	__le32 completed;		/* untagged messages completed; advanced before their CQE is visible */
+	__le32 completed;		/* turn; untagged messages completed; advanced before their CQE is visible */
 	__le32 consumed;		/* sequence number before which all delivered payload was copied */
 	__le64 reads_addr;		/* struct nupa_qp_reads, written after it; 0: none waits yet */
+	__le32 turn;			/* enum nupa_turn */
+	__le32 done;			/* turn; sequence number before which all messages are completed */
+	__le32 writes;			/* turn; number of the next WRITE without immediate */
+	__le32 solicited;		/* turn; how many messages that the switch completed asked for an event */
+	__le32 last;			/* turn; length of the last one that it completed; NUPA_LAST_WRITE */
+	__le32 reserved[3];
 };
 NUPA_STATIC_ASSERT(sizeof(struct nupa_qp_read) == 32, "nupa_qp_read");
 NUPA_STATIC_ASSERT(sizeof(struct nupa_qp_reads) == 1024, "nupa_qp_reads");
-NUPA_STATIC_ASSERT(sizeof(struct nupa_qp_shadow) == 16, "nupa_qp_shadow");
+NUPA_STATIC_ASSERT(sizeof(struct nupa_qp_shadow) == 48, "nupa_qp_shadow");
+
+/*
+ * CQ_CREATE: id = the host's number.  The ring is the application's (rxe user
+ * ABI): pages of struct rxe_queue_buf, then elements of NUPA_CQE_BYTES that begin
+ * with struct ib_uverbs_wc.  Of it the switch reads the consumer index, and it
+ * writes elements and the producer index.  CQ_DESTROY: NUPA_E_INVALID while a QP names it.
+ */
+struct nupa_cmd_cq {
+	__le64 table_addr;		/* __le64[pages]: 4 KiB pages of the ring, copied */
+	__le64 ctl_addr;		/* struct nupa_cq_ctl */
+	__le32 pages;
+	__le32 mask;			/* elements - 1 */
+};
+
+/*
+ * Host memory that the application cannot write.  Who writes to the ring owns it,
+ * by compare and swap from NONE.  The switch tries once, and leaves the completions
+ * to the host if that fails; the host waits.
+ */
+enum nupa_cq_owner {
+	NUPA_CQ_OWNER_NONE = 0,
+	NUPA_CQ_OWNER_HOST = 1,
+	NUPA_CQ_OWNER_SWITCH = 2,
+};
+
+struct nupa_cq_ctl {
+	__le32 owner;			/* enum nupa_cq_owner */
+	__le32 prod;			/* the owner's; index of the next element; stored after the ring's */
+};
+NUPA_STATIC_ASSERT(sizeof(struct nupa_cmd_cq) == 24, "nupa_cmd_cq");
+NUPA_STATIC_ASSERT(sizeof(struct nupa_cq_ctl) == 8, "nupa_cq_ctl");
 
 struct nupa_admin_cmd {
 	__le16 op;			/* enum nupa_admin_op */
@@ -518,6 +582,7 @@ struct nupa_admin_cmd {
 		struct nupa_cmd_mr mr;
 		struct nupa_cmd_qp qp;
 		struct nupa_cmd_window window;
+		struct nupa_cmd_cq cq;
 		__u8 bytes[120];
 	};
 };
@@ -549,7 +614,7 @@ NUPA_STATIC_ASSERT(sizeof(struct nupa_admin_comp) == 16, "nupa_admin_comp");
 	X(queue_drop) X(ecn_marked) X(abi_errors) \
 	X(deliver_order) X(fault_truncate) X(fault_bleach) X(fault_mangle) X(fault_copy) \
 	X(drop_overtaken) X(deliver_peer) X(tx_drop_source) X(deliver_lengths) \
-	X(tx_watch_ends) X(tx_seen)
+	X(tx_watch_ends) X(tx_seen) X(completed_messages)
 
 #define NUPA_STAT_ENUM(name) NUPA_STAT_##name,
 enum nupa_stat { NUPA_STATS(NUPA_STAT_ENUM) NUPA_STAT_COUNT };
@@ -558,7 +623,7 @@ enum nupa_stat { NUPA_STATS(NUPA_STAT_ENUM) NUPA_STAT_COUNT };
 /* Counters of a QP context. */
 #define NUPA_QP_STATS(X) \
 	X(placed_segments) X(placed_bytes) X(delivered_segments) X(delivered_bytes) \
-	X(tx_segments) X(tx_bytes) X(refused) X(disorder_overflows)
+	X(tx_segments) X(tx_bytes) X(refused) X(disorder_overflows) X(completed_messages)
 
 #define NUPA_QP_STAT_ENUM(name) NUPA_QP_STAT_##name,
 enum nupa_qp_stat { NUPA_QP_STATS(NUPA_QP_STAT_ENUM) NUPA_QP_STAT_COUNT };

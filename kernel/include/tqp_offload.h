@@ -50,6 +50,8 @@ enum {
 	TQP_OFFLOAD_QP_ICRC = 1 << 2,
 	/* The QP takes WRITEs; without it they are delivered, and the host refuses them. */
 	TQP_OFFLOAD_QP_REMOTE_WRITE = 1 << 3,
+	/* Receives may be completed by the hardware, in @cq, in turns with tcp_qp. */
+	TQP_OFFLOAD_QP_COMPLETE = 1 << 4,
 };
 
 /* One direction of a TCP connection as this host receives it: saddr is the peer. */
@@ -79,10 +81,12 @@ struct tqp_offload_qp {
 	const dma_addr_t *rq_pages;	/* 4 KiB each, for dma_dev; copied */
 	u32 nr_rq_pages;
 	dma_addr_t shadow;		/* struct tqp_offload_shadow; until qp_destroy returns */
+	u32 cq;				/* with TQP_OFFLOAD_QP_COMPLETE: of a cq_create */
 };
 
 /*
- * Host memory that the hardware reads, one for each QP, written by tcp_qp alone.
+ * Host memory that the hardware reads, one for each QP, written by tcp_qp alone but for
+ * the turn.
  * READs that wait for a response, at msn mod TQP_OFFLOAD_READS_MAX: responses
  * are placed only where a valid one says, so a sink needs no right of remote
  * access.
@@ -99,14 +103,66 @@ struct tqp_offload_reads {
 	struct tqp_offload_read read[TQP_OFFLOAD_READS_MAX];
 };
 
+/*
+ * Whose turn it is to complete receives, of a QP with TQP_OFFLOAD_QP_COMPLETE: what is
+ * marked so is read and written by whose turn it is.  tcp_qp gives the turn (HOST to
+ * NIC), after the rest.  The hardware takes it for each packet (NIC to BUSY), and gives
+ * it back when all of its writes are done.  tcp_qp takes it back (NIC to HOST) to
+ * complete what lies at @done or behind it.
+ *
+ * What the hardware may complete is a packet that it has placed, which begins at @done,
+ * whose number is the next one, and which is made of whole SENDs (also a train, or with
+ * immediate) or WRITEs.  First its receives are used: @completed, the receive queue's
+ * consumer index; then the completions; then @done.
+ */
+enum tqp_offload_turn {
+	TQP_OFFLOAD_TURN_HOST = 0,
+	TQP_OFFLOAD_TURN_NIC = 1,
+	TQP_OFFLOAD_TURN_BUSY = 2,
+};
+
+enum {
+	TQP_OFFLOAD_LAST_WRITE = 1 << 30,
+};
+
 struct tqp_offload_shadow {
-	__le32 completed;		/* untagged messages completed; advanced before their CQE is visible */
+	__le32 completed;		/* turn; untagged messages completed; advanced before their CQE is visible */
 	__le32 consumed;		/* sequence number before which all delivered payload was copied */
 	__le64 reads_addr;		/* struct tqp_offload_reads, written after it; 0: none waits yet */
+	__le32 turn;			/* enum tqp_offload_turn */
+	__le32 done;			/* turn; sequence number before which all messages are completed */
+	__le32 writes;			/* turn; number of the next WRITE without immediate */
+	__le32 solicited;		/* turn; how many that the hardware completed asked for an event */
+	__le32 last;			/* turn; length of the last one that it completed; TQP_OFFLOAD_LAST_WRITE */
+	__le32 reserved[3];
+};
+
+/*
+ * A completion queue that hardware and tcp_qp write to.  Who does owns it, by compare
+ * and swap from NONE.  The hardware tries once, and else leaves the completions to
+ * tcp_qp, which waits: so it is owned for as long as it takes to write them, no longer.
+ */
+enum tqp_offload_cq_owner {
+	TQP_OFFLOAD_CQ_OWNER_NONE = 0,
+	TQP_OFFLOAD_CQ_OWNER_HOST = 1,
+	TQP_OFFLOAD_CQ_OWNER_NIC = 2,
+};
+
+struct tqp_offload_cq_ctl {
+	__le32 owner;			/* enum tqp_offload_cq_owner */
+	__le32 prod;			/* the owner's; index of the next completion; stored after the ring's */
+};
+
+struct tqp_offload_cq {
+	u32 id;
+	const dma_addr_t *pages;	/* struct rxe_queue_buf, then elements of 64 bytes; 4 KiB each, copied */
+	u32 nr_pages;
+	u32 mask;			/* elements - 1 */
+	dma_addr_t ctl;			/* struct tqp_offload_cq_ctl; until cq_destroy returns */
 };
 
 static_assert(sizeof(struct tqp_offload_read) == 32);
-static_assert(sizeof(struct tqp_offload_shadow) == 16);
+static_assert(sizeof(struct tqp_offload_shadow) == 48);
 
 /*
  * Where the bytes of a stream from @seq on belong: a reader waits for them, and its
@@ -150,6 +206,9 @@ struct tqp_offload_ops {
 	int (*mr_dereg)(struct tqp_offload_device *odev, u32 key);
 	int (*qp_create)(struct tqp_offload_device *odev, const struct tqp_offload_qp *qp);
 	int (*qp_destroy)(struct tqp_offload_device *odev, u32 qpn);
+	/* May be NULL, both: then no QP has TQP_OFFLOAD_QP_COMPLETE. */
+	int (*cq_create)(struct tqp_offload_device *odev, const struct tqp_offload_cq *cq);
+	int (*cq_destroy)(struct tqp_offload_device *odev, u32 id);	/* no QP names it any more */
 	/* May be NULL, both: what sockets without a QP receive is copied then. */
 	int (*stream_create)(struct tqp_offload_device *odev,
 			     const struct tqp_offload_stream *stream);

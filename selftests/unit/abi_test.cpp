@@ -34,7 +34,12 @@ TEST(Abi, EnumsKeepTheirNumbers) {
     EXPECT_EQ(NUPA_STAT_rx_packets, 0);
     EXPECT_EQ(NUPA_STAT_placed_segments, 16);
     EXPECT_EQ(NUPA_STAT_abi_errors, 41);
-    EXPECT_EQ(NUPA_QP_STAT_COUNT, 8);
+    EXPECT_EQ(NUPA_STAT_completed_messages, 53);
+    EXPECT_EQ(NUPA_QP_STAT_disorder_overflows, 7);
+    EXPECT_EQ(NUPA_QP_STAT_completed_messages, 8);
+    EXPECT_EQ(NUPA_ADMIN_CQ_DESTROY, 18);
+    EXPECT_EQ(NUPA_TURN_BUSY, 2);
+    EXPECT_EQ(NUPA_CQ_OWNER_SWITCH, 2);
     EXPECT_EQ(TCP_QP_REASON_PROTOCOL, 10);
     EXPECT_EQ(TCP_BTH_OP_SEND_ONLY_INV, 0x17);
     EXPECT_EQ(NUPA_POOL_RELEASE, 0x41);
