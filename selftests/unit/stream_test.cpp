@@ -258,7 +258,7 @@ TEST_F(Stream, CommandsThatAreNone) {
     EXPECT_EQ(with([](auto& c) { c.flags |= NUPA_QP_F_TX_V0; }), NUPA_E_INVALID);
     EXPECT_EQ(with([](auto& c) { c.rq_pages = 1; }), NUPA_E_INVALID);
     EXPECT_EQ(with([](auto& c) { c.shadow_addr = 64; }), NUPA_E_INVALID);
-    EXPECT_EQ(with([](auto& c) { c.reserved = 1; }), NUPA_E_INVALID);
+    EXPECT_EQ(with([](auto& c) { c.cq = 1; }), NUPA_E_INVALID);
     EXPECT_EQ(with([](auto& c) { c.post_pages = 0; }), NUPA_E_INVALID);
     EXPECT_EQ(with([](auto& c) { c.post_pages = NUPA_POST_PAGES_MAX + 1; }), NUPA_E_INVALID);
     EXPECT_EQ(with([](auto& c) { c.post_addr += 4; }), NUPA_E_INVALID);

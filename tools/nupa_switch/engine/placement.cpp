@@ -542,6 +542,8 @@ Decision place(QpContext& qp, const MrTable& mrs, const Packet& packet) noexcept
         qp.passed_up(at.seq, bytes);
         if (!d.stream)
             remember(qp, d, at.seq, bytes);
+        if (d.reason == Reason::kPlaced && !d.stream)
+            d.completed = qp.completions.complete(qp.rq, d.bth, at.seq, bytes);
         // Who reads a stream waits for just these bytes.
         d.may_wait = d.placed() && !d.stream && whole && !urgent(packet) && qp.may_wait();
     }

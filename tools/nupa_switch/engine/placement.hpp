@@ -20,6 +20,7 @@ struct Decision {
     bool stream = false;       // the flow is a stream: placed where its post says
     std::uint16_t bth_at = 0;  // offset of the option in Packet::header
     std::uint32_t qpn = 0;
+    std::uint32_t completed = 0;  // messages that the host need not complete
     tcp_bth bth{};
     bool placed() const noexcept {
         return reason == Reason::kPlaced || reason == Reason::kPlacedBefore;

@@ -16,6 +16,7 @@ PortEngine::PortEngine(const HostMemory& memory, PortStats& stats, std::uint64_t
       stats_(stats),
       budget_(limits.memory_bytes),
       mrs_(hash_seed, budget_, limits.mrs_max),
+      cqs_(hash_seed, budget_, limits.qps_max),
       qps_(hash_seed, budget_, limits.qps_max) {}
 
 PortEngine::~PortEngine() = default;
@@ -35,10 +36,30 @@ std::optional<nupa_admin_status> PortEngine::mr_reg_go_on(std::uint32_t pages_ma
 nupa_admin_status PortEngine::mr_dereg(std::uint32_t key) noexcept { return mrs_.dereg(key); }
 
 nupa_admin_status PortEngine::qp_create(std::uint32_t qpn, const nupa_cmd_qp& cmd) noexcept {
-    return qps_.create(memory_, qpn, cmd);
+    const bool completes = cmd.flags & NUPA_QP_F_COMPLETE;
+    CompletionQueue* cq = completes ? cqs_.find(cmd.cq) : nullptr;
+    if (completes && !cq)
+        return NUPA_E_NOENT;
+    const nupa_admin_status status = qps_.create(memory_, qpn, cmd);
+    if (status == NUPA_OK && cq) {
+        qps_.find(qpn)->completions.use(*cq);
+        cq->users++;
+    }
+    return status;
 }
 
-nupa_admin_status PortEngine::qp_destroy(std::uint32_t qpn) noexcept { return qps_.destroy(qpn); }
+nupa_admin_status PortEngine::qp_destroy(std::uint32_t qpn) noexcept {
+    const QpContext* qp = qps_.find(qpn);
+    if (CompletionQueue* cq = qp ? qp->completions.cq() : nullptr)
+        cq->users--;
+    return qps_.destroy(qpn);
+}
+
+nupa_admin_status PortEngine::cq_create(std::uint32_t id, const nupa_cmd_cq& cmd) noexcept {
+    return cqs_.create(memory_, id, cmd);
+}
+
+nupa_admin_status PortEngine::cq_destroy(std::uint32_t id) noexcept { return cqs_.destroy(id); }
 
 const QpStats* PortEngine::qp_stats(std::uint32_t qpn) const noexcept {
     const QpContext* qp = qps_.find(qpn);
@@ -47,6 +68,7 @@ const QpStats* PortEngine::qp_stats(std::uint32_t qpn) const noexcept {
 
 void PortEngine::reset() noexcept {
     qps_.clear();
+    cqs_.clear();
     mrs_.clear();
     budget_.clear();
 }
@@ -161,6 +183,10 @@ void PortEngine::count(QpContext& qp, const Decision& decision, const Packet& pa
         stats_.add(NUPA_STAT_placed_bytes, bytes);
         qp.stats.add(NUPA_QP_STAT_placed_segments, segments);
         qp.stats.add(NUPA_QP_STAT_placed_bytes, bytes);
+        if (decision.completed) {
+            stats_.add(NUPA_STAT_completed_messages, decision.completed);
+            qp.stats.add(NUPA_QP_STAT_completed_messages, decision.completed);
+        }
         return;
     }
     nupa_stat stat;

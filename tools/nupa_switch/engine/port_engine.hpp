@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 
+#include "completion_queue.hpp"
 #include "host_memory.hpp"
 #include "mr.hpp"
 #include "packet.hpp"
@@ -38,8 +39,10 @@ public:
     nupa_admin_status mr_dereg(std::uint32_t key) noexcept;
     nupa_admin_status qp_create(std::uint32_t qpn, const nupa_cmd_qp& cmd) noexcept;
     nupa_admin_status qp_destroy(std::uint32_t qpn) noexcept;
+    nupa_admin_status cq_create(std::uint32_t id, const nupa_cmd_cq& cmd) noexcept;
+    nupa_admin_status cq_destroy(std::uint32_t id) noexcept;
     const QpStats* qp_stats(std::uint32_t qpn) const noexcept;  // nullptr: no such QP
-    void reset() noexcept;                                      // all MRs and QPs are gone
+    void reset() noexcept;                                      // all MRs, QPs and CQs are gone
 
     // A packet (or burst) the host sends, before it is cut: moves the marks of
     // its QP context.  @egress: the switch's port it goes to, or kNoPort.  Answers what the cutter
@@ -79,6 +82,7 @@ private:
     PortStats& stats_;
     MemoryBudget budget_;
     MrTable mrs_;
+    CqTable cqs_;
     QpTable qps_;
 };
 

@@ -6,7 +6,8 @@ namespace nupa {
 namespace {
 
 constexpr std::uint32_t kFlagsKnown = NUPA_QP_F_TX_V0 | NUPA_QP_F_NO_RQ | NUPA_QP_F_ICRC |
-                                      NUPA_QP_F_REMOTE_WRITE | NUPA_QP_F_SHADOW | NUPA_QP_F_STREAM;
+                                      NUPA_QP_F_REMOTE_WRITE | NUPA_QP_F_SHADOW | NUPA_QP_F_STREAM |
+                                      NUPA_QP_F_COMPLETE;
 constexpr std::uint32_t kWindowMax = 65535;
 
 // A stream has nothing that a queue pair has.
@@ -21,13 +22,15 @@ nupa_admin_status QpContext::init(const HostMemory& memory, std::uint32_t qpn,
                                   const nupa_cmd_qp& cmd) noexcept {
     flow_.raw = cmd.flow;
     if (!flow_.valid() || cmd.flags & ~kFlagsKnown || cmd.rcv_wscale > kWindowScaleMax ||
-        cmd.reserved || (cmd.flags & NUPA_QP_F_STREAM && !only_stream(cmd)))
+        (cmd.flags & NUPA_QP_F_STREAM && !only_stream(cmd)))
         return NUPA_E_INVALID;
     if (const nupa_admin_status status = post.init(memory, cmd); status != NUPA_OK)
         return status;
     if (const nupa_admin_status status = rq.init(memory, cmd); status != NUPA_OK)
         return status;
     if (const nupa_admin_status status = shadow.init(memory, cmd); status != NUPA_OK)
+        return status;
+    if (const nupa_admin_status status = completions.init(memory, qpn, cmd); status != NUPA_OK)
         return status;
     qpn_ = qpn;
     remote_write_ = cmd.flags & NUPA_QP_F_REMOTE_WRITE;

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "ack_pace.hpp"
+#include "completions.hpp"
 #include "disorder.hpp"
 #include "flow.hpp"
 #include "length_tables.hpp"
@@ -98,7 +99,8 @@ public:
     Disorder disorder;
     StartTable starts;
     LengthTables lengths;
-    StreamPost post;  // of a stream, which has none of the above
+    alignas(64) Completions completions;
+    alignas(64) StreamPost post;  // of a stream, which has none of the above
 };
 // So that the first lines of many do not share a few sets of a cache.
 static_assert(sizeof(QpContext) / alignof(QpContext) % 2 == 1);

@@ -14,13 +14,15 @@ namespace {
 
 constexpr std::size_t kElementsAt = offsetof(rxe_queue_buf, data);
 constexpr std::size_t kProducerAt = offsetof(rxe_queue_buf, producer_index);
+constexpr std::size_t kConsumerAt = offsetof(rxe_queue_buf, consumer_index);
 constexpr std::size_t kNumSgeAt = offsetof(rxe_recv_wqe, dma) + offsetof(rxe_dma_info, num_sge);
 // Not offsetof(rxe_dma_info, sge): the empty struct in its flexible array is a byte in C++, none in
 // C.
 constexpr std::size_t kWqeHeadBytes = 40;
-static_assert(kElementsAt == 384 && kProducerAt == 128 && kNumSgeAt == 28);
+static_assert(kElementsAt == 384 && kProducerAt == 128 && kConsumerAt == 256 && kNumSgeAt == 28);
 static_assert(offsetof(rxe_recv_wqe, dma) + offsetof(rxe_dma_info, reserved) + sizeof(__u32) ==
               kWqeHeadBytes);
+static_assert(offsetof(rxe_recv_wqe, wr_id) == 0);
 static_assert(sizeof(rxe_sge) == sizeof(RecvSge));
 
 bool sane(const nupa_cmd_qp& cmd) noexcept {
@@ -49,13 +51,13 @@ nupa_admin_status ReceiveQueue::init(const HostMemory& memory, const nupa_cmd_qp
     shadow_ = memory.at(cmd.shadow_addr, sizeof(nupa_qp_shadow));
     if (!table || !shadow_)
         return NUPA_E_ADDRESS;
-    std::vector<const std::byte*> pages;
+    std::vector<std::byte*> pages;
     pages.reserve(cmd.rq_pages);
     for (std::uint32_t i = 0; i < cmd.rq_pages; i++) {
         const auto page = copy_once<std::uint64_t>(table + i * sizeof(std::uint64_t));
         if (page % kRqPageBytes)
             return NUPA_E_INVALID;
-        const std::byte* at = memory.at(page, kRqPageBytes);
+        std::byte* at = memory.at(page, kRqPageBytes);
         if (!at)
             return NUPA_E_ADDRESS;
         pages.push_back(at);
@@ -89,6 +91,18 @@ bool ReceiveQueue::read(std::uint16_t msn, RecvWqe& wqe) const noexcept {
     wqe.num_sge = num_sge;
     copy(at + kWqeHeadBytes, wqe.sge.data(), num_sge * sizeof(RecvSge));
     return true;
+}
+
+std::uint64_t ReceiveQueue::wr_id(std::uint16_t msn) const noexcept {
+    std::uint64_t id;
+    copy(kElementsAt + (static_cast<std::size_t>((base_ + msn) & mask_) << log2_bytes_), &id,
+         sizeof id);
+    return id;
+}
+
+void ReceiveQueue::consumed(std::uint32_t completed) const noexcept {
+    __atomic_store_n(reinterpret_cast<std::uint32_t*>(pages_[0] + kConsumerAt),
+                     (base_ + completed) & mask_, __ATOMIC_RELEASE);
 }
 
 // An element may cross a page.

@@ -37,11 +37,15 @@ public:
     bool posted(std::uint16_t msn) const noexcept;
     // The WQE of @msn.  False: its SGE count is out of range.
     bool read(std::uint16_t msn, RecvWqe& wqe) const noexcept;
+    // What the application calls it.
+    std::uint64_t wr_id(std::uint16_t msn) const noexcept;
+    // The first @completed were used: their slots are the application's again.  Only in turn.
+    void consumed(std::uint32_t completed) const noexcept;
 
 private:
     void copy(std::size_t offset, void* to, std::size_t bytes) const noexcept;
 
-    std::vector<const std::byte*> pages_;
+    std::vector<std::byte*> pages_;
     const std::byte* shadow_ = nullptr;
     std::uint32_t mask_ = 0;
     std::uint32_t base_ = 0;

@@ -69,6 +69,7 @@ constexpr Help kPort[] = {
     {"deliver_lengths", "Delivered: of a mixed train whose lengths or targets have not come"},
     {"tx_watch_ends", "Times that a transmit ring's watch ended: doorbells were asked for again"},
     {"tx_seen", "Times that a watch found new packets that no doorbell told of"},
+    {"completed_messages", "Messages of queue pairs that the switch completed, not the host"},
 };
 static_assert(std::size(kPort) == NUPA_STAT_COUNT);
 
@@ -81,6 +82,7 @@ constexpr Help kQp[] = {
     {"tx_bytes", "Payload bytes that the host sent on this connection"},
     {"refused", "Segments with a message that were not placed"},
     {"disorder_overflows", "Times that disorder was more than the context can note"},
+    {"completed_messages", "Messages that the switch completed, not the host"},
 };
 static_assert(std::size(kQp) == NUPA_QP_STAT_COUNT);
 

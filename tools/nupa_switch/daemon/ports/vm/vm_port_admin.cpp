@@ -122,6 +122,10 @@ std::optional<VmPort::Outcome> VmPort::execute(const nupa_admin_cmd& cmd,
             return Outcome{windows_.set(memory_, cmd.id, cmd.window)};
         case NUPA_ADMIN_WINDOW_CLEAR:
             return Outcome{windows_.clear(memory_, cmd.id)};
+        case NUPA_ADMIN_CQ_CREATE:
+            return Outcome{engine_.cq_create(cmd.id, cmd.cq)};
+        case NUPA_ADMIN_CQ_DESTROY:
+            return Outcome{engine_.cq_destroy(cmd.id)};
         default:
             return Outcome{NUPA_E_OPCODE};
     }

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "completion_queue.hpp"
+
+#include <rdma/ib_user_verbs.h>
+#include <rdma/rdma_user_rxe.h>
+#include <cstring>
+#include <new>
+
+#include "endian.hpp"
+#include "mix.hpp"
+
+namespace nupa {
+
+namespace {
+
+constexpr std::size_t kPageBytes = 4096;
+constexpr std::size_t kElementsAt = offsetof(rxe_queue_buf, data);
+constexpr std::size_t kProducerAt = offsetof(rxe_queue_buf, producer_index);
+constexpr std::size_t kConsumerAt = offsetof(rxe_queue_buf, consumer_index);
+constexpr std::size_t kIndexBytes = 16;
+// So no element crosses a page.
+static_assert(kElementsAt % NUPA_CQE_BYTES == 0 && kPageBytes % NUPA_CQE_BYTES == 0);
+static_assert(sizeof(ib_uverbs_wc) <= NUPA_CQE_BYTES);
+
+bool sane(const nupa_cmd_cq& cmd) noexcept {
+    if (cmd.mask == 0 || (cmd.mask & (cmd.mask + 1)) != 0 || cmd.pages > NUPA_CQ_PAGES_MAX ||
+        cmd.ctl_addr % alignof(nupa_cq_ctl) != 0)
+        return false;
+    const std::uint64_t bytes = kElementsAt + (std::uint64_t{cmd.mask} + 1) * NUPA_CQE_BYTES;
+    return bytes <= std::uint64_t{cmd.pages} * kPageBytes;
+}
+
+std::uint32_t* word(std::byte* at) noexcept { return reinterpret_cast<std::uint32_t*>(at); }
+
+}  // namespace
+
+nupa_admin_status CompletionQueue::init(const HostMemory& memory, std::uint32_t id,
+                                        const nupa_cmd_cq& cmd) noexcept try {
+    const std::byte* table =
+        memory.at(cmd.table_addr, std::uint64_t{cmd.pages} * sizeof(std::uint64_t));
+    std::byte* ctl = memory.at(cmd.ctl_addr, sizeof(nupa_cq_ctl));
+    if (!table || !ctl)
+        return NUPA_E_ADDRESS;
+    pages_.reserve(cmd.pages);
+    for (std::uint32_t i = 0; i < cmd.pages; i++) {
+        const auto page = copy_once<std::uint64_t>(table + i * sizeof(std::uint64_t));
+        if (page % kPageBytes)
+            return NUPA_E_INVALID;
+        std::byte* at = memory.at(page, kPageBytes);
+        if (!at)
+            return NUPA_E_ADDRESS;
+        pages_.push_back(at);
+    }
+    id_ = id;
+    mask_ = cmd.mask;
+    ctl_ = reinterpret_cast<nupa_cq_ctl*>(ctl);
+    return NUPA_OK;
+} catch (const std::bad_alloc&) {
+    return NUPA_E_NOSPACE;
+}
+
+bool CompletionQueue::take() noexcept {
+    std::uint32_t owner = NUPA_CQ_OWNER_NONE;
+    return __atomic_compare_exchange_n(&ctl_->owner, &owner, NUPA_CQ_OWNER_SWITCH, false,
+                                       __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+std::uint32_t CompletionQueue::room() const noexcept {
+    const std::uint32_t prod = __atomic_load_n(&ctl_->prod, __ATOMIC_RELAXED);
+    const std::uint32_t cons = load_acquire32(pages_[0] + kConsumerAt);  // the application's
+    return mask_ - ((prod - cons) & mask_);
+}
+
+void CompletionQueue::write(std::uint32_t place, const ib_uverbs_wc& wc) noexcept {
+    const std::uint32_t prod = __atomic_load_n(&ctl_->prod, __ATOMIC_RELAXED);
+    const std::size_t at = kElementsAt + std::size_t{(prod + place) & mask_} * NUPA_CQE_BYTES;
+    std::memcpy(pages_[at / kPageBytes] + at % kPageBytes, &wc, sizeof wc);
+}
+
+// The host takes ctl's index for what the application can see, so it comes behind the ring's.
+void CompletionQueue::give(std::uint32_t count) noexcept {
+    const std::uint32_t prod = (__atomic_load_n(&ctl_->prod, __ATOMIC_RELAXED) + count) & mask_;
+    if (count) {
+        __atomic_store_n(word(pages_[0] + kProducerAt), prod, __ATOMIC_RELEASE);
+        __atomic_store_n(&ctl_->prod, prod, __ATOMIC_RELEASE);
+    }
+    __atomic_store_n(&ctl_->owner, NUPA_CQ_OWNER_NONE, __ATOMIC_RELEASE);
+}
+
+nupa_admin_status CqTable::create(const HostMemory& memory, std::uint32_t id,
+                                  const nupa_cmd_cq& cmd) noexcept {
+    if (find(id))
+        return NUPA_E_EXISTS;
+    if (size() >= max_)
+        return NUPA_E_NOSPACE;
+    if (!sane(cmd))
+        return NUPA_E_INVALID;
+    const std::size_t footprint =
+        sizeof(CompletionQueue) + cmd.pages * sizeof(std::byte*) + kIndexBytes;
+    if (!budget_.take(footprint))
+        return NUPA_E_QUOTA;
+    try {
+        ids_.make_room();
+        cqs_.reserve();
+    } catch (const std::bad_alloc&) {
+        budget_.give_back(footprint);
+        return NUPA_E_NOSPACE;
+    }
+    const std::uint32_t n = cqs_.take();
+    cqs_[n].footprint_ = footprint;
+    const nupa_admin_status status = cqs_[n].init(memory, id, cmd);
+    if (status != NUPA_OK) {
+        forget(n);
+        return status;
+    }
+    ids_.insert(hash_number(id, seed_), n);
+    return NUPA_OK;
+}
+
+void CqTable::forget(std::uint32_t number) noexcept {
+    budget_.give_back(cqs_[number].footprint_);
+    cqs_.give_back(number);
+}
+
+nupa_admin_status CqTable::destroy(std::uint32_t id) noexcept {
+    const std::uint32_t n = number(id);
+    if (n == HashIndex::kNone)
+        return NUPA_E_NOENT;
+    if (cqs_[n].users)
+        return NUPA_E_INVALID;
+    ids_.erase(hash_number(id, seed_), n);
+    forget(n);
+    return NUPA_OK;
+}
+
+std::uint32_t CqTable::number(std::uint32_t id) const noexcept {
+    return ids_.find(hash_number(id, seed_), [&](std::uint32_t n) { return cqs_[n].id_ == id; });
+}
+
+CompletionQueue* CqTable::find(std::uint32_t id) const noexcept {
+    const std::uint32_t n = number(id);
+    return n == HashIndex::kNone ? nullptr : &cqs_[n];
+}
+
+void CqTable::clear() noexcept {
+    ids_.clear();
+    cqs_.clear();
+}
+
+}  // namespace nupa

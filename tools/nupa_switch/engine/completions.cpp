@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "completions.hpp"
+
+#include <rdma/ib_user_verbs.h>
+#include <tcp_qp/tcp_bth_option.h>
+
+#include "disorder.hpp"
+#include "endian.hpp"
+
+namespace nupa {
+
+namespace {
+
+// As the kernel's enum ib_wc_opcode and ib_wc_flags, which librxe hands on.
+constexpr std::uint32_t kWcRecv = 1 << 7, kWcRecvWriteImm = kWcRecv + 1, kWcWithImm = 1 << 1;
+
+std::uint32_t load(const std::uint32_t& field) noexcept {
+    return __atomic_load_n(&field, __ATOMIC_RELAXED);
+}
+
+void store(std::uint32_t& field, std::uint32_t value) noexcept {
+    __atomic_store_n(&field, value, __ATOMIC_RELAXED);
+}
+
+bool has_immediate(const tcp_bth& b) noexcept { return tcp_bth_has_immediate(b.opcode); }
+
+std::uint32_t immediate(const tcp_bth& b) noexcept {
+    return tcp_bth_is_write(b.opcode) ? b.dma_length : b.ext4;
+}
+
+}  // namespace
+
+nupa_admin_status Completions::init(const HostMemory& memory, std::uint32_t qpn,
+                                    const nupa_cmd_qp& cmd) noexcept {
+    shadow_ = nullptr;
+    if (!(cmd.flags & NUPA_QP_F_COMPLETE))
+        return cmd.cq ? NUPA_E_INVALID : NUPA_OK;
+    if (cmd.flags & (NUPA_QP_F_NO_RQ | NUPA_QP_F_STREAM) ||
+        cmd.shadow_addr % alignof(nupa_qp_shadow) != 0)
+        return NUPA_E_INVALID;
+    std::byte* at = memory.at(cmd.shadow_addr, sizeof(nupa_qp_shadow));
+    if (!at)
+        return NUPA_E_ADDRESS;
+    shadow_ = reinterpret_cast<nupa_qp_shadow*>(at);
+    qpn_ = qpn;
+    return NUPA_OK;
+}
+
+Completions::Messages Completions::messages(const tcp_bth& b, std::uint32_t bytes) noexcept {
+    const tcp_bth_op_info& op = *tcp_bth_op(b.opcode);
+    if (tcp_bth_is_even_train(b.opcode)) {
+        if (b.length == 0 || b.mbo % b.length || bytes % b.length)
+            return {};
+        return {bytes / b.length, b.length, static_cast<std::uint16_t>(b.msn + b.mbo / b.length),
+                !tcp_bth_is_write(b.opcode)};
+    }
+    const bool whole =
+        b.mbo == 0 && (b.ver == 1 ? b.length == bytes : op.position == TCP_BTH_POS_ONLY);
+    // To invalidate a key is the host's.
+    if (!whole || op.ext == TCP_BTH_EXT_IETH ||
+        (op.kind != TCP_BTH_KIND_SEND && op.kind != TCP_BTH_KIND_WRITE))
+        return {};
+    return {1, bytes, b.msn, tcp_bth_takes_receive(b.opcode)};
+}
+
+// TCP refuses what is older (PAWS), and that did not begin at just the next byte by chance.
+bool Completions::newer(const tcp_bth& b) const noexcept {
+    return !has_tsval_ || !(b.flags & TCP_BTH_F_TIMESTAMP) || !seq_before(b.tsval, tsval_);
+}
+
+std::uint32_t Completions::complete(const ReceiveQueue& rq, const tcp_bth& b, std::uint32_t seq,
+                                    std::uint32_t bytes) noexcept {
+    if (!cq_ || load(shadow_->turn) != NUPA_TURN_SWITCH || load(shadow_->done) != seq || !newer(b))
+        return 0;
+    const Messages all = messages(b, bytes);
+    std::uint32_t turn = NUPA_TURN_SWITCH;
+    if (!all.count || !__atomic_compare_exchange_n(&shadow_->turn, &turn, NUPA_TURN_BUSY, false,
+                                                   __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+        return 0;
+    const bool completed = load(shadow_->done) == seq && in_turn(rq, b, all);
+    if (completed) {
+        const std::uint32_t kind = tcp_bth_is_write(b.opcode) ? std::uint32_t{NUPA_LAST_WRITE} : 0;
+        store(shadow_->last, all.length | kind);
+        // After the counts: who sees that these bytes are done knows how many messages they were.
+        __atomic_store_n(&shadow_->done, seq + bytes, __ATOMIC_RELEASE);
+        has_tsval_ = b.flags & TCP_BTH_F_TIMESTAMP;
+        tsval_ = b.tsval;
+    }
+    __atomic_store_n(&shadow_->turn, NUPA_TURN_SWITCH, __ATOMIC_RELEASE);
+    return completed ? all.count : 0;
+}
+
+bool Completions::in_turn(const ReceiveQueue& rq, const tcp_bth& b, const Messages& all) noexcept {
+    if (all.untagged)
+        return receives(rq, b, all);
+    if (static_cast<std::uint16_t>(load(shadow_->writes)) != all.msn)
+        return false;
+    store(shadow_->writes, load(shadow_->writes) + all.count);
+    return true;
+}
+
+bool Completions::receives(const ReceiveQueue& rq, const tcp_bth& b, const Messages& all) noexcept {
+    const std::uint32_t before = load(shadow_->completed);
+    const auto last = static_cast<std::uint16_t>(all.msn + all.count - 1);
+    if (static_cast<std::uint16_t>(before) != all.msn || !rq.posted(last) || !cq_->take())
+        return false;
+    if (cq_->room() < all.count) {  // the host says that it overflows
+        cq_->give(0);
+        return false;
+    }
+    ib_uverbs_wc wc{};
+    wc.opcode = tcp_bth_is_write(b.opcode) ? kWcRecvWriteImm : kWcRecv;
+    wc.byte_len = all.length;
+    wc.qp_num = wc.src_qp = qpn_;
+    wc.port_num = 1;
+    if (has_immediate(b)) {
+        put_be32(reinterpret_cast<std::uint8_t*>(&wc.ex.imm_data), immediate(b));
+        wc.wc_flags = kWcWithImm;
+    }
+    for (std::uint32_t i = 0; i < all.count; i++) {
+        wc.wr_id = rq.wr_id(static_cast<std::uint16_t>(all.msn + i));
+        cq_->write(i, wc);
+    }
+    if (b.flags & TCP_BTH_F_SOLICITED)
+        store(shadow_->solicited, load(shadow_->solicited) + all.count);
+    // The slots are used before the application can post them again.
+    __atomic_store_n(&shadow_->completed, before + all.count, __ATOMIC_RELEASE);
+    rq.consumed(before + all.count);
+    cq_->give(all.count);
+    return true;
+}
+
+}  // namespace nupa

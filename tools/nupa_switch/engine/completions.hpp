@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Receives that the switch completes, while it is its turn (struct nupa_qp_shadow).
+#pragma once
+
+#include <tcp_qp/nupa_hw.h>
+#include <tcp_qp/tcp_bth.h>
+#include <cstddef>
+#include <cstdint>
+
+#include "completion_queue.hpp"
+#include "host_memory.hpp"
+#include "rq.hpp"
+
+namespace nupa {
+
+class Completions {
+public:
+    // Without NUPA_QP_F_COMPLETE nothing is ever completed.
+    nupa_admin_status init(const HostMemory& memory, std::uint32_t qpn,
+                           const nupa_cmd_qp& cmd) noexcept;
+    void use(CompletionQueue& cq) noexcept { cq_ = &cq; }
+    CompletionQueue* cq() const noexcept { return cq_; }
+
+    // @bytes of payload from @seq on, which @b names, were placed: if they are whole messages and
+    // what comes next, they are completed.  How many; 0: they are left to the host.
+    std::uint32_t complete(const ReceiveQueue& rq, const tcp_bth& b, std::uint32_t seq,
+                           std::uint32_t bytes) noexcept;
+
+private:
+    struct Messages {
+        std::uint32_t count = 0, length = 0;  // each is so long; no messages: not whole ones
+        std::uint16_t msn = 0;                // of the first
+        bool untagged = false;                // each takes a receive
+    };
+    static Messages messages(const tcp_bth& b, std::uint32_t bytes) noexcept;
+    bool newer(const tcp_bth& b) const noexcept;
+    bool in_turn(const ReceiveQueue& rq, const tcp_bth& b, const Messages& all) noexcept;
+    bool receives(const ReceiveQueue& rq, const tcp_bth& b, const Messages& all) noexcept;
+
+    nupa_qp_shadow* shadow_ = nullptr;
+    CompletionQueue* cq_ = nullptr;
+    std::uint32_t qpn_ = 0;
+    std::uint32_t tsval_ = 0;  // of the last packet that was completed
+    bool has_tsval_ = false;
+};
+
+}  // namespace nupa
