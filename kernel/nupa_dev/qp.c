@@ -15,7 +15,7 @@ struct nupa_qp_dev {
 enum {
 	NUPA_OFFLOAD_TX_FLAGS = TQP_OFFLOAD_QP_TX_V0 | TQP_OFFLOAD_QP_ICRC,
 	NUPA_OFFLOAD_FLAGS = NUPA_OFFLOAD_TX_FLAGS | TQP_OFFLOAD_QP_NO_RQ |
-			     TQP_OFFLOAD_QP_REMOTE_WRITE,
+			     TQP_OFFLOAD_QP_REMOTE_WRITE | TQP_OFFLOAD_QP_COMPLETE,
 };
 
 static struct nupa_dev *nupa_of(struct tqp_offload_device *odev)
@@ -58,6 +58,17 @@ static_assert(offsetof(struct tqp_offload_shadow, consumed) ==
 	      offsetof(struct nupa_qp_shadow, consumed));
 static_assert(offsetof(struct tqp_offload_shadow, reads_addr) ==
 	      offsetof(struct nupa_qp_shadow, reads_addr));
+static_assert(offsetof(struct tqp_offload_shadow, turn) == offsetof(struct nupa_qp_shadow, turn));
+static_assert(offsetof(struct tqp_offload_shadow, done) == offsetof(struct nupa_qp_shadow, done));
+static_assert(offsetof(struct tqp_offload_shadow, writes) ==
+	      offsetof(struct nupa_qp_shadow, writes));
+static_assert(offsetof(struct tqp_offload_shadow, solicited) ==
+	      offsetof(struct nupa_qp_shadow, solicited));
+static_assert(offsetof(struct tqp_offload_shadow, last) == offsetof(struct nupa_qp_shadow, last));
+static_assert((int)TQP_OFFLOAD_TURN_HOST == (int)NUPA_TURN_HOST);
+static_assert((int)TQP_OFFLOAD_TURN_NIC == (int)NUPA_TURN_SWITCH);
+static_assert((int)TQP_OFFLOAD_TURN_BUSY == (int)NUPA_TURN_BUSY);
+static_assert((int)TQP_OFFLOAD_LAST_WRITE == (int)NUPA_LAST_WRITE);
 static_assert(sizeof(struct tqp_offload_reads) == sizeof(struct nupa_qp_reads));
 static_assert(offsetof(struct tqp_offload_read, va) == offsetof(struct nupa_qp_read, va));
 static_assert(offsetof(struct tqp_offload_read, key) == offsetof(struct nupa_qp_read, key));
@@ -79,7 +90,8 @@ static u32 nupa_qp_flags(u32 flags)
 	return NUPA_QP_F_SHADOW | (flags & TQP_OFFLOAD_QP_TX_V0 ? NUPA_QP_F_TX_V0 : 0) |
 	       (flags & TQP_OFFLOAD_QP_NO_RQ ? NUPA_QP_F_NO_RQ : 0) |
 	       (flags & TQP_OFFLOAD_QP_ICRC ? NUPA_QP_F_ICRC : 0) |
-	       (flags & TQP_OFFLOAD_QP_REMOTE_WRITE ? NUPA_QP_F_REMOTE_WRITE : 0);
+	       (flags & TQP_OFFLOAD_QP_REMOTE_WRITE ? NUPA_QP_F_REMOTE_WRITE : 0) |
+	       (flags & TQP_OFFLOAD_QP_COMPLETE ? NUPA_QP_F_COMPLETE : 0);
 }
 
 static struct nupa_flow nupa_flow(const struct tqp_offload_flow *from)
@@ -145,6 +157,7 @@ static void nupa_qp_command(struct nupa_admin_cmd *cmd, const struct tqp_offload
 		.qp.rq_base = cpu_to_le32(qp->rq_base),
 		.qp.rq_pages = cpu_to_le32(qp->nr_rq_pages),
 		.qp.shadow_addr = cpu_to_le64(qp->shadow),
+		.qp.cq = cpu_to_le32(qp->cq),
 	};
 }
 
@@ -174,6 +187,44 @@ static int nupa_qp_create(struct tqp_offload_device *odev, const struct tqp_offl
 static int nupa_qp_destroy(struct tqp_offload_device *odev, u32 qpn)
 {
 	return nupa_admin_simple(nupa_of(odev), NUPA_ADMIN_QP_DESTROY, qpn);
+}
+
+/* So is what guards a completion queue. */
+static_assert(sizeof(struct tqp_offload_cq_ctl) == sizeof(struct nupa_cq_ctl));
+static_assert(offsetof(struct tqp_offload_cq_ctl, prod) == offsetof(struct nupa_cq_ctl, prod));
+static_assert((int)TQP_OFFLOAD_CQ_OWNER_NONE == (int)NUPA_CQ_OWNER_NONE);
+static_assert((int)TQP_OFFLOAD_CQ_OWNER_HOST == (int)NUPA_CQ_OWNER_HOST);
+static_assert((int)TQP_OFFLOAD_CQ_OWNER_NIC == (int)NUPA_CQ_OWNER_SWITCH);
+
+static int nupa_cq_create(struct tqp_offload_device *odev, const struct tqp_offload_cq *cq)
+{
+	struct nupa_admin_cmd cmd = {
+		.op = cpu_to_le16(NUPA_ADMIN_CQ_CREATE),
+		.id = cpu_to_le32(cq->id),
+		.cq.ctl_addr = cpu_to_le64(cq->ctl),
+		.cq.pages = cpu_to_le32(cq->nr_pages),
+		.cq.mask = cpu_to_le32(cq->mask),
+	};
+	struct nupa_dev *nupa = nupa_of(odev);
+	struct nupa_table table;
+	int err;
+
+	if (!(nupa->features & NUPA_FEAT_COMPLETE))
+		return -EOPNOTSUPP;
+	if (cq->nr_pages > NUPA_CQ_PAGES_MAX)
+		return -E2BIG;
+	err = nupa_table_alloc(nupa, &table, cq->pages, cq->nr_pages);
+	if (err)
+		return err;
+	cmd.cq.table_addr = cpu_to_le64(table.dma);
+	err = nupa_admin_submit(nupa, &cmd, NULL);
+	nupa_table_free(nupa, &table);	/* copied by the switch */
+	return err;
+}
+
+static int nupa_cq_destroy(struct tqp_offload_device *odev, u32 id)
+{
+	return nupa_admin_simple(nupa_of(odev), NUPA_ADMIN_CQ_DESTROY, id);
 }
 
 /* The post is the same memory to tcp_qp and to the switch. */
@@ -229,6 +280,8 @@ static const struct tqp_offload_ops nupa_qp_ops = {
 	.mr_dereg = nupa_mr_dereg,
 	.qp_create = nupa_qp_create,
 	.qp_destroy = nupa_qp_destroy,
+	.cq_create = nupa_cq_create,
+	.cq_destroy = nupa_cq_destroy,
 	.stream_create = nupa_stream_create,
 	.stream_destroy = nupa_stream_destroy,
 };

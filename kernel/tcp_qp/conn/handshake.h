@@ -24,8 +24,8 @@ struct tqp_handshake {
 	bool peer_write_trains;		/* also of WRITEs, */
 	bool peer_mixed_trains;		/* of SENDs of any lengths, */
 	bool peer_write_mixed_trains;	/* and of WRITEs of any lengths and targets */
-	unsigned long deadline;		/* jiffies; 0: attach itself waits */
 	u32 delay_ms;
+	unsigned long deadline;		/* jiffies; 0: attach itself waits */
 	struct delayed_work work;
 };
 

@@ -9,6 +9,25 @@
 struct tqp_offload_shadow;
 struct tqp_offload_reads;
 
+enum tqp_turn_state {
+	TQP_TURN_NONE,			/* the NIC can't complete */
+	TQP_TURN_OURS,
+	TQP_TURN_NICS,
+	TQP_TURN_LEFT,			/* ours, but there are bytes of what it has completed */
+};
+
+/*
+ * Whose turn it is to complete receives (struct tqp_offload_shadow), and how much of
+ * what the NIC has completed we know: of receives info.rx_messages.  Lock: the sk lock.
+ */
+struct tqp_turn {
+	u32 writes, solicited;		/* as in the shadow */
+	u8 state;			/* enum tqp_turn_state */
+	bool over;			/* it is not given any more: the conn ends */
+	bool untold;			/* there were receives among what we know */
+	bool untold_solicited;
+};
+
 /*
  * Locks: the mutex, and of shadow and reads beside it the sk lock: the data path
  * has that one alone.
@@ -17,6 +36,7 @@ struct tqp_conn_offload {
 	struct mutex mutex;
 	bool active;			/* the NIC has a context */
 	bool no_mixed;			/* and would deliver mixed trains */
+	struct tqp_turn turn;
 	struct tqp_offload_shadow *shadow;
 	struct tqp_offload_reads *reads;	/* from the first READ on */
 	dma_addr_t shadow_dma, reads_dma;

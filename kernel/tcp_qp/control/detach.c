@@ -62,6 +62,7 @@ void tqp_conn_detach(struct tqp_qp *qp)
 		return;
 
 	tqp_bell_end(conn, false);
+	tqp_rx_settle(conn);
 	/* what the peer is to be told it should be told before its connection goes */
 	if (READ_ONCE(conn->end.nak.syndrome))
 		tqp_end_wait(qp->dev, qp->uctx, &conn->wait, tqp_conn_told, conn,
@@ -74,6 +75,7 @@ void tqp_conn_detach(struct tqp_qp *qp)
 	WRITE_ONCE(conn->state, TQP_CONN_DEAD);
 	tqp_tx_die(conn);
 	tqp_ring_sleep(qp->sq);
+	tqp_turn_end(conn);
 	conn->qp = NULL;
 	WRITE_ONCE(conn->end.waits, false);
 	release_sock(conn->sk);

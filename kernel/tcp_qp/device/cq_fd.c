@@ -37,7 +37,7 @@ static __poll_t tqp_cq_fd_mask(struct tqp_cq_fd *fd)
 		mask = EPOLLIN | EPOLLRDNORM | EPOLLERR | EPOLLHUP;
 	} else {
 		spin_lock_irqsave(&fd->cq->lock, flags);	/* against resize */
-		if (fd->signalled || tqp_ring_unpolled(fd->cq->ring))
+		if (fd->signalled || tqp_cq_unpolled(fd->cq))
 			mask |= EPOLLIN | EPOLLRDNORM;
 		if (fd->cq->overflown)
 			mask |= EPOLLERR;

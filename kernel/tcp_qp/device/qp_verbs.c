@@ -7,6 +7,7 @@
 #include "device/device.h"
 #include "memory/memory.h"
 #include "number/number.h"
+#include "rx/rx.h"
 #include "ud/ud.h"
 
 /* msn arithmetic and the switch's rq_mask. */
@@ -193,6 +194,7 @@ static void tqp_qp_flush_conn(struct tqp_qp *qp)
 	struct tqp_conn *conn = qp->conn;
 	struct sock *sk = conn->sk;
 
+	tqp_rx_settle(conn);
 	lock_sock(sk);
 	if (conn->state != TQP_CONN_DEAD)
 		tqp_conn_fail(conn, TCP_QP_REASON_NONE);

@@ -106,7 +106,7 @@ int tqp_fill_res_cq(struct sk_buff *skb, struct ib_cq *ibcq)
 
 	spin_lock_irq(&cq->lock);
 	state = cq->overflown ? "overflown" : cq->notify ? "armed" : "polled";
-	details[0].value = tqp_ring_unpolled(cq->ring);
+	details[0].value = tqp_cq_unpolled(cq);
 	details[1].value = cq->ring->bytes;
 	spin_unlock_irq(&cq->lock);
 	return tqp_fill(skb, "state", state, details, ARRAY_SIZE(details));

@@ -7,6 +7,7 @@
  * timer until acknowledged, credits are hints with a probe behind them.
  */
 #include "handshake/handshake.h"
+#include "offload/offload.h"
 #include "tx/tx.h"
 
 /* user/libtcpqp/src/userspace/frames/frame.hpp */
@@ -168,11 +169,12 @@ void tqp_peer_acknowledge(struct tqp_conn *conn, u32 aeth)
 		tqp_peer_flags(conn, TCP_BTH_F_RTR);
 }
 
-u16 tqp_credit_limit(const struct tqp_conn *conn)
+u16 tqp_credit_limit(struct tqp_conn *conn)
 {
 	const struct tqp_qp *qp = conn->qp;
 	u32 posted = 0;
 
+	tqp_turn_sync(conn);
 	if (qp && qp->srq)	/* others may take them: credits are hints */
 		posted = min_t(u32, tqp_srq_posted(qp->srq), S16_MAX);
 	else if (qp)
@@ -191,8 +193,8 @@ void tqp_credit_update(struct tqp_conn *conn)
 	sock_owned_by_me(conn->sk);
 	if (conn->state == TQP_CONN_DEAD || !conn->qp || !conn->handshake.rtr_enabled)
 		return;
-	left = conn->credit.advertised - conn->rx.next.untagged;
 	gained = tqp_credit_limit(conn) - conn->credit.advertised;
+	left = conn->credit.advertised - conn->rx.next.untagged;
 	if (gained > 0 && gained > left)
 		tqp_send_ack(conn);
 }

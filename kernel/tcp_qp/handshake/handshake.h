@@ -21,7 +21,7 @@ void tqp_peer_is_stock(struct tqp_conn *conn);
 u32 tqp_stock_hello(struct sock *sk, u32 seq, u32 bytes);
 /* The same, in its turn; sk lock */
 void tqp_peer_acknowledge(struct tqp_conn *conn, u32 aeth);
-u16 tqp_credit_limit(const struct tqp_conn *conn);	/* sk lock */
+u16 tqp_credit_limit(struct tqp_conn *conn);	/* sk lock */
 void tqp_credit_update(struct tqp_conn *conn);	/* tell the peer if it gained much; sk lock */
 void tqp_probe_work(struct work_struct *work);
 

@@ -44,7 +44,7 @@ void tqp_cq_post_all(struct tqp_cq *cq, const struct ib_uverbs_wc *wc, const u64
 		spin_unlock_irqrestore(&cq->lock, flags);
 		return;
 	}
-	n = min(count, tqp_ring_room(cq->ring));
+	n = tqp_cq_take(cq) ? min(count, tqp_ring_room(cq->ring)) : 0;
 	for (u32 i = 0; i < n; i++) {
 		entry = tqp_ring_entry(cq->ring, cq->ring->index + i);
 		*entry = *wc;
@@ -58,6 +58,8 @@ void tqp_cq_post_all(struct tqp_cq *cq, const struct ib_uverbs_wc *wc, const u64
 	}
 	overflow = n < count;
 	cq->overflown = overflow;
+	if (!overflow)		/* else nobody writes there any more */
+		tqp_cq_give(cq);
 	fd = cq->fd;
 	spin_unlock_irqrestore(&cq->lock, flags);
 
@@ -65,6 +67,23 @@ void tqp_cq_post_all(struct tqp_cq *cq, const struct ib_uverbs_wc *wc, const u64
 		tqp_cq_fd_wake(fd);
 	if (overflow)
 		tqp_cq_overflow(cq);
+	if (notify)
+		cq->ib.comp_handler(&cq->ib, cq->ib.cq_context);
+}
+
+void tqp_cq_came(struct tqp_cq *cq, bool solicited)
+{
+	const struct ib_uverbs_wc wc = { .status = IB_WC_SUCCESS };
+	struct tqp_cq_fd *fd;
+	unsigned long flags;
+	bool notify;
+
+	spin_lock_irqsave(&cq->lock, flags);
+	notify = tqp_cq_take_notify(cq, &wc, solicited);
+	fd = cq->fd;
+	spin_unlock_irqrestore(&cq->lock, flags);
+	if (fd)
+		tqp_cq_fd_wake(fd);
 	if (notify)
 		cq->ib.comp_handler(&cq->ib, cq->ib.cq_context);
 }
@@ -131,6 +150,7 @@ int tqp_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 	struct tqp_cq *cq = to_tqp_cq(ibcq);
 
 	tqp_cq_fd_sever(cq);
+	tqp_cq_forget(cq);
 	tqp_ring_destroy(cq->ring);
 	return 0;
 }
@@ -206,6 +226,7 @@ int tqp_resize_cq(struct ib_cq *ibcq, TQP_CQE_TYPE cqe, struct ib_udata *udata)
 	ret = ib_copy_to_udata(udata, &resp, sizeof(resp));
 	if (!ret) {
 		mutex_lock(&cq->resizing);
+		tqp_cq_unshare(cq);
 		move.fresh = fresh;
 		ret = tqp_cq_move(cq, &move);
 		mutex_unlock(&cq->resizing);
@@ -222,7 +243,7 @@ int tqp_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags notify)
 
 	spin_lock_irqsave(&cq->lock, flags);
 	cq->notify |= notify & IB_CQ_SOLICITED_MASK;
-	if ((notify & IB_CQ_REPORT_MISSED_EVENTS) && tqp_ring_unpolled(cq->ring))
+	if ((notify & IB_CQ_REPORT_MISSED_EVENTS) && tqp_cq_unpolled(cq))
 		missed = 1;
 	spin_unlock_irqrestore(&cq->lock, flags);
 	return missed;

@@ -12,7 +12,11 @@
  *   A program that lives on waits, until killed, and in all of its context at most
  *   TQP_DRIVER_MS: what one object waited, the next does not wait again.
  *
- *   A process that exits waits for nothing.  Nobody writes to private memory any
+ *   What a NIC has completed TCP may not have heard of yet.  The peer should: its send
+ *   has arrived.  So before a conn ends, whoever ends it waits for TCP, which takes as
+ *   long as an interrupt, and if the packet was lost on the way TQP_SETTLE_MS at most.
+ *
+ *   A process that exits waits for nothing else.  Nobody writes to private memory any
  *   more, and it is not given to others while it is pinned.  Shared memory and
  *   dma-bufs live on with whoever shares them, and those may write while a packet
  *   still waits: they could all the time, for they share the buffers of somebody
@@ -27,6 +31,7 @@
 #include "object/tqp.h"
 
 enum {
+	TQP_SETTLE_MS = 300,		/* longer than a packet takes from the NIC to TCP, also the second time */
 	TQP_END_SLICE_MS = 50,		/* a removal that begins meanwhile is seen after so long */
 	TQP_EXPEDITED_PER_S = 200,	/* grace periods that interrupt every CPU */
 };
@@ -95,6 +100,24 @@ bool tqp_end_wait(const struct tqp_device *dev, struct tqp_ucontext *uctx, wait_
 		}
 	}
 	return over(of);
+}
+
+void tqp_end_settle(const struct tqp_device *dev, struct tqp_ucontext *uctx,
+		    wait_queue_head_t *wait, bool (*over)(void *of), void *of)
+{
+	long left;
+
+	if (tqp_end_must_wait(dev)) {
+		tqp_end_wait(dev, uctx, wait, over, of, TQP_SETTLE_MS);
+		return;
+	}
+	if (READ_ONCE(dev->leaving) || over(of))
+		return;
+	if (!READ_ONCE(uctx->settle_by))
+		WRITE_ONCE(uctx->settle_by, (jiffies + msecs_to_jiffies(TQP_SETTLE_MS)) ?: 1);
+	left = READ_ONCE(uctx->settle_by) - jiffies;
+	if (left > 0)
+		wait_event_timeout(*wait, over(of), left);
 }
 
 void tqp_end_readers(const struct tqp_device *dev)

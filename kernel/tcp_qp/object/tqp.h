@@ -78,7 +78,7 @@ enum {
 	X(tx_messages) X(tx_bytes) X(tx_segments) X(tx_zerocopy_bytes) X(tx_copied_bytes) \
 	X(tx_sack_stripped) X(tx_header_nomem) X(tx_credit_waits) X(tx_credit_probes) X(tx_memory_waits) X(tx_train_messages) \
 	X(tx_release_timeouts) X(doorbells) X(tx_watch_looks) X(tx_bell_rings) X(tx_bell_pauses) \
-	X(rx_messages) X(rx_delivered_bytes) X(rx_placed_bytes) X(rx_copied_bytes) X(rx_stalls) X(rx_quick_acks) \
+	X(rx_messages) X(rx_delivered_bytes) X(rx_placed_bytes) X(rx_copied_bytes) X(rx_stalls) X(rx_quick_acks) X(rx_nic_messages) X(rx_turns) \
 	X(rx_protocol_errors) X(rx_length_errors) X(rx_protection_errors) \
 	X(rtr_sent) X(rtr_received) X(rtr_timeouts) X(offload_qps) X(offload_refused) \
 	X(software_qps) X(qp_errors) X(cq_overflows) X(tx_protection_errors) X(urgent_refused) \
@@ -114,7 +114,7 @@ struct tqp_device {
 	struct net_device *netdev;	/* we hold a reference */
 	netdevice_tracker netdev_tracker;
 	struct tqp_offload_device *offload;	/* NULL: software only; constant for the device's life */
-	struct dma_pool *shadows, *shadow_reads;	/* of its dma_dev; shadow.c */
+	struct dma_pool *shadows, *shadow_reads, *cq_ctls;	/* of its dma_dev; shadow.c */
 	struct list_head node;		/* tqp_devices, under tqp_devices_mutex */
 	struct rhashtable mrs;		/* key -> struct tqp_mr, RCU; tqp_mr_table_init() */
 	struct xarray mws;		/* key >> 8 -> struct tqp_window, RCU */
@@ -139,6 +139,7 @@ struct tqp_device {
 struct tqp_ucontext {
 	struct ib_ucontext ib;
 	unsigned long wait_by;		/* jiffies; 0: nobody waits at an end; ends.c */
+	unsigned long settle_by;	/* the same, of a process that exits */
 };
 
 struct tqp_pd {
@@ -189,14 +190,25 @@ struct tqp_mw {
 	struct tqp_window *window;	/* what outlives the core's object for its readers */
 };
 
+/* What a NIC has of a CQ that it writes to, too: cq_nic.c. */
+struct tqp_cq_nic {
+	struct tqp_offload_cq_ctl *ctl;	/* NULL: the NIC does not know it */
+	dma_addr_t ctl_dma;
+	dma_addr_t *pages;		/* of the ring that it knows */
+	u32 nr_pages;
+	bool shared;			/* under cq->lock, too: it may write, so the ring is its owner's */
+	bool refused;			/* never (again) */
+};
+
 struct tqp_cq {
 	struct ib_cq ib;
 	spinlock_t lock;
 	struct tqp_ring *ring;
-	struct mutex resizing;		/* outside lock */
+	struct mutex resizing;		/* outside lock; of nic, too */
 	struct tqp_cq_fd *fd;		/* under lock; NULL until a descriptor was asked for */
 	u8 notify;			/* enum ib_cq_notify_flags wanted; 0: not armed */
 	bool overflown;
+	struct tqp_cq_nic nic;
 	u32 busy_us, busy_napi;		/* of the socket that a receive came from last, see cq_fd.c */
 };
 
@@ -322,6 +334,9 @@ bool tqp_end_must_wait(const struct tqp_device *dev);
  */
 bool tqp_end_wait(const struct tqp_device *dev, struct tqp_ucontext *uctx, wait_queue_head_t *wait,
 		  bool (*over)(void *of), void *of, u32 ms);
+/* The same for TQP_SETTLE_MS, also for a process that exits, there in all of a context. */
+void tqp_end_settle(const struct tqp_device *dev, struct tqp_ucontext *uctx,
+		    wait_queue_head_t *wait, bool (*over)(void *of), void *of);
 /* Until all who found an object under RCU are through with it, if somebody must wait; sleeps. */
 void tqp_end_readers(const struct tqp_device *dev);
 
@@ -347,6 +362,30 @@ static inline void tqp_cq_post(struct tqp_cq *cq, const struct ib_uverbs_wc *wc,
 	u64 wr_id = wc->wr_id;
 
 	tqp_cq_post_all(cq, wc, &wr_id, NULL, 1, solicited);
+}
+
+/* Others than we have posted: wake who waits for it.  Any context. */
+void tqp_cq_came(struct tqp_cq *cq, bool solicited);
+
+/* ---- cq_nic.c ---- */
+/* May a NIC write to it, from now on?  Sleeps. */
+bool tqp_cq_share(struct tqp_cq *cq);
+void tqp_cq_unshare(struct tqp_cq *cq);	/* never again; resizing, sleeps */
+void tqp_cq_forget(struct tqp_cq *cq);	/* it goes; no QP is on it; sleeps */
+/* Between these we alone write, and ring->index is right; cq->lock.  False: the NIC hangs. */
+bool tqp_cq_take(struct tqp_cq *cq);
+void tqp_cq_give(struct tqp_cq *cq);
+
+/* Completions that user space has not polled yet; cq->lock. */
+static inline u32 tqp_cq_unpolled(const struct tqp_cq *cq)
+{
+	u32 cons;
+
+	if (!cq->nic.shared)
+		return tqp_ring_unpolled(cq->ring);
+	/* user space stores it with release after it read the entries */
+	cons = smp_load_acquire(&cq->ring->buf->consumer_index);
+	return (le32_to_cpu(READ_ONCE(cq->nic.ctl->prod)) - cons) & cq->ring->mask;
 }
 
 void tqp_cq_fd_put(struct tqp_cq_fd *fd);

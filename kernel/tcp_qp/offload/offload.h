@@ -15,6 +15,28 @@ void tqp_offload_exit(void);
 int tqp_shadow_init(struct tqp_device *dev);	/* once dev->offload is known */
 void tqp_shadow_exit(struct tqp_device *dev);
 
+/* ---- turn.c; sk lock, any context ---- */
+/* May the NIC complete, or are there bytes of what it has? */
+static inline bool tqp_turn_given(const struct tqp_conn *conn)
+{
+	return READ_ONCE(conn->offload.turn.state) >= TQP_TURN_NICS;
+}
+
+/* What the NIC has completed is known to rings, numbers and counters. */
+void tqp_turn_sync(struct tqp_conn *conn);
+/* The same, when some of its bytes were read. */
+void tqp_turn_read(struct tqp_conn *conn);
+/* How many bytes of the stream from @seq on are of messages that the NIC has completed. */
+u32 tqp_turn_done(const struct tqp_conn *conn, u32 seq);
+/* To complete what the NIC has not.  False: it is busy for longer than one waits here. */
+bool tqp_turn_take(struct tqp_conn *conn);
+/* All before @seq is completed, and no message is under way there. */
+void tqp_turn_give(struct tqp_conn *conn, u32 seq);
+/* The NIC has forgotten the QP, or the QP forgets the conn. */
+void tqp_turn_end(struct tqp_conn *conn);
+/* Wake who waits for what the NIC has completed. */
+void tqp_turn_tell(struct tqp_conn *conn);
+
 /* ---- qp.c ---- */
 /* The connection as the switch sees it arrive. */
 void tqp_offload_flow_of(const struct sock *sk, struct tqp_offload_flow *flow);

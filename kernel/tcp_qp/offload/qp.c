@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /* A QP in the switch. */
+#include <linux/module.h>
 #include "offload/offload.h"
+
+static bool nic_completes = true;
+module_param(nic_completes, bool, 0644);
+MODULE_PARM_DESC(nic_completes, "a NIC that can may complete receives of new connections (default Y)");
 
 void tqp_offload_flow_of(const struct sock *sk, struct tqp_offload_flow *flow)
 {
@@ -25,12 +30,13 @@ void tqp_offload_flow_of(const struct sock *sk, struct tqp_offload_flow *flow)
 static void tqp_rq_unmap(struct tqp_conn *conn, struct device *dma_dev)
 {
 	while (conn->offload.nr_rq_dma)
-		dma_unmap_page(dma_dev, conn->offload.rq_dma[--conn->offload.nr_rq_dma], PAGE_SIZE, DMA_TO_DEVICE);
+		dma_unmap_page(dma_dev, conn->offload.rq_dma[--conn->offload.nr_rq_dma], PAGE_SIZE,
+			       DMA_BIDIRECTIONAL);
 	kvfree(conn->offload.rq_dma);
 	conn->offload.rq_dma = NULL;
 }
 
-/* The switch reads the receive ring where the application writes it. */
+/* The switch reads the receive ring where the application writes it, and says what is used. */
 static int tqp_rq_map(struct tqp_conn *conn, struct device *dma_dev)
 {
 	struct tqp_ring *rq = conn->qp->rq;
@@ -43,7 +49,7 @@ static int tqp_rq_map(struct tqp_conn *conn, struct device *dma_dev)
 		return -ENOMEM;
 	for (u32 i = 0; i < pages; i++) {
 		struct page *page = tqp_ring_page(rq, i);
-		dma_addr_t dma = dma_map_page(dma_dev, page, 0, PAGE_SIZE, DMA_TO_DEVICE);
+		dma_addr_t dma = dma_map_page(dma_dev, page, 0, PAGE_SIZE, DMA_BIDIRECTIONAL);
 
 		if (dma_mapping_error(dma_dev, dma)) {
 			tqp_rq_unmap(conn, dma_dev);
@@ -64,6 +70,10 @@ static void tqp_offload_rq(const struct tqp_conn *conn, struct tqp_offload_qp *o
 	oqp->rq_base = qp->rq->index;
 	oqp->rq_pages = conn->offload.rq_dma;
 	oqp->nr_rq_pages = conn->offload.nr_rq_dma;
+	if (READ_ONCE(nic_completes) && tqp_cq_share(qp->rcq)) {
+		oqp->flags |= TQP_OFFLOAD_QP_COMPLETE;
+		oqp->cq = qp->rcq->ib.res.id;
+	}
 }
 
 static int tqp_conn_offload_create(struct tqp_conn *conn, struct tqp_offload_device *odev)
@@ -75,6 +85,7 @@ static int tqp_conn_offload_create(struct tqp_conn *conn, struct tqp_offload_dev
 		.rcv_wscale = tcp_sk(conn->sk)->rx_opt.rcv_wscale,
 		.shadow = conn->offload.shadow_dma,
 	};
+	int err;
 
 	if (qp->rq)
 		tqp_offload_rq(conn, &oqp);
@@ -91,7 +102,13 @@ static int tqp_conn_offload_create(struct tqp_conn *conn, struct tqp_offload_dev
 	oqp.rcv_nxt = tcp_sk(conn->sk)->rcv_nxt;
 	conn->offload.shadow->consumed = cpu_to_le32(tcp_sk(conn->sk)->copied_seq);
 	release_sock(conn->sk);
-	return odev->ops->qp_create(odev, &oqp);
+	err = odev->ops->qp_create(odev, &oqp);
+	if (err || !(oqp.flags & TQP_OFFLOAD_QP_COMPLETE))
+		return err;
+	lock_sock(conn->sk);
+	conn->offload.turn.state = TQP_TURN_OURS;
+	release_sock(conn->sk);
+	return 0;
 }
 
 int tqp_conn_offload_start(struct tqp_conn *conn)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the switch reads of a QP: how far it is, and which READs wait.  Slots
+ * What the switch reads of a QP: how far it is, and which READs wait; and what it
+ * writes while it is its turn.  Slots
  * of pages that many QPs share; the switch is told of one QP's bytes alone.
  */
 #include <linux/dmapool.h>
@@ -8,6 +9,7 @@
 
 enum {
 	TQP_SHADOW_ALIGN = 64,	/* no two QPs in one cache line */
+	TQP_CQ_CTL_ALIGN = 16,
 };
 
 int tqp_shadow_init(struct tqp_device *dev)
@@ -21,11 +23,14 @@ int tqp_shadow_init(struct tqp_device *dev)
 				       TQP_SHADOW_ALIGN, 0);
 	dev->shadow_reads = dma_pool_create("tcp_qp reads", dma_dev, sizeof(struct tqp_offload_reads),
 					    TQP_SHADOW_ALIGN, 0);
-	return dev->shadows && dev->shadow_reads ? 0 : -ENOMEM;
+	dev->cq_ctls = dma_pool_create("tcp_qp cqs", dma_dev, sizeof(struct tqp_offload_cq_ctl),
+				       TQP_CQ_CTL_ALIGN, 0);
+	return dev->shadows && dev->shadow_reads && dev->cq_ctls ? 0 : -ENOMEM;
 }
 
 void tqp_shadow_exit(struct tqp_device *dev)
 {
+	dma_pool_destroy(dev->cq_ctls);
 	dma_pool_destroy(dev->shadow_reads);
 	dma_pool_destroy(dev->shadows);
 }
@@ -60,6 +65,7 @@ void tqp_shadow_free(struct tqp_conn *conn)
 	struct tqp_offload_reads *reads;
 
 	lock_sock(conn->sk);
+	tqp_turn_end(conn);
 	shadow = conn->offload.shadow;
 	reads = conn->offload.reads;
 	conn->offload.shadow = NULL;

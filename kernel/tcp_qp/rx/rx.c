@@ -8,6 +8,7 @@
  */
 #include "handshake/handshake.h"
 #include "memory/memory.h"
+#include "offload/offload.h"
 #include "rx/rx.h"
 #include "tx/tx.h"
 
@@ -144,6 +145,42 @@ static struct sk_buff *tqp_rx_next(struct sock *sk, u32 *off)
 	       tcp_recv_skb(sk, tcp_sk(sk)->copied_seq, off);
 }
 
+/*
+ * The NIC may have completed what comes next: then it is in its place, and told.  Else
+ * the turn is taken, and the next look finds the rest.  *@stop: not now.
+ */
+static u32 tqp_rx_completed(struct tqp_conn *conn, bool *stop)
+{
+	struct tcp_sock *tp = tcp_sk(conn->sk);
+	u32 bytes = min(tqp_turn_done(conn, tp->copied_seq), tp->rcv_nxt - tp->copied_seq);
+
+	*stop = false;
+	if (bytes) {
+		tqp_turn_sync(conn);
+		tqp_rx_account(conn, bytes, true);
+		tcp_read_done(conn->sk, bytes);
+		tqp_turn_read(conn);
+	} else if (!tqp_turn_take(conn)) {
+		*stop = true;
+		tqp_queue_delayed(conn, &conn->rx.work, TQP_STALL_FIRST_MS);
+	}
+	return bytes;
+}
+
+/* The NIC may go on, if it can complete and nothing is left for us. */
+static void tqp_rx_give_turn(struct tqp_conn *conn)
+{
+	const struct tqp_rx *rx = &conn->rx;
+
+	if (conn->offload.turn.state != TQP_TURN_OURS || conn->offload.turn.over)
+		return;
+	if (!rx->started || rx->msg.active || rx->wqe.valid || rx->ack_held ||
+	    conn->state != TQP_CONN_ACTIVE || !skb_queue_empty(&conn->sk->sk_receive_queue) ||
+	    conn->sk->sk_shutdown & RCV_SHUTDOWN)
+		return;
+	tqp_turn_give(conn, tcp_sk(conn->sk)->copied_seq);
+}
+
 static void tqp_rx_loop(struct tqp_conn *conn)
 {
 	struct sock *sk = conn->sk;
@@ -172,9 +209,13 @@ static void tqp_rx_loop(struct tqp_conn *conn)
 			return;
 		}
 		messages = conn->info.rx_messages;
-		bytes = tqp_rx_skb(conn, skb, off, &stop);
-		if (bytes)
-			tcp_read_done(sk, bytes);
+		if (tqp_turn_given(conn)) {
+			bytes = tqp_rx_completed(conn, &stop);
+		} else {
+			bytes = tqp_rx_skb(conn, skb, off, &stop);
+			if (bytes)
+				tcp_read_done(sk, bytes);
+		}
 		if (conn->offload.shadow)	/* after the copy: the switch places later WRITEs now */
 			smp_store_release(&conn->offload.shadow->consumed, cpu_to_le32(tp->copied_seq));
 		if (stop)
@@ -266,7 +307,9 @@ void tqp_rx_run(struct tqp_conn *conn)
 	tqp_rx_loop(conn);
 	conn->rx.seq = tcp_sk(sk)->copied_seq;
 	conn->rx.running = false;
+	tqp_turn_tell(conn);
 	tqp_rx_release_ack(conn);
+	tqp_rx_give_turn(conn);
 	if (conn->state == TQP_CONN_DEAD)
 		return;
 	if (!sock_owned_by_user_nocheck(sk))	/* else tqp_release_cb() does both */

@@ -12,6 +12,13 @@ void tqp_rx_tell_window(struct tqp_conn *conn);	/* the backlog is empty; sk lock
 /* Receive the rest by tx_work.  It may be refused then, so it is not acknowledged before; sk lock. */
 void tqp_rx_yield(struct tqp_conn *conn);
 
+/* ---- settle.c ---- */
+/*
+ * The NIC completes nothing any more, and what it has completed is read, so that the peer is
+ * told that it came.  Before the conn ends; sleeps, without the sk lock.
+ */
+void tqp_rx_settle(struct tqp_conn *conn);
+
 /* ---- message.c; sk lock ---- */
 /*
  * What @skb holds from @off on, which is stream byte @seq, of the message that is under way or

@@ -181,12 +181,32 @@ static void tqp_close(struct sock *sk, long timeout)
 	lock_sock(sk);
 	conn = tqp_conn_get(tqp_conn_of(sk));
 	base = conn->socket.family->base_prot;
+	release_sock(sk);
+	tqp_rx_settle(conn);
+	lock_sock(sk);
 	tqp_conn_fail(conn, TCP_QP_REASON_PEER_CLOSED);
 	tqp_ulp_restore(conn);
 	release_sock(sk);
 	tqp_conn_offload_stop(conn);
 	base->close(sk, timeout);
 	tqp_conn_put(conn);
+}
+
+/* With the lock.  FIN says how much came, hence also what as yet the NIC alone knows of. */
+static void tqp_shutdown(struct sock *sk, int how)
+{
+	const struct tqp_family *family = tqp_family_of(sk);
+	struct tqp_conn *conn = family && how & SEND_SHUTDOWN ? tqp_conn_of(sk) : NULL;
+	const struct proto *base = tqp_base_prot(sk);
+
+	if (conn) {
+		tqp_conn_get(conn);
+		release_sock(sk);
+		tqp_rx_settle(conn);
+		lock_sock(sk);
+		tqp_conn_put(conn);
+	}
+	base->shutdown(sk, how);
 }
 
 /* ---- the copies ---- */
@@ -203,6 +223,7 @@ static struct tqp_family *tqp_family_make(struct sock *sk)
 
 	family->prot = *family->base_prot;
 	family->prot.close = tqp_close;
+	family->prot.shutdown = tqp_shutdown;
 	family->prot.disconnect = tqp_disconnect;
 	family->prot.setsockopt = tqp_setsockopt;
 	family->prot.getsockopt = tqp_getsockopt;

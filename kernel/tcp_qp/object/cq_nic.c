@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Completion queues that a NIC writes to, too (struct tqp_offload_cq).  Who writes
+ * owns the ring for that time.  The NIC never waits for us, and has it for as long
+ * as it takes to write the completions of one packet.
+ */
+#include <linux/dma-mapping.h>
+#include <linux/dmapool.h>
+#include <linux/sched/clock.h>
+#include "object/tqp.h"
+
+/* As long as an admin command may take: then the NIC hangs, and its QPs end. */
+#define TQP_CQ_HANG_NS (5ULL * NSEC_PER_SEC)
+
+bool tqp_cq_take(struct tqp_cq *cq)
+{
+	struct tqp_offload_cq_ctl *ctl = cq->nic.ctl;
+	const __le32 none = cpu_to_le32(TQP_OFFLOAD_CQ_OWNER_NONE);
+	u64 began = 0;
+
+	lockdep_assert_held(&cq->lock);
+	if (!cq->nic.shared)
+		return true;
+	while (cmpxchg(&ctl->owner, none, cpu_to_le32(TQP_OFFLOAD_CQ_OWNER_HOST)) != none) {
+		if (!began)
+			began = local_clock();
+		else if (local_clock() - began > TQP_CQ_HANG_NS)
+			return false;
+		cpu_relax();
+	}
+	cq->ring->index = le32_to_cpu(ctl->prod) & cq->ring->mask;
+	return true;
+}
+
+void tqp_cq_give(struct tqp_cq *cq)
+{
+	struct tqp_offload_cq_ctl *ctl = cq->nic.ctl;
+
+	lockdep_assert_held(&cq->lock);
+	if (!cq->nic.shared)
+		return;
+	WRITE_ONCE(ctl->prod, cpu_to_le32(cq->ring->index));
+	/* after all that we wrote: the NIC takes it with acquire */
+	smp_store_release(&ctl->owner, cpu_to_le32(TQP_OFFLOAD_CQ_OWNER_NONE));
+}
+
+static void tqp_cq_unmap(struct tqp_cq *cq, struct device *dma_dev)
+{
+	while (cq->nic.nr_pages)
+		dma_unmap_page(dma_dev, cq->nic.pages[--cq->nic.nr_pages], PAGE_SIZE,
+			       DMA_BIDIRECTIONAL);
+	kvfree(cq->nic.pages);
+	cq->nic.pages = NULL;
+}
+
+static int tqp_cq_map(struct tqp_cq *cq, struct device *dma_dev)
+{
+	u32 count = cq->ring->bytes >> PAGE_SHIFT;
+
+	cq->nic.pages = kvcalloc(count, sizeof(*cq->nic.pages), GFP_KERNEL_ACCOUNT);
+	if (!cq->nic.pages)
+		return -ENOMEM;
+	for (u32 i = 0; i < count; i++) {
+		dma_addr_t dma = dma_map_page(dma_dev, tqp_ring_page(cq->ring, i), 0, PAGE_SIZE,
+					      DMA_BIDIRECTIONAL);
+
+		if (dma_mapping_error(dma_dev, dma)) {
+			tqp_cq_unmap(cq, dma_dev);
+			return -EIO;
+		}
+		cq->nic.pages[cq->nic.nr_pages++] = dma;
+	}
+	return 0;
+}
+
+/* The NIC writes once a QP of it is told to, which is after this. */
+static int tqp_cq_tell(struct tqp_cq *cq, struct tqp_device *dev)
+{
+	const struct tqp_offload_ops *ops = dev->offload->ops;
+	struct tqp_offload_cq ocq = { .id = cq->ib.res.id, .mask = cq->ring->mask };
+	int err;
+
+	err = tqp_cq_map(cq, dev->offload->dma_dev);
+	if (err)
+		return err;
+	err = -ENOMEM;
+	cq->nic.ctl = dma_pool_zalloc(dev->cq_ctls, GFP_KERNEL, &cq->nic.ctl_dma);
+	if (!cq->nic.ctl)
+		goto unmap;
+	ocq.pages = cq->nic.pages;
+	ocq.nr_pages = cq->nic.nr_pages;
+	ocq.ctl = cq->nic.ctl_dma;
+	err = ops->cq_create(dev->offload, &ocq);
+	if (err)
+		goto free;
+	return 0;
+free:
+	dma_pool_free(dev->cq_ctls, cq->nic.ctl, cq->nic.ctl_dma);
+	cq->nic.ctl = NULL;
+unmap:
+	tqp_cq_unmap(cq, dev->offload->dma_dev);
+	return err;
+}
+
+bool tqp_cq_share(struct tqp_cq *cq)
+{
+	struct tqp_device *dev = to_tqp_device(cq->ib.device);
+	bool shared;
+
+	if (!dev->offload->ops->cq_create || !dev->offload->ops->cq_destroy)
+		return false;
+	mutex_lock(&cq->resizing);
+	if (!cq->nic.ctl && !cq->nic.refused)
+		cq->nic.refused = tqp_cq_tell(cq, dev);
+	spin_lock_irq(&cq->lock);
+	shared = !cq->nic.refused && !cq->overflown;
+	if (shared && !cq->nic.shared) {
+		cq->nic.ctl->prod = cpu_to_le32(cq->ring->index);
+		cq->nic.shared = true;
+	}
+	spin_unlock_irq(&cq->lock);
+	mutex_unlock(&cq->resizing);
+	return shared;
+}
+
+/* Owned for good, it is ours alone. */
+void tqp_cq_unshare(struct tqp_cq *cq)
+{
+	lockdep_assert_held(&cq->resizing);
+	cq->nic.refused = true;
+	spin_lock_irq(&cq->lock);
+	if (!tqp_cq_take(cq))
+		cq->overflown = true;
+	cq->nic.shared = false;
+	spin_unlock_irq(&cq->lock);
+}
+
+void tqp_cq_forget(struct tqp_cq *cq)
+{
+	struct tqp_device *dev = to_tqp_device(cq->ib.device);
+
+	if (!cq->nic.ctl)
+		return;
+	dev->offload->ops->cq_destroy(dev->offload, cq->ib.res.id);
+	dma_pool_free(dev->cq_ctls, cq->nic.ctl, cq->nic.ctl_dma);
+	tqp_cq_unmap(cq, dev->offload->dma_dev);
+}
