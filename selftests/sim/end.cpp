@@ -116,6 +116,12 @@ nupa_admin_status End::create_context(std::uint32_t rcv_nxt) {
         cmd.flags |= NUPA_QP_F_REMOTE_WRITE;
     if (connection_.icrc)
         cmd.flags |= NUPA_QP_F_ICRC;
+    if (settings().completes) {
+        cmd.flags |= NUPA_QP_F_COMPLETE;
+        cmd.cq = qpn_of(number_, side_);
+        if (host_.engine.cq_create(cmd.cq, qp_.cq_command()) != NUPA_OK)
+            throw std::logic_error("cq_create");
+    }
     cmd.rcv_nxt = rcv_nxt;
     cmd.rcv_wscale = settings().wscale;
     context_ = true;
@@ -129,6 +135,9 @@ void End::destroy_context() {
     const nupa::QpStats& stats = *host_.engine.qp_stats(qpn_of(number_, side_));
     world_.coverage.add(k_overflows, stats[NUPA_QP_STAT_disorder_overflows]);
     host_.engine.qp_destroy(qpn_of(number_, side_));
+    if (settings().completes)
+        host_.engine.cq_destroy(qpn_of(number_, side_));
+    qp_.turn_over();
     context_ = false;
 }
 

@@ -47,6 +47,10 @@ public:
     // The engine is about to see this segment; it was a late duplicate.
     void segment_seen(const nupa::Packet& packet, const Truth& truth);
     void count_late(const Truth& truth);
+    // The engine has seen it, and says that it completed so many messages.
+    void judge_completed(const Truth& truth, std::uint32_t count) {
+        qp_.judge_completed(truth, count);
+    }
 
     // TCP output, for Sender.  @rec: the message's record, or nullptr for plain bytes.
     // @last: of the bytes' last message, one of @rec's train; both null: plain bytes.

@@ -24,6 +24,7 @@ bool names_message_0(const nupa::Packet& p) {
 // Only a segment where TCP waits for one, or message 0, which names its own
 // start, proves that a context has missed nothing that it might place.
 void End::segment_seen(const nupa::Packet& packet, const Truth& truth) {
+    qp_.disturb();
     proven_ |= truth.tampered;  // it may claim to be message 0
     misled_ |= truth.tampered;
     proven_ |= truth.len && (truth.at <= tcp_.next() || names_message_0(packet));

@@ -24,7 +24,10 @@ QpReceiver::QpReceiver(End& end)
     : end_(end),
       host_(end.host()),
       ring_(host_.ram, end.settings().rq_entries, end.settings().sges_max, end.settings().rq_index,
-            first_msn(end)) {
+            first_msn(end)),
+      cq_(host_.ram),
+      known_{first_msn(end), first_msn(end)},
+      seen_(known_) {
     const std::uint16_t first = first_msn(end);
     next_ = {first, first, first, end.settings().first_msn};  // responses: our own requests'
     const std::uint32_t bytes = end.connection().message_max + kPlaceSlackBytes;
@@ -134,6 +137,7 @@ void QpReceiver::poll() {
         poison(places_[r.place]);
         places_[r.place].busy = false;
     }
+    cq_.polled(static_cast<std::uint32_t>(polled_));
 }
 
 void QpReceiver::flush() {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "completion_ring.hpp"
 #include "receive_ring.hpp"
 #include "stream.hpp"
 #include "tcp_receiver.hpp"
@@ -20,6 +21,7 @@ namespace sim {
 class End;
 class Host;
 struct Region;
+struct Truth;
 
 class QpReceiver {
 public:
@@ -41,6 +43,12 @@ public:
     bool bad_message() const;
     std::size_t posted() const noexcept { return receives_.size(); }
     nupa_cmd_qp command() const { return ring_.cmd; }
+    nupa_cmd_cq cq_command() const { return cq_.cmd; }
+
+    // ---- the switch's completions, qp_nic.cpp ----
+    void disturb();
+    void judge_completed(const Truth& segment, std::uint32_t count);
+    void turn_over();
 
     struct Run {
         std::uint64_t addr;  // host memory
@@ -102,12 +110,24 @@ private:
     void check_message();
     void count(const Message& m);
     void check_payload(const Message& m);
+    void check_bytes(const Message& m);
     bool overwritten_by_peer(const Message& m) const;
     void violation(const char* text);
+
+    // ---- qp_nic.cpp ----
+    void sync();
+    std::uint32_t done_ahead() const;
+    void skip();
+    void take_turn();
+    void give_turn();
+    void judge_one(const Truth& segment, bool receive);
+    void judge_message(const Message& m, const Truth& segment, bool receive);
+    void judge_entry(const Message& m, const ib_uverbs_wc& wc, std::size_t name);
 
     End& end_;
     Host& host_;
     ReceiveRing ring_;
+    CompletionRing cq_;
     std::vector<Buffer> places_;
     std::vector<Receive> receives_;
     std::size_t polled_ = 0, completed_ = 0, done_ = 0;
@@ -121,6 +141,13 @@ private:
     std::array<std::uint32_t, TCP_BTH_TABLE_MAX_WORDS> lengths_{};
     std::uint64_t payload_bytes_ = 0;  // of the peer's messages that are done
     std::uint64_t placed_bytes_ = 0, copied_bytes_ = 0;
+    // What the switch has completed, as the host knows it, and as we have judged it.
+    struct Counts {
+        std::uint32_t completed, writes;
+    };
+    Counts known_, seen_;
+    bool given_ = false;
+    std::uint32_t disturbed_ = 0;
 };
 
 }  // namespace sim

@@ -39,6 +39,13 @@ void QpReceiver::attached() {
 void QpReceiver::run() {
     const Skb* skb;
     while (!end_.dead() && (skb = end_.tcp().front())) {
+        if (given_) {
+            if (done_ahead())
+                skip();
+            else
+                take_turn();
+            continue;
+        }
         const std::uint32_t off = end_.tcp().copied() - skb->at;
         const std::uint32_t bytes = step(*skb, off);
         if (!bytes)
@@ -46,6 +53,7 @@ void QpReceiver::run() {
         end_.tcp().read(bytes);
         ring_.consumed(end_.peer().sender().stream.seq(end_.tcp().copied()));
     }
+    give_turn();
 }
 
 std::uint32_t QpReceiver::step(const Skb& skb, std::uint32_t off) {
@@ -325,6 +333,9 @@ bool QpReceiver::response() {
 void QpReceiver::consume() {
     tqp_rx_msg_count(&msg_, &next_);
     ring_.complete();
+    cq_.post();
+    known_.completed++;
+    seen_.completed++;
     completed_++;
     msg_.active = false;
     have_wqe_ = false;
@@ -395,6 +406,10 @@ void QpReceiver::check_payload(const Message& m) {
     payload_bytes_ += m.length;
     if (placed_bytes_ + copied_bytes_ != payload_bytes_)
         violation("end {}.{} message {}: placed + copied is not delivered");
+    check_bytes(m);
+}
+
+void QpReceiver::check_bytes(const Message& m) {
     if (m.receive != kNoReceive && m.receive >= receives_.size())
         violation("end {}.{} message {} completes without a receive");
     if (m.write()) {

@@ -56,6 +56,9 @@ bool ReceiveRing::full() const noexcept {
 
 void ReceiveRing::post(const std::vector<nupa::RecvSge>& sges) noexcept {
     const std::uint64_t e = element(producer_);
+    put32(e, static_cast<std::uint32_t>(name(names_)));
+    put32(e + 4, static_cast<std::uint32_t>(name(names_) >> 32));
+    names_++;
     put32(e + kNumSgeAt, static_cast<std::uint32_t>(sges.size()));
     for (std::size_t i = 0; i < sges.size(); i++) {
         const std::uint64_t s = e + kSgesAt + i * sizeof(nupa::RecvSge);
@@ -96,6 +99,24 @@ void ReceiveRing::complete() noexcept {
     ram_.put(cmd.shadow_addr, completed() + 1);
     consumer_ = (consumer_ + 1) & mask_;
     put32(kConsumerAt, consumer_);
+}
+
+std::uint32_t ReceiveRing::turn_word(std::size_t field) const noexcept {
+    return ram_.get<std::uint32_t>(cmd.shadow_addr + field);
+}
+
+void ReceiveRing::put_turn_word(std::size_t field, std::uint32_t value) noexcept {
+    ram_.put(cmd.shadow_addr + field, value);
+}
+
+void ReceiveRing::accept_turn() noexcept {
+    for (const std::size_t field :
+         {offsetof(nupa_qp_shadow, completed), offsetof(nupa_qp_shadow, done),
+          offsetof(nupa_qp_shadow, writes), offsetof(nupa_qp_shadow, solicited),
+          offsetof(nupa_qp_shadow, last)})
+        ram_.accept(cmd.shadow_addr + field, sizeof(std::uint32_t));
+    if (get32(kConsumerAt) == ((cmd.rq_base + completed()) & mask_))
+        ram_.accept(at(kConsumerAt), sizeof(std::uint32_t));
 }
 
 void ReceiveRing::consumed(std::uint32_t seq) noexcept {

@@ -31,6 +31,17 @@ public:
     // Completed: first the shadow, then the consumer index; the CQE comes after.
     void complete() noexcept;
     std::uint32_t completed() const noexcept;
+    // @count more were completed by the switch, which has said so.
+    void skip(std::uint32_t count) noexcept { consumer_ = (consumer_ + count) & mask_; }
+    // Fields of the shadow that are of whose turn it is.
+    std::uint32_t turn_word(std::size_t field) const noexcept;
+    void put_turn_word(std::size_t field, std::uint32_t value) noexcept;
+    // What the switch may have written of them, and of the ring, is as it should be.
+    void accept_turn() noexcept;
+    // What receive number @number is called.
+    static std::uint64_t name(std::uint32_t number) noexcept {
+        return number | std::uint64_t{~number} << 32;
+    }
     // Every byte before @seq is where it belongs.
     void consumed(std::uint32_t seq) noexcept;
 
@@ -50,6 +61,7 @@ private:
     std::uint32_t producer_;  // the application's own
     std::uint32_t consumer_;  // the kernel's own
     std::vector<std::uint64_t> pages_;
+    std::uint32_t names_ = 0;
 };
 
 }  // namespace sim

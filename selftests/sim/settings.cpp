@@ -116,8 +116,11 @@ Settings Settings::draw(std::uint64_t seed, Dice& dice) {
     s.faults = draw_faults(dice, disorder);
     // not drawn: the other seeds stay the schedules that they were before there were runs
     s.faults.whole = seed % 4 == 3 ? 100 + seed % 901 : 0;
-    for (ConnectionSettings& c : s.connections)
+    for (ConnectionSettings& c : s.connections) {
         c.uneven = seed % 5 == 2;
+        for (std::uint32_t i = 0; i < 2; i++)
+            c.end[i].completes = offloaded(c.end[i].engine) && (seed + i) % 3 != 0;
+    }
     return s;
 }
 

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Receives that the switch completes, in turns with the host: offload/turn.c and the part of rx.c
+// that goes with it; and what is right about a completion of the switch's.
+#include <algorithm>
+
+#include "end.hpp"
+#include "qp_receiver.hpp"
+#include "world.hpp"
+
+namespace sim {
+
+namespace {
+
+constexpr std::uint32_t kWcRecv = 128, kWcRecvWriteImm = 129, kWcWithImm = 2;
+
+}  // namespace
+
+// ---- the host ----
+
+// The switch's counts become the host's.
+void QpReceiver::sync() {
+    const std::uint32_t receives = ring_.completed() - known_.completed;
+    const std::uint32_t writes = ring_.turn_word(offsetof(nupa_qp_shadow, writes)) - known_.writes;
+    ring_.skip(receives);
+    next_.untagged = static_cast<std::uint16_t>(next_.untagged + receives);
+    next_.write = static_cast<std::uint16_t>(next_.write + writes);
+    known_.completed += receives;
+    known_.writes += writes;
+}
+
+// How many bytes from the next one on are of messages that the switch has completed.
+std::uint32_t QpReceiver::done_ahead() const {
+    const Stream& in = end_.peer().sender().stream;
+    const std::uint32_t done = ring_.turn_word(offsetof(nupa_qp_shadow, done));
+    const std::uint32_t ahead = done - in.seq(end_.tcp().copied());
+    return static_cast<std::int32_t>(ahead) > 0 ? ahead : 0;
+}
+
+void QpReceiver::skip() {
+    const std::uint32_t n = std::min(done_ahead(), end_.tcp().next() - end_.tcp().copied());
+    sync();
+    placed_bytes_ += n;
+    end_.world().coverage.add(k_placed_bytes, n);
+    end_.tcp().read(n);
+    ring_.consumed(end_.peer().sender().stream.seq(end_.tcp().copied()));
+}
+
+void QpReceiver::take_turn() {
+    ring_.put_turn_word(offsetof(nupa_qp_shadow, turn), NUPA_TURN_HOST);
+    sync();
+    given_ = done_ahead() != 0;
+    end_.world().coverage.add(k_turns_taken);
+}
+
+void QpReceiver::give_turn() {
+    if (!end_.settings().completes || !end_.has_context() || given_ || !started_ || msg_.active ||
+        have_wqe_ || end_.dead() || end_.tcp().front())
+        return;
+    given_ = true;
+    known_.writes = seen_.writes = next_.write;
+    ring_.put_turn_word(offsetof(nupa_qp_shadow, writes), known_.writes);
+    ring_.put_turn_word(offsetof(nupa_qp_shadow, done),
+                        end_.peer().sender().stream.seq(end_.tcp().copied()));
+    ring_.put_turn_word(offsetof(nupa_qp_shadow, turn), NUPA_TURN_SWITCH);
+}
+
+// The context is gone; what it completed is not.
+void QpReceiver::turn_over() {
+    if (given_)
+        take_turn();
+}
+
+// Other processors: one of them writes to the queue, or looks for work, just now.
+void QpReceiver::disturb() {
+    if (!end_.settings().completes)
+        return;
+    disturbed_++;
+    cq_.own(disturbed_ % 16 == 5);
+    if (disturbed_ % 32 == 9 && given_)
+        take_turn();
+}
+
+// ---- what is right ----
+
+// The engine has seen @segment, and says that it completed @count messages.
+void QpReceiver::judge_completed(const Truth& segment, std::uint32_t count) {
+    if (!end_.settings().completes)
+        return;
+    if (!given_) {
+        if (count)
+            violation("end {}.{} message {} is completed by the switch out of turn");
+        return;
+    }
+    const std::uint32_t receives = ring_.completed() - seen_.completed;
+    const std::uint32_t writes = ring_.turn_word(offsetof(nupa_qp_shadow, writes)) - seen_.writes;
+    if (receives + writes != count)
+        violation("end {}.{} message {}: the switch says that it completed others than it did");
+    if (count == 0)
+        return;
+    end_.world().coverage.add(k_switch_completions, count);
+    if (ring_.turn_word(offsetof(nupa_qp_shadow, turn)) != NUPA_TURN_SWITCH)
+        violation("end {}.{} message {} is completed by the switch out of turn");
+    if (receives && cq_.owned())
+        violation("end {}.{} message {} is completed in a queue that is the host's");
+    if (segment.tampered)
+        end_.exempt();
+    seen_ = {seen_.completed + receives, seen_.writes + writes};
+    ring_.accept_turn();
+    for (std::uint32_t i = 0; i < count; i++)
+        judge_one(segment, i < receives);
+    if (!cq_.agrees())
+        violation("end {}.{} message {}: not as many completions as were written");
+    const Stream& in = end_.peer().sender().stream;
+    if (ring_.turn_word(offsetof(nupa_qp_shadow, done)) != in.seq(segment.at + segment.len))
+        violation("end {}.{} message {}: another end of what is completed");
+}
+
+void QpReceiver::judge_one(const Truth& segment, bool receive) {
+    const std::size_t name = completed_;
+    const ib_uverbs_wc wc = receive ? cq_.taken() : ib_uverbs_wc{};
+    const Message* m = truth();
+    const bool known = m && !end_.settings().hostile;
+    if (known)
+        judge_message(*m, segment, receive);
+    if (known && receive)
+        judge_entry(*m, wc, name);
+    if (receive) {
+        completed_++;
+        if (completed_ <= receives_.size())
+            receives_[completed_ - 1].state = Receive::State::kCompleted;
+    }
+    done_++;
+}
+
+// All of it was placed, and what is before it is completed: done_ is the next one.
+void QpReceiver::judge_message(const Message& m, const Truth& segment, bool receive) {
+    const Stream& in = end_.peer().sender().stream;
+    if (m.at < segment.at || m.at + m.length > segment.at + segment.len)
+        violation("end {}.{} message {} is completed before its time");
+    if (m.bad)
+        violation("end {}.{} message {} was obeyed, although its sender has no right to it");
+    if (m.opcode == TCP_BTH_OP_SEND_ONLY_INV || !(tcp_bth_is_send(m.opcode) || m.write()))
+        violation("end {}.{} message {} is the host's to complete");
+    if (!m.length || !in.all(m.at, m.length, kBytePlaced))
+        violation("end {}.{} message {} is completed, and was not placed");
+    if (receive != (m.receive != kNoReceive) || (receive && m.receive != completed_))
+        violation("end {}.{} message {} is completed as another kind");
+    count(m);
+    end_.world().coverage.add(k_messages);
+    payload_bytes_ += m.length;
+    check_bytes(m);
+}
+
+void QpReceiver::judge_entry(const Message& m, const ib_uverbs_wc& wc, std::size_t name) {
+    const bool immediate = tcp_bth_has_immediate(m.opcode);
+    if (name >= receives_.size())
+        violation("end {}.{} message {} completes without a receive");
+    if (wc.wr_id != ReceiveRing::name(static_cast<std::uint32_t>(name)) || wc.status ||
+        wc.byte_len != m.length || wc.opcode != (m.write() ? kWcRecvWriteImm : kWcRecv) ||
+        wc.wc_flags != (immediate ? kWcWithImm : 0) ||
+        (immediate && wc.ex.imm_data != __builtin_bswap32(m.imm)))
+        violation("end {}.{} message {} completes otherwise");
+}
+
+}  // namespace sim
