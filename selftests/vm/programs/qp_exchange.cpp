@@ -55,9 +55,10 @@ struct Options {
     bool icrc = false;
     bool one_way = false;  // only the connecting side sends
     bool late_receives = false;
-    uint32_t pause_ms = 0;  // the listening side, between attach and its first receive
-    uint32_t slow_ms = 0;   // before each receive is posted again
-    bool doorbell = true;   // tell the kernel of posted receives
+    uint32_t pause_ms = 0;   // the listening side, between attach and its first receive
+    uint32_t slow_ms = 0;    // before each receive is posted again
+    uint32_t resize_at = 0;  // the completion queue, after so many received messages
+    bool doorbell = true;    // tell the kernel of posted receives
     uint32_t timeout_s = 120;
     std::string memory = "pages";
 };
@@ -243,6 +244,7 @@ private:
         while (posted_rx_.size() < o_.depth && !free_rx_.empty())
             post_receive();
         ring();
+        resize();
         if (!cq_.arm())
             die("req_notify");
         if (drain())
@@ -254,6 +256,16 @@ private:
                 0);
         cq_.consume_events();
         drain();
+    }
+
+    // In mid-traffic, each time to another size.
+    void resize() {
+        if (!o_.resize_at || received_ < next_resize_)
+            return;
+        next_resize_ = received_ + o_.resize_at;
+        const int entries = static_cast<int>(4 * o_.depth + 16 + ++resizes_ % 3 * 4 * o_.depth);
+        if (const int error = ibv_resize_cq(cq_.get(), entries); error != 0)
+            die("resize_cq", error);
     }
 
     bool drain() {
@@ -336,6 +348,7 @@ private:
     uint32_t stride_;
     Pages pages_;
     tcpqp::CompletionQueue cq_;
+    uint32_t next_resize_ = 1, resizes_ = 0;
     tcpqp::Mr mr_;
     tcpqp::QueuePair qp_;
     uint32_t posted_ = 0, completed_ = 0, received_ = 0, posts_ = 0;
@@ -369,6 +382,8 @@ int main(int argc, char** argv) {
         .option("--pause-ms", o.pause_ms,
                 "the listening side, between attach and its first receive")
         .option("--slow-ms", o.slow_ms, "before receives are posted again")
+        .option("--resize-at", o.resize_at,
+                "messages received between two resizes of the completion queue")
         .flag("!--no-doorbell", o.doorbell, "post receives as stock librxe does")
         .choice("--memory", o.memory, {"pages", "huge", "udmabuf", "dma-heap", "hbm", "pool"})
         .option("--timeout", o.timeout_s, "seconds without a completion")

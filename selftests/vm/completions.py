@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Receives that the switch completes, in turns with the host (docs/dataflow.md): qp_exchange looks at every byte, completion and poisoned buffer."""
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from harness.guests import Guests
+from harness.needs import Needs
+from harness.pairs import fabric
+
+from vm.exchange import TRAINS, exchange, under_faults
+
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_exchange",), setup="full")
+pytestmark = pytest.mark.needs(NEEDS)
+
+SMALL = "--messages 3000 --max-bytes 1000 --depth 64"
+COUNTERS = "/sys/class/infiniband/tcpqp0/ports/1/hw_counters"
+PARAMETER = "/sys/module/tcp_qp/parameters/nic_completes"
+ENDS = 8
+REFUSED = 50  # one packet in so many
+
+
+def counted(t: Guests, node: int, name: str) -> int:
+    return int(t.run(node, f"cat {COUNTERS}/{name}"))
+
+
+def by_switch(t: Guests, options: str, share: float) -> list[dict]:
+    """An exchange in which the switch completes at least this share of what each end receives: the counters of both."""
+    before = [(counted(t, node, "rx_nic_messages"), counted(t, node, "rx_messages")) for node in range(2)]
+    counters = exchange(t, "offload", "offload", options)
+    for node, (nic, messages) in enumerate(before):
+        nic, messages = counted(t, node, "rx_nic_messages") - nic, counted(t, node, "rx_messages") - messages
+        t.check(nic >= share * messages, f"node{node}: the switch completed {nic} of {messages} messages")
+    return counters
+
+
+@contextlib.contextmanager
+def refused_by_tcp(t: Guests) -> Iterator[None]:
+    """Both hosts lose packets that their switch has seen."""
+    for node in range(2):
+        if not t.nodes[node].run("tc qdisc add dev nupa0 clsact", 30).ok:
+            pytest.skip("this kernel has no clsact")
+        t.run(node, f"tc filter add dev nupa0 ingress protocol ip matchall action ok random netrand drop {REFUSED}")
+    try:
+        yield
+    finally:
+        for node in range(2):
+            t.run(node, "tc qdisc del dev nupa0 clsact")
+
+
+def test_both_ways(t: Guests) -> None:
+    by_switch(t, f"{SMALL} --seed 71", 0.5)
+
+
+@pytest.mark.long
+def test_one_way(t: Guests) -> None:
+    before = counted(t, 0, "rx_nic_messages")
+    exchange(t, "offload", "offload", f"{SMALL} --one-way --seed 72")
+    t.check(counted(t, 0, "rx_nic_messages") - before > 1500, "the switch completed hardly any message")
+
+
+def test_trains(t: Guests) -> None:
+    by_switch(t, f"{TRAINS} --seed 73", 0.3)
+
+
+def test_the_last_message(t: Guests) -> None:
+    """Who ends right after it has it lets TCP hear of it: its sender is told that it came."""
+    for seed in range(90, 90 + ENDS):
+        exchange(t, "offload", "offload", f"--messages 40 --max-bytes 200 --seed {seed}")
+
+
+@pytest.mark.long
+def test_turned_off(t: Guests) -> None:
+    for node in range(2):
+        t.run(node, f"echo N > {PARAMETER}")
+    try:
+        before = [counted(t, node, "rx_nic_messages") for node in range(2)]
+        exchange(t, "offload", "offload", f"{SMALL} --seed 74")
+        t.equal([counted(t, node, "rx_nic_messages") for node in range(2)], before, "messages that the switch completed")
+    finally:
+        for node in range(2):
+            t.run(node, f"echo Y > {PARAMETER}")
+
+
+def test_tcp_refuses_what_is_completed(t: Guests) -> None:
+    """It comes again, and is neither completed nor copied a second time."""
+    with refused_by_tcp(t):
+        for seed, options in ((75, SMALL), (76, TRAINS), (77, f"{SMALL} --late-receives --slow-ms 1")):
+            by_switch(t, f"{options} --seed {seed}", 0.01)
+
+
+def test_faults(t: Guests) -> None:
+    for seed, options in ((78, SMALL), (79, TRAINS)):
+        under_faults(t, "offload", "offload", f"{options} --seed {seed}")
+
+
+@pytest.mark.long
+def test_receives_that_are_late(t: Guests) -> None:
+    """The host completes what had no receive when it came, and gives the turn back."""
+    with fabric(t, loss=0.01):
+        by_switch(t, f"{SMALL} --late-receives --slow-ms 1 --seed 80", 0.01)
+
+
+@pytest.mark.long
+def test_another_end_that_cannot(t: Guests) -> None:
+    exchange(t, "offload", "software", f"{SMALL} --seed 81")
+    exchange(t, "software", "offload", f"{SMALL} --seed 82")
+
+
+def test_the_queue_is_resized(t: Guests) -> None:
+    """From the first resize on it is the host's alone."""
+    for seed, options in ((83, SMALL), (84, TRAINS)):
+        exchange(t, "offload", "offload", f"{options} --resize-at 100 --seed {seed}")
