@@ -59,6 +59,7 @@ class End:
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.sent = 0  # bytes of the pattern
+        self.lent: list[bytes] = []  # to the kernel, by MSG_ZEROCOPY: until it is acknowledged it may be sent again from where it lies
         self.copy: socket.socket | None = None
         sock.setblocking(True)
         for name in (SO_RCVBUFFORCE, SO_SNDBUFFORCE):
@@ -75,7 +76,10 @@ def seen(data: bytes) -> tuple[int, int]:
 
 
 def do_send(end: End, size: int, flags: int) -> Answer:
-    return end.sock.send(end.bytes(size), flags)
+    data = end.bytes(size)
+    if flags & MSG_ZEROCOPY:
+        end.lent.append(data)
+    return end.sock.send(data, flags)
 
 
 def do_sendmsg(end: End, sizes: tuple[int, ...]) -> Answer:
@@ -211,6 +215,8 @@ def settle(ends: tuple[End, End]) -> None:
     while any(outstanding(end.sock) for end in ends):
         assert time.monotonic() < limit, "never acknowledged"
         time.sleep(SETTLE_S)
+    for end in ends:
+        end.lent.clear()
 
 
 def play(steps: list, ulp: bool, family: int) -> list[Answer]:
