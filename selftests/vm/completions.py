@@ -51,7 +51,9 @@ def refused_by_tcp(t: Guests) -> Iterator[None]:
 
 
 def test_both_ways(t: Guests) -> None:
-    by_switch(t, f"{SMALL} --seed 71", 0.5)
+    """One message at a time: it goes alone.  Many of different lengths share a table, which the host reads."""
+    by_switch(t, "--messages 600 --max-bytes 1000 --depth 1 --seed 70", 0.8)
+    by_switch(t, f"{SMALL} --seed 71", 0.1)
 
 
 @pytest.mark.long
@@ -62,7 +64,7 @@ def test_one_way(t: Guests) -> None:
 
 
 def test_trains(t: Guests) -> None:
-    by_switch(t, f"{TRAINS} --seed 73", 0.3)
+    by_switch(t, f"{TRAINS} --seed 73", 0.1)
 
 
 def test_the_last_message(t: Guests) -> None:
