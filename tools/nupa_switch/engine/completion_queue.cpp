@@ -2,32 +2,28 @@
 #include "completion_queue.hpp"
 
 #include <rdma/ib_user_verbs.h>
-#include <rdma/rdma_user_rxe.h>
 #include <cstring>
 #include <new>
 
 #include "endian.hpp"
 #include "mix.hpp"
+#include "ring_pages.hpp"
 
 namespace nupa {
 
 namespace {
 
-constexpr std::size_t kPageBytes = 4096;
-constexpr std::size_t kElementsAt = offsetof(rxe_queue_buf, data);
-constexpr std::size_t kProducerAt = offsetof(rxe_queue_buf, producer_index);
-constexpr std::size_t kConsumerAt = offsetof(rxe_queue_buf, consumer_index);
 constexpr std::size_t kIndexBytes = 16;
 // So no element crosses a page.
-static_assert(kElementsAt % NUPA_CQE_BYTES == 0 && kPageBytes % NUPA_CQE_BYTES == 0);
+static_assert(kRingElementsAt % NUPA_CQE_BYTES == 0 && kRingPageBytes % NUPA_CQE_BYTES == 0);
 static_assert(sizeof(ib_uverbs_wc) <= NUPA_CQE_BYTES);
 
 bool sane(const nupa_cmd_cq& cmd) noexcept {
     if (cmd.mask == 0 || (cmd.mask & (cmd.mask + 1)) != 0 || cmd.pages > NUPA_CQ_PAGES_MAX ||
         cmd.ctl_addr % alignof(nupa_cq_ctl) != 0)
         return false;
-    const std::uint64_t bytes = kElementsAt + (std::uint64_t{cmd.mask} + 1) * NUPA_CQE_BYTES;
-    return bytes <= std::uint64_t{cmd.pages} * kPageBytes;
+    const std::uint64_t bytes = kRingElementsAt + (std::uint64_t{cmd.mask} + 1) * NUPA_CQE_BYTES;
+    return bytes <= std::uint64_t{cmd.pages} * kRingPageBytes;
 }
 
 std::uint32_t* word(std::byte* at) noexcept { return reinterpret_cast<std::uint32_t*>(at); }
@@ -36,21 +32,12 @@ std::uint32_t* word(std::byte* at) noexcept { return reinterpret_cast<std::uint3
 
 nupa_admin_status CompletionQueue::init(const HostMemory& memory, std::uint32_t id,
                                         const nupa_cmd_cq& cmd) noexcept try {
-    const std::byte* table =
-        memory.at(cmd.table_addr, std::uint64_t{cmd.pages} * sizeof(std::uint64_t));
     std::byte* ctl = memory.at(cmd.ctl_addr, sizeof(nupa_cq_ctl));
-    if (!table || !ctl)
+    if (!ctl)
         return NUPA_E_ADDRESS;
-    pages_.reserve(cmd.pages);
-    for (std::uint32_t i = 0; i < cmd.pages; i++) {
-        const auto page = copy_once<std::uint64_t>(table + i * sizeof(std::uint64_t));
-        if (page % kPageBytes)
-            return NUPA_E_INVALID;
-        std::byte* at = memory.at(page, kPageBytes);
-        if (!at)
-            return NUPA_E_ADDRESS;
-        pages_.push_back(at);
-    }
+    if (const auto status = ring_pages(memory, cmd.table_addr, cmd.pages, pages_);
+        status != NUPA_OK)
+        return status;
     id_ = id;
     mask_ = cmd.mask;
     ctl_ = reinterpret_cast<nupa_cq_ctl*>(ctl);
@@ -67,21 +54,21 @@ bool CompletionQueue::take() noexcept {
 
 std::uint32_t CompletionQueue::room() const noexcept {
     const std::uint32_t prod = __atomic_load_n(&ctl_->prod, __ATOMIC_RELAXED);
-    const std::uint32_t cons = load_acquire32(pages_[0] + kConsumerAt);  // the application's
+    const std::uint32_t cons = load_acquire32(pages_[0] + kRingConsumerAt);  // the application's
     return mask_ - ((prod - cons) & mask_);
 }
 
 void CompletionQueue::write(std::uint32_t place, const ib_uverbs_wc& wc) noexcept {
     const std::uint32_t prod = __atomic_load_n(&ctl_->prod, __ATOMIC_RELAXED);
-    const std::size_t at = kElementsAt + std::size_t{(prod + place) & mask_} * NUPA_CQE_BYTES;
-    std::memcpy(pages_[at / kPageBytes] + at % kPageBytes, &wc, sizeof wc);
+    const std::size_t at = kRingElementsAt + std::size_t{(prod + place) & mask_} * NUPA_CQE_BYTES;
+    std::memcpy(pages_[at / kRingPageBytes] + at % kRingPageBytes, &wc, sizeof wc);
 }
 
 // The host takes ctl's index for what the application can see, so it comes behind the ring's.
 void CompletionQueue::give(std::uint32_t count) noexcept {
     const std::uint32_t prod = (__atomic_load_n(&ctl_->prod, __ATOMIC_RELAXED) + count) & mask_;
     if (count) {
-        __atomic_store_n(word(pages_[0] + kProducerAt), prod, __ATOMIC_RELEASE);
+        __atomic_store_n(word(pages_[0] + kRingProducerAt), prod, __ATOMIC_RELEASE);
         __atomic_store_n(&ctl_->prod, prod, __ATOMIC_RELEASE);
     }
     __atomic_store_n(&ctl_->owner, NUPA_CQ_OWNER_NONE, __ATOMIC_RELEASE);

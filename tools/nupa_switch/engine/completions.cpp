@@ -22,8 +22,6 @@ void store(std::uint32_t& field, std::uint32_t value) noexcept {
     __atomic_store_n(&field, value, __ATOMIC_RELAXED);
 }
 
-bool has_immediate(const tcp_bth& b) noexcept { return tcp_bth_has_immediate(b.opcode); }
-
 std::uint32_t immediate(const tcp_bth& b) noexcept {
     return tcp_bth_is_write(b.opcode) ? b.dma_length : b.ext4;
 }
@@ -113,7 +111,7 @@ bool Completions::receives(const ReceiveQueue& rq, const tcp_bth& b, const Messa
     wc.byte_len = all.length;
     wc.qp_num = wc.src_qp = qpn_;
     wc.port_num = 1;
-    if (has_immediate(b)) {
+    if (tcp_bth_has_immediate(b.opcode)) {
         put_be32(reinterpret_cast<std::uint8_t*>(&wc.ex.imm_data), immediate(b));
         wc.wc_flags = kWcWithImm;
     }

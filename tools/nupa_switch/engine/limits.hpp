@@ -37,7 +37,6 @@ inline constexpr std::uint32_t kPostRunMinBytes = 64 << 10;
 inline constexpr std::uint32_t kRqMaskMax = 32767;  // msn arithmetic needs < 32768
 inline constexpr std::uint8_t kRqLog2Min = 6;       // element sizes of the rxe ABI
 inline constexpr std::uint8_t kRqLog2Max = 12;
-inline constexpr std::uint32_t kRqPageBytes = 4096;
 inline constexpr std::uint8_t kMrPageShiftMin = 12;
 inline constexpr std::uint8_t kMrPageShiftMax = 30;
 

@@ -43,6 +43,7 @@ public:
     void consumed(std::uint32_t completed) const noexcept;
 
 private:
+    std::size_t element(std::uint16_t msn) const noexcept;  // where it is in the ring
     void copy(std::size_t offset, void* to, std::size_t bytes) const noexcept;
 
     std::vector<std::byte*> pages_;
