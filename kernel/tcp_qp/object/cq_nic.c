@@ -4,7 +4,6 @@
  * owns the ring for that time.  The NIC never waits for us, and has it for as long
  * as it takes to write the completions of one packet.
  */
-#include <linux/dma-mapping.h>
 #include <linux/dmapool.h>
 #include <linux/sched/clock.h>
 #include "object/tqp.h"
@@ -46,31 +45,7 @@ void tqp_cq_give(struct tqp_cq *cq)
 
 static void tqp_cq_unmap(struct tqp_cq *cq, struct device *dma_dev)
 {
-	while (cq->nic.nr_pages)
-		dma_unmap_page(dma_dev, cq->nic.pages[--cq->nic.nr_pages], PAGE_SIZE,
-			       DMA_BIDIRECTIONAL);
-	kvfree(cq->nic.pages);
-	cq->nic.pages = NULL;
-}
-
-static int tqp_cq_map(struct tqp_cq *cq, struct device *dma_dev)
-{
-	u32 count = cq->ring->bytes >> PAGE_SHIFT;
-
-	cq->nic.pages = kvcalloc(count, sizeof(*cq->nic.pages), GFP_KERNEL_ACCOUNT);
-	if (!cq->nic.pages)
-		return -ENOMEM;
-	for (u32 i = 0; i < count; i++) {
-		dma_addr_t dma = dma_map_page(dma_dev, tqp_ring_page(cq->ring, i), 0, PAGE_SIZE,
-					      DMA_BIDIRECTIONAL);
-
-		if (dma_mapping_error(dma_dev, dma)) {
-			tqp_cq_unmap(cq, dma_dev);
-			return -EIO;
-		}
-		cq->nic.pages[cq->nic.nr_pages++] = dma;
-	}
-	return 0;
+	tqp_ring_unmap(dma_dev, cq->nic.pages, cq->nic.nr_pages);
 }
 
 /* The NIC writes once a QP of it is told to, which is after this. */
@@ -78,12 +53,11 @@ static int tqp_cq_tell(struct tqp_cq *cq, struct tqp_device *dev)
 {
 	const struct tqp_offload_ops *ops = dev->offload->ops;
 	struct tqp_offload_cq ocq = { .id = cq->ib.res.id, .mask = cq->ring->mask };
-	int err;
+	int err = -ENOMEM;
 
-	err = tqp_cq_map(cq, dev->offload->dma_dev);
-	if (err)
-		return err;
-	err = -ENOMEM;
+	cq->nic.pages = tqp_ring_map(cq->ring, dev->offload->dma_dev, &cq->nic.nr_pages);
+	if (IS_ERR(cq->nic.pages))
+		return PTR_ERR(cq->nic.pages);
 	cq->nic.ctl = dma_pool_zalloc(dev->cq_ctls, GFP_KERNEL, &cq->nic.ctl_dma);
 	if (!cq->nic.ctl)
 		goto unmap;

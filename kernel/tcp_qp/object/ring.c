@@ -5,6 +5,7 @@
  * their own reference counts, so the ring may go first.  A ring of one page, as
  * thousands of small queue pairs have, is where the kernel maps all memory.
  */
+#include <linux/dma-mapping.h>
 #include <linux/log2.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
@@ -76,6 +77,32 @@ struct page *tqp_ring_page(const struct tqp_ring *ring, u32 number)
 	if (tqp_ring_is_page(ring))
 		return virt_to_page(ring->buf);
 	return vmalloc_to_page((u8 *)ring->buf + ((size_t)number << PAGE_SHIFT));
+}
+
+void tqp_ring_unmap(struct device *dma_dev, dma_addr_t *pages, u32 count)
+{
+	while (count--)
+		dma_unmap_page(dma_dev, pages[count], PAGE_SIZE, DMA_BIDIRECTIONAL);
+	kvfree(pages);
+}
+
+dma_addr_t *tqp_ring_map(const struct tqp_ring *ring, struct device *dma_dev, u32 *count)
+{
+	u32 all = ring->bytes >> PAGE_SHIFT;
+	dma_addr_t *pages = kvcalloc(all, sizeof(*pages), GFP_KERNEL_ACCOUNT);
+
+	if (!pages)
+		return ERR_PTR(-ENOMEM);
+	for (u32 i = 0; i < all; i++) {
+		pages[i] = dma_map_page(dma_dev, tqp_ring_page(ring, i), 0, PAGE_SIZE,
+					DMA_BIDIRECTIONAL);
+		if (dma_mapping_error(dma_dev, pages[i])) {
+			tqp_ring_unmap(dma_dev, pages, i);
+			return ERR_PTR(-EIO);
+		}
+	}
+	*count = all;
+	return pages;
 }
 
 static void tqp_ring_shape(struct tqp_ring *ring, u32 entries, u32 elem_bytes)

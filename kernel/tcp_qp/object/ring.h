@@ -42,6 +42,9 @@ void tqp_ring_destroy(struct tqp_ring *ring);	/* memory goes when the last mappi
 void tqp_ring_mmap_free(struct rdma_user_mmap_entry *entry);
 int tqp_ring_mmap(struct ib_ucontext *uctx, struct vm_area_struct *vma);
 struct page *tqp_ring_page(const struct tqp_ring *ring, u32 number);
+/* Its pages for @dma_dev, both ways, *@count of them; or an error. */
+dma_addr_t *tqp_ring_map(const struct tqp_ring *ring, struct device *dma_dev, u32 *count);
+void tqp_ring_unmap(struct device *dma_dev, dma_addr_t *pages, u32 count);
 
 static inline void *tqp_ring_entry(const struct tqp_ring *ring, u32 index)
 {

@@ -24,7 +24,7 @@ static inline bool tqp_turn_given(const struct tqp_conn *conn)
 
 /* What the NIC has completed is known to rings, numbers and counters. */
 void tqp_turn_sync(struct tqp_conn *conn);
-/* The same, when some of its bytes were read. */
+/* Some of its bytes were read, or the turn was taken: are there more below the mark? */
 void tqp_turn_read(struct tqp_conn *conn);
 /* How many bytes of the stream from @seq on are of messages that the NIC has completed. */
 u32 tqp_turn_done(const struct tqp_conn *conn, u32 seq);

@@ -29,34 +29,22 @@ void tqp_offload_flow_of(const struct sock *sk, struct tqp_offload_flow *flow)
 
 static void tqp_rq_unmap(struct tqp_conn *conn, struct device *dma_dev)
 {
-	while (conn->offload.nr_rq_dma)
-		dma_unmap_page(dma_dev, conn->offload.rq_dma[--conn->offload.nr_rq_dma], PAGE_SIZE,
-			       DMA_BIDIRECTIONAL);
-	kvfree(conn->offload.rq_dma);
+	tqp_ring_unmap(dma_dev, conn->offload.rq_dma, conn->offload.nr_rq_dma);
 	conn->offload.rq_dma = NULL;
+	conn->offload.nr_rq_dma = 0;
 }
 
 /* The switch reads the receive ring where the application writes it, and says what is used. */
 static int tqp_rq_map(struct tqp_conn *conn, struct device *dma_dev)
 {
-	struct tqp_ring *rq = conn->qp->rq;
-	u32 pages = rq ? rq->bytes >> PAGE_SHIFT : 0;
+	dma_addr_t *pages;
 
-	if (!rq)
+	if (!conn->qp->rq)
 		return 0;
-	conn->offload.rq_dma = kvcalloc(pages, sizeof(*conn->offload.rq_dma), GFP_KERNEL);
-	if (!conn->offload.rq_dma)
-		return -ENOMEM;
-	for (u32 i = 0; i < pages; i++) {
-		struct page *page = tqp_ring_page(rq, i);
-		dma_addr_t dma = dma_map_page(dma_dev, page, 0, PAGE_SIZE, DMA_BIDIRECTIONAL);
-
-		if (dma_mapping_error(dma_dev, dma)) {
-			tqp_rq_unmap(conn, dma_dev);
-			return -EIO;
-		}
-		conn->offload.rq_dma[conn->offload.nr_rq_dma++] = dma;
-	}
+	pages = tqp_ring_map(conn->qp->rq, dma_dev, &conn->offload.nr_rq_dma);
+	if (IS_ERR(pages))
+		return PTR_ERR(pages);
+	conn->offload.rq_dma = pages;
 	return 0;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * What the switch reads of a QP: how far it is, and which READs wait; and what it
- * writes while it is its turn.  Slots
- * of pages that many QPs share; the switch is told of one QP's bytes alone.
+ * writes while it is its turn.  Slots of pages that many QPs share; the switch is
+ * told of one QP's bytes alone.
  */
 #include <linux/dmapool.h>
 #include "offload/offload.h"

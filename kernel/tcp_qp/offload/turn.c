@@ -67,7 +67,6 @@ void tqp_turn_read(struct tqp_conn *conn)
 {
 	struct tqp_turn *turn = &conn->offload.turn;
 
-	tqp_turn_sync(conn);
 	/* what is below the mark still comes by TCP */
 	if (turn->state != TQP_TURN_LEFT || tqp_turn_done(conn, tcp_sk(conn->sk)->copied_seq))
 		return;
@@ -86,6 +85,7 @@ bool tqp_turn_take(struct tqp_conn *conn)
 		was = cmpxchg(&shadow->turn, nic, ours);
 		if (was == nic || was == ours) {
 			WRITE_ONCE(conn->offload.turn.state, TQP_TURN_LEFT);
+			tqp_turn_sync(conn);	/* for the last time */
 			tqp_turn_read(conn);
 			return true;
 		}
