@@ -542,7 +542,8 @@ NUPA_STATIC_ASSERT(sizeof(struct nupa_qp_shadow) == 48, "nupa_qp_shadow");
  * CQ_CREATE: id = the host's number.  The ring is the application's (rxe user
  * ABI): pages of struct rxe_queue_buf, then elements of NUPA_CQE_BYTES that begin
  * with struct ib_uverbs_wc.  Of it the switch reads the consumer index, and it
- * writes elements and the producer index.  CQ_DESTROY: NUPA_E_INVALID while a QP names it.
+ * writes elements and the producer index.  CQ_DESTROY: NUPA_E_INVALID while a QP
+ * names it.
  */
 struct nupa_cmd_cq {
 	__le64 table_addr;		/* __le64[pages]: 4 KiB pages of the ring, copied */

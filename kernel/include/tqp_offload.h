@@ -85,9 +85,8 @@ struct tqp_offload_qp {
 };
 
 /*
- * Host memory that the hardware reads, one for each QP, written by tcp_qp alone but for
- * the turn.
- * READs that wait for a response, at msn mod TQP_OFFLOAD_READS_MAX: responses
+ * Host memory that the hardware reads, one for each QP, written by tcp_qp alone but
+ * for the turn.  READs that wait for a response, at msn mod TQP_OFFLOAD_READS_MAX: responses
  * are placed only where a valid one says, so a sink needs no right of remote
  * access.
  */
