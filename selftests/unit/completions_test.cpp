@@ -100,6 +100,10 @@ struct Completions : testing::Test {
                          std::uint32_t bytes = kLength) {
         return send_segment(seq, 0, pattern(bytes, msn), msn, opcode);
     }
+    // @bytes from offset @at on of a train of five.
+    static TcpFrame train(std::uint32_t at, std::size_t bytes) {
+        return train_segment(kRcvNxt, 5, at, pattern(bytes), 0, kLength);
+    }
     std::uint64_t messages() { return host.stat(NUPA_STAT_completed_messages); }
 
     Host host;
@@ -228,12 +232,7 @@ TEST_F(Completions, Writes) {
 TEST_F(Completions, ATrainAtOnce) {
     post(5);
     give();
-    tcp_bth b{};
-    b.ver = 1, b.opcode = TCP_BTH_OP_SEND_TRAIN, b.start_seq = kRcvNxt, b.length = kLength;
-    b.ext_bytes = TCP_BTH_EXT4_BYTES, b.ext4 = 5 * kLength, b.flags = TCP_BTH_F_TIMESTAMP;
-    TcpFrame f;
-    f.seq = kRcvNxt, f.payload = pattern(std::size_t{5} * kLength), f.options = bth_option(b);
-    EXPECT_EQ(host.rx(f).completed, 5u);
+    EXPECT_EQ(host.rx(train(0, std::size_t{5} * kLength)).completed, 5u);
     EXPECT_EQ(cq.prod(), 5u);
     for (std::uint32_t i = 0; i < 5; i++)
         EXPECT_EQ(cq.at(i).wr_id, (std::uint64_t{1} << 32) + 1000 + i);
@@ -243,16 +242,11 @@ TEST_F(Completions, ATrainAtOnce) {
 TEST_F(Completions, WholeMessagesAlone) {
     post(5);
     give();
-    tcp_bth b{};
-    b.ver = 1, b.opcode = TCP_BTH_OP_SEND_TRAIN, b.start_seq = kRcvNxt, b.length = kLength;
-    b.ext_bytes = TCP_BTH_EXT4_BYTES, b.ext4 = 5 * kLength, b.flags = TCP_BTH_F_TIMESTAMP;
-    TcpFrame f;
-    f.seq = kRcvNxt, f.payload = pattern(std::size_t{2} * kLength + 1), f.options = bth_option(b);
-    const auto d = host.rx(f);
+    constexpr std::uint32_t kCut = 2 * kLength + 1;
+    const auto d = host.rx(train(0, kCut));
     EXPECT_EQ(d.reason, Reason::kPlaced);
     EXPECT_EQ(d.completed, 0u);
-    f.seq = kRcvNxt + 2 * kLength + 1, f.payload = pattern(std::size_t{3} * kLength - 1);
-    EXPECT_EQ(host.rx(f).completed, 0u);
+    EXPECT_EQ(host.rx(train(kCut, 5 * kLength - kCut)).completed, 0u);
     EXPECT_EQ(cq.prod(), 0u);
     EXPECT_EQ(done(), kRcvNxt);
 }

@@ -91,6 +91,19 @@ inline TcpFrame send_segment(std::uint32_t start, std::uint32_t mbo, ByteVector 
     return f;
 }
 
+// @bytes from offset @at on of a train of @messages that begins with number @msn at @start.
+inline TcpFrame train_segment(std::uint32_t start, std::uint32_t messages, std::uint32_t at,
+                              ByteVector payload, std::uint16_t msn = 0,
+                              std::uint32_t length = 64) {
+    tcp_bth b{};
+    b.ver = 1, b.opcode = TCP_BTH_OP_SEND_TRAIN, b.msn = msn, b.start_seq = start;
+    b.length = length, b.ext_bytes = TCP_BTH_EXT4_BYTES, b.ext4 = messages * length;
+    b.flags = TCP_BTH_F_TIMESTAMP;
+    TcpFrame f;
+    f.seq = start + at, f.payload = std::move(payload), f.options = bth_option(b);
+    return f;
+}
+
 inline TcpFrame write_segment(std::uint32_t start, std::uint32_t mbo, ByteVector payload,
                               std::uint64_t va, std::uint32_t rkey, std::uint32_t dma_length,
                               std::uint8_t opcode = TCP_BTH_OP_WRITE_ONLY, std::uint16_t msn = 0) {

@@ -19,18 +19,6 @@ using nupa::Reason;
 constexpr std::uint32_t kBytes = 64;  // of each message
 constexpr std::uint32_t kStride = 128;
 
-// @bytes from offset @at on of a train of @messages that begins with number @msn at @start.
-TcpFrame train_segment(std::uint32_t start, std::uint32_t messages, std::uint32_t at,
-                       ByteVector payload, std::uint16_t msn = 0, std::uint32_t length = kBytes) {
-    tcp_bth b{};
-    b.ver = 1, b.opcode = TCP_BTH_OP_SEND_TRAIN, b.msn = msn, b.start_seq = start;
-    b.length = length, b.ext_bytes = TCP_BTH_EXT4_BYTES, b.ext4 = messages * length;
-    b.flags = TCP_BTH_F_TIMESTAMP;
-    TcpFrame f;
-    f.seq = start + at, f.payload = std::move(payload), f.options = bth_option(b);
-    return f;
-}
-
 struct TrainRig {
     explicit TrainRig(HostOptions o = {}) : host(o) { host.ack(kRcvNxt); }
 
