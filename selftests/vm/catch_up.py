@@ -58,6 +58,7 @@ def test_loss(t: Guests, how: str) -> None:
     t.equal(any(counts["dropped"] for counts in all_counts), "repair" not in how, f"{how}: packets of TCP's that were not sent again")
 
 
+@pytest.mark.long
 def test_round_trips_are_measured_as_ever(t: Guests) -> None:
     """From when a segment left, not from when TCP heard of it.  A guest's time is its host's: more turns until both had a quiet one."""
     shown: dict[str, list[float]] = {"plain": [], "ack": []}

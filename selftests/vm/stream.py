@@ -246,6 +246,7 @@ def test_placed_and_killed(t: Guests) -> None:
     nothing_pinned(t)
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize("calls", ("peeked", "shared"))
 def test_placed_beside_others(t: Guests, calls: str) -> None:
     """The post is taken from a reader, and what was placed is copied for whoever comes first."""
@@ -296,6 +297,7 @@ def posts_cases(t: Guests, *names: str) -> None:
     nothing_pinned(t)
 
 
+@pytest.mark.waits
 def test_memory_that_changes_between(t: Guests) -> None:
     posts_cases(t, "unmapped", "advised", "moved", "protected", "forked")
 

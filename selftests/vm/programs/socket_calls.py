@@ -34,6 +34,7 @@ SO_RCVBUFFORCE, SO_SNDBUFFORCE = 33, 32
 INFO_BYTES, INFO_UNACKED_AT, INFO_NOTSENT_AT = 256, 24, 144  # struct tcp_info
 SETTLE_S = 0.002
 LONG_SEND = 1_000_000  # about sixteen segments
+BYTES = pattern(1, 4 << 20)  # cut anywhere: to make bytes takes longer than to send them
 Answer = object
 
 SET = (
@@ -67,8 +68,9 @@ class End:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 10_000))
 
     def bytes(self, size: int) -> bytes:
+        begin = self.sent % (len(BYTES) - size)
         self.sent += size
-        return pattern(self.sent, size)
+        return BYTES[begin : begin + size]
 
 
 def seen(data: bytes) -> tuple[int, int]:
@@ -171,8 +173,8 @@ def do_dup(end: End) -> Answer:
     return None
 
 
-def do_elsewhere(end: End, size: int) -> Answer:
-    """The same socket in another process."""
+def do_child(end: End, size: int) -> Answer:
+    """The same socket in a child."""
     data = end.bytes(size)
     child = os.fork()
     if not child:
@@ -181,6 +183,41 @@ def do_elsewhere(end: End, size: int) -> Answer:
         except OSError as e:
             os._exit(e.errno)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+class Other:
+    """Another process, which sends by sockets that it is passed."""
+
+    def __init__(self) -> None:
+        self.ask, theirs = socket.socketpair()
+        if os.fork():
+            theirs.close()
+            return
+        self.ask.close()
+        while question := socket.recv_fds(theirs, 16, 1):
+            data, fds = question[:2]
+            if not data:
+                os._exit(0)
+            theirs.send(struct.pack("q", self.send(fds[0], *struct.unpack("qq", data))))
+
+    @staticmethod
+    def send(fd: int, begin: int, size: int) -> int:
+        with socket.socket(fileno=fd) as sock:
+            try:
+                return sock.send(BYTES[begin : begin + size])
+            except OSError as e:
+                return -e.errno
+
+
+other: Other | None = None  # each worker's
+
+
+def do_elsewhere(end: End, size: int) -> Answer:
+    """The same socket in another process, which it is passed to."""
+    begin = end.sent % (len(BYTES) - size)
+    end.sent += size
+    socket.send_fds(other.ask, [struct.pack("qq", begin, size)], [end.sock.fileno()])
+    return struct.unpack("q", other.ask.recv(8))[0]
 
 
 def plan(dice: random.Random) -> list[tuple[int, Callable[..., Answer], tuple]]:
@@ -194,7 +231,7 @@ def plan(dice: random.Random) -> list[tuple[int, Callable[..., Answer], tuple]]:
         (do_set, lambda: dice.choice(SET)), (do_get, lambda: dice.choice(READ)), (do_elsewhere, lambda: (dice.choice(SIZES),)),
     ]  # fmt: skip
     rare: list[tuple[Callable[..., Answer], Callable[[], tuple]]] = [
-        (do_urgent, lambda: (dice.choice(SIZES),)), (do_recv_urgent, tuple), (do_dup, tuple),
+        (do_child, lambda: (dice.choice(SIZES),)), (do_urgent, lambda: (dice.choice(SIZES),)), (do_recv_urgent, tuple), (do_dup, tuple),
         (do_shutdown, lambda: (dice.choice((socket.SHUT_RD, socket.SHUT_WR, socket.SHUT_RDWR)),)), (do_disconnect, tuple), (do_listen, tuple),
     ]  # fmt: skip
     steps = []
@@ -237,7 +274,7 @@ def play(steps: list, ulp: bool, family: int) -> list[Answer]:
     return said
 
 
-SENDS = (do_send, do_sendmsg, do_sendfile, do_splice_to, do_elsewhere, do_urgent)
+SENDS = (do_send, do_sendmsg, do_sendfile, do_splice_to, do_elsewhere, do_child, do_urgent)
 
 
 def until_reset(steps: list, lossy: bool) -> list:
@@ -268,6 +305,7 @@ def differs(seed: int, lossy: bool) -> bool:
 
 
 def main() -> int:
+    global other
     first, end = map(int, sys.argv[1].split("-"))
     workers = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     lossy = sys.argv[3:] == ["lossy"]
@@ -277,6 +315,7 @@ def main() -> int:
         if not child:
             wrong = 1
             try:
+                other = Other()
                 wrong = sum(differs(seed, lossy) for seed in range(first + worker, end, workers))
             finally:
                 sys.stdout.flush()
