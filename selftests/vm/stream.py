@@ -38,12 +38,12 @@ def test_bytes(t: Guests) -> None:
     cases(t, "bytes")
 
 
-def calls(t: Guests, seeds: str, loss: str, workers: int = 6) -> None:
+def calls(t: Guests, seeds: str, loss: str, length: int = 60) -> None:
     """By programs/socket_calls.py, which says of a difference what led there, and plays a seed again."""
-    lossy = "" if loss == "0%" else "lossy"
+    lossy = "" if loss == "0%" else "--lossy"
     t.run(0, f"modprobe sch_netem; tc qdisc add dev lo root netem loss {loss}")
     try:
-        print(t.run(0, f"/usr/bin/python3 {PROGRAMS}/socket_calls.py {seeds} {workers} {lossy}", LONG_S), flush=True)
+        print(t.run(0, f"/usr/bin/python3 {PROGRAMS}/socket_calls.py {seeds} --workers 6 --calls {length} {lossy}", LONG_S), flush=True)
     finally:
         t.run(0, "tc qdisc del dev lo root")
 
@@ -55,7 +55,7 @@ def test_says_what_a_plain_one_says(t: Guests) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("loss", ("0%", "2%"), ids=("clean", "lossy"))
 def test_says_what_a_plain_one_says_for_long(t: Guests, loss: str) -> None:
-    calls(t, "8-600", loss)
+    calls(t, "8-600", loss, 400)
 
 
 def test_other_ulps(t: Guests) -> None:

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Random sequences of socket calls on a plain pair and on one with ULP tcp_qp_stream must say the same: socket_calls.py FIRST-END [WORKERS [lossy]].
+"""Random sequences of socket calls on a plain pair and on one with ULP tcp_qp_stream must say the same: socket_calls.py FIRST-END [options].
 
 A seed is a sequence.  After each call all that was sent has been acknowledged, so that no answer depends on time, whatever the network loses.
-Nobody acknowledges a reset: with "lossy" a sequence ends with the first disconnect, or before the first send to an end that has shut down
+Nobody acknowledges a reset: with --lossy a sequence ends with the first disconnect, or before the first send to an end that has shut down
 both ways, which answers with a reset.  Without loss it ends before such a send if that is long: it sees the reset after sixteen segments,
 which are not equally long.
 The first difference of a seed ends it, and is printed with the calls that led there; exit 0 only if there is none.
 """
 
+import argparse
 import ctypes
 import errno
 import fcntl
@@ -20,6 +21,7 @@ import struct
 import sys
 import termios
 import time
+import traceback
 import zlib
 from collections.abc import Callable
 
@@ -220,7 +222,7 @@ def do_elsewhere(end: End, size: int) -> Answer:
     return struct.unpack("q", other.ask.recv(8))[0]
 
 
-def plan(dice: random.Random) -> list[tuple[int, Callable[..., Answer], tuple]]:
+def plan(dice: random.Random, length: int) -> list[tuple[int, Callable[..., Answer], tuple]]:
     """(end, call, arguments).  Rare calls end much: so there are few of them, and none in most sequences."""
     common: list[tuple[Callable[..., Answer], Callable[[], tuple]]] = [
         (do_send, lambda: (dice.choice(SIZES), dice.choice(SEND_FLAGS))), (do_send, lambda: (dice.choice(SIZES[3:]), 0)),
@@ -235,7 +237,7 @@ def plan(dice: random.Random) -> list[tuple[int, Callable[..., Answer], tuple]]:
         (do_shutdown, lambda: (dice.choice((socket.SHUT_RD, socket.SHUT_WR, socket.SHUT_RDWR)),)), (do_disconnect, tuple), (do_listen, tuple),
     ]  # fmt: skip
     steps = []
-    for _ in range(STEPS):
+    for _ in range(length):
         call, args = dice.choice(rare if dice.random() < 0.04 else common)
         steps.append((dice.randrange(2), call, args()))
     return steps
@@ -290,39 +292,58 @@ def until_reset(steps: list, lossy: bool) -> list:
     return steps
 
 
-def differs(seed: int, lossy: bool) -> bool:
+def differs(seed: int, length: int, lossy: bool) -> tuple[bool, int]:
+    """Whether it does, and how many calls were made on each pair."""
     dice = random.Random(seed)
     family = dice.choice((socket.AF_INET, socket.AF_INET6))
-    steps = until_reset(plan(dice), lossy)
+    steps = until_reset(plan(dice, length), lossy)
     plain, ours = (play(steps, ulp, family) for ulp in (False, True))
     if plain == ours:
-        return False
+        return False, len(steps)
     at = next(i for i, (a, b) in enumerate(zip(plain, ours)) if a != b)
     print(f"not ok seed {seed}: call {at} said {plain[at]} of the plain socket, and {ours[at]}", flush=True)
     for i in range(max(0, at - SHOWN), at + 1):
         print(f"    {i}: end {steps[i][0]} {steps[i][1].__name__[3:]} {steps[i][2]} -> {plain[i]}", flush=True)
-    return True
+    return True, at + 1
+
+
+def work(seeds: range, length: int, lossy: bool, told: int) -> int:
+    """In a process of its own: how many differ.  The number of calls goes to the pipe @told."""
+    global other
+    wrong = calls = 0
+    other = Other()
+    for seed in seeds:
+        differ, made = differs(seed, length, lossy)
+        wrong, calls = wrong + differ, calls + made
+    os.write(told, struct.pack("q", calls))
+    return wrong
 
 
 def main() -> int:
-    global other
-    first, end = map(int, sys.argv[1].split("-"))
-    workers = int(sys.argv[2]) if len(sys.argv) > 2 else 1
-    lossy = sys.argv[3:] == ["lossy"]
-    children = []
-    for worker in range(workers):  # what waits for what the network lost waits side by side
+    p = argparse.ArgumentParser(description=__doc__)
+    p.add_argument("seeds", metavar="FIRST-END")
+    p.add_argument("--workers", type=int, default=1, help="what waits for what the network lost waits side by side")
+    p.add_argument("--calls", type=int, default=STEPS, help="of a sequence, at most (default %(default)s)")
+    p.add_argument("--lossy", action="store_true")
+    args = p.parse_args()
+    first, end = map(int, args.seeds.split("-"))
+    children, (heard, told) = [], os.pipe()
+    for worker in range(args.workers):
         child = os.fork()
         if not child:
             wrong = 1
             try:
-                other = Other()
-                wrong = sum(differs(seed, lossy) for seed in range(first + worker, end, workers))
+                wrong = work(range(first + worker, end, args.workers), args.calls, args.lossy, told)
+            except Exception:
+                traceback.print_exc()
             finally:
                 sys.stdout.flush()
                 os._exit(min(wrong, 99))
         children.append(child)
+    os.close(told)
     wrong = sum(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0 for child in children)
-    print(f"{'not ok' if wrong else 'ok'} {end - first} sequences of {STEPS} calls", flush=True)
+    calls = sum(n for (n,) in struct.iter_unpack("q", os.read(heard, 8 * args.workers)))
+    print(f"{'not ok' if wrong else 'ok'} {end - first} sequences, {calls} calls", flush=True)
     return 1 if wrong else 0
 
 
