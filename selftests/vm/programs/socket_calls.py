@@ -69,10 +69,14 @@ class End:
             sock.setsockopt(socket.SOL_SOCKET, name, ROOM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 10_000))
 
-    def bytes(self, size: int) -> bytes:
+    def next(self, size: int) -> slice:
+        """Of BYTES: what it sends next."""
         begin = self.sent % (len(BYTES) - size)
         self.sent += size
-        return BYTES[begin : begin + size]
+        return slice(begin, begin + size)
+
+    def bytes(self, size: int) -> bytes:
+        return BYTES[self.next(size)]
 
 
 def seen(data: bytes) -> tuple[int, int]:
@@ -196,17 +200,17 @@ class Other:
             theirs.close()
             return
         self.ask.close()
-        while question := socket.recv_fds(theirs, 16, 1):
-            data, fds = question[:2]
-            if not data:
+        while True:
+            question, fds = socket.recv_fds(theirs, 16, 1)[:2]
+            if not question:
                 os._exit(0)
-            theirs.send(struct.pack("q", self.send(fds[0], *struct.unpack("qq", data))))
+            theirs.send(struct.pack("q", self.send(fds[0], slice(*struct.unpack("qq", question)))))
 
     @staticmethod
-    def send(fd: int, begin: int, size: int) -> int:
+    def send(fd: int, what: slice) -> int:
         with socket.socket(fileno=fd) as sock:
             try:
-                return sock.send(BYTES[begin : begin + size])
+                return sock.send(BYTES[what])
             except OSError as e:
                 return -e.errno
 
@@ -216,9 +220,8 @@ other: Other | None = None  # each worker's
 
 def do_elsewhere(end: End, size: int) -> Answer:
     """The same socket in another process, which it is passed to."""
-    begin = end.sent % (len(BYTES) - size)
-    end.sent += size
-    socket.send_fds(other.ask, [struct.pack("qq", begin, size)], [end.sock.fileno()])
+    what = end.next(size)
+    socket.send_fds(other.ask, [struct.pack("qq", what.start, what.stop)], [end.sock.fileno()])
     return struct.unpack("q", other.ask.recv(8))[0]
 
 
