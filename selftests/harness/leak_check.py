@@ -39,7 +39,7 @@ def trouble(t: Guests) -> str:
     while True:
         found = look(t)
         if not found or time.monotonic() > deadline:
-            return found and f"{found}\n{_holders(t)}"
+            return found and f"{_holders(t)}\n{found}"  # the last line is all that a summary shows
         time.sleep(POLL_S)
 
 

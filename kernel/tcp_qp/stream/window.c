@@ -13,6 +13,9 @@
  * Who finds all it wants none the less drains the queue: the peer may send little until less
  * waits than a post holds.  It then stands still for a round trip, so that is rare.
  *
+ * A socket whose posts did not pay tries one call in some.  These calls count here as all do:
+ * with much waiting they would post nothing, and so never find that posts pay by now.
+ *
  * Nobody posts for a second: it is again what TCP, or its owner, made it.
  */
 #include <linux/math64.h>
@@ -81,8 +84,6 @@ void tqp_window_limit(struct sock *sk, struct tqp_place *place)
 	u64 room;
 
 	sock_owned_by_me(sk);
-	if (place->misses)
-		return;		/* posts do not pay */
 	if (sk->sk_userlocks & SOCK_RCVBUF_LOCK) {
 		WRITE_ONCE(place->rcvbuf, 0);
 		return;
@@ -94,8 +95,11 @@ void tqp_window_limit(struct sock *sk, struct tqp_place *place)
 	}
 	room = place->draining ? TQP_PLACE_POST_BYTES / 4 :
 				 2 * max_t(u64, TQP_PLACE_POST_BYTES, place->per_rtt);
-	if (room < tcp_win_from_space(sk, place->rcvbuf))
+	if (room < tcp_win_from_space(sk, place->rcvbuf)) {
+		/* Else an ACK that goes before the reader runs offers what has come once more. */
+		tcp_sk(sk)->rcv_ssthresh = min_t(u64, tcp_sk(sk)->rcv_ssthresh, room);
 		room = max_t(u64, tcp_space_from_win(sk, room), tqp_window_held(sk));
+	}
 	WRITE_ONCE(sk->sk_rcvbuf, min_t(u64, room, place->rcvbuf));
 }
 
