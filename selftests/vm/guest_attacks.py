@@ -113,6 +113,7 @@ def test_killed_switch_is_noticed(t: Guests) -> None:
     t.check(unloaded_s < UNLOADED_S * slow, f"tcp_qp unloaded after {unloaded_s:.1f} s")
 
 
+@pytest.mark.long
 @unplug.kills_the_switch
 def test_killed_switch_is_noticed_by_idle_hosts(t: Guests) -> None:
     """Hosts that never send lose their carrier as soon: no transmit watchdog runs for them."""

@@ -48,6 +48,7 @@ def test_gids_are_the_addresses(t: Guests) -> None:
     wait_gids(t, 0, ["10.77.0.1", "fd77::1", local])
 
 
+@pytest.mark.long
 def test_more_addresses_than_gids(t: Guests) -> None:
     before = gids(t, 0)
     each = "for i in $(seq 2 30); do ip address {} 10.77.8.$i/32 dev nupa0; done"
@@ -115,9 +116,9 @@ def test_rtr_in_any_order(t: Guests) -> None:
             never_waited(t, ends(t, "order", f"--gid {gid} --first {first}"))
 
 
-def test_rtr_late(t: Guests) -> None:
-    for first in (0, 1):
-        never_waited(t, ends(t, "order", f"--first {first} --delay 3"))
+@pytest.mark.parametrize("first", (0, pytest.param(1, marks=pytest.mark.long)))
+def test_rtr_late(t: Guests, first: int) -> None:
+    never_waited(t, ends(t, "order", f"--first {first} --delay 3"))
 
 
 @pytest.mark.long

@@ -65,10 +65,16 @@ def _change_during(t: Guests, engine: str, family: str, change: str, back: str) 
     t.equal(got.stdout, sent.stdout, f"{engine} {family}: checksum and length")
 
 
-def test_route_mtu_shrinks(t: Guests) -> None:
-    for engine, family, prefix in (("offload", "", "10.77.0.1/32"), ("software", "", "10.77.0.1/32"), ("offload", "-6", "fd77::1/128")):
-        ip = f"ip {family} route"
-        _during(t, engine, family, f"{ip} replace {prefix} dev nupa0 mtu 1200", f"{ip} del {prefix} dev nupa0; {ip} flush cache")
+@pytest.mark.parametrize(
+    ("engine", "family", "prefix"),
+    [
+        pytest.param("offload", "", "10.77.0.1/32", id="offload"), pytest.param("software", "", "10.77.0.1/32", id="software", marks=pytest.mark.long),
+        pytest.param("offload", "-6", "fd77::1/128", id="ipv6", marks=pytest.mark.long),
+    ],
+)  # fmt: skip
+def test_route_mtu_shrinks(t: Guests, engine: str, family: str, prefix: str) -> None:
+    ip = f"ip {family} route"
+    _during(t, engine, family, f"{ip} replace {prefix} dev nupa0 mtu 1200", f"{ip} del {prefix} dev nupa0; {ip} flush cache")
 
 
 def test_interface_mtu_shrinks(t: Guests) -> None:
