@@ -254,6 +254,13 @@ def test_placed_beside_others(t: Guests, calls: str) -> None:
     nothing_pinned(t)
 
 
+def test_placed_for_who_only_reads(t: Guests) -> None:
+    """The peer may send little beyond each post; whoever reads next finds that it goes on."""
+    report = place(t, 70, 400, "prompt")
+    t.check(report["rx_placed_bytes"] > report["bytes"] // 8, f"little was placed: {report}")
+    nothing_pinned(t)
+
+
 RMEM = "net.ipv4.tcp_rmem"
 LARGE_RMEM = f"{4 << 10} {64 << 20} {64 << 20}"
 

@@ -8,6 +8,7 @@
  *   regs.c    which of it is kept from one post to the next
  *   post.c    one reader's post: opened, taken back, and what is left of it
  *   window.c  how much may wait in TCP's queue meanwhile
+ *   edge.c    how far the peer may send while a post is open
  *   recv.c    recvmsg
  *
  * A placed packet has no bytes (zero pages) and is marked as unreadable, so TCP's own
@@ -35,6 +36,10 @@ enum {
 	TQP_PLACE_BUSY_US = 20,
 	TQP_PLACE_DEAD_MS = 1000,
 	TQP_PLACE_RUN_PAGES = 4,		/* that follow each other in memory, on average */
+	TQP_EDGE_BEHIND_BYTES = 128 << 10,	/* from the end of a post to the window's edge */
+	TQP_EDGE_PART = 8,			/* of a call's time may pass before the next */
+	TQP_EDGES = 128,			/* posts in a row at most, before one has none */
+	TQP_EDGE_RTTS = 2,			/* that a post is open at least */
 	TQP_WINDOW_CALLS = 4,			/* of which the average says how much is read in a round trip */
 	TQP_WINDOW_DRAIN_RTTS = 32,		/* from one time that the peer stands still to the next */
 	TQP_WINDOW_IDLE_MS = 1000,		/* nobody posted for as long: the window is TCP's own again */
@@ -75,6 +80,15 @@ struct tqp_place {
 	u64 read_at;			/* ns; when that was; 0: nothing is */
 	u64 drained_at;			/* ns */
 	bool draining;			/* until less waits than is posted */
+
+	u64 called_at, left_at;		/* ns; a reader's last call */
+	u64 call_ns;			/* how long the one before took */
+	bool prompt;			/* its reader came back at once */
+	bool edged;			/* the window ends at @edge */
+	u32 edge;
+	u32 edges;			/* posts in a row that may have one; 0: none */
+	u64 opened_at;			/* ns */
+	s64 post_ns;			/* how long a post is open, the last few's average */
 };
 
 /* One call of a reader, on its stack. */
@@ -132,7 +146,7 @@ int tqp_post_open(struct sock *sk, struct tqp_place *place, struct tqp_recv *rec
 /* Takes the post back, if there is one, and rescues what of it is still to be read. */
 void tqp_post_close(struct sock *sk, struct tqp_place *place);
 /* The same without rescuing anything: the NIC writes no byte any more, place->end is right. */
-void tqp_post_cancel(struct tqp_place *place);
+void tqp_post_cancel(struct sock *sk, struct tqp_place *place);
 /* For the owner of the memory, who changes it; tqp_regs_lock.  False: the NIC writes there just now. */
 bool tqp_post_revoke(struct tqp_place *place);
 /* Closed, and the NIC has no use for its addresses. */
@@ -159,6 +173,17 @@ void tqp_window_limit(struct sock *sk, struct tqp_place *place);
 void tqp_window_free(struct sock *sk, struct tqp_place *place);
 /* No socket is left. */
 void tqp_window_exit(void);
+
+/* ---- edge.c; under the sk lock ---- */
+/* A reader's call that may post begins, and ends. */
+void tqp_edge_call(struct tqp_place *place);
+void tqp_edge_return(struct tqp_place *place);
+/* The post is open, and has an owner. */
+void tqp_edge_open(struct sock *sk, struct tqp_place *place);
+/* Something came, which TCP has not acknowledged yet. */
+void tqp_edge_keep(struct sock *sk, struct tqp_place *place);
+/* The post is taken back. */
+void tqp_edge_close(struct sock *sk, struct tqp_place *place);
 
 /* ---- recv.c ---- */
 void tqp_stream_recv_ops(struct proto *prot);

@@ -153,6 +153,7 @@ int tqp_post_open(struct sock *sk, struct tqp_place *place, struct tqp_recv *rec
 	refcount_inc(&place->refs);
 	place->owner = recv;
 	place->open = true;
+	tqp_edge_open(sk, place);
 	WRITE_ONCE(stream->posts, stream->posts + 1);
 	return 0;
 }
@@ -185,13 +186,14 @@ static void tqp_post_take_back(struct tqp_place *place)
 	tqp_reg_close(place->reg);
 }
 
-void tqp_post_cancel(struct tqp_place *place)
+void tqp_post_cancel(struct sock *sk, struct tqp_place *place)
 {
 	u32 placed;
 
 	if (!place->open)
 		return;
 	place->open = false;
+	tqp_edge_close(sk, place);
 	tqp_post_take_back(place);
 	placed = le32_to_cpu(READ_ONCE(place->post->placed)) - place->posted;
 	/* a NIC may say anything */
@@ -221,7 +223,7 @@ void tqp_post_close(struct sock *sk, struct tqp_place *place)
 	sock_owned_by_me(sk);
 	if (!place->owner || place->rescued)
 		return;
-	tqp_post_cancel(place);
+	tqp_post_cancel(sk, place);
 	if (place->end == place->posted || !before(from, place->end))
 		return;
 	if (before(from, place->posted))	/* what had come before is in TCP's queue */

@@ -78,6 +78,8 @@ static void tqp_recv_make(struct sock *sk)
 	stream = tqp_stream_of(sk);
 	due = !stream || (!stream->place && (!stream->place_retry_at ||
 					     time_after(jiffies, stream->place_retry_at)));
+	if (stream && stream->place)
+		tqp_edge_call(stream->place);
 	release_sock(sk);
 	if (!due)
 		return;
@@ -86,6 +88,17 @@ static void tqp_recv_make(struct sock *sk)
 	stream = tqp_stream_of(sk);
 	if (stream && !stream->place)
 		stream->place_retry_at = (jiffies + HZ) ?: 1;
+	release_sock(sk);
+}
+
+static void tqp_recv_leave(struct sock *sk)
+{
+	struct tqp_place *place;
+
+	lock_sock(sk);
+	place = tqp_place_of(sk);
+	if (place)
+		tqp_edge_return(place);
 	release_sock(sk);
 }
 
@@ -149,7 +162,7 @@ static void tqp_recv_close(struct sock *sk, struct tqp_recv *recv, struct msghdr
 
 	lock_sock(sk);
 	if (place->owner == recv) {
-		tqp_post_cancel(place);
+		tqp_post_cancel(sk, place);
 		while (tqp_post_take(sk, recv, msg, recv->bytes - recv->done, false) > 0 ||
 		       (tqp_recv_is_due(sk, place, recv) && time_before(jiffies, until)))
 			if (tqp_recv_is_due(sk, place, recv))
@@ -297,7 +310,9 @@ static int tqp_stream_recvmsg(struct sock *sk, struct msghdr *msg, size_t len, T
 
 	if (tqp_recv_may_post(sk, len, flags)) {
 		tqp_recv_make(sk);
-		return tqp_recv_all(sk, msg, len, 0, true, TQP_RECV_FLAGS(flags));
+		ret = tqp_recv_all(sk, msg, len, 0, true, TQP_RECV_FLAGS(flags));
+		tqp_recv_leave(sk);
+		return ret;
 	}
 	if (flags & MSG_WAITALL)
 		before = tqp_recv_taken(sk);

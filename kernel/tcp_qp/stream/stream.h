@@ -49,6 +49,7 @@ struct tqp_stream {
 	u64 other_bytes;
 	u64 posts, placed_bytes, rescued_bytes;
 	struct tqp_place *place;	/* place.h */
+	void (*data_ready)(struct sock *sk);	/* the socket's own, while edge.c has its place */
 	unsigned long place_retry_at;	/* jiffies; 0: none was refused */
 };
 

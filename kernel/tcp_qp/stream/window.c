@@ -95,6 +95,7 @@ void tqp_window_limit(struct sock *sk, struct tqp_place *place)
 	}
 	room = place->draining ? TQP_PLACE_POST_BYTES / 4 :
 				 2 * max_t(u64, TQP_PLACE_POST_BYTES, place->per_rtt);
+	tqp_edge_keep(sk, place);
 	if (room < tcp_win_from_space(sk, place->rcvbuf)) {
 		/* Else an ACK that goes before the reader runs offers what has come once more. */
 		tcp_sk(sk)->rcv_ssthresh = min_t(u64, tcp_sk(sk)->rcv_ssthresh, room);

@@ -7,7 +7,8 @@ Receives that the switch places, against what was sent:
   stream_place.py receive PORT SEED MIB CALLS [ADDRESS]
 
 CALLS: "all" receives 4 MiB at a time by MSG_WAITALL; "any" draws calls, sizes and signals by chance; "peeked" is "all" while a
-thread PEEKs; of "shared" two threads read; "windowed" is "all" with a receive window of TCP's choice, which is looked at.
+thread PEEKs; of "shared" two threads read; "windowed" is "all" with a receive window of TCP's choice, which is looked at; "prompt" compares
+only every twelfth time, so that the window ends where its post does, and then reads in other ways.
 Each byte is a function of its position.  Buffers have guards on both sides, and are looked at again when the next one is full:
 what recv() has returned must never change.  Prints JSON: bytes, placed bytes, posts.
 """
@@ -16,6 +17,7 @@ import json
 import mmap
 import os
 import random
+import select
 import signal
 import socket
 import sys
@@ -32,6 +34,7 @@ BUFFER = 4 * MIB
 LARGEST = 11 * MIB  # more than two posts hold
 WINDOW = 400000
 IDLE_S = 3  # TQP_WINDOW_IDLE_MS, thrice
+STALL_MS = 10000  # that a peer with much to send may be silent
 
 
 def pattern(seed: int) -> memoryview:
@@ -149,6 +152,36 @@ class Receiver:
         if not (max(first, second) <= was // 2 and then >= was and last == mine == self.window()):
             sys.exit(f"windows: {was} at first, {first} with posts, {then} idle, {second} with posts, {mine} set, {last} idle, {self.window()} at last")
 
+    def prompt(self) -> None:
+        """Posts one behind the other; then plain receives, late ones and cut short ones: the window never stays shut."""
+        buffers = [Buffer() for _ in range(12)]
+        signal.signal(signal.SIGALRM, self.on_signal)
+        while self.at < self.total:
+            for buffer in buffers:
+                count = min(BUFFER, self.total - self.at)
+                buffer.at, buffer.count = self.at, 0
+                buffer.count = self.sock.recv_into(buffer.take(count, 0), count, socket.MSG_WAITALL)
+                self.at += buffer.count
+            for buffer in buffers:
+                buffer.check(self.whole, "received at once")
+            self.otherwise(self.dice.randrange(4))
+
+    def otherwise(self, how: int) -> None:
+        """2 MiB, not by posts."""
+        end = min(self.total, self.at + 2 * MIB)
+        if how == 0:
+            time.sleep(0.3)
+        if how == 1 and self.at < self.total:
+            signal.setitimer(signal.ITIMER_REAL, 0.002)
+            self.one(min(BUFFER, self.total - self.at), 0, socket.MSG_WAITALL)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        ready = select.poll()
+        ready.register(self.sock, select.POLLIN)
+        while self.at < end:
+            if not ready.poll(STALL_MS):
+                sys.exit(f"nothing comes any more after {self.at} bytes")
+            self.one(min(self.dice.choice((1000, 65536, 300000)), end - self.at), 0, 0)
+
     def share(self, sums: list[int], which: int) -> None:
         memory = memoryview(mmap.mmap(-1, MIB))
         while True:
@@ -205,7 +238,7 @@ def receive(port: int, seed: int, mib: int, calls: str, at: str) -> None:
     with socket_for(at) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setsockopt(socket.SOL_TCP, TCP_ULP, NAME)
-        if calls != "windowed":
+        if calls not in ("windowed", "prompt"):
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, WINDOW)  # what comes while a buffer is compared is copied
         listener.bind((at, port))
         listener.listen()
