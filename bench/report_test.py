@@ -194,13 +194,21 @@ class Sockets(unittest.TestCase):
         row = sockets.Row(by_name["sockperf ping-pong"])
         for way, latency in ((sockets.PLAIN, "100.0"), (sockets.ULP, "80.0")):
             row.turns[way].append(row.program.figure(f"[SUMMARY] Latency is {latency} usec"))
-        self.assertAlmostEqual(row.bar().value, 1.25)
+        self.assertAlmostEqual(row.bars()[0].value, 1.25)
         redis = by_name["redis -P 1, values of 1024 bytes"]
         self.assertEqual(redis.figure("SET: 5.0 requests per second\rGET: 3.0 requests per second, p50\nGET: 7.25 requests per second\n"), 7.25)
         with self.assertRaises(ValueError):
             redis.figure("nothing")
         with self.assertRaises(ValueError):
             by_name["iperf3, 1 stream"].figure('{"error": "refused"}')
+
+    def test_placed(self) -> None:
+        counters = "     switch_placed_bytes: {}\n     switch_qp_delivered_bytes: {}\n"
+        row = sockets.Row(next(program for program in socket_programs.programs() if program.placed))
+        self.assertEqual(len(row.bars()), 1)
+        row.placed.append(sockets.placed_share(counters.format(100, 1000), counters.format(900, 1200)))
+        self.assertEqual((row.bars()[1].value, row.bars()[1].ok), (0.8, False))
+        self.assertEqual(sockets.placed_share(counters.format(1, 2), counters.format(1, 2)), 0)
 
     def test_times(self) -> None:
         """What took() has a shell print is what TIMES reads."""
@@ -218,11 +226,11 @@ class Sockets(unittest.TestCase):
         rate = sockets.Work(by_name["nginx and wrk, 1 KiB, keep-alive"])
         rate.add(sockets.PLAIN, 1000, "Requests/sec:    100.0")
         rate.add(sockets.ULP, 1000, "Requests/sec:    50.0")
-        self.assertEqual((rate.bar().value, rate.bar().ok), (2, False))
+        self.assertEqual((rate.bars()[0].value, rate.bars()[0].ok), (2, False))
         fixed = sockets.Work(by_name["redis -P 1, values of 1024 bytes"])
         fixed.add(sockets.PLAIN, 1000, "GET: 5.0 requests per second")
         fixed.add(sockets.ULP, 1010, "GET: 1.0 requests per second")
-        self.assertEqual((fixed.bar().value, fixed.bar().ok), (1.01, True))
+        self.assertEqual((fixed.bars()[0].value, fixed.bars()[0].ok), (1.01, True))
 
     def test_busy(self) -> None:
         timer_list = "Timer List Version: v0.10\nnow at 1000 nsecs\n  .idle_sleeptime : 600 nsecs\n  .iowait_sleeptime: 100 nsecs\n"

@@ -17,6 +17,7 @@ from .machines import PROGRAM
 NEVER_SLOWER = 0.97  # of plain TCP's rate: what turns of these programs can tell
 FASTER = 1.2
 WHOLE_FASTER = 1.8
+WHOLE_PLACED = 0.9
 # How a program's sockets get the ULP.  No library reaches static ones and Go's that a shell starts.
 LIBRARY, SUPERVISED, CGROUP = "library", "supervised", "cgroup"
 
@@ -32,6 +33,7 @@ class Program:
     at_least: float = NEVER_SLOWER
     fixed: bool = False  # it does the same work each time, however long it takes
     reach: str = LIBRARY
+    placed: float = 0.0  # the least share of what the server gets that the switch writes where it belongs; 0: none is asked
     needs: str = ""  # a pattern of files that are there where its package is; not ours to install, since that begins a service
 
     def is_here(self) -> bool:
@@ -164,7 +166,7 @@ def whole() -> Program:
     """Readers that wait for all of 4 MiB, in pages of 2 MiB."""
     case = Case("tcp", bytes=4 * MIB, waitall=True, ms=2000)
     client = f"{PROGRAM} --connect {{peer}} --port {{port}} {case.spec()}"
-    return Program("4 MiB by MSG_WAITALL", f"{PROGRAM} --port {{port}}", client, gbps(case), WHOLE_FASTER)
+    return Program("4 MiB by MSG_WAITALL", f"{PROGRAM} --port {{port}}", client, gbps(case), WHOLE_FASTER, placed=WHOLE_PLACED)
 
 
 def programs() -> list[Program]:

@@ -28,6 +28,15 @@ def prefix(reach: str, way: str) -> str:
     return "" if way == PLAIN else f"{RUN} --stats {'--supervise ' if reach == SUPERVISED else ''}"
 
 
+def placed_share(before: str, after: str) -> float:
+    """Of what came for connections that the NIC knows, between two outputs of `ethtool -S`, which the switch wrote to its place."""
+    placed, delivered = (
+        int(re.search(rf"^ *{name}: (\d+)$", after, re.MULTILINE)[1]) - int(re.search(rf"^ *{name}: (\d+)$", before, re.MULTILINE)[1])
+        for name in ("switch_placed_bytes", "switch_qp_delivered_bytes")
+    )
+    return placed / max(1, placed + delivered)
+
+
 def order(turn: int) -> tuple[str, str]:
     """What drifts meets both."""
     return (PLAIN, ULP) if turn % 2 == 0 else (ULP, PLAIN)
@@ -37,16 +46,21 @@ def order(turn: int) -> tuple[str, str]:
 class Row:
     program: Program
     turns: dict[str, list[float]] = field(default_factory=lambda: {PLAIN: [], ULP: []})
+    placed: list[float] = field(default_factory=list)  # shares, of what came under ULP
 
     def ratio(self) -> float | None:
         return ratio(*(statistics.median(self.turns[way]) if self.turns[way] else None for way in (ULP, PLAIN)))
 
     def json(self) -> dict:
         out = {"program": self.program.name, "client": self.program.client, "server": self.program.server, "n": len(self.turns[ULP])}
-        return out | {way: summary(values) for way, values in self.turns.items() if values} | {"ratio": self.ratio()}
+        placed = {"placed": summary(self.placed)} if self.placed else {}
+        return out | {way: summary(values) for way, values in self.turns.items() if values} | placed | {"ratio": self.ratio()}
 
-    def bar(self) -> Bar:
-        return Bar(f"{self.program.name}: rate under tcpqp-run / plain", AT_LEAST, self.program.at_least, self.ratio())
+    def bars(self) -> list[Bar]:
+        bars = [Bar(f"{self.program.name}: rate under tcpqp-run / plain", AT_LEAST, self.program.at_least, self.ratio())]
+        if self.placed:
+            bars.append(Bar(f"{self.program.name}: share that the switch placed", AT_LEAST, self.program.placed, statistics.median(self.placed)))
+        return bars
 
 
 @dataclass
@@ -59,8 +73,8 @@ class Work(Row):
     def json(self) -> dict:
         return {"clock": "icount"} | super().json()
 
-    def bar(self) -> Bar:
-        return Bar(f"{self.program.name}: instructions of both ends, under tcpqp-run / plain", AT_MOST, 1 / NEVER_SLOWER, self.ratio())
+    def bars(self) -> list[Bar]:
+        return [Bar(f"{self.program.name}: instructions of both ends, under tcpqp-run / plain", AT_MOST, 1 / NEVER_SLOWER, self.ratio())]
 
 
 # Counted
@@ -130,5 +144,5 @@ class Book:
         return [row.json() for rows in (self.counts, self.work, self.rows) for row in rows]
 
     def bars(self) -> list[Bar]:
-        judged = [*(bar for count in self.counts for bar in count.bars()), *(row.bar() for row in (*self.work, *self.rows))]
+        judged = [bar for rows in (self.counts, self.work, self.rows) for row in rows for bar in row.bars()]
         return [bar for bar in judged if bar.value is not None]
