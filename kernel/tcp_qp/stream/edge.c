@@ -72,7 +72,7 @@ static void tqp_edge_data_ready(struct sock *sk)
 {
 	struct tqp_stream *stream = tqp_stream_of(sk);
 
-	if (!stream)	/* somebody kept this function, and gave it back too late */
+	if (!stream || !stream->data_ready)	/* somebody kept this function, and gave it back too late */
 		return;
 	if (stream->place)
 		tqp_edge_keep(sk, stream->place);
