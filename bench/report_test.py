@@ -202,6 +202,21 @@ class Sockets(unittest.TestCase):
         with self.assertRaises(ValueError):
             by_name["iperf3, 1 stream"].figure('{"error": "refused"}')
 
+    def test_a_bar_is_decided(self) -> None:
+        self.assertEqual(sockets.median_range([3, 1, 2]), (1, 3))
+        low, high = sockets.median_range([float(value) for value in range(100)])
+        self.assertTrue(38 <= low <= 41 and 58 <= high <= 61, (low, high))
+        row = sockets.Row(next(program for program in socket_programs.programs() if program.at_least == socket_programs.NEVER_SLOWER))
+        for ulp in (1.2, 0.9, 1.1):
+            row.turns[sockets.PLAIN].append(1.0)
+            row.turns[sockets.ULP].append(ulp)
+        self.assertFalse(row.decided())
+        self.assertEqual(row.ratio(), 1.1)
+        row.turns[sockets.ULP][1] = 1.0
+        self.assertTrue(row.decided())
+        row.turns[sockets.ULP][:] = [0.9, 0.8, 0.96]
+        self.assertTrue(row.decided())
+
     def test_placed(self) -> None:
         counters = "     switch_placed_bytes: {}\n     switch_qp_delivered_bytes: {}\n"
         row = sockets.Row(next(program for program in socket_programs.programs() if program.placed))

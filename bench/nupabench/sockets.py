@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Unmodified programs as they are and under tcpqp-run, turn by turn in one pair of guests: rows and bars."""
 
+import math
 import re
 import statistics
 from dataclasses import dataclass, field, replace
@@ -37,6 +38,12 @@ def placed_share(before: str, after: str) -> float:
     return placed / max(1, placed + delivered)
 
 
+def median_range(values: list[float]) -> tuple[float, float]:
+    """Where the median of all that could be drawn is, 19 times of 20: binomial, whatever their distribution; of few the whole range."""
+    ordered, rank = sorted(values), max(0, int((len(values) - 1.96 * math.sqrt(len(values))) / 2))
+    return ordered[rank], ordered[-1 - rank]
+
+
 def order(turn: int) -> tuple[str, str]:
     """What drifts meets both."""
     return (PLAIN, ULP) if turn % 2 == 0 else (ULP, PLAIN)
@@ -48,13 +55,26 @@ class Row:
     turns: dict[str, list[float]] = field(default_factory=lambda: {PLAIN: [], ULP: []})
     placed: list[float] = field(default_factory=list)  # shares, of what came under ULP
 
+    def ratios(self) -> list[float]:
+        """Of each turn: what drifts meets both ways of one turn alike."""
+        return [ulp / plain for ulp, plain in zip(self.turns[ULP], self.turns[PLAIN])]
+
     def ratio(self) -> float | None:
-        return ratio(*(statistics.median(self.turns[way]) if self.turns[way] else None for way in (ULP, PLAIN)))
+        return statistics.median(self.ratios()) if self.turns[ULP] else None
+
+    def decided(self) -> bool:
+        """Does the bar hold, or fail, for each value that the ratio may have (median_range())?"""
+        low, high = median_range(self.ratios())
+        return low >= self.program.at_least or high < self.program.at_least
 
     def json(self) -> dict:
         out = {"program": self.program.name, "client": self.program.client, "server": self.program.server, "n": len(self.turns[ULP])}
         placed = {"placed": summary(self.placed)} if self.placed else {}
-        return out | {way: summary(values) for way, values in self.turns.items() if values} | placed | {"ratio": self.ratio()}
+        return out | {way: summary(values) for way, values in self.turns.items() if values} | placed | self.compared()
+
+    def compared(self) -> dict:
+        low, high = median_range(self.ratios())
+        return {"ratio": self.ratio(), "ratio_low": low, "ratio_high": high}
 
     def bars(self) -> list[Bar]:
         bars = [Bar(f"{self.program.name}: rate under tcpqp-run / plain", AT_LEAST, self.program.at_least, self.ratio())]
