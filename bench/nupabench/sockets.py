@@ -39,8 +39,8 @@ def placed_share(before: str, after: str) -> float:
 
 
 def median_range(values: list[float]) -> tuple[float, float]:
-    """Where the median of all that could be drawn is, 19 times of 20: binomial, whatever their distribution; of few the whole range."""
-    ordered, rank = sorted(values), max(0, int((len(values) - 1.96 * math.sqrt(len(values))) / 2))
+    """Where the median of all that could be drawn is, 99 times of 100: binomial, whatever their distribution; of few the whole range."""
+    ordered, rank = sorted(values), max(0, int((len(values) - 2.58 * math.sqrt(len(values))) / 2))
     return ordered[rank], ordered[-1 - rank]
 
 
