@@ -24,14 +24,6 @@
 #include "object/tqp.h"
 #include "stream/place.h"
 
-/* Without timestamps TCP has the time in which a window's worth came: too long, never too short. */
-static u64 tqp_edge_rtt_ns(const struct sock *sk)
-{
-	const struct tcp_sock *tp = tcp_sk(sk);
-
-	return (u64)min(tp->rcv_rtt_est.rtt_us >> 3, tcp_min_rtt(tp)) * NSEC_PER_USEC;
-}
-
 void tqp_edge_call(struct tqp_place *place)
 {
 	u64 now = ktime_get_ns();
@@ -79,7 +71,7 @@ static void tqp_edge_data_ready(struct sock *sk)
 	stream->data_ready(sk);
 }
 
-/* Ours for now; the stream lives as long as this socket has our ULP. */
+/* Until tqp_post_cancel(), which is before the reader returns, and before another ULP comes. */
 static void tqp_edge_hook(struct sock *sk)
 {
 	struct tqp_stream *stream = tqp_stream_of(sk);
@@ -104,15 +96,22 @@ static void tqp_edge_unhook(struct sock *sk)
 
 /* ---- from a post's opening to its end ---- */
 
-/* @bytes: that are posted. */
-static bool tqp_edge_pays(const struct sock *sk, struct tqp_place *place, u32 bytes)
+/* With an edge little waits at the next post whatever the peer does: one in TQP_EDGES is without. */
+static void tqp_edge_count(struct tqp_place *place)
 {
-	if (place->edges)	/* little came behind the last post, since there was an edge */
+	if (place->edges)
 		place->edges = (place->edges + 1) % TQP_EDGES;
 	else
 		place->edges = place->owner->queued >= TQP_EDGE_BEHIND_BYTES;
+}
+
+/* @bytes: that are posted. */
+static bool tqp_edge_pays(const struct sock *sk, const struct tqp_place *place, u32 bytes)
+{
+	u64 rtt = min(tqp_window_rtt_ns(sk), (u64)tcp_min_rtt(tcp_sk(sk)) * NSEC_PER_USEC);
+
 	return place->edges && place->prompt && bytes >= TQP_PLACE_POST_BYTES / 2 &&
-	       tqp_edge_rtt_ns(sk) * TQP_EDGE_RTTS < place->post_ns;
+	       rtt * TQP_EDGE_RTTS < place->post_ns;
 }
 
 void tqp_edge_open(struct sock *sk, struct tqp_place *place)
@@ -123,6 +122,7 @@ void tqp_edge_open(struct sock *sk, struct tqp_place *place)
 
 	sock_owned_by_me(sk);
 	place->opened_at = ktime_get_ns();
+	tqp_edge_count(place);
 	if (!tqp_edge_pays(sk, place, bytes))
 		return;
 	place->edge = place->posted + bytes + TQP_EDGE_BEHIND_BYTES;

@@ -163,6 +163,8 @@ int tqp_post_take(struct sock *sk, struct tqp_recv *recv, struct msghdr *msg, si
 		  bool peek);
 
 /* ---- window.c; under the sk lock ---- */
+/* A round trip, or longer: without timestamps TCP takes the time in which a window's worth comes. */
+u64 tqp_window_rtt_ns(const struct sock *sk);
 /* A call begins. */
 void tqp_window_measure(const struct sock *sk, struct tqp_place *place);
 /* @full: what waits is all that it would post. */

@@ -69,7 +69,8 @@ static u64 tqp_recv_taken(const struct sock *sk)
 
 /* ---- with a post ---- */
 
-static void tqp_recv_make(struct sock *sk)
+/* A call that may post begins: the socket gets a context, unless it has one. */
+static void tqp_recv_enter(struct sock *sk)
 {
 	struct tqp_stream *stream;
 	bool due;
@@ -309,7 +310,7 @@ static int tqp_stream_recvmsg(struct sock *sk, struct msghdr *msg, size_t len, T
 	int ret;
 
 	if (tqp_recv_may_post(sk, len, flags)) {
-		tqp_recv_make(sk);
+		tqp_recv_enter(sk);
 		ret = tqp_recv_all(sk, msg, len, 0, true, TQP_RECV_FLAGS(flags));
 		tqp_recv_leave(sk);
 		return ret;

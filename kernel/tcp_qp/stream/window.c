@@ -26,7 +26,7 @@
 static void tqp_window_work(struct work_struct *work);
 static DECLARE_DELAYED_WORK(tqp_window_idle, tqp_window_work);
 
-static u64 tqp_window_rtt_ns(const struct sock *sk)
+u64 tqp_window_rtt_ns(const struct sock *sk)
 {
 	return (u64)(tcp_sk(sk)->rcv_rtt_est.rtt_us >> 3) * NSEC_PER_USEC;
 }
