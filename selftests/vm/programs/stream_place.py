@@ -13,6 +13,7 @@ Each byte is a function of its position.  Buffers have guards on both sides, and
 what recv() has returned must never change.  Prints JSON: bytes, placed bytes, posts.
 """
 
+import fcntl
 import json
 import mmap
 import os
@@ -20,7 +21,9 @@ import random
 import select
 import signal
 import socket
+import struct
 import sys
+import termios
 import threading
 import time
 from typing import NoReturn
@@ -134,12 +137,20 @@ class Receiver:
         """A few receives of a buffer each; the smallest window behind one."""
         return min(self.window() for _ in range(16) if self.one(BUFFER, 0, socket.MSG_WAITALL))
 
+    def wait_for(self, count: int) -> None:
+        """The peer goes on while nobody reads, until so many bytes wait."""
+        until = time.monotonic() + STALL_MS / 1000
+        while (waiting := struct.unpack("i", fcntl.ioctl(self.sock, termios.FIONREAD, bytes(4)))[0]) < count:
+            if time.monotonic() > until:
+                sys.exit(f"{waiting} bytes wait after {self.at}, and not {count}")
+            time.sleep(0.01)
+
     def windowed(self) -> None:
         """It is small while receives are posted, then again what it was; and what the program sets stays."""
         was = self.window()
         for _ in range(2):  # memory that is posted for the first time does not pay
             self.one(BUFFER, 0, socket.MSG_WAITALL)
-            time.sleep(0.5)
+            self.wait_for(2 * BUFFER)
         first = self.some()
         time.sleep(IDLE_S)
         then = self.window()
@@ -170,7 +181,7 @@ class Receiver:
         """2 MiB, not by posts."""
         end = min(self.total, self.at + 2 * MIB)
         if how == 0:
-            time.sleep(0.3)
+            self.wait_for(min(MIB, self.total - self.at))
         if how == 1 and self.at < self.total:
             signal.setitimer(signal.ITIMER_REAL, 0.002)
             self.one(min(BUFFER, self.total - self.at), 0, socket.MSG_WAITALL)
