@@ -136,6 +136,36 @@ bool nupa_rx_arm(struct nupa_queue *q)
 	return nupa_get(&rx->ctl->comp_prod) != rx->comp_cons;
 }
 
+bool nupa_rx_quiet(const struct nupa_queue *q)
+{
+	const struct nupa_rxq *rx = &q->rx;
+	u32 cons;
+
+	if (!(q->nupa->features & NUPA_FEAT_QUIET) || napi_is_scheduled((struct napi_struct *)&q->napi))
+		return false;
+	cons = READ_ONCE(rx->comp_cons);
+	return nupa_get_acquire(&rx->ctl->comp_prod) != cons &&
+	       (s32)(nupa_get(&rx->ctl->signalled) - cons) <= 0;
+}
+
+void nupa_rx_wake(struct nupa_queue *q)
+{
+	struct nupa_rxq *rx = &q->rx;
+	u32 prod = nupa_get_acquire(&rx->ctl->comp_prod), at = rx->woken;
+
+	if (prod - rx->comp_cons > rx->entries)
+		return;			/* NAPI says so */
+	if (prod - at > prod - rx->comp_cons)
+		at = rx->comp_cons;
+	for (; at != prod; at++) {
+		const struct nupa_rx_comp *comp = &rx->comp[at & (rx->entries - 1)];
+
+		if (le16_to_cpu(READ_ONCE(comp->flags)) & NUPA_RX_F_WAKE)
+			nupa_cq_came(q->nupa, nupa_get(&comp->cq));
+	}
+	rx->woken = prod;
+}
+
 /* After napi_disable(), which keeps NAPI from starting the timer again. */
 void nupa_rx_quiesce(struct nupa_queue *q)
 {
