@@ -113,7 +113,7 @@ int nupa_rx_poll(struct nupa_queue *q, int budget)
 		}
 		waiting--;
 		done++;
-		rx->comp_cons++;
+		WRITE_ONCE(rx->comp_cons, rx->comp_cons + 1);
 		if (done % NUPA_RX_PUBLISH_PACKETS == 0)
 			nupa_put_release(&rx->ctl->comp_cons, rx->comp_cons);
 		nupa_rx_refill(q);
@@ -151,12 +151,13 @@ bool nupa_rx_quiet(const struct nupa_queue *q)
 void nupa_rx_wake(struct nupa_queue *q)
 {
 	struct nupa_rxq *rx = &q->rx;
-	u32 prod = nupa_get_acquire(&rx->ctl->comp_prod), at = rx->woken;
+	u32 prod = nupa_get_acquire(&rx->ctl->comp_prod), cons = READ_ONCE(rx->comp_cons);
+	u32 at = rx->woken;
 
-	if (prod - rx->comp_cons > rx->entries)
+	if (prod - cons > rx->entries)
 		return;			/* NAPI says so */
-	if (prod - at > prod - rx->comp_cons)
-		at = rx->comp_cons;
+	if (prod - at > prod - cons)
+		at = cons;
 	for (; at != prod; at++) {
 		const struct nupa_rx_comp *comp = &rx->comp[at & (rx->entries - 1)];
 

@@ -37,7 +37,7 @@ static __poll_t tqp_cq_fd_mask(struct tqp_cq_fd *fd, bool waits)
 		mask = EPOLLIN | EPOLLRDNORM | EPOLLERR | EPOLLHUP;
 	} else {
 		spin_lock_irqsave(&fd->cq->lock, flags);	/* against resize */
-		if (waits)
+		if (waits && !tqp_cq_unpolled(fd->cq))
 			tqp_cq_waits(fd->cq);
 		if (fd->signalled || tqp_cq_unpolled(fd->cq))
 			mask |= EPOLLIN | EPOLLRDNORM;

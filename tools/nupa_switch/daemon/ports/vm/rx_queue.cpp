@@ -43,6 +43,7 @@ RxQueue::RxQueue(const HostMemory& memory, nupa_rxq_ctl& ctl, const nupa_cmd_que
         runs_[i].more.reserve(kRunPiecesMax);
         runs_[i].owned.reserve(kRunPiecesMax);
     }
+    store_release(ctl_->signalled, 0u);
     store_release(ctl_->comp_prod, 0u);
 }
 
