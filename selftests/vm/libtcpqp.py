@@ -109,7 +109,7 @@ def test_busy_polling(t: Guests, engine: str) -> None:
     # a close and a query look once
     t.check(sum(polled[0]) <= 4, f"packets, with nobody who asked for it: {polled[0]}")
     # the others came while nobody waited
-    t.check(min(seen) and sum(seen) >= count / 4, f"packets that waiters found: {seen} of {count} messages each way")
+    t.check(sum(seen) >= count / 4, f"packets that waiters found: {seen} of {count} messages each way")
 
 
 def test_the_choice(t: Guests) -> None:

@@ -55,7 +55,7 @@ void tqp_cq_post_all(struct tqp_cq *cq, const struct ib_uverbs_wc *wc, const u64
 	if (n) {
 		tqp_ring_produce(cq->ring, n);
 		notify = tqp_cq_take_notify(cq, wc, solicited);
-		tqp_cq_told(cq);
+		tqp_cq_told(cq, true);
 	}
 	overflow = n < count;
 	cq->overflown = overflow;
@@ -82,8 +82,8 @@ void tqp_cq_came(struct tqp_cq *cq, bool solicited)
 	spin_lock_irqsave(&cq->lock, flags);
 	/* who armed it, or polled, after the NIC wrote knows already */
 	notify = tqp_cq_came_since(cq) && tqp_cq_take_notify(cq, &wc, solicited);
-	tqp_cq_told(cq);
 	fd = tqp_cq_unpolled(cq) ? cq->fd : NULL;
+	tqp_cq_told(cq, fd);
 	spin_unlock_irqrestore(&cq->lock, flags);
 	if (fd)
 		tqp_cq_fd_wake(fd);

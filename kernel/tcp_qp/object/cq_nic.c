@@ -67,12 +67,14 @@ bool tqp_cq_came_since(const struct tqp_cq *cq)
 	return !cq->nic.shared || le32_to_cpu(READ_ONCE(cq->nic.ctl->prod)) != cq->nic.armed_at;
 }
 
-/* All who are on the wait queue are woken next, and say so again before they sleep. */
-void tqp_cq_told(struct tqp_cq *cq)
+/* Who is woken says so again before it sleeps. */
+void tqp_cq_told(struct tqp_cq *cq, bool woken)
 {
+	bool waits = cq->notify || (!woken && cq->fd && waitqueue_active(&cq->fd->wait));
+
 	lockdep_assert_held(&cq->lock);
 	if (cq->nic.shared)
-		WRITE_ONCE(cq->nic.ctl->waiting, cpu_to_le32(cq->notify != 0));
+		WRITE_ONCE(cq->nic.ctl->waiting, cpu_to_le32(waits));
 }
 
 static void tqp_cq_unmap(struct tqp_cq *cq, struct device *dma_dev)

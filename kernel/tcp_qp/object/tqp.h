@@ -378,8 +378,9 @@ bool tqp_cq_take(struct tqp_cq *cq);
 void tqp_cq_give(struct tqp_cq *cq);
 /* Somebody may sleep from now on, and looks at the ring once more; cq->lock. */
 void tqp_cq_waits(struct tqp_cq *cq);
-/* Whoever slept is told; cq->lock. */
-void tqp_cq_told(struct tqp_cq *cq);
+/* An armed event is raised; with @woken all who sleep by its descriptor are, next.  cq->lock. */
+void tqp_cq_told(struct tqp_cq *cq, bool woken);
+/* An event is armed, for what comes from now on; has anything come since?  cq->lock. */
 void tqp_cq_mark(struct tqp_cq *cq);
 bool tqp_cq_came_since(const struct tqp_cq *cq);
 
