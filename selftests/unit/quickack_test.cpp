@@ -112,22 +112,6 @@ TEST_F(Quickack, AnAnswerThatComesLateIsNone) {
     }
 }
 
-// A NIC that completes lets who waits answer before TCP hears of the question.
-TEST_F(Quickack, WhatLeftJustBeforeIsAnAnswer) {
-    learn();
-    for (int i = 0; i < 2 * TQP_QUICKACK_MAX; i++) {
-        leaves(kApartUs, true);
-        EXPECT_FALSE(ends(kRttUs / 2 - 1));
-    }
-    EXPECT_FALSE(ends());  // what was learnt is forgotten
-}
-
-TEST_F(Quickack, WhatLeftARoundTripBeforeIsNone) {
-    learn();
-    leaves(kApartUs, true);
-    EXPECT_TRUE(ends(kRttUs));
-}
-
 TEST_F(Quickack, BulkIsTcps) {
     learn();
     EXPECT_TRUE(ends());  // nobody knows yet what follows

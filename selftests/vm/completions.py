@@ -89,7 +89,7 @@ def test_tcp_refuses_what_is_completed(t: Guests) -> None:
     """It comes again, and is neither completed nor copied a second time."""
     with refused_by_tcp(t):
         for seed, options in ((75, SMALL), (76, TRAINS), (77, f"{SMALL} --late-receives --slow-ms 1")):
-            by_switch(t, f"{options} --seed {seed}", 0.01)
+            exchange(t, "offload", "offload", f"{options} --seed {seed}")
 
 
 def test_faults(t: Guests) -> None:
@@ -101,7 +101,7 @@ def test_faults(t: Guests) -> None:
 def test_receives_that_are_late(t: Guests) -> None:
     """The host completes what had no receive when it came, and gives the turn back."""
     with fabric(t, loss=0.01):
-        by_switch(t, f"{SMALL} --late-receives --slow-ms 1 --seed 80", 0.01)
+        exchange(t, "offload", "offload", f"{SMALL} --late-receives --slow-ms 1 --seed 80")
 
 
 @pytest.mark.long

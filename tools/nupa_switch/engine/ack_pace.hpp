@@ -60,6 +60,9 @@ public:
         return !loss_recent_ && under_way < limit_ && under_way < (right_edge - acked_) / 2;
     }
 
+    // Since something was lost, overtaken or sent again less than kAckQuietBytes have come.
+    bool loss_recent() const noexcept { return loss_recent_; }
+
     // All before @next has come: is it so little that TCP itself would delay its acknowledgement?
     bool may_delay(std::uint32_t next) const noexcept { return next - acked_ <= kAckDelayBytes; }
 
