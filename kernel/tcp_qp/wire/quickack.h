@@ -9,7 +9,7 @@
  * follow each other faster than a round trip are of a sender that does not wait for
  * them: TCP's own ACKs are enough.
  *
- * Pure, like msglog.h; times in microseconds, modulo an hour.  The owner serialises all calls.
+ * Pure, like msglog.h; times in microseconds.  The owner serialises all calls.
  */
 #ifndef TQP_QUICKACK_H
 #define TQP_QUICKACK_H
@@ -27,7 +27,7 @@ enum {
 };
 
 struct tqp_quickack {
-	__u32 end_us;		/* the newest end of a message */
+	__u64 end_us;		/* the newest end of a message */
 	__u8 slot;		/* the message's */
 	__u8 owed;		/* it is not acknowledged yet */
 	__u8 open;		/* nor is it answered */
@@ -41,7 +41,7 @@ static inline __u8 tqp_quickack_slot(__u8 kind, __u32 length)
 }
 
 /* A message of @slot has ended, and TCP owes an ACK.  Nonzero: it should go now. */
-static inline int tqp_quickack_end(struct tqp_quickack *q, __u8 slot, __u32 now_us, __u32 min_rtt_us)
+static inline int tqp_quickack_end(struct tqp_quickack *q, __u8 slot, __u64 now_us, __u32 min_rtt_us)
 {
 	int apart = now_us - q->end_us >= min_rtt_us;
 
@@ -52,23 +52,20 @@ static inline int tqp_quickack_end(struct tqp_quickack *q, __u8 slot, __u32 now_
 	return apart && q->score[slot] >= TQP_QUICKACK_FROM;
 }
 
-/* A segment leaves, and acknowledges what came.  Nonzero: late and alone. */
-static inline int tqp_quickack_left(struct tqp_quickack *q, __u32 now_us, int has_data)
+/* A segment leaves, and acknowledges what came. */
+static inline void tqp_quickack_left(struct tqp_quickack *q, __u64 now_us, int has_data)
 {
 	__u8 *score = &q->score[q->slot];
-	int late = 0;
 
 	if (has_data) {
 		if (q->open && *score && now_us - q->end_us < TQP_QUICKACK_SOON_US)
 			--*score;
 		q->open = 0;
 	} else if (q->owed && now_us - q->end_us >= TQP_QUICKACK_LATE_US) {
-		late = 1;
 		*score = *score + TQP_QUICKACK_STEP > TQP_QUICKACK_MAX ? TQP_QUICKACK_MAX :
 									 *score + TQP_QUICKACK_STEP;
 	}
 	q->owed = 0;
-	return late;
 }
 
 #endif
