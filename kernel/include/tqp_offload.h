@@ -15,6 +15,7 @@
 #ifndef TQP_OFFLOAD_H
 #define TQP_OFFLOAD_H
 
+#include <linux/atomic.h>
 #include <linux/auxiliary_bus.h>
 #include <linux/netdevice.h>
 #include <linux/random.h>
@@ -199,6 +200,16 @@ struct tqp_offload_stream {
 	dma_addr_t post;		/* struct tqp_offload_post; until stream_destroy returns 0 */
 	u32 post_pages;			/* room in it */
 };
+
+/*
+ * To take a word that the hardware changes, too: what was there.  Always a locked
+ * instruction.  With one CPU Linux takes the lock prefix out of cmpxchg() and of all
+ * atomic operations, and then the hardware may take the word in the middle of one.
+ */
+static inline __le32 tqp_offload_cmpxchg(__le32 *word, __le32 old, __le32 new)
+{
+	return sync_cmpxchg(word, old, new);
+}
 
 struct tqp_offload_ops {
 	int (*mr_reg)(struct tqp_offload_device *odev, const struct tqp_offload_mr *mr);

@@ -20,7 +20,7 @@ bool tqp_cq_take(struct tqp_cq *cq)
 	lockdep_assert_held(&cq->lock);
 	if (!cq->nic.shared)
 		return true;
-	while (cmpxchg(&ctl->owner, none, cpu_to_le32(TQP_OFFLOAD_CQ_OWNER_HOST)) != none) {
+	while (tqp_offload_cmpxchg(&ctl->owner, none, cpu_to_le32(TQP_OFFLOAD_CQ_OWNER_HOST)) != none) {
 		if (!began)
 			began = local_clock();
 		else if (local_clock() - began > TQP_CQ_HANG_NS)

@@ -82,7 +82,7 @@ bool tqp_turn_take(struct tqp_conn *conn)
 	__le32 was;
 
 	for (u32 n = 0; n < TQP_TURN_LOOKS; n++) {
-		was = cmpxchg(&shadow->turn, nic, ours);
+		was = tqp_offload_cmpxchg(&shadow->turn, nic, ours);
 		if (was == nic || was == ours) {
 			WRITE_ONCE(conn->offload.turn.state, TQP_TURN_LEFT);
 			tqp_turn_sync(conn);	/* for the last time */

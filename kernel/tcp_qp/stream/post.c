@@ -161,8 +161,8 @@ int tqp_post_open(struct sock *sk, struct tqp_place *place, struct tqp_recv *rec
 /* Once; true: the NIC does not write there now, and will not. */
 static bool tqp_post_try_take_back(struct tqp_place *place)
 {
-	return cmpxchg(&place->post->state, cpu_to_le32(TQP_OFFLOAD_POST_OPEN),
-		       cpu_to_le32(TQP_OFFLOAD_POST_NONE)) != cpu_to_le32(TQP_OFFLOAD_POST_BUSY);
+	return tqp_offload_cmpxchg(&place->post->state, cpu_to_le32(TQP_OFFLOAD_POST_OPEN),
+				   cpu_to_le32(TQP_OFFLOAD_POST_NONE)) != cpu_to_le32(TQP_OFFLOAD_POST_BUSY);
 }
 
 bool tqp_post_revoke(struct tqp_place *place)

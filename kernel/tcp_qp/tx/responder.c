@@ -101,12 +101,22 @@ static int tqp_read_request(struct tqp_conn *conn, struct tqp_response *response
 	return 0;
 }
 
-/* Locked instructions on the page itself: atomic with this CPU and the others. */
-static u64 tqp_atomic_execute(u8 opcode, void *at, const struct tcp_bth_atomic_request *request)
+/*
+ * Locked instructions on the page itself: atomic with this CPU, the others, and whoever shares
+ * the page with this machine, hence sync_cmpxchg() (see tqp_offload_cmpxchg()).
+ */
+static u64 tqp_atomic_execute(u8 opcode, u64 *at, const struct tcp_bth_atomic_request *request)
 {
+	u64 was, before;
+
 	if (opcode == TCP_BTH_OP_CMP_SWAP)
-		return cmpxchg64((u64 *)at, request->compare, request->swap_add);
-	return atomic64_fetch_add(request->swap_add, at);
+		return sync_cmpxchg(at, request->compare, request->swap_add);
+	before = READ_ONCE(*at);
+	do {
+		was = before;
+		before = sync_cmpxchg(at, was, was + request->swap_add);
+	} while (before != was);
+	return was;
 }
 
 static int tqp_atomic_request(struct tqp_conn *conn, struct tqp_response *response)

@@ -60,9 +60,6 @@ public:
         return !loss_recent_ && under_way < limit_ && under_way < (right_edge - acked_) / 2;
     }
 
-    // Since something was lost, overtaken or sent again less than kAckQuietBytes have come.
-    bool loss_recent() const noexcept { return loss_recent_; }
-
 private:
     static constexpr std::uint32_t kSequenceHalf = 1u << 31;
     // Of itself, for each stretch: while no silence is known to lie ahead, and up to one that is.

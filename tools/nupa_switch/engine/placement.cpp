@@ -542,9 +542,7 @@ Decision place(QpContext& qp, const MrTable& mrs, const Packet& packet) noexcept
         qp.passed_up(at.seq, bytes);
         if (!d.stream)
             remember(qp, d, at.seq, bytes);
-        // What TCP refuses while packets overtake each other is not told apart well enough
-        // (docs/known-faults.md): the host completes until all has been in order for a while.
-        if (d.reason == Reason::kPlaced && !d.stream && !qp.pace.loss_recent())
+        if (d.reason == Reason::kPlaced && !d.stream)
             d.completed = qp.completions.complete(qp.rq, d.bth, at.seq, bytes);
         // Who reads a stream waits for just these bytes.
         d.may_wait = d.placed() && !d.stream && whole && !urgent(packet) && qp.may_wait();
