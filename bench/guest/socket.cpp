@@ -42,6 +42,10 @@ private:
 void busy_poll(int fd, int us) {
     if (setsockopt(fd, SOL_SOCKET, SO_BUSY_POLL, &us, sizeof us))
         tcpqp::throw_errno("SO_BUSY_POLL");
+    // Where napi_defer_hard_irqs is set, the device's interrupts stay off between two calls.
+    const int prefer = 1;
+    if (setsockopt(fd, SOL_SOCKET, SO_PREFER_BUSY_POLL, &prefer, sizeof prefer))
+        tcpqp::throw_errno("SO_PREFER_BUSY_POLL");
 }
 
 Flows::Flows(std::vector<tcpqp::Fd> sockets, bool no_delay, bool spins) {

@@ -88,8 +88,8 @@ def bulk(book: Book) -> list[Bar]:
 
 
 def small(book: Book) -> list[Bar]:
-    def trip(transport: str, poll: bool = False) -> float | None:
-        return book.find("rtt_p50_us", transport=transport, bytes=64, mode="pingpong", poll=poll)
+    def trip(transport: str, poll: bool = False, defer: bool = False) -> float | None:
+        return book.find("rtt_p50_us", transport=transport, bytes=64, mode="pingpong", poll=poll, defer=defer)
 
     def rate(transport: str) -> float | None:
         return book.find("messages_per_s", transport=transport, bytes=64)
@@ -97,6 +97,7 @@ def small(book: Book) -> list[Bar]:
     return [
         Bar("64 B: round trip, offload / TCP, both asleep", AT_MOST, 1, ratio(trip("offload"), trip("tcp"))),
         Bar("64 B: round trip, offload / TCP, both spinning", AT_MOST, 0.5, ratio(trip("offload", True), trip("tcp", True))),
+        Bar("64 B: round trip, offload / TCP with interrupts deferred, both spinning", AT_MOST, 1, ratio(trip("offload", True), trip("tcp", True, True))),
         Bar("64 B: message rate, offload / TCP", AT_LEAST, 3, ratio(rate("offload"), rate("tcp"))),
     ]
 

@@ -28,6 +28,7 @@ class Case:
     loss: float = 0.0
     mode: str = "stream"
     poll: bool = False
+    defer: bool = False  # interrupts are put off for who polls: all others of the device wait for a timer
     depth: int = 0
     batch: int = 0
     calls: bool = False
@@ -60,7 +61,7 @@ class Case:
     def facts(self) -> dict:
         return {
             "transport": self.transport, "mode": self.mode, "bytes": self.bytes, "flows": self.flows, "mtu": self.mtu, "big_tcp": self.big,
-            "loss": self.loss, "poll": self.poll, "scattered": self.scattered, "mixed": self.mixed, "short_buffers": self.short,
+            "loss": self.loss, "poll": self.poll, "defer": self.defer, "scattered": self.scattered, "mixed": self.mixed, "short_buffers": self.short,
             "fresh": self.fresh, "waitall": self.waitall, "pool": self.pool, "watch": self.watch,
             "clock": self.clock,
         }  # fmt: skip
@@ -92,7 +93,8 @@ PINGPONG_BYTES = (64, 4 * KIB)
 def pingpong(bytes_: int) -> list[Case]:
     common = {"mode": "pingpong", "bytes": bytes_, "warm_bytes": 64 * bytes_}
     ends = [Case(name, **common) for name in ("tcp", "uring", "rxe_send", "software", "offload")]
-    return [*ends, *(Case(name, poll=True, **common) for name in ("tcp", "software", "offload"))]
+    spinning = [Case(name, poll=True, **common) for name in ("tcp", "software", "offload")]
+    return [*ends, *spinning, Case("tcp", poll=True, defer=True, **common)]
 
 
 def small(bytes_: int) -> list[Case]:

@@ -18,6 +18,9 @@ CALL_LIMIT_S, CASE_LIMIT_S, LISTEN_S = 30, 10, 30
 CASES_PER_CALL = 8
 LONG_BUFFERS = 256  # nupa_dev's default for so much memory
 CLOCK_ERROR_MAX = 0.02  # ticks and calibration
+# Of a time that a round trip never takes, so that no interrupt comes between; who sleeps waits for it.
+DEFER = "cd /sys/class/net/nupa0 && echo 2 > napi_defer_hard_irqs && echo 2000000 > gro_flush_timeout"
+NO_DEFER = "cd /sys/class/net/nupa0 && echo 0 > napi_defer_hard_irqs && echo 0 > gro_flush_timeout"
 RXE = "modprobe rdma_rxe && rdma link add rxe0 type rxe netdev nupa0 && sh $REPO/tools/vm/guest/mkdev"
 
 
@@ -29,6 +32,7 @@ class Machines:
         self.server: Job | None = None
         self.short = False
         self.watch = bool(cluster.pool_mib)  # nupa_dev's default in mode cxl
+        self.deferred = False
 
     def prepare(self, rxe: bool = True) -> None:
         if rxe:
@@ -54,7 +58,7 @@ class Machines:
         while len(results) < len(cases):
             following = cases[len(results) : len(results) + CASES_PER_CALL]
             self.prepare_case(following[0])
-            alike = itertools.takewhile(lambda case: (case.short, case.watch) == (self.short, self.watch), following)
+            alike = itertools.takewhile(lambda case: (case.short, case.watch, case.defer) == (self.short, self.watch, self.deferred), following)
             results += self._call(list(alike), limit_s)
         return results
 
@@ -64,6 +68,9 @@ class Machines:
         if case.watch != self.watch:
             self.cluster.run_all(f"ethtool --set-priv-flags nupa0 tx-watch {'on' if case.watch else 'off'}", check=True)
         self.watch = case.watch
+        if case.defer != self.deferred:
+            self.cluster.run_all(DEFER if case.defer else NO_DEFER, check=True)
+        self.deferred = case.defer
 
     def _buffers(self, short: bool) -> None:
         if short != self.short:

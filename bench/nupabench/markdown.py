@@ -35,6 +35,7 @@ def name(row: dict) -> str:
     parts += [f"loss {row['loss']:.1%}"] if row["loss"] else []
     parts += ["scattered"] if row.get("scattered") else []
     parts += ["polling"] if row["poll"] else []
+    parts += ["interrupts deferred"] if row.get("defer") else []
     return ", ".join(parts)
 
 

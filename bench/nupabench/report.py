@@ -44,6 +44,8 @@ def label(case: Case) -> str:
         parts.append("scattered")
     if case.mode != "stream":
         parts.append("polling" if case.poll else "sleeping")
+    if case.defer:
+        parts.append("interrupts deferred")
     return ", ".join(parts)
 
 

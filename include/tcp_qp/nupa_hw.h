@@ -53,7 +53,7 @@ enum {
 
 	NUPA_MAGIC = 0x4150554e,	/* "NUPA" */
 	NUPA_ABI_MAJOR = 4,		/* must be equal */
-	NUPA_ABI_MINOR = 5,		/* may grow; features say what is there */
+	NUPA_ABI_MINOR = 6,		/* may grow; features say what is there */
 
 	NUPA_QUEUE_PAIRS_MAX = 16,
 	NUPA_VECTORS = 1 + NUPA_QUEUE_PAIRS_MAX,
@@ -111,6 +111,7 @@ enum {
 	NUPA_FEAT_STREAM = 1 << 14,	/* NUPA_QP_F_STREAM, since 4.3 */
 	NUPA_FEAT_WATCH = 1 << 15,	/* NUPA_TXQ_F_WATCH, since 4.4 */
 	NUPA_FEAT_COMPLETE = 1 << 16,	/* CQ_CREATE, NUPA_QP_F_COMPLETE, since 4.5 */
+	NUPA_FEAT_QUIET = 1 << 17,	/* NUPA_CQ_F_WAITING, nupa_rxq_ctl.signalled, since 4.6 */
 };
 
 /* struct nupa_regs.status, switch to host */
@@ -182,7 +183,8 @@ struct nupa_rxq_ctl {
 	__le32 fill_cons;
 	__le32 comp_prod;
 	__le32 long_cons;
-	__u8 pad_switch[52];
+	__le32 signalled;	/* what comes from here on brings no interrupt yet (NUPA_FEAT_QUIET) */
+	__u8 pad_switch[48];
 };
 
 struct nupa_admin_ctl {
@@ -251,6 +253,7 @@ enum {
 	NUPA_RX_F_PLACED = 1 << 5,	/* payload went to a QP buffer: bufs == 0, payload_bytes placed */
 	NUPA_RX_F_QP = 1 << 6,		/* flow has a QP context; the host must not merge it in software */
 	NUPA_RX_F_STREAM = 1 << 7,	/* with PLACED: payload went where a struct nupa_post says */
+	NUPA_RX_F_WAKE = 1 << 8,	/* somebody may have slept until it was completed, in @cq */
 };
 
 /*
@@ -273,7 +276,8 @@ struct nupa_rx_comp {
 	__le32 payload_bytes;
 	__le32 hash;
 	__le32 qpn;			/* with NUPA_RX_F_QP */
-	__le64 reserved64;
+	__le32 cq;			/* with NUPA_RX_F_WAKE */
+	__le32 reserved;
 };
 NUPA_STATIC_ASSERT(sizeof(struct nupa_rx_comp) == 32, "nupa_rx_comp");
 
@@ -532,7 +536,9 @@ struct nupa_qp_shadow {
 	__le32 writes;			/* turn; number of the next WRITE without immediate */
 	__le32 solicited;		/* turn; how many messages that the switch completed asked for an event */
 	__le32 last;			/* turn; length of the last one that it completed; NUPA_LAST_WRITE */
-	__le32 reserved[3];
+	__le32 late;			/* the host's; how often it acknowledged late and without data: senders may have waited for it */
+	__le32 awaits;			/* the host's; not zero: sends that are to be completed visibly are under way */
+	__le32 reserved;
 };
 NUPA_STATIC_ASSERT(sizeof(struct nupa_qp_read) == 32, "nupa_qp_read");
 NUPA_STATIC_ASSERT(sizeof(struct nupa_qp_reads) == 1024, "nupa_qp_reads");
@@ -550,6 +556,12 @@ struct nupa_cmd_cq {
 	__le64 ctl_addr;		/* struct nupa_cq_ctl */
 	__le32 pages;
 	__le32 mask;			/* elements - 1 */
+	__le32 flags;			/* NUPA_CQ_F_* */
+	__le32 reserved;
+};
+
+enum {
+	NUPA_CQ_F_WAITING = 1 << 0,	/* the host keeps nupa_cq_ctl.waiting */
 };
 
 /*
@@ -566,9 +578,11 @@ enum nupa_cq_owner {
 struct nupa_cq_ctl {
 	__le32 owner;			/* enum nupa_cq_owner */
 	__le32 prod;			/* the owner's; index of the next element; stored after the ring's */
+	__le32 waiting;			/* with NUPA_CQ_F_WAITING; the host: 1, somebody may sleep until a completion comes; the switch: 0, it tells (NUPA_RX_F_WAKE) */
+	__le32 reserved;
 };
-NUPA_STATIC_ASSERT(sizeof(struct nupa_cmd_cq) == 24, "nupa_cmd_cq");
-NUPA_STATIC_ASSERT(sizeof(struct nupa_cq_ctl) == 8, "nupa_cq_ctl");
+NUPA_STATIC_ASSERT(sizeof(struct nupa_cmd_cq) == 32, "nupa_cmd_cq");
+NUPA_STATIC_ASSERT(sizeof(struct nupa_cq_ctl) == 16, "nupa_cq_ctl");
 
 struct nupa_admin_cmd {
 	__le16 op;			/* enum nupa_admin_op */
@@ -615,7 +629,7 @@ NUPA_STATIC_ASSERT(sizeof(struct nupa_admin_comp) == 16, "nupa_admin_comp");
 	X(queue_drop) X(ecn_marked) X(abi_errors) \
 	X(deliver_order) X(fault_truncate) X(fault_bleach) X(fault_mangle) X(fault_copy) \
 	X(drop_overtaken) X(deliver_peer) X(tx_drop_source) X(deliver_lengths) \
-	X(tx_watch_ends) X(tx_seen) X(completed_messages)
+	X(tx_watch_ends) X(tx_seen) X(completed_messages) X(rx_quiet)
 
 #define NUPA_STAT_ENUM(name) NUPA_STAT_##name,
 enum nupa_stat { NUPA_STATS(NUPA_STAT_ENUM) NUPA_STAT_COUNT };

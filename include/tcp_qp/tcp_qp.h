@@ -42,7 +42,7 @@ struct tcp_qp_stream_info {
  * Below 1024: no ordinary user can be there in the kernel's place.
  */
 #define TCP_QP_NUMBER_PORT 791
-#define TCP_QP_ABI_VERSION 3	/* 2: completion descriptors; 3: watched send queues, bells */
+#define TCP_QP_ABI_VERSION 4	/* 2: completion descriptors; 3: watched send queues, bells; 4: LATE_SENDS */
 
 enum tcp_qp_methods {
 	TCP_QP_METHOD_ATTACH = (1U << UVERBS_ID_NS_SHIFT),
@@ -226,6 +226,7 @@ enum {
 	TCP_QP_ATTACH_F_WIRE_V1 = 1 << 1,	/* offload engine: leave ver 1 on the wire */
 	TCP_QP_ATTACH_F_NOWAIT = 1 << 2,	/* do not wait for the peer: sends wait instead */
 	TCP_QP_ATTACH_F_ICRC = 1 << 3,		/* a CRC over option and payload of all we send; messages up to 16 MiB */
+	TCP_QP_ATTACH_F_LATE_SENDS = 1 << 4,	/* sends may complete after receives that answer them (ABI 4) */
 
 	TCP_QP_ATTACH_TIMEOUT_DEFAULT_MS = 10000,
 	TCP_QP_ATTACH_TIMEOUT_MAX_MS = 600000,

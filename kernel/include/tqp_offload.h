@@ -134,7 +134,9 @@ struct tqp_offload_shadow {
 	__le32 writes;			/* turn; number of the next WRITE without immediate */
 	__le32 solicited;		/* turn; how many that the hardware completed asked for an event */
 	__le32 last;			/* turn; length of the last one that it completed; TQP_OFFLOAD_LAST_WRITE */
-	__le32 reserved[3];
+	__le32 late;			/* tcp_qp's; how often it acknowledged late and without data: senders may have waited for it */
+	__le32 awaits;			/* tcp_qp's; not zero: sends that are to be completed visibly are under way */
+	__le32 reserved;
 };
 
 /*
@@ -151,6 +153,8 @@ enum tqp_offload_cq_owner {
 struct tqp_offload_cq_ctl {
 	__le32 owner;			/* enum tqp_offload_cq_owner */
 	__le32 prod;			/* the owner's; index of the next completion; stored after the ring's */
+	__le32 waiting;			/* tcp_qp: 1, somebody may sleep until a completion comes; hardware: 0, it calls came() */
+	__le32 reserved;
 };
 
 struct tqp_offload_cq {
@@ -159,6 +163,12 @@ struct tqp_offload_cq {
 	u32 nr_pages;
 	u32 mask;			/* elements - 1 */
 	dma_addr_t ctl;			/* struct tqp_offload_cq_ctl; until cq_destroy returns */
+	/*
+	 * Hardware that leaves @waiting alone has nobody call it, and tells of each packet at
+	 * once.  Any context, until cq_destroy returns.
+	 */
+	void (*came)(void *arg);
+	void *arg;
 };
 
 static_assert(sizeof(struct tqp_offload_read) == 32);

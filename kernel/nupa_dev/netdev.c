@@ -392,6 +392,7 @@ struct net_device *nupa_netdev_alloc(struct pci_dev *pdev, const struct nupa_reg
 	mutex_init(&nupa->qp_lock);
 	INIT_WORK(&nupa->mode_work, nupa_mode_work);
 	xa_init_flags(&nupa->rules, XA_FLAGS_ALLOC);
+	xa_init_flags(&nupa->cqs, XA_FLAGS_LOCK_IRQ);
 
 	dev->netdev_ops = &nupa_netdev_ops;
 	dev->stat_ops = &nupa_stat_ops;
@@ -440,6 +441,7 @@ void nupa_netdev_exit(struct nupa_dev *nupa)
 	cancel_work_sync(&nupa->mode_work);
 	nupa_steer_purge(nupa);
 	xa_destroy(&nupa->rules);
+	xa_destroy(&nupa->cqs);
 	nupa_queues_exit(nupa);
 	nupa_stats_free(nupa);
 }

@@ -148,6 +148,7 @@ struct nupa_dev {
 
 	struct mutex qp_lock;		/* qp_dev; taken by probe, remove and recover_work alone */
 	struct nupa_qp_dev *qp_dev;
+	struct xarray cqs;		/* number -> struct nupa_cq, under its lock */
 	struct dentry *debugfs;
 };
 
@@ -275,6 +276,8 @@ void nupa_hbm_enabled(struct nupa_dev *nupa);		/* after a reset: the switch forg
 bool nupa_hbm_reaches(const struct nupa_dev *nupa, dma_addr_t addr, u32 bytes);
 
 /* ---- qp.c, ethtool.c, debugfs.c ---- */
+/* Somebody may sleep until a completion comes in that queue, and one has; any context. */
+void nupa_cq_came(struct nupa_dev *nupa, u32 id);
 int nupa_qp_add(struct nupa_dev *nupa);		/* 0 when the switch has no QPs, too */
 void nupa_qp_remove(struct nupa_dev *nupa);	/* returns once tcp_qp let go of everything */
 extern const struct ethtool_ops nupa_ethtool_ops;

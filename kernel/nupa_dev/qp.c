@@ -65,6 +65,8 @@ static_assert(offsetof(struct tqp_offload_shadow, writes) ==
 static_assert(offsetof(struct tqp_offload_shadow, solicited) ==
 	      offsetof(struct nupa_qp_shadow, solicited));
 static_assert(offsetof(struct tqp_offload_shadow, last) == offsetof(struct nupa_qp_shadow, last));
+static_assert(offsetof(struct tqp_offload_shadow, awaits) ==
+	      offsetof(struct nupa_qp_shadow, awaits));
 static_assert((int)TQP_OFFLOAD_TURN_HOST == (int)NUPA_TURN_HOST);
 static_assert((int)TQP_OFFLOAD_TURN_NIC == (int)NUPA_TURN_SWITCH);
 static_assert((int)TQP_OFFLOAD_TURN_BUSY == (int)NUPA_TURN_BUSY);
@@ -192,9 +194,47 @@ static int nupa_qp_destroy(struct tqp_offload_device *odev, u32 qpn)
 /* So is what guards a completion queue. */
 static_assert(sizeof(struct tqp_offload_cq_ctl) == sizeof(struct nupa_cq_ctl));
 static_assert(offsetof(struct tqp_offload_cq_ctl, prod) == offsetof(struct nupa_cq_ctl, prod));
+static_assert(offsetof(struct tqp_offload_cq_ctl, waiting) == offsetof(struct nupa_cq_ctl, waiting));
 static_assert((int)TQP_OFFLOAD_CQ_OWNER_NONE == (int)NUPA_CQ_OWNER_NONE);
 static_assert((int)TQP_OFFLOAD_CQ_OWNER_HOST == (int)NUPA_CQ_OWNER_HOST);
 static_assert((int)TQP_OFFLOAD_CQ_OWNER_NIC == (int)NUPA_CQ_OWNER_SWITCH);
+
+/* Who is told that completions came. */
+struct nupa_cq {
+	void (*came)(void *arg);
+	void *arg;
+};
+
+void nupa_cq_came(struct nupa_dev *nupa, u32 id)
+{
+	unsigned long flags;
+	struct nupa_cq *cq;
+
+	xa_lock_irqsave(&nupa->cqs, flags);
+	cq = xa_load(&nupa->cqs, id);
+	if (cq)
+		cq->came(cq->arg);
+	xa_unlock_irqrestore(&nupa->cqs, flags);
+}
+
+static void nupa_cq_forget(struct nupa_dev *nupa, u32 id)
+{
+	kfree(xa_erase_irq(&nupa->cqs, id));
+}
+
+static int nupa_cq_note(struct nupa_dev *nupa, const struct tqp_offload_cq *from)
+{
+	struct nupa_cq *cq = kmalloc(sizeof(*cq), GFP_KERNEL);
+	int err;
+
+	if (!cq)
+		return -ENOMEM;
+	*cq = (struct nupa_cq) { .came = from->came, .arg = from->arg };
+	err = xa_insert_irq(&nupa->cqs, from->id, cq, GFP_KERNEL);
+	if (err)
+		kfree(cq);
+	return err;
+}
 
 static int nupa_cq_create(struct tqp_offload_device *odev, const struct tqp_offload_cq *cq)
 {
@@ -211,20 +251,30 @@ static int nupa_cq_create(struct tqp_offload_device *odev, const struct tqp_offl
 
 	if (!(nupa->features & NUPA_FEAT_COMPLETE))
 		return -EOPNOTSUPP;
+	if (nupa->features & NUPA_FEAT_QUIET)
+		cmd.cq.flags = cpu_to_le32(NUPA_CQ_F_WAITING);
 	if (cq->nr_pages > NUPA_CQ_PAGES_MAX)
 		return -E2BIG;
 	err = nupa_table_alloc(nupa, &table, cq->pages, cq->nr_pages);
 	if (err)
 		return err;
 	cmd.cq.table_addr = cpu_to_le64(table.dma);
-	err = nupa_admin_submit(nupa, &cmd, NULL);
+	err = nupa_cq_note(nupa, cq);
+	if (!err) {
+		err = nupa_admin_submit(nupa, &cmd, NULL);
+		if (err)
+			nupa_cq_forget(nupa, cq->id);
+	}
 	nupa_table_free(nupa, &table);	/* copied by the switch */
 	return err;
 }
 
 static int nupa_cq_destroy(struct tqp_offload_device *odev, u32 id)
 {
-	return nupa_admin_simple(nupa_of(odev), NUPA_ADMIN_CQ_DESTROY, id);
+	int err = nupa_admin_simple(nupa_of(odev), NUPA_ADMIN_CQ_DESTROY, id);
+
+	nupa_cq_forget(nupa_of(odev), id);
+	return err;
 }
 
 /* The post is the same memory to tcp_qp and to the switch. */

@@ -8,6 +8,10 @@ static irqreturn_t nupa_queue_isr(int irq, void *data)
 	struct nupa_queue *q = data;
 
 	q->irqs++;
+	if (nupa_rx_quiet(q) && !nupa_tx_done(q)) {
+		nupa_rx_wake(q);
+		return IRQ_HANDLED;
+	}
 	nupa_tx_disarm(q);
 	napi_schedule_irqoff(&q->napi);
 	return IRQ_HANDLED;

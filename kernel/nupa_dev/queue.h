@@ -22,6 +22,7 @@ enum {
 	NUPA_TX_STOP_ENTRIES = NUPA_TX_PACKET_ENTRIES_MAX,
 	NUPA_TX_WAKE_ENTRIES = 2 * NUPA_TX_PACKET_ENTRIES_MAX,
 	NUPA_TX_ALONE_MAX_BYTES = 512,
+	NUPA_TX_ALONE_PACKETS = 2,	/* under way before it: of who answers before TCP hears of the question */
 	NUPA_TX_PULL_BYTES = 128,	/* of a packet whose header length nobody noted */
 	NUPA_RX_PUBLISH_PACKETS = 32,	/* tell the switch at least this often */
 	NUPA_RX_REFILL_MIN = 32,
@@ -104,6 +105,7 @@ struct nupa_rxq {
 	dma_addr_t comp_dma, header_dma;
 	u32 entries;			/* of completions; 0: not allocated */
 	u32 comp_cons;
+	u32 woken;			/* completions before this have woken who slept */
 	bool strict;			/* TCP payload is never in a header slot (tcp-data-split) */
 	bool ran;			/* the switch has had these rings before */
 	struct nupa_fill fill;
@@ -217,6 +219,10 @@ bool nupa_device_memory_bound(struct nupa_dev *nupa);
 void nupa_rx_retry(struct timer_list *timer);
 int nupa_rx_poll(struct nupa_queue *q, int budget);
 bool nupa_rx_arm(struct nupa_queue *q);		/* true: poll again */
+/* All that came was completed by the switch, and TCP need not hear of it yet; any context. */
+bool nupa_rx_quiet(const struct nupa_queue *q);
+void nupa_rx_wake(struct nupa_queue *q);	/* who slept until that came; hard irq */
+bool nupa_tx_done(struct nupa_queue *q);	/* what was awaited; hard irq */
 void nupa_rx_quiesce(struct nupa_queue *q);
 /* Builds the skb of a checked completion; takes its buffers in any case.  NULL: dropped, counted. */
 struct sk_buff *nupa_rx_skb(struct nupa_queue *q, const struct nupa_rx_desc *desc, const u8 *header);

@@ -8,6 +8,7 @@
  * is given the new ones, and NAPI goes on.  What came meanwhile is dropped.
  * All of it is under the netdev's lock, as are open, stop and recovery.
  */
+#include <linux/interrupt.h>
 #include <linux/netdevice.h>
 #include <net/netdev_queues.h>
 #include <net/netdev_rx_queue.h>
@@ -65,6 +66,7 @@ static int nupa_mgmt_stop(struct net_device *dev, void *memory, int index)
 	struct nupa_queue *q = &nupa->queues[index];
 
 	napi_disable_locked(&q->napi);
+	synchronize_irq(pci_irq_vector(nupa->pdev, nupa_queue_vector(q)));	/* it may read completions */
 	nupa_rx_quiesce(q);
 	if (!nupa_admin_simple(nupa, NUPA_ADMIN_RXQ_DESTROY, index)) {
 		nupa_mgmt_take_out(q, memory);

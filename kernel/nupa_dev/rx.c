@@ -113,7 +113,7 @@ int nupa_rx_poll(struct nupa_queue *q, int budget)
 		}
 		waiting--;
 		done++;
-		rx->comp_cons++;
+		WRITE_ONCE(rx->comp_cons, rx->comp_cons + 1);
 		if (done % NUPA_RX_PUBLISH_PACKETS == 0)
 			nupa_put_release(&rx->ctl->comp_cons, rx->comp_cons);
 		nupa_rx_refill(q);
@@ -134,6 +134,37 @@ bool nupa_rx_arm(struct nupa_queue *q)
 	nupa_put(&rx->ctl->irq_event, rx->comp_cons);
 	virt_mb();		/* the event before comp_prod */
 	return nupa_get(&rx->ctl->comp_prod) != rx->comp_cons;
+}
+
+bool nupa_rx_quiet(const struct nupa_queue *q)
+{
+	const struct nupa_rxq *rx = &q->rx;
+	u32 cons;
+
+	if (!(q->nupa->features & NUPA_FEAT_QUIET) || napi_is_scheduled((struct napi_struct *)&q->napi))
+		return false;
+	cons = READ_ONCE(rx->comp_cons);
+	return nupa_get_acquire(&rx->ctl->comp_prod) != cons &&
+	       (s32)(nupa_get(&rx->ctl->signalled) - cons) <= 0;
+}
+
+void nupa_rx_wake(struct nupa_queue *q)
+{
+	struct nupa_rxq *rx = &q->rx;
+	u32 prod = nupa_get_acquire(&rx->ctl->comp_prod), cons = READ_ONCE(rx->comp_cons);
+	u32 at = rx->woken;
+
+	if (prod - cons > rx->entries)
+		return;			/* NAPI says so */
+	if (prod - at > prod - cons)
+		at = cons;
+	for (; at != prod; at++) {
+		const struct nupa_rx_comp *comp = &rx->comp[at & (rx->entries - 1)];
+
+		if (le16_to_cpu(READ_ONCE(comp->flags)) & NUPA_RX_F_WAKE)
+			nupa_cq_came(q->nupa, nupa_get(&comp->cq));
+	}
+	rx->woken = prod;
 }
 
 /* After napi_disable(), which keeps NAPI from starting the timer again. */

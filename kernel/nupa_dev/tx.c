@@ -149,6 +149,14 @@ void nupa_tx_disarm(struct nupa_queue *q)
 	nupa_put(&tx->ctl->irq_event, READ_ONCE(tx->tail) - 1);
 }
 
+bool nupa_tx_done(struct nupa_queue *q)
+{
+	struct nupa_txq *tx = &q->tx;
+	u32 tail = READ_ONCE(tx->tail);
+
+	return nupa_tx_awaited(tx, tail) && nupa_get(&tx->ctl->cons) != tail;
+}
+
 bool nupa_tx_stuck(struct nupa_queue *q)
 {
 	return nupa_get(&q->tx.ctl->cons) == READ_ONCE(q->tx.tail);
@@ -347,7 +355,7 @@ static bool nupa_tx_alone(struct sk_buff *skb)
 	const struct sock *sk = skb->sk;
 
 	return skb->len <= NUPA_TX_ALONE_MAX_BYTES && sk && sk_fullsock(sk) && sk_is_tcp(sk) &&
-	       !skb_zcopy(skb) && tcp_rtx_queue_empty(sk);
+	       !skb_zcopy(skb) && tcp_sk(sk)->packets_out <= NUPA_TX_ALONE_PACKETS;
 }
 
 /* The packet's @bufs buffers are mapped: hand it to the switch.  True: ring the doorbell. */
@@ -393,12 +401,21 @@ static netdev_tx_t nupa_tx_drop(struct nupa_queue *q, struct sk_buff *skb, enum 
 	return NETDEV_TX_OK;
 }
 
+/* Whose packets @skb answers, as far as its socket knows; else the queue that it is sent by. */
+static struct nupa_queue *nupa_tx_answers(struct nupa_queue *q, const struct sk_buff *skb)
+{
+	const struct sock *sk = skb->sk;
+	int index = sk && sk_fullsock(sk) ? sk_rx_queue_get(sk) : -1;
+
+	return index >= 0 && index < q->nupa->nr_queues ? &q->nupa->queues[index] : q;
+}
+
 netdev_tx_t nupa_tx_xmit(struct sk_buff *skb, struct net_device *dev)
 {
 	u16 index = skb_get_queue_mapping(skb);
 	struct nupa_dev *nupa = netdev_priv(dev);
 	struct netdev_queue *txq = netdev_get_tx_queue(dev, index);
-	struct nupa_queue *q = &nupa->queues[index];
+	struct nupa_queue *q = &nupa->queues[index], *asked;
 	u32 bufs;
 
 	if (unlikely(nupa_failed(nupa)))
@@ -417,8 +434,12 @@ netdev_tx_t nupa_tx_xmit(struct sk_buff *skb, struct net_device *dev)
 	bufs = nupa_tx_map(q, skb);
 	if (unlikely(!bufs))
 		return nupa_tx_drop(q, skb, NUPA_TXS_map_errors);
-	if (nupa_tx_publish(q, txq, skb, bufs))
+	asked = nupa_tx_answers(q, skb);
+	if (nupa_tx_publish(q, txq, skb, bufs)) {
 		nupa_tx_kick(q);
+		if (nupa_rx_quiet(asked))	/* now is the time for what was not urgent */
+			napi_schedule(&asked->napi);
+	}
 	return NETDEV_TX_OK;
 }
 

@@ -213,7 +213,8 @@ void HonestHost::completion(const nupa_rx_comp& c, const std::uint8_t* header) {
                                has_longs_ ? kLongBytes : 0, c.bufs, kBufBytes),
             "buffers for the payload, and no others");
     require(!placed || (c.flags & NUPA_RX_F_QP && c.payload_bytes), "placed by a QP");
-    require(c.gso_segs >= 1 && c.reserved64 == 0, "fields");
+    require(c.gso_segs >= 1 && c.reserved == 0 && (c.cq == 0 || c.flags & NUPA_RX_F_WAKE),
+            "fields");
     require((c.gso_size != 0) == (c.gso_segs > 1), "merged or not");
     if (c.gso_size)
         require(c.payload_bytes > c.gso_size * std::uint64_t{c.gso_segs - 1u} &&

@@ -11,6 +11,7 @@ namespace {
 
 constexpr uint8_t kElementLog2 = 8;
 constexpr uint16_t kSgeMax = 8;
+constexpr uint32_t kCqEntries = 32;
 constexpr size_t kWqeHeadBytes = 40;  // struct rxe_recv_wqe up to its SGEs
 
 uint64_t write_table(FakePort& port, const std::vector<uint64_t>& pages) {
@@ -67,6 +68,36 @@ void FakeMr::deregister() {
     port_.must(cmd);
 }
 
+FakeCq::FakeCq(FakePort& port, uint32_t id, uint32_t flags)
+    : port_(port), ring_(port.alloc(kPageBytes)), ctl_(port.alloc(sizeof(nupa_cq_ctl), 64)) {
+    static_assert(sizeof(rxe_queue_buf) + kCqEntries * NUPA_CQE_BYTES <= kPageBytes);
+    nupa_admin_cmd cmd{};
+    cmd.op = NUPA_ADMIN_CQ_CREATE;
+    cmd.id = id;
+    cmd.cq.table_addr = write_table(port, {ring_});
+    cmd.cq.ctl_addr = ctl_;
+    cmd.cq.pages = 1;
+    cmd.cq.mask = kCqEntries - 1;
+    cmd.cq.flags = flags;
+    port.must(cmd);
+}
+
+void FakeCq::wait() {
+    __atomic_store_n(&ctl().waiting, 1u, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+bool FakeCq::waiting() const { return __atomic_load_n(&ctl().waiting, __ATOMIC_RELAXED) != 0; }
+
+uint32_t FakeCq::completions() const {
+    return __atomic_load_n(&port_.at<rxe_queue_buf>(ring_)->producer_index, __ATOMIC_ACQUIRE);
+}
+
+void FakeCq::poll() {
+    __atomic_store_n(&port_.at<rxe_queue_buf>(ring_)->consumer_index, completions(),
+                     __ATOMIC_RELEASE);
+}
+
 nupa_admin_cmd FakeQp::command(const TcpFrame& incoming, const QpShape& shape) {
     nupa_admin_cmd cmd{};
     cmd.op = NUPA_ADMIN_QP_CREATE;
@@ -89,6 +120,7 @@ nupa_admin_cmd FakeQp::command(const TcpFrame& incoming, const QpShape& shape) {
     cmd.qp.rq_sge_max = kSgeMax;
     cmd.qp.rq_mask = shape.rq_entries - 1;
     cmd.qp.rq_base = shape.rq_base;
+    cmd.qp.cq = shape.cq;
     return cmd;
 }
 
@@ -131,6 +163,12 @@ void FakeQp::post(const std::vector<std::pair<uint64_t, uint32_t>>& sges, uint32
 void FakeQp::complete(uint32_t messages) {
     completed_ += messages;
     __atomic_store_n(&port_.at<nupa_qp_shadow>(shadow_)->completed, completed_, __ATOMIC_RELEASE);
+}
+
+void FakeQp::give_turn(uint32_t seq) {
+    auto* shadow = port_.at<nupa_qp_shadow>(shadow_);
+    shadow->done = seq;
+    __atomic_store_n(&shadow->turn, uint32_t{NUPA_TURN_SWITCH}, __ATOMIC_RELEASE);
 }
 
 void FakeQp::consume(uint32_t seq) {

@@ -37,6 +37,25 @@ struct QpShape {
     uint32_t rq_entries = 64;
     uint32_t rq_base = 0;
     uint8_t wscale = 7;
+    uint32_t cq = 0;  // with NUPA_QP_F_COMPLETE
+};
+
+// A completion queue of one page, which the switch writes to.
+class FakeCq {
+public:
+    FakeCq(FakePort& port, uint32_t id, uint32_t flags);
+
+    // Somebody may sleep from now on: what a kernel says before it looks at the ring once more.
+    void wait();
+    [[nodiscard]] bool waiting() const;
+    [[nodiscard]] uint32_t completions() const;  // as the application sees them
+    void poll();                                 // takes all of them
+
+private:
+    [[nodiscard]] nupa_cq_ctl& ctl() const { return *port_.at<nupa_cq_ctl>(ctl_); }
+
+    FakePort& port_;
+    uint64_t ring_ = 0, ctl_ = 0;
 };
 
 class FakeQp {
@@ -47,6 +66,8 @@ public:
     // Posts a receive of one or more SGEs.
     void post(const std::vector<std::pair<uint64_t, uint32_t>>& sges, uint32_t lkey);
     void complete(uint32_t messages);
+    // From @seq on the switch may complete, with NUPA_QP_F_COMPLETE.
+    void give_turn(uint32_t seq);
     // All payload delivered before @seq was copied.
     void consume(uint32_t seq);  // as the kernel does: the shadow first
     nupa_admin_status destroy();

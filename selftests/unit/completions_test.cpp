@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/limits.hpp"
 #include "host.hpp"
 
 namespace {
@@ -17,6 +18,7 @@ using namespace test;
 using nupa::Reason;
 
 constexpr std::uint32_t kCq = 7, kEntries = 16, kLength = 64, kStride = 256;
+constexpr std::uint32_t kPlaces = 1024;
 constexpr std::uint32_t kElementsAt = 384, kProducerAt = 128, kConsumerAt = 256;
 constexpr std::uint32_t kWcRecv = 128, kWcRecvWriteImm = 129;
 
@@ -48,6 +50,8 @@ struct Ring {
         return value;
     }
     std::uint32_t owner() { return word(offsetof(nupa_cq_ctl, owner)); }
+    std::uint32_t waiting() { return word(offsetof(nupa_cq_ctl, waiting)); }
+    void wait() { guest.put<std::uint32_t>(ctl + offsetof(nupa_cq_ctl, waiting), 1); }
 
     Guest& guest;
     std::vector<std::uint64_t> pages;
@@ -86,8 +90,8 @@ struct Completions : testing::Test {
     // So many receives, with names from @first on.
     void post(std::uint32_t count, std::uint64_t first = 1000) {
         for (; count; count--, posted++) {
-            const std::uint16_t msn =
-                host.ring.post({{kIova + std::uint64_t{posted} * kStride, kStride, kKey}});
+            const std::uint16_t msn = host.ring.post(
+                {{kIova + std::uint64_t{posted % kPlaces} * kStride, kStride, kKey}});
             const std::uint32_t element = (host.ring.cmd.rq_base + msn) & host.ring.mask();
             const std::uint64_t e =
                 kElementsAt + (std::uint64_t{element} << host.ring.cmd.rq_log2_bytes);
@@ -398,6 +402,168 @@ TEST_F(Completions, NonsenseInHostMemory) {
         host.ack(seq);
     }
     EXPECT_GT(completions, 100u);
+}
+
+// Whose kernel says who sleeps until a completion comes.
+struct Quiet : Completions {
+    Quiet() {
+        EXPECT_EQ(host.engine.qp_destroy(kQpn), NUPA_OK);
+        EXPECT_EQ(host.engine.cq_destroy(kCq), NUPA_OK);
+        cq.cmd.flags = NUPA_CQ_F_WAITING;
+        EXPECT_EQ(host.engine.cq_create(kCq, cq.cmd), NUPA_OK);
+        EXPECT_EQ(host.engine.qp_create(kQpn, Completions::cmd()), NUPA_OK);
+        host.ack(kRcvNxt);
+        post(12);
+        give();
+        while (!next().quiet)
+            first++;
+        host.ack(seq);
+    }
+    nupa::Decision next(std::uint32_t bytes = kLength, std::uint8_t tos = 0) {
+        TcpFrame f = send(msn++, seq, TCP_BTH_OP_SEND_ONLY, bytes);
+        f.tos = tos;
+        f.flags |= nupa::kTcpPsh;
+        seq += bytes;
+        const nupa::Decision d = host.rx(f);
+        cq.poll(cq.prod());
+        return d;
+    }
+    std::uint16_t msn = 0;
+    std::uint32_t seq = kRcvNxt;
+    std::uint32_t first = 0;  // that were told at once
+};
+
+TEST_F(Completions, NeverQuietForAHostThatDoesNotSayWhoWaits) {
+    post(2);
+    give();
+    const auto d = host.rx(send(0, kRcvNxt, TCP_BTH_OP_SEND_ONLY));
+    EXPECT_EQ(d.completed, 1u);
+    EXPECT_FALSE(d.quiet);
+    EXPECT_FALSE(d.wakes);
+}
+
+TEST_F(Quiet, NobodySleeps) {
+    const auto d = next();
+    EXPECT_EQ(d.completed, 1u);
+    EXPECT_TRUE(d.quiet);
+    EXPECT_FALSE(d.wakes);
+    EXPECT_FALSE(d.may_wait);  // the run is over: who sees it first need not wait
+}
+
+TEST_F(Quiet, WhoSleepsIsWokenOnce) {
+    cq.wait();
+    const auto first = next();
+    EXPECT_TRUE(first.quiet);
+    EXPECT_TRUE(first.wakes);
+    EXPECT_EQ(first.cq, kCq);
+    EXPECT_EQ(cq.waiting(), 0u);
+    const auto second = next();
+    EXPECT_TRUE(second.quiet);
+    EXPECT_FALSE(second.wakes);
+}
+
+TEST_F(Quiet, NotWhatTheHostCompletes) {
+    put(offsetof(nupa_qp_shadow, turn), NUPA_TURN_HOST);
+    cq.wait();
+    const auto d = next();
+    EXPECT_EQ(d.completed, 0u);
+    EXPECT_FALSE(d.quiet);
+    EXPECT_EQ(cq.waiting(), 1u);
+}
+
+TEST_F(Quiet, NotAMarkOfCongestion) {
+    constexpr std::uint8_t kCe = 3;
+    cq.wait();
+    const auto d = next(kLength, kCe);
+    EXPECT_EQ(d.completed, 1u);
+    EXPECT_FALSE(d.quiet);
+    EXPECT_EQ(cq.waiting(), 1u);
+}
+
+TEST_F(Quiet, NotWithAHoleBefore) {
+    const TcpFrame lost = send(msn++, seq, TCP_BTH_OP_SEND_ONLY);
+    seq += kLength;
+    EXPECT_FALSE(next().quiet);
+    EXPECT_TRUE(host.rx(lost).placed());
+}
+
+// TCP is to hear of it before what the sender may send without an acknowledgement is used up.
+TEST_F(Quiet, NotWhileTheSenderMayRunOut) {
+    const std::uint32_t from = seq;
+    while (next(kStride).quiet && seq - from < 2 * nupa::kAckStretchFirstBytes)
+        post(1);
+    EXPECT_GE(seq - from, nupa::kAckStretchFirstBytes);
+    EXPECT_LE(seq - from, nupa::kAckStretchFirstBytes + kStride);
+    host.ack(seq);
+    EXPECT_TRUE(next(kStride).quiet);
+}
+
+// The host had to acknowledge by itself: the sender may have waited for that, and had the answer.
+TEST_F(Quiet, NotForAWhileAfterALateAck) {
+    put(offsetof(nupa_qp_shadow, late), 1);
+    for (int i = 0; i < 4; i++, post(1))
+        EXPECT_FALSE(next().quiet);
+    EXPECT_TRUE(next().quiet);
+}
+
+// What this acknowledges completes sends that are awaited: first those, and then this.
+TEST_F(Quiet, NotWhileASendIsAwaited) {
+    put(offsetof(nupa_qp_shadow, awaits), 1);
+    cq.wait();
+    EXPECT_FALSE(next().quiet);
+    EXPECT_EQ(cq.waiting(), 1u);
+    put(offsetof(nupa_qp_shadow, awaits), 0);
+    EXPECT_TRUE(next().wakes);
+}
+
+// A WRITE has no completion that anybody could sleep for.
+TEST_F(Quiet, AWriteWakesNobody) {
+    cq.wait();
+    const auto d = host.rx(write_segment(seq, 0, pattern(kLength, 1), kIova, kKey, kLength));
+    EXPECT_EQ(d.completed, 1u);
+    EXPECT_TRUE(d.quiet);
+    EXPECT_FALSE(d.wakes);
+    EXPECT_EQ(cq.waiting(), 1u);
+}
+
+// Who does not look is told at once, twice as often each time; who looks sixteen times begins anew.
+TEST_F(Quiet, InVain) {
+    const auto at_once = [&] {
+        std::uint32_t n = 0;
+        for (bool quiet = false; !quiet && n < 2000; n += !quiet) {
+            quiet = next().quiet;
+            post(1);
+            host.ack(seq);
+        }
+        return n;
+    };
+    EXPECT_GT(first, 0u);
+    std::uint32_t before = 0;
+    for (int i = 0; i < 12; i++) {
+        host.engine.quiet_in_vain(kQpn);
+        const std::uint32_t n = at_once();
+        EXPECT_TRUE(n > 2 * before || n == 1024) << n;
+        before = n;
+    }
+    EXPECT_EQ(before, 1024u);
+    for (int i = 0; i < 16; i++)
+        EXPECT_EQ(at_once(), 0u);
+    host.engine.quiet_in_vain(kQpn);
+    EXPECT_EQ(at_once(), 4u);
+    host.engine.quiet_in_vain(kQpn + 1);  // whoever that is
+}
+
+TEST_F(Completions, BadFlagsOfAQueue) {
+    EXPECT_EQ(host.engine.qp_destroy(kQpn), NUPA_OK);
+    EXPECT_EQ(host.engine.cq_destroy(kCq), NUPA_OK);
+    cq.cmd.flags = NUPA_CQ_F_WAITING << 1;
+    EXPECT_EQ(host.engine.cq_create(kCq, cq.cmd), NUPA_E_INVALID);
+    cq.cmd.flags = NUPA_CQ_F_WAITING;
+    cq.cmd.reserved = 1;
+    EXPECT_EQ(host.engine.cq_create(kCq, cq.cmd), NUPA_E_INVALID);
+    cq.cmd.reserved = 0;
+    EXPECT_EQ(host.engine.cq_create(kCq, cq.cmd), NUPA_OK);
+    EXPECT_EQ(host.engine.qp_create(kQpn, cmd()), NUPA_OK);
 }
 
 // The host takes the turn back, and the queue, at any moment: each message is completed once, by

@@ -78,6 +78,7 @@ def test_echo_on_software(t: Guests) -> None:
 
 
 BUSY_POLLED = "nstat -asz TcpExtBusyPollRxPackets | awk '/BusyPoll/ {print $2}'"
+QUIET = "ethtool -S nupa0 | awk '$1 == \"switch_rx_quiet:\" {print $2}'"
 
 
 @contextlib.contextmanager
@@ -94,19 +95,21 @@ def busy_read(t: Guests, us: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("engine", ("offload", "software"))
 def test_busy_polling(t: Guests, engine: str) -> None:
-    """Who waits for a queue pair looks into the NIC's queue himself, if its socket has SO_BUSY_POLL: here by the sysctl."""
+    """Who waits for a queue pair looks for himself, if its socket has SO_BUSY_POLL: into the NIC's queue, or at the ring to which the NIC writes."""
     count = 60
-    polled = {}
+    polled, seen = {}, []
     for us in (0, 20_000):
-        before = [int(t.run(node, BUSY_POLLED)) for node in (0, 1)]
+        before, quiet = ([int(t.run(node, counter)) for node in (0, 1)] for counter in (BUSY_POLLED, QUIET))
         with busy_read(t, us):
             echo(t, (engine, engine), count=count)
         polled[us] = [int(t.run(node, BUSY_POLLED)) - was for node, was in enumerate(before)]
+        seen = [n + int(t.run(node, QUIET)) - quiet[node] for node, n in enumerate(polled[us])]
     with busy_read(t, 10**6):  # more than the wait's limit, which holds all the same
         exchange(t, (engine, engine), "--messages 30 --in-vain-ms 300")
-    t.equal(polled[0], [0, 0], "packets, with nobody who asked for it")
+    # a close and a query look once
+    t.check(sum(polled[0]) <= 4, f"packets, with nobody who asked for it: {polled[0]}")
     # the others came while nobody waited
-    t.check(min(polled[20_000]) and sum(polled[20_000]) >= count / 4, f"packets that waiters found: {polled[20_000]} of {count} messages each way")
+    t.check(sum(seen) >= count / 4, f"packets that waiters found: {seen} of {count} messages each way")
 
 
 def test_the_choice(t: Guests) -> None:

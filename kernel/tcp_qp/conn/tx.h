@@ -69,6 +69,7 @@ struct tqp_tx_msg {
 	u8 signaled : 1;		/* these three are as they are from its begin on */
 	u8 is_response : 1;		/* not of the SQ */
 	u8 copied : 1;			/* copied as a whole: no skb, no driver has to do with it */
+	u8 counted : 1;			/* in tx.signaled, and not in tx.reported */
 	bool loaded;			/* has its place in the stream */
 	bool done;			/* done_lock */
 };
@@ -160,8 +161,8 @@ struct tqp_tx_watch {
 };
 
 /*
- * Locks: the sk lock, but done_lock guards dead, msgs[].done and the consumer's
- * index of the SQ.  live may be counted down in any context.
+ * Locks: the sk lock, but done_lock guards dead, reported, msgs[].done and the
+ * consumer's index of the SQ.  live may be counted down in any context.
  */
 struct tqp_tx {
 	struct tqp_msglog log;
@@ -179,17 +180,20 @@ struct tqp_tx {
 	u32 sq_next;			/* ring index of the next WQE to load, masked */
 	u32 sq_mask;
 	bool gated;			/* a bell lets WQEs go: those before gate */
+	bool late;			/* their completions may come after receives that answer them */
 	bool running;
 	bool failed;			/* the WQE at sq_next was refused */
 	bool dead;			/* no more send CQEs; done_lock */
 	u32 gate;			/* a ring index, masked */
 	u32 waits;			/* TQP_TX_WAIT_*; read without the lock */
 	s32 turn;			/* TQP_TX_TURN_BYTES, what is left of them */
-	u32 bad_status;			/* enum ib_wc_status */
+	u16 bad_status;			/* enum ib_wc_status */
+	u16 signaled;			/* sends that complete visibly; sk lock */
 	u64 bad_wr_id;
 	u16 msn;			/* next untagged */
 	u16 write_msn;
 	u16 request_msn;
+	u16 reported;			/* of the signaled; done_lock */
 	struct tqp_tx_watch watch;
 	struct work_struct work;	/* what is left of a turn, whoever's it was */
 };

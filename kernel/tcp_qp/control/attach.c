@@ -190,6 +190,7 @@ static int tqp_conn_attach(struct tqp_qp *qp, struct tqp_conn_owner *owner, stru
 	qp->conn = conn;
 	spin_unlock_bh(&qp->lock);
 
+	conn->tx.late = req->flags & TCP_QP_ATTACH_F_LATE_SENDS;
 	err = tqp_choose_engine(conn, req);
 	if (err)
 		goto detach;
@@ -286,6 +287,7 @@ void tqp_conn_info(struct tqp_qp *qp, struct tcp_qp_info *info)
 	memset(info, 0, sizeof(*info));
 	if (!conn)
 		return;
+	tqp_rx_look(conn);	/* who has a message finds it counted */
 	lock_sock(conn->sk);
 	*info = conn->info;
 	/* an attach that is not through changes these without the lock: any of its values will do */

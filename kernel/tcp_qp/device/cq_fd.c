@@ -26,8 +26,8 @@ enum {
 /* From here on the timer wheel does: it may be an eighth late, and costs a third of a hrtimer. */
 #define TQP_CQ_FD_COARSE_NS NSEC_PER_SEC
 
-/* EPOLL* */
-static __poll_t tqp_cq_fd_mask(struct tqp_cq_fd *fd)
+/* EPOLL*; @waits: the caller is on the wait queue, and may sleep. */
+static __poll_t tqp_cq_fd_mask(struct tqp_cq_fd *fd, bool waits)
 {
 	__poll_t mask = 0;
 	unsigned long flags;
@@ -37,6 +37,8 @@ static __poll_t tqp_cq_fd_mask(struct tqp_cq_fd *fd)
 		mask = EPOLLIN | EPOLLRDNORM | EPOLLERR | EPOLLHUP;
 	} else {
 		spin_lock_irqsave(&fd->cq->lock, flags);	/* against resize */
+		if (waits && !tqp_cq_unpolled(fd->cq))
+			tqp_cq_waits(fd->cq);
 		if (fd->signalled || tqp_cq_unpolled(fd->cq))
 			mask |= EPOLLIN | EPOLLRDNORM;
 		if (fd->cq->overflown)
@@ -120,9 +122,31 @@ static bool tqp_cq_fd_busy_end(void *arg, unsigned long start)
 {
 	struct tqp_cq_fd_busy *busy = arg;
 
-	busy->mask = tqp_cq_fd_mask(busy->fd);
+	busy->mask = tqp_cq_fd_mask(busy->fd, false);
 	return busy->mask || signal_pending(current) ||
 	       time_after(busy_loop_current_time(), start + busy->us);
+}
+
+/* The NIC writes to the ring itself, and interrupts for what the host has to do. */
+static bool tqp_cq_fd_nic_writes(struct tqp_cq_fd *fd)
+{
+	bool shared = false;
+
+	spin_lock(&fd->lock);
+	if (fd->cq)
+		shared = READ_ONCE(fd->cq->nic.shared);
+	spin_unlock(&fd->lock);
+	return shared;
+}
+
+static void tqp_cq_fd_spin(struct tqp_cq_fd_busy *busy)
+{
+	unsigned long start = busy_loop_current_time();
+
+	do {
+		cond_resched();
+		cpu_relax();
+	} while (!tqp_cq_fd_busy_end(busy, start));
 }
 
 /* What the last receive's socket asks for; 0: nothing, or there is no such queue. */
@@ -153,12 +177,16 @@ static __poll_t tqp_cq_fd_busy_poll(struct tqp_cq_fd *fd, u64 *ns)
 		return 0;
 	if (!*ns) {
 		napi_busy_loop(napi, NULL, NULL, false, BUSY_POLL_BUDGET);
-		return tqp_cq_fd_mask(fd);
+		return tqp_cq_fd_mask(fd, false);
 	}
 	began = ktime_get_ns();
 	busy.us = min_t(u64, us, *ns >> 10);
-	if (!tqp_cq_fd_busy_end(&busy, busy_loop_current_time()))
-		napi_busy_loop(napi, tqp_cq_fd_busy_end, &busy, false, BUSY_POLL_BUDGET);
+	if (!tqp_cq_fd_busy_end(&busy, busy_loop_current_time())) {
+		if (tqp_cq_fd_nic_writes(fd))
+			tqp_cq_fd_spin(&busy);
+		else
+			napi_busy_loop(napi, tqp_cq_fd_busy_end, &busy, false, BUSY_POLL_BUDGET);
+	}
 	*ns -= min(ktime_get_ns() - began, *ns);
 	return busy.mask;
 }
@@ -178,12 +206,12 @@ static int tqp_cq_fd_sleep(struct tqp_cq_fd *fd, bool timed, u64 ns, __poll_t *m
 	long left;
 
 	if (!timed)
-		return __wait_event_interruptible(fd->wait, (*mask = tqp_cq_fd_mask(fd)));
+		return __wait_event_interruptible(fd->wait, (*mask = tqp_cq_fd_mask(fd, true)));
 	if (ns < TQP_CQ_FD_COARSE_NS)
-		return wait_event_interruptible_hrtimeout(fd->wait, (*mask = tqp_cq_fd_mask(fd)),
+		return wait_event_interruptible_hrtimeout(fd->wait, (*mask = tqp_cq_fd_mask(fd, true)),
 							  ns);
 	left = min_t(u64, nsecs_to_jiffies64(ns), MAX_SCHEDULE_TIMEOUT - 1);
-	left = __wait_event_interruptible_timeout(fd->wait, (*mask = tqp_cq_fd_mask(fd)), left);
+	left = __wait_event_interruptible_timeout(fd->wait, (*mask = tqp_cq_fd_mask(fd, true)), left);
 	return left > 0 ? 0 : left ?: -ETIME;
 }
 
@@ -192,7 +220,7 @@ static int tqp_cq_fd_wait(struct tqp_cq_fd *fd, const struct tcp_qp_cq_call *cal
 {
 	bool timed = call->flags & TCP_QP_CQ_TIMEOUT;
 	u64 ns = timed ? call->timeout_ns : U64_MAX;
-	__poll_t mask = ns ? 0 : tqp_cq_fd_mask(fd);
+	__poll_t mask = ns ? 0 : tqp_cq_fd_mask(fd, false);
 	int ret = 0;
 
 	if (!mask)
@@ -249,7 +277,7 @@ static __poll_t tqp_cq_fd_poll(struct file *file, poll_table *table)
 	struct tqp_cq_fd *fd = file->private_data;
 
 	poll_wait(file, &fd->wait, table);
-	return tqp_cq_fd_mask(fd);
+	return tqp_cq_fd_mask(fd, true);
 }
 
 static int tqp_cq_fd_close(struct inode *inode, struct file *file)

@@ -33,6 +33,14 @@ static int tqp_qp_check_init(const struct ib_qp_init_attr *init)
 	return 0;
 }
 
+/*
+ * Who has an answer may take its question for acknowledged, and send the next one.  A NIC that
+ * completes is ahead of TCP, by two messages where each is answered at once.
+ */
+enum {
+	TQP_SQ_LATE = 3,
+};
+
 /* Inline data and SGEs share their room in the entry: each is granted what fits. */
 static int tqp_qp_create_sq(struct tqp_qp *qp, struct ib_ucontext *uctx, struct ib_qp_cap *cap,
 			    struct mminfo *mi)
@@ -41,7 +49,8 @@ static int tqp_qp_create_sq(struct tqp_qp *qp, struct ib_ucontext *uctx, struct 
 			 round_up(cap->max_inline_data, sizeof(struct rxe_sge)));
 	struct tqp_ring *ring;
 
-	ring = tqp_ring_create(uctx, mi, cap->max_send_wr, sizeof(struct rxe_send_wqe) + room);
+	ring = tqp_ring_create(uctx, mi, cap->max_send_wr + TQP_SQ_LATE,
+			       sizeof(struct rxe_send_wqe) + room);
 	if (IS_ERR(ring))
 		return PTR_ERR(ring);
 	cap->max_send_wr = ring->mask;

@@ -55,6 +55,7 @@ void tqp_cq_post_all(struct tqp_cq *cq, const struct ib_uverbs_wc *wc, const u64
 	if (n) {
 		tqp_ring_produce(cq->ring, n);
 		notify = tqp_cq_take_notify(cq, wc, solicited);
+		tqp_cq_told(cq, true);
 	}
 	overflow = n < count;
 	cq->overflown = overflow;
@@ -79,8 +80,10 @@ void tqp_cq_came(struct tqp_cq *cq, bool solicited)
 	bool notify;
 
 	spin_lock_irqsave(&cq->lock, flags);
-	notify = tqp_cq_take_notify(cq, &wc, solicited);
-	fd = cq->fd;
+	/* who armed it, or polled, after the NIC wrote knows already */
+	notify = tqp_cq_came_since(cq) && tqp_cq_take_notify(cq, &wc, solicited);
+	fd = tqp_cq_unpolled(cq) ? cq->fd : NULL;
+	tqp_cq_told(cq, fd);
 	spin_unlock_irqrestore(&cq->lock, flags);
 	if (fd)
 		tqp_cq_fd_wake(fd);
@@ -149,8 +152,8 @@ int tqp_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 {
 	struct tqp_cq *cq = to_tqp_cq(ibcq);
 
-	tqp_cq_fd_sever(cq);
 	tqp_cq_forget(cq);
+	tqp_cq_fd_sever(cq);
 	tqp_ring_destroy(cq->ring);
 	return 0;
 }
@@ -242,6 +245,9 @@ int tqp_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags notify)
 	int missed = 0;
 
 	spin_lock_irqsave(&cq->lock, flags);
+	tqp_cq_waits(cq);
+	if (!cq->notify)
+		tqp_cq_mark(cq);
 	cq->notify |= notify & IB_CQ_SOLICITED_MASK;
 	if ((notify & IB_CQ_REPORT_MISSED_EVENTS) && tqp_cq_unpolled(cq))
 		missed = 1;

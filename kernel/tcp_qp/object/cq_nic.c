@@ -43,9 +43,48 @@ void tqp_cq_give(struct tqp_cq *cq)
 	smp_store_release(&ctl->owner, cpu_to_le32(TQP_OFFLOAD_CQ_OWNER_NONE));
 }
 
+void tqp_cq_waits(struct tqp_cq *cq)
+{
+	lockdep_assert_held(&cq->lock);
+	if (!cq->nic.shared)
+		return;
+	WRITE_ONCE(cq->nic.ctl->waiting, cpu_to_le32(1));
+	smp_mb();	/* the NIC writes a completion, and then looks at it */
+}
+
+/* It is armed, for what comes from now on. */
+void tqp_cq_mark(struct tqp_cq *cq)
+{
+	lockdep_assert_held(&cq->lock);
+	if (cq->nic.shared)
+		cq->nic.armed_at = le32_to_cpu(READ_ONCE(cq->nic.ctl->prod));
+}
+
+/* Has something come since then? */
+bool tqp_cq_came_since(const struct tqp_cq *cq)
+{
+	lockdep_assert_held(&cq->lock);
+	return !cq->nic.shared || le32_to_cpu(READ_ONCE(cq->nic.ctl->prod)) != cq->nic.armed_at;
+}
+
+/* Who is woken says so again before it sleeps. */
+void tqp_cq_told(struct tqp_cq *cq, bool woken)
+{
+	bool waits = cq->notify || (!woken && cq->fd && waitqueue_active(&cq->fd->wait));
+
+	lockdep_assert_held(&cq->lock);
+	if (cq->nic.shared)
+		WRITE_ONCE(cq->nic.ctl->waiting, cpu_to_le32(waits));
+}
+
 static void tqp_cq_unmap(struct tqp_cq *cq, struct device *dma_dev)
 {
 	tqp_ring_unmap(dma_dev, cq->nic.pages, cq->nic.nr_pages);
+}
+
+static void tqp_cq_nic_came(void *arg)
+{
+	tqp_cq_came(arg, false);	/* whether an event was asked for is told with the packet */
 }
 
 /* The NIC writes once a QP of it is told to, which is after this. */
@@ -64,6 +103,8 @@ static int tqp_cq_tell(struct tqp_cq *cq, struct tqp_device *dev)
 	ocq.pages = cq->nic.pages;
 	ocq.nr_pages = cq->nic.nr_pages;
 	ocq.ctl = cq->nic.ctl_dma;
+	ocq.came = tqp_cq_nic_came;
+	ocq.arg = cq;
 	err = ops->cq_create(dev->offload, &ocq);
 	if (err)
 		goto free;
@@ -90,6 +131,7 @@ bool tqp_cq_share(struct tqp_cq *cq)
 	shared = !cq->nic.refused && !cq->overflown;
 	if (shared && !cq->nic.shared) {
 		cq->nic.ctl->prod = cpu_to_le32(cq->ring->index);
+		WRITE_ONCE(cq->nic.ctl->waiting, cpu_to_le32(1));
 		cq->nic.shared = true;
 	}
 	spin_unlock_irq(&cq->lock);

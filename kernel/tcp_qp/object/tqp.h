@@ -193,6 +193,7 @@ struct tqp_mw {
 /* What a NIC has of a CQ that it writes to, too: cq_nic.c. */
 struct tqp_cq_nic {
 	struct tqp_offload_cq_ctl *ctl;	/* NULL: the NIC does not know it */
+	u32 armed_at;			/* ctl->prod when an event was asked for */
 	dma_addr_t ctl_dma;
 	dma_addr_t *pages;		/* of the ring that it knows */
 	u32 nr_pages;
@@ -375,6 +376,13 @@ void tqp_cq_forget(struct tqp_cq *cq);	/* it goes; no QP is on it; sleeps */
 /* Between these we alone write, and ring->index is right; cq->lock.  False: the NIC hangs. */
 bool tqp_cq_take(struct tqp_cq *cq);
 void tqp_cq_give(struct tqp_cq *cq);
+/* Somebody may sleep from now on, and looks at the ring once more; cq->lock. */
+void tqp_cq_waits(struct tqp_cq *cq);
+/* An armed event is raised; with @woken all who sleep by its descriptor are, next.  cq->lock. */
+void tqp_cq_told(struct tqp_cq *cq, bool woken);
+/* An event is armed, for what comes from now on; has anything come since?  cq->lock. */
+void tqp_cq_mark(struct tqp_cq *cq);
+bool tqp_cq_came_since(const struct tqp_cq *cq);
 
 /* Completions that user space has not polled yet; cq->lock. */
 static inline u32 tqp_cq_unpolled(const struct tqp_cq *cq)

@@ -181,6 +181,16 @@ static void tqp_rx_give_turn(struct tqp_conn *conn)
 	tqp_turn_give(conn, tcp_sk(conn->sk)->copied_seq);
 }
 
+/* The NIC may let an answer be seen before TCP hears of it, if no completion is expected to come first. */
+static void tqp_rx_tell_awaits(struct tqp_conn *conn)
+{
+	struct tqp_offload_shadow *shadow = conn->offload.shadow;
+
+	if (shadow)
+		WRITE_ONCE(shadow->awaits,
+			   cpu_to_le32(conn->tx.signaled != READ_ONCE(conn->tx.reported)));
+}
+
 static void tqp_rx_loop(struct tqp_conn *conn)
 {
 	struct sock *sk = conn->sk;
@@ -308,6 +318,7 @@ void tqp_rx_run(struct tqp_conn *conn)
 	conn->rx.seq = tcp_sk(sk)->copied_seq;
 	conn->rx.running = false;
 	tqp_turn_tell(conn);
+	tqp_rx_tell_awaits(conn);
 	tqp_rx_release_ack(conn);
 	tqp_rx_give_turn(conn);
 	if (conn->state == TQP_CONN_DEAD)

@@ -18,6 +18,8 @@ void tqp_rx_yield(struct tqp_conn *conn);
  * told that it came.  Before the conn ends; sleeps, without the sk lock.
  */
 void tqp_rx_settle(struct tqp_conn *conn);
+/* What the NIC has completed and not told of yet is received; without the sk lock, in a task. */
+void tqp_rx_look(struct tqp_conn *conn);
 
 /* ---- message.c; sk lock ---- */
 /*

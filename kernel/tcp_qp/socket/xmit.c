@@ -213,13 +213,23 @@ static void tqp_hold_ack(struct tqp_conn *conn, struct tcphdr *th)
 	th->ack_seq = htonl(ack);
 }
 
+/* For the NIC, which may have let an answer leave before TCP heard of the question. */
+static void tqp_acked_late(struct tqp_conn *conn)
+{
+	struct tqp_offload_shadow *shadow = conn->offload.shadow;
+
+	if (shadow)
+		WRITE_ONCE(shadow->late, cpu_to_le32(le32_to_cpu(shadow->late) + 1));
+}
+
 int tqp_queue_xmit(struct sock *sk, struct sk_buff *skb, struct flowi *fl)
 {
 	struct tqp_conn *conn = tqp_conn_of(sk);
 	u32 payload = skb->len - tcp_hdr(skb)->doff * 4;
 	int err;
 
-	tqp_quickack_left(&conn->rx.quickack, tcp_sk(sk)->tcp_mstamp, payload);
+	if (tqp_quickack_left(&conn->rx.quickack, tcp_sk(sk)->tcp_mstamp, payload))
+		tqp_acked_late(conn);
 	if (unlikely(conn->end.ack_held || conn->rx.ack_held))
 		tqp_hold_ack(conn, tcp_hdr(skb));
 	err = payload ? tqp_xmit_data(conn, sk, skb, payload) : tqp_xmit_ack(conn, sk, skb);

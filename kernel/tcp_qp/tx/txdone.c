@@ -42,6 +42,10 @@ static void tqp_complete_in_order(struct tqp_conn *conn)
 			break;
 		msg->done = false;
 		count++;
+		if (msg->counted) {
+			msg->counted = false;
+			WRITE_ONCE(conn->tx.reported, conn->tx.reported + 1);
+		}
 		if (!msg->signaled)
 			continue;
 		tqp_ring_consume_all(sq, count);

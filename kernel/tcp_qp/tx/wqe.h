@@ -102,8 +102,19 @@ static inline bool tqp_train_step(u64 far, u32 length, u32 *step)
 	return true;
 }
 
+/* Whoever polls for it may take an answer for later than it: the NIC is told before this is sent. */
+static inline void tqp_wqe_count_signaled(struct tqp_conn *conn, struct tqp_tx_msg *msg)
+{
+	if (!msg->signaled || msg->counted || conn->tx.late)
+		return;
+	msg->counted = true;
+	conn->tx.signaled++;
+	if (conn->offload.shadow)
+		WRITE_ONCE(conn->offload.shadow->awaits, cpu_to_le32(1));
+}
+
 /* What its completion will say. */
-static inline void tqp_wqe_set_completion(const struct tqp_conn *conn, struct tqp_tx_msg *msg)
+static inline void tqp_wqe_set_completion(struct tqp_conn *conn, struct tqp_tx_msg *msg)
 {
 	const struct tqp_wqe *wqe = &conn->tx.wqe;
 
@@ -112,6 +123,7 @@ static inline void tqp_wqe_set_completion(const struct tqp_conn *conn, struct tq
 	msg->wc_opcode = wqe->op->wc_opcode;
 	msg->signaled = conn->qp->sq_sig_all || wqe->flags & IB_SEND_SIGNALED;
 	msg->loaded = true;
+	tqp_wqe_count_signaled(conn, msg);
 }
 
 /* It has its place in the stream: the next one is the current one. */

@@ -38,6 +38,7 @@ using namespace nupa::programs;
 using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kDepth = 15, kReceives = 31;
+constexpr uint32_t kLate = 3;  // entries that a send queue has beyond what was asked for
 constexpr size_t kBytes = 300;
 constexpr int kLimitMs = 60000, kEntries = 64;
 constexpr uint32_t kFloodMs = 500;
@@ -123,7 +124,7 @@ public:
 
 private:
     static tcpqp::QpDepth depth() {
-        return {.sends = kDepth, .receives = kReceives, .signal_all = false};
+        return {.sends = kDepth - kLate, .receives = kReceives, .signal_all = false};
     }
     tcpqp::Work work(uint32_t slot) {
         return {.cookie = slot,

@@ -60,6 +60,9 @@ public:
         return !loss_recent_ && under_way < limit_ && under_way < (right_edge - acked_) / 2;
     }
 
+    // All before @next has come: is it so little that TCP itself would delay its acknowledgement?
+    bool may_delay(std::uint32_t next) const noexcept { return next - acked_ <= kAckDelayBytes; }
+
 private:
     static constexpr std::uint32_t kSequenceHalf = 1u << 31;
     // Of itself, for each stretch: while no silence is known to lie ahead, and up to one that is.

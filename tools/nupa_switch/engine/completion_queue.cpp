@@ -20,7 +20,7 @@ static_assert(sizeof(ib_uverbs_wc) <= NUPA_CQE_BYTES);
 
 bool sane(const nupa_cmd_cq& cmd) noexcept {
     if (cmd.mask == 0 || (cmd.mask & (cmd.mask + 1)) != 0 || cmd.pages > NUPA_CQ_PAGES_MAX ||
-        cmd.ctl_addr % alignof(nupa_cq_ctl) != 0)
+        cmd.ctl_addr % alignof(nupa_cq_ctl) != 0 || cmd.flags & ~NUPA_CQ_F_WAITING || cmd.reserved)
         return false;
     const std::uint64_t bytes = kRingElementsAt + (std::uint64_t{cmd.mask} + 1) * NUPA_CQE_BYTES;
     return bytes <= std::uint64_t{cmd.pages} * kRingPageBytes;
@@ -40,6 +40,7 @@ nupa_admin_status CompletionQueue::init(const HostMemory& memory, std::uint32_t 
         return status;
     id_ = id;
     mask_ = cmd.mask;
+    says_waiting_ = cmd.flags & NUPA_CQ_F_WAITING;
     ctl_ = reinterpret_cast<nupa_cq_ctl*>(ctl);
     return NUPA_OK;
 } catch (const std::bad_alloc&) {
@@ -72,6 +73,12 @@ void CompletionQueue::give(std::uint32_t count) noexcept {
         __atomic_store_n(&ctl_->prod, prod, __ATOMIC_RELEASE);
     }
     __atomic_store_n(&ctl_->owner, NUPA_CQ_OWNER_NONE, __ATOMIC_RELEASE);
+}
+
+bool CompletionQueue::wake() noexcept {
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);  // the ring before this look
+    return __atomic_load_n(&ctl_->waiting, __ATOMIC_RELAXED) != 0 &&
+           __atomic_exchange_n(&ctl_->waiting, 0, __ATOMIC_SEQ_CST) != 0;
 }
 
 nupa_admin_status CqTable::create(const HostMemory& memory, std::uint32_t id,

@@ -32,12 +32,17 @@ public:
     void write(std::uint32_t place, const ib_uverbs_wc& wc) noexcept;
     // The application sees the next @count, which were written, and the host may be the owner.
     void give(std::uint32_t count) noexcept;
+    // The host says whether somebody may sleep until a completion comes.
+    bool says_waiting() const noexcept { return says_waiting_; }
+    // Somebody may, and is to be told now.  After give(): who falls asleep looks once more.
+    bool wake() noexcept;
 
     std::uint32_t users = 0;  // QPs that name it
 
 private:
     friend class CqTable;
     std::uint32_t id_ = 0, mask_ = 0;
+    bool says_waiting_ = false;  // NUPA_CQ_F_WAITING
     nupa_cq_ctl* ctl_ = nullptr;
     std::vector<std::byte*> pages_;
     std::size_t footprint_ = 0;

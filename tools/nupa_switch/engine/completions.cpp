@@ -4,6 +4,8 @@
 #include <rdma/ib_user_verbs.h>
 #include <tcp_qp/tcp_bth_option.h>
 
+#include <utility>
+
 #include "disorder.hpp"
 #include "endian.hpp"
 
@@ -59,6 +61,13 @@ Completions::Messages Completions::messages(const tcp_bth& b, std::uint32_t byte
         (op.kind != TCP_BTH_KIND_SEND && op.kind != TCP_BTH_KIND_WRITE))
         return {};
     return {1, bytes, b.msn, tcp_bth_takes_receive(b.opcode)};
+}
+
+bool Completions::host_awaits() const noexcept { return load(shadow_->awaits) != 0; }
+
+bool Completions::acked_late() noexcept {
+    const std::uint32_t late = load(shadow_->late);
+    return std::exchange(late_, late) != late;
 }
 
 // TCP refuses what is older (PAWS), and that did not begin at just the next byte by chance.

@@ -20,6 +20,10 @@ public:
                            const nupa_cmd_qp& cmd) noexcept;
     void use(CompletionQueue& cq) noexcept { cq_ = &cq; }
     CompletionQueue* cq() const noexcept { return cq_; }
+    // Has the host acknowledged late, and without data, since the last call?
+    bool acked_late() noexcept;
+    // Are sends of the host's under way whose completions it expects before any answer's?
+    bool host_awaits() const noexcept;
 
     // @bytes of payload from @seq on, which @b names, were placed: if they are whole messages and
     // what comes next, they are completed.  How many; 0: they are left to the host.
@@ -40,6 +44,7 @@ private:
     nupa_qp_shadow* shadow_ = nullptr;
     CompletionQueue* cq_ = nullptr;
     std::uint32_t qpn_ = 0;
+    std::uint32_t late_ = 0;
     std::uint32_t tsval_ = 0;  // of the last packet that was completed
     bool has_tsval_ = false;
 };

@@ -46,7 +46,8 @@ inline constexpr std::uint32_t kPlacedRunMaxBytes = NUPA_PLACED_RUN_MAX_BYTES;
 // What may be placed before TCP hears of it, at first and at most.
 inline constexpr std::uint32_t kAckStretchFirstBytes = 64 << 10;
 inline constexpr std::uint32_t kAckStretchMaxBytes = 4 << 20;
-inline constexpr std::uint32_t kAckQuietBytes = 4 << 20;  // in order, before anything waits again
+inline constexpr std::uint32_t kAckQuietBytes = 4 << 20;   // in order, before anything waits again
+inline constexpr std::uint32_t kAckDelayBytes = 2 * 1460;  // two segments, RFC 5681
 inline constexpr std::uint32_t kDeliveredBuffersMax = NUPA_RX_BUFS_PER_PACKET_MAX;
 
 // Packets of one transmit ring that are looked at before the first of them is sent.

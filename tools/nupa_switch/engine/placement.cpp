@@ -465,10 +465,22 @@ void remember(QpContext& qp, const Decision& d, std::uint32_t seq, std::uint32_t
     qp.writes.delivered(starts.last, seq + bytes);
 }
 
-// The end of what the sender has to say, and marks of congestion, are for TCP to see at once.
-bool urgent(const Packet& packet) noexcept {
+// Marks of congestion are for TCP to see at once.
+bool congested(const Packet& packet) noexcept {
     constexpr std::uint8_t kEcnMask = 3;
-    return packet.at.tcp_flags & (kTcpPsh | kTcpCwr) || (packet.at.ip_tos & kEcnMask) == kEcnMask;
+    return packet.at.tcp_flags & kTcpCwr || (packet.at.ip_tos & kEcnMask) == kEcnMask;
+}
+
+// So is the end of what the sender has to say.
+bool urgent(const Packet& packet) noexcept {
+    return packet.at.tcp_flags & kTcpPsh || congested(packet);
+}
+
+// Who sleeps until the messages of @d are completed is woken, and TCP hears of them later.
+void be_quiet(Decision& d, CompletionQueue& cq) noexcept {
+    d.quiet = true;
+    d.wakes = tcp_bth_takes_receive(d.bth.opcode) && cq.wake();
+    d.cq = cq.id();
 }
 
 // A segment of a stream that TCP would look at.  Only what comes next is placed: a reader waits for
@@ -546,6 +558,9 @@ Decision place(QpContext& qp, const MrTable& mrs, const Packet& packet) noexcept
             d.completed = qp.completions.complete(qp.rq, d.bth, at.seq, bytes);
         // Who reads a stream waits for just these bytes.
         d.may_wait = d.placed() && !d.stream && whole && !urgent(packet) && qp.may_wait();
+        if (d.completed && whole && !congested(packet) && qp.completions.cq()->says_waiting() &&
+            qp.may_be_quiet())
+            be_quiet(d, *qp.completions.cq());
     }
     return d;
 }

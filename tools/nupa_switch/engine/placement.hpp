@@ -17,10 +17,13 @@ struct Decision {
     bool has_qp = false;       // qpn is valid: NUPA_RX_F_QP
     bool has_bth = false;      // bth and bth_at are valid
     bool may_wait = false;     // placed, and TCP need not hear of it at once
+    bool quiet = false;        // completed, so that TCP need not hear of it at once
+    bool wakes = false;        // with quiet: somebody may have slept until it was, in @cq
     bool stream = false;       // the flow is a stream: placed where its post says
     std::uint16_t bth_at = 0;  // offset of the option in Packet::header
     std::uint32_t qpn = 0;
     std::uint32_t completed = 0;  // messages that the host need not complete
+    std::uint32_t cq = 0;
     tcp_bth bth{};
     bool placed() const noexcept {
         return reason == Reason::kPlaced || reason == Reason::kPlacedBefore;

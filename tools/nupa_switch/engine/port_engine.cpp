@@ -174,6 +174,11 @@ void PortEngine::silent(std::uint32_t qpn) noexcept {
         qp->pace.silent(qp->disorder.next());
 }
 
+void PortEngine::quiet_in_vain(std::uint32_t qpn) noexcept {
+    if (QpContext* qp = qps_.find(qpn))
+        qp->quiet.in_vain();
+}
+
 void PortEngine::count(QpContext& qp, const Decision& decision, const Packet& packet) noexcept {
     if (decision.reason == Reason::kNoQp)
         return;

@@ -63,6 +63,8 @@ public:
 
     // The sender of @qpn fell silent while what was placed waited to be told to TCP.
     void silent(std::uint32_t qpn) noexcept;
+    // A completion of @qpn was quiet, and the host did not look until it was told.
+    void quiet_in_vain(std::uint32_t qpn) noexcept;
 
     // transmit() or receive() of @packets comes soon, of kLookaheadMax at most: what they will look
     // at begins to come into cache.  Nothing depends on it.

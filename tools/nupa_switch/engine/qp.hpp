@@ -13,6 +13,7 @@
 #include "length_tables.hpp"
 #include "packet.hpp"
 #include "prefetch.hpp"
+#include "quiet.hpp"
 #include "rq.hpp"
 #include "segment.hpp"
 #include "shadow.hpp"
@@ -71,6 +72,13 @@ public:
         return !disorder.blocks() && !disorder.resyncing() &&
                pace.may_wait(disorder.next(), right_edge_);
     }
+    // The same of whole messages that were completed.
+    bool may_be_quiet() noexcept {
+        if (completions.acked_late())
+            quiet.in_vain();
+        return !completions.host_awaits() && (pace.may_delay(disorder.next()) || may_wait()) &&
+               quiet.may();
+    }
     // [seq, seq + bytes) goes up to the host, placed or delivered.
     void passed_up(std::uint32_t seq, std::uint32_t bytes) noexcept;
 
@@ -94,6 +102,7 @@ public:
     Shadow shadow;
     WriteOrder writes;
     AckPace pace;
+    QuietPolicy quiet;
     bool synced = false;  // no byte at or above E can have escaped this context
     QpStats stats;
     Disorder disorder;

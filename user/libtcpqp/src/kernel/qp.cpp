@@ -76,7 +76,13 @@ int Qp::attach(const QpRequest& request, uint32_t engine, uint32_t& reason) noex
     r.timeout_ms = static_cast<uint32_t>(request.timeout_ms);
     if (const int error = post_first(request.first); error != 0)
         return error;
-    const Attached attached = tcpqp::attach(cq_.device(), qp_, request.socket, r);
+    const uint32_t flags = r.flags;
+    r.flags |= TCP_QP_ATTACH_F_LATE_SENDS;
+    Attached attached = tcpqp::attach(cq_.device(), qp_, request.socket, r);
+    if (attached.error == EINVAL) {  // a module of before, perhaps
+        r.flags = flags;
+        attached = tcpqp::attach(cq_.device(), qp_, request.socket, r);
+    }
     reason = reason_ = attached.response.reason;
     return -attached.error;
 }

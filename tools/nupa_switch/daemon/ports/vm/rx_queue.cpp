@@ -37,11 +37,13 @@ RxQueue::RxQueue(const HostMemory& memory, nupa_rxq_ctl& ctl, const nupa_cmd_que
       comp_entries_(cmd.comp_entries),
       strict_split_(cmd.flags & NUPA_RXQ_F_STRICT_SPLIT),
       runs_(kRunsMax) {
+    in_vain_.reserve(kQuietMax);
     for (size_t i = 0; i < kRunsMax; i++) {
         open_[i] = static_cast<uint8_t>(i);
         runs_[i].more.reserve(kRunPiecesMax);
         runs_[i].owned.reserve(kRunPiecesMax);
     }
+    store_release(ctl_->signalled, 0u);
     store_release(ctl_->comp_prod, 0u);
 }
 
@@ -146,6 +148,9 @@ RxQueue::Result RxQueue::start(Run& run, Packet& packet, const Decision& decisio
     run.choice = choice;
     run.placed = decision.placed();
     run.may_wait = decision.may_wait;
+    run.quiet = decision.quiet;
+    run.wakes = decision.wakes;
+    run.cq = decision.cq;
     run.grown = true;
     run.due_ns = kNever;
     run.due_max_ns = 0;
@@ -168,6 +173,9 @@ RxQueue::Result RxQueue::append(Run& run, Packet& packet, const Decision& decisi
         return room;
     run.merger.append(packet, decision);
     run.may_wait = decision.may_wait;
+    run.quiet = run.quiet && decision.quiet;
+    run.wakes = run.wakes || decision.wakes;
+    run.cq = decision.cq;
     run.grown = true;
     stats_.add(NUPA_STAT_rx_merged, packet.segments());
     if (!run.placed) {
@@ -230,6 +238,10 @@ void RxQueue::write_completion(const Run& run, const Merged& merged,
     comp.payload_bytes = merged.payload_bytes - slot_payload;
     comp.hash = run.choice.hash;
     comp.qpn = merged.qpn;
+    if (run.wakes) {
+        comp.flags |= NUPA_RX_F_WAKE;
+        comp.cq = run.cq;
+    }
     std::memcpy(comps_ + (comp_prod_ & (comp_entries_ - 1)) * sizeof(comp), &comp, sizeof(comp));
     comp_prod_++;
     completed(run);
@@ -273,12 +285,36 @@ bool RxQueue::hold(Run& run, uint64_t now_ns) noexcept {
     return now_ns < run.due_ns;
 }
 
+// The host knows of all before completion @index.
+void RxQueue::told(uint32_t index) noexcept {
+    signalled_ = index;
+    interrupt_due_ns_ = kNever;
+    interrupt_soon_ = false;
+    quiet_qpn_ = 0;
+}
+
+// Has it looked at them by itself?
+bool RxQueue::heard(uint32_t index) noexcept {
+    if (load_acquire(ctl_->comp_cons) != index)
+        return false;
+    told(index);
+    return true;
+}
+
 void RxQueue::completed(const Run& run) noexcept {
-    if (hold_ns_ && run.placed && run.may_wait &&
-        comp_prod_ - signalled_ < std::min(kQuietMax, comp_entries_ / 4))
+    heard(comp_prod_ - 1);
+    const bool room = comp_prod_ - signalled_ < std::min(kQuietMax, comp_entries_ / 4);
+    const bool quiet = hold_ns_ && room && run.quiet;
+    quiet_qpns_[(comp_prod_ - 1) % kQuietMax] = quiet ? run.merger.qpn() : 0;
+    if (quiet) {
+        stats_.add(NUPA_STAT_rx_quiet);
+        interrupt_soon_ = true;
+        wake_ = wake_ || run.wakes;
+    } else if (hold_ns_ && room && run.placed && run.may_wait) {
         quiet_qpn_ = run.merger.qpn();
-    else
+    } else {
         urgent_ = true;
+    }
 }
 
 bool RxQueue::waits_for(uint32_t qpn) const noexcept {
@@ -294,12 +330,14 @@ RxQueue::Result RxQueue::turn(uint64_t now_ns) noexcept {
         if (Result done = finish(run); done != Result::kTaken)
             return done;
     }
-    if (comp_prod_ != signalled_ && interrupt_due_ns_ == kNever)
-        interrupt_due_ns_ = now_ns + hold_ns_;
+    if (comp_prod_ != signalled_ && !heard(comp_prod_))
+        interrupt_due_ns_ = std::min(
+            interrupt_due_ns_, now_ns + (interrupt_soon_ ? hold_ns_ / kQuietShare : hold_ns_));
     return Result::kTaken;
 }
 
 std::optional<RxQueue::Result> RxQueue::expire(uint64_t now_ns, uint32_t& silent_qpn) noexcept {
+    in_vain_.clear();
     for (size_t i = 0; i < open_count_; i++) {
         Run& run = runs_[open_[i]];
         if (now_ns < run.due_ns)
@@ -308,13 +346,22 @@ std::optional<RxQueue::Result> RxQueue::expire(uint64_t now_ns, uint32_t& silent
         urgent_ = true;
         return finish(run);
     }
-    if (now_ns >= interrupt_due_ns_) {
-        silent_qpn = waits_for(quiet_qpn_) ? 0 : quiet_qpn_;
+    if (now_ns >= interrupt_due_ns_ && !heard(comp_prod_)) {
+        note_in_vain();
         interrupt_due_ns_ = kNever;
+        silent_qpn = waits_for(quiet_qpn_) ? 0 : quiet_qpn_;
         urgent_ = true;
         return Result::kTaken;
     }
     return std::nullopt;
+}
+
+// Room for them was reserved when the queue was made.
+void RxQueue::note_in_vain() noexcept {
+    const uint32_t waiting = std::min(comp_prod_ - load_acquire(ctl_->comp_cons), kQuietMax);
+    for (uint32_t i = comp_prod_ - waiting; i != comp_prod_; i++)
+        if (const uint32_t qpn = quiet_qpns_[i % kQuietMax])
+            in_vain_.push_back(qpn);
 }
 
 uint64_t RxQueue::due_ns() const noexcept {
@@ -325,17 +372,19 @@ uint64_t RxQueue::due_ns() const noexcept {
 }
 
 bool RxQueue::publish() noexcept {
+    if (urgent_)  // before what it is about: who finds that looks at this
+        store_release(ctl_->signalled, comp_prod_);
     if (published_ != comp_prod_) {
         published_ = comp_prod_;
         buffers_.publish();
         store_release(ctl_->comp_prod, comp_prod_);
     }
-    if (!urgent_)
+    if (!urgent_ && !wake_)
         return false;
     const uint32_t old = signalled_;
-    signalled_ = comp_prod_;
-    urgent_ = false;
-    interrupt_due_ns_ = kNever;
+    if (urgent_)
+        told(comp_prod_);
+    urgent_ = wake_ = false;
     full_fence();
     return old != comp_prod_ && nupa_need_event(load_relaxed(ctl_->irq_event), comp_prod_, old);
 }

@@ -13,6 +13,7 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "engine/host_memory.hpp"
@@ -27,6 +28,7 @@ namespace nupa::daemon {
 inline constexpr size_t kRunsMax = 16;        // flows that merge side by side in one queue
 inline constexpr size_t kRunPiecesMax = 512;  // payload references of one run
 inline constexpr unsigned kHoldTotal = 8;     // a held run's longest life, in hold times
+inline constexpr unsigned kQuietShare = 4;    // what is quiet waits a fourth of the hold time
 inline constexpr uint32_t kQuietMax = 32;     // completions that may wait for an interrupt
 inline constexpr uint64_t kNever = UINT64_MAX;
 
@@ -54,6 +56,8 @@ public:
     // Finishes one run that has waited long enough; nullopt: there is none.  @silent_qpn: whose
     // sender had nothing more to send (0: it had).
     std::optional<Result> expire(uint64_t now_ns, uint32_t& silent_qpn) noexcept;
+    // By expire(): whose completions were quiet, and the host did not look at them in time.
+    [[nodiscard]] std::span<const uint32_t> in_vain() const noexcept { return in_vain_; }
     // When the first of the runs that wait will have waited long enough, or kNever.
     [[nodiscard]] uint64_t due_ns() const noexcept;
     // Shows the host what was completed; true when it wants an interrupt.
@@ -71,6 +75,9 @@ private:
         bool strict = false;  // payload never in the header slot
         bool placed = false;
         bool may_wait = false;    // the latest segment's
+        bool quiet = false;       // all segments'
+        bool wakes = false;       // one segment's
+        uint32_t cq = 0;          // of who is woken
         bool grown = false;       // since the last turn
         uint64_t due_ns = 0;      // it waits until then for another segment
         uint64_t due_max_ns = 0;  // it waits no longer than until then; 0: it has not waited
@@ -82,6 +89,9 @@ private:
     Result finish(Run& run) noexcept;
     bool hold(Run& run, uint64_t now_ns) noexcept;
     void completed(const Run& run) noexcept;
+    bool heard(uint32_t index) noexcept;
+    void told(uint32_t index) noexcept;
+    void note_in_vain() noexcept;
     [[nodiscard]] bool waits_for(uint32_t qpn) const noexcept;
     Result start(Run& run, Packet& packet, const Decision& decision,
                  const QueueChoice& choice) noexcept;
@@ -108,8 +118,12 @@ private:
     uint32_t published_ = 0;
     uint32_t signalled_ = 0;  // as far as an interrupt was considered
     bool urgent_ = false;     // a completion since then asks for one at once
+    bool wake_ = false;       // ... for one that wakes who slept, and no more
     uint64_t interrupt_due_ns_ = kNever;
-    uint32_t quiet_qpn_ = 0;  // of the latest completion that does not
+    uint32_t quiet_qpn_ = 0;                        // of the latest completion that does not
+    bool interrupt_soon_ = false;                   // it may wait for a part of the hold time only
+    std::array<uint32_t, kQuietMax> quiet_qpns_{};  // of completions, by index; 0: not quiet
+    std::vector<uint32_t> in_vain_;
     const char* reason_ = "";
 
     std::vector<Run> runs_;  // kRunsMax of them

@@ -240,9 +240,12 @@ void VmPort::expire_queue(unsigned queue, uint64_t now_ns) noexcept {
     RxQueue& rx = *rx_[queue];
     uint32_t silent = 0;
     std::optional<RxQueue::Result> done;
-    while ((done = rx.expire(now_ns, silent)) == RxQueue::Result::kTaken)
+    while ((done = rx.expire(now_ns, silent)) == RxQueue::Result::kTaken) {
         if (silent)
             engine_.silent(silent);
+        for (const uint32_t qpn : rx.in_vain())
+            engine_.quiet_in_vain(qpn);
+    }
     tell(queue, done.value_or(RxQueue::Result::kTaken));
 }
 

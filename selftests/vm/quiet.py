@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Who waits for a message that the switch completes has it before TCP hears of it (docs/dataflow.md, "Completed by the switch")."""
+
+import contextlib
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from harness.guests import Guests
+from harness.needs import Needs, on_debug_kernel
+
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("bench/guest/nupa_bench",), setup="full")
+pytestmark = pytest.mark.needs(NEEDS)
+
+PROGRAM = "$BUILD/cmake/bench/guest/nupa_bench"
+PORT = 7710
+LIMIT_S = 60
+MESSAGES = 1500
+ATTEMPTS = 6
+LONGEST_HOLD_US = 10_000
+QUIET_SHARE = 4  # of the hold time
+LEAST = 0.001 if on_debug_kernel() else 0.5  # share of messages that are quiet; a debug kernel rarely answers in time
+
+
+def quiet(t: Guests) -> list[int]:
+    return [int(t.run(node, "ethtool -S nupa0 | awk '$1 == \"switch_rx_quiet:\" { print $2 }'")) for node in range(2)]
+
+
+@contextlib.contextmanager
+def hold(t: Guests, usecs: int) -> Iterator[None]:
+    was = [t.run(node, "ethtool -c nupa0 | awk '$1 == \"rx-usecs:\" { print $2 }'").strip() for node in range(2)]
+    for node in range(2):
+        t.run(node, f"ethtool -C nupa0 rx-usecs {usecs}")
+    try:
+        yield
+    finally:
+        for node in range(2):
+            t.run(node, f"ethtool -C nupa0 rx-usecs {was[node]}")
+
+
+def round_trips(t: Guests, options: str) -> tuple[dict, list[float]]:
+    """What the client says, and the share of messages that were quiet at each end."""
+    server = t.start(0, f"exec {PROGRAM} --port {PORT}", LIMIT_S)
+    t.check(t.nodes[0].wait_listening(PORT, 20), "nupa_bench does not listen")
+    before = quiet(t)
+    spec = f"transport=offload,mode=pingpong,bytes=64,messages={MESSAGES},warm_bytes=4096,{options}"
+    said = json.loads(t.run(1, f"exec {PROGRAM} --connect {t.nodes[0].ip4} --port {PORT} {spec}"))
+    t.check(said["ok"], str(said))
+    shares = [(now - then) / MESSAGES for now, then in zip(quiet(t), before, strict=True)]
+    server.kill()
+    return said, shares
+
+
+def quiet_round_trips(t: Guests, options: str) -> dict:
+    """The same of a connection of which no guest stood still for so long that a segment was sent again: then the host completes."""
+    for _ in range(ATTEMPTS):
+        with hold(t, LONGEST_HOLD_US):
+            said, shares = round_trips(t, options)
+        if min(shares) > LEAST:
+            break
+    t.check(max(shares) > LEAST, f"share of quiet messages: {shares}")
+    return said
+
+
+def test_spinning(t: Guests) -> None:
+    """Who looks needs no interrupt: the answer leaves, and then the kernel looks, too."""
+    said = quiet_round_trips(t, "poll=1")
+    interrupts = min(said[end]["counters"]["interrupts"] / MESSAGES for end in ("tx", "rx"))
+    t.check(interrupts < 0.7 or on_debug_kernel(), f"{interrupts:.2f} interrupts a message")
+
+
+def test_asleep(t: Guests) -> None:
+    """Who sleeps is woken; else each message would wait until the hold time is over."""
+    said = quiet_round_trips(t, "poll=0")
+    us = said["tx"]["rtt_ns"]["p50"] / 1000
+    t.check(us < LONGEST_HOLD_US / QUIET_SHARE or on_debug_kernel(), f"a round trip takes {us:.0f} us: nobody was woken")
+
+
+def test_sends_that_are_awaited(t: Guests) -> None:
+    """A program that has an answer may look for its question's completion, which comes with the packet: that one is not quiet."""
+    _, shares = round_trips(t, "poll=1,batch=1")
+    t.check(max(shares) < 0.2, f"share of quiet messages: {shares}")
+
+
+def test_turned_off(t: Guests) -> None:
+    with hold(t, 0):
+        _, shares = round_trips(t, "poll=1")
+    t.equal(max(shares), 0, "share of quiet messages")
