@@ -9,17 +9,17 @@ extern "C" {
 namespace {
 
 constexpr uint32_t kRttUs = 100;
-constexpr uint64_t kApartUs = uint64_t{10} * kRttUs, kTimerUs = 4000;
+constexpr uint32_t kApartUs = 10 * kRttUs, kTimerUs = 4000;
 
 class Quickack : public testing::Test {
 protected:
     // Whether the ACK of a message of @length bytes that comes @after_us behind the one before goes
     // at once.
-    bool ends(uint64_t after_us = kApartUs, uint32_t length = 64) {
+    bool ends(uint32_t after_us = kApartUs, uint32_t length = 64) {
         now_us_ += after_us;
         return tqp_quickack_end(&q_, tqp_quickack_slot(1, length), now_us_, kRttUs) != 0;
     }
-    void leaves(uint64_t after_us, bool has_data) {
+    void leaves(uint32_t after_us, bool has_data) {
         now_us_ += after_us;
         tqp_quickack_left(&q_, now_us_, static_cast<int>(has_data));
     }
@@ -30,7 +30,7 @@ protected:
 
 private:
     tqp_quickack q_{};
-    uint64_t now_us_ = 1'000'000;
+    uint32_t now_us_ = 0xffff0000;  // wraps soon
 };
 
 TEST_F(Quickack, OneLateAckIsEnough) {
@@ -110,6 +110,22 @@ TEST_F(Quickack, AnAnswerThatComesLateIsNone) {
         leaves(0, false);
         leaves(TQP_QUICKACK_SOON_US, true);
     }
+}
+
+// A NIC that completes lets who waits answer before TCP hears of the question.
+TEST_F(Quickack, WhatLeftJustBeforeIsAnAnswer) {
+    learn();
+    for (int i = 0; i < 2 * TQP_QUICKACK_MAX; i++) {
+        leaves(kApartUs, true);
+        EXPECT_FALSE(ends(kRttUs / 2 - 1));
+    }
+    EXPECT_FALSE(ends());  // what was learnt is forgotten
+}
+
+TEST_F(Quickack, WhatLeftARoundTripBeforeIsNone) {
+    learn();
+    leaves(kApartUs, true);
+    EXPECT_TRUE(ends(kRttUs));
 }
 
 TEST_F(Quickack, BulkIsTcps) {
