@@ -38,7 +38,7 @@ static int tqp_qp_check_init(const struct ib_qp_init_attr *init)
  * completes is ahead of TCP, by two messages where each is answered at once.
  */
 enum {
-	TQP_SQ_LATE = 3,
+	TQP_SQ_LATE = 2,
 };
 
 /* Inline data and SGEs share their room in the entry: each is granted what fits. */

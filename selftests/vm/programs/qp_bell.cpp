@@ -38,7 +38,7 @@ using namespace nupa::programs;
 using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kDepth = 15, kReceives = 31;
-constexpr uint32_t kLate = 3;  // entries that a send queue has beyond what was asked for
+constexpr uint32_t kLate = 2;  // entries that a send queue has beyond what was asked for
 constexpr size_t kBytes = 300;
 constexpr int kLimitMs = 60000, kEntries = 64;
 constexpr uint32_t kFloodMs = 500;
