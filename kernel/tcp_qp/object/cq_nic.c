@@ -70,9 +70,12 @@ bool tqp_cq_came_since(const struct tqp_cq *cq)
 /* Who is woken says so again before it sleeps. */
 void tqp_cq_told(struct tqp_cq *cq, bool woken)
 {
-	bool waits = cq->notify || (!woken && cq->fd && waitqueue_active(&cq->fd->wait));
+	bool waits = cq->notify;
 
 	lockdep_assert_held(&cq->lock);
+	/* who comes to the queue after this look says so itself, under the lock: tqp_cq_waits() */
+	if (!woken && cq->fd && waitqueue_active(&cq->fd->wait))
+		waits = true;
 	if (cq->nic.shared)
 		WRITE_ONCE(cq->nic.ctl->waiting, cpu_to_le32(waits));
 }
