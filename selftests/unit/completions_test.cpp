@@ -498,6 +498,18 @@ TEST_F(Quiet, NotWhileTheSenderMayRunOut) {
     EXPECT_TRUE(next(kStride).quiet);
 }
 
+TEST_F(Quiet, AfterLossOnlyWhatTcpWouldDelay) {
+    const TcpFrame again = send(msn, seq, TCP_BTH_OP_SEND_ONLY);
+    EXPECT_TRUE(next().quiet);
+    host.rx(again);
+    host.ack(seq);
+    std::uint32_t quiet = 0;
+    for (int i = 0; i < 30; i++, post(1))
+        quiet += next(kStride).quiet ? kStride : 0;
+    EXPECT_LE(quiet, nupa::kAckDelayBytes);
+    EXPECT_GT(quiet, nupa::kAckDelayBytes / 2);
+}
+
 // The host had to acknowledge by itself: the sender may have waited for that, and had the answer.
 TEST_F(Quiet, NotForAWhileAfterALateAck) {
     put(offsetof(nupa_qp_shadow, late), 1);

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from harness.guests import Guests
-from harness.needs import Needs
+from harness.needs import Needs, on_debug_kernel
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("bench/guest/nupa_bench",), setup="full")
 pytestmark = pytest.mark.needs(NEEDS)
@@ -17,11 +17,9 @@ PROGRAM = "$BUILD/cmake/bench/guest/nupa_bench"
 PORT = 7710
 LIMIT_S = 60
 MESSAGES = 1500
-ATTEMPTS = 6
 LONGEST_HOLD_US = 10_000
 QUIET_SHARE = 4  # of the hold time
-LEAST = 0.001  # share of messages that are quiet, where a slow or busy machine rarely answers in time
-MOST = 0.5  # no further attempt is made for more
+LEAST = 0.001 if on_debug_kernel() else 0.5  # share of messages that are quiet; a debug kernel rarely answers in time
 
 
 def quiet(t: Guests) -> list[int]:
@@ -53,29 +51,23 @@ def round_trips(t: Guests, options: str) -> tuple[dict, list[float]]:
     return said, shares
 
 
-def quiet_round_trips(t: Guests, options: str) -> tuple[dict, float]:
-    """The same, once more where a guest stood still: who does not look in time is told at once for a while."""
-    for _ in range(ATTEMPTS):
-        with hold(t, LONGEST_HOLD_US):
-            said, shares = round_trips(t, options)
-        if min(shares) > MOST:
-            break
-    t.check(max(shares) > LEAST, f"share of quiet messages: {shares}")
-    return said, min(shares)
-
-
 def test_spinning(t: Guests) -> None:
     """Who looks needs no interrupt: the answer leaves, and then the kernel looks, too."""
-    said, share = quiet_round_trips(t, "poll=1")
-    interrupts = min(said[end]["counters"]["interrupts"] / MESSAGES for end in ("tx", "rx"))
-    t.check(interrupts < 0.7 or share < MOST, f"{interrupts:.2f} interrupts a message, share of quiet ones {share:.2f}")
+    with hold(t, LONGEST_HOLD_US):
+        said, shares = round_trips(t, "poll=1")
+    t.check(min(shares) > LEAST, f"share of quiet messages: {shares}")
+    for end in ("tx", "rx"):
+        interrupts = said[end]["counters"]["interrupts"] / MESSAGES
+        t.check(interrupts < 0.7 or on_debug_kernel(), f"{end}: {interrupts:.2f} interrupts a message")
 
 
 def test_asleep(t: Guests) -> None:
     """Who sleeps is woken; else each message would wait until the hold time is over."""
-    said, share = quiet_round_trips(t, "poll=0")
+    with hold(t, LONGEST_HOLD_US):
+        said, shares = round_trips(t, "poll=0")
+    t.check(min(shares) > LEAST, f"share of quiet messages: {shares}")
     us = said["tx"]["rtt_ns"]["p50"] / 1000
-    t.check(us < LONGEST_HOLD_US / QUIET_SHARE or share < MOST, f"a round trip takes {us:.0f} us: nobody was woken")
+    t.check(us < LONGEST_HOLD_US / QUIET_SHARE or on_debug_kernel(), f"a round trip takes {us:.0f} us: nobody was woken")
 
 
 def test_sends_that_are_awaited(t: Guests) -> None:
