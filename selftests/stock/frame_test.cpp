@@ -339,6 +339,20 @@ TEST(Receiver, DoesNotReachTooFar) {
     EXPECT_EQ(a.rx.places().size(), 1u);
 }
 
+// The program writes the tag last: what stands there meanwhile is half of two messages.
+TEST(Receiver, EntryThatIsBeingWritten) {
+    Arrived a{9000, 5000};
+    a.slot->rx[0].tag = TCPQP_BPF_TAG_VALID | (0xffff & -TCPQP_BPF_RX_ENTRIES);
+    EXPECT_EQ(a.rx.step(), Receiver::Step::kNeedBytes);
+    tcpqp_bpf_message m{};
+    EXPECT_EQ(a.boundaries.next(m), Begins::kUnknown);
+    a.slot->rx[0].tag = TCPQP_BPF_TAG_VALID;
+    EXPECT_EQ(a.boundaries.next(m), Begins::kSend);
+    EXPECT_TRUE(a.boundaries.knows_send(1, 9000, m));
+    a.slot->rx[1].tag -= TCPQP_BPF_RX_ENTRIES;
+    EXPECT_FALSE(a.boundaries.knows_send(1, 9000, m));
+}
+
 // What was promised when the read began must hold when it ends.
 TEST(Receiver, ReachedMessageThatChanges) {
     Arrived a{9000, 5000};

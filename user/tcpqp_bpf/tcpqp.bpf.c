@@ -128,12 +128,16 @@ static __always_inline __u32 stream_bytes(__u32 length)
 
 /* ---- what we send ---- */
 
-/* Is @seq in the message of @index?  Its description is copied once. */
+/*
+ * Is @seq in the message of @index?  Its description is copied once, and holds only if
+ * it was not retired before: who retires says so first, and then may write it anew.
+ */
 static __always_inline bool holds(struct tcpqp_bpf_slot *slot, __u32 index, __u32 seq,
 				  struct tcpqp_bpf_message *to)
 {
 	*to = *(const volatile struct tcpqp_bpf_message *)&slot->tx[index % TCPQP_BPF_TX_ENTRIES];
-	return seq - to->seq < stream_bytes(to->length);
+	return seq - to->seq < stream_bytes(to->length) &&
+	       !seq_before(index, __sync_fetch_and_add(&slot->tx_first, 0));
 }
 
 /* The message among those from @first to @next that holds @seq. */

@@ -54,6 +54,8 @@ def everything(t: Ends) -> None:
     t.fails(("option", "option"), ("NO_BPF_HELPER", "NO_BPF_HELPER"), helper=False)
     t.fails(("option", "stream"), ("FRAMING",))
     t.works(("option", "option"), OPTION, messages=6000, size=200)  # more than there is credit or room for
+    for _ in range(3):  # descriptions are read while the next ones are written in their places
+        t.works(("option", "option"), OPTION, messages=100000, size=200)
     t.works(("option", "option"), OPTION, messages=3000, size=100000)  # large ones, several of them by one read
     by_zerocopy(t)
     t.lose()

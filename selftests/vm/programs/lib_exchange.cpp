@@ -202,8 +202,11 @@ private:
         const bool imm = received_ % 3 == 0;
         if (c.length != n || c.id != received_ % kDepth || (c.flags == TCPQP_F_IMM) != imm ||
             (imm && c.imm != received_))
-            throw std::runtime_error("message " + std::to_string(received_) +
-                                     " is not the one sent");
+            throw std::runtime_error("message " + std::to_string(received_) + " of " +
+                                     std::to_string(n) +
+                                     " bytes is not the one sent: " + std::to_string(c.length) +
+                                     " bytes, id " + std::to_string(c.id) + ", flags " +
+                                     std::to_string(c.flags) + ", imm " + std::to_string(c.imm));
         if (first_wrong({at(static_cast<uint32_t>(c.id)), n}, key(1 - side_, received_)) != n)
             throw std::runtime_error("message " + std::to_string(received_) + " has a wrong byte");
     }

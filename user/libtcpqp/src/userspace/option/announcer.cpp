@@ -41,7 +41,9 @@ void Announcer::retire() noexcept {
             break;
         first_++;
     }
-    __atomic_store_n(&shared_.tx_first, first_, __ATOMIC_RELEASE);
+    __atomic_store_n(&shared_.tx_first, first_, __ATOMIC_RELAXED);
+    // before any of these entries is written anew: the program looks at tx_first after an entry
+    __atomic_thread_fence(__ATOMIC_RELEASE);
 }
 
 void Announcer::announce(tcpqp_bpf_message m) noexcept {

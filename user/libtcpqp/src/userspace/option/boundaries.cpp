@@ -13,21 +13,29 @@ bool Boundaries::is_at(uint32_t seq, const tcpqp_bpf_boundary& b, tcpqp_bpf_mess
     return (tag & TCPQP_BPF_TAG_VALID) != 0 && m.seq == seq && m.length <= TCPQP_MESSAGE_MAX_BYTES;
 }
 
+// Entries of a ring are written again, for later messages, and the tag last: while it is still
+// another's, half a description may stand there.
+bool Boundaries::is_of(uint16_t msn, uint32_t seq, const tcpqp_bpf_boundary& b,
+                       tcpqp_bpf_message& m) noexcept {
+    return __atomic_load_n(&b.tag, __ATOMIC_ACQUIRE) == (TCPQP_BPF_TAG_VALID | msn) &&
+           is_at(seq, b, m);
+}
+
 Begins Boundaries::next(tcpqp_bpf_message& m) const noexcept {
-    if (is_here(shared_.rx[msn_ % TCPQP_BPF_RX_ENTRIES], m) && m.msn == msn_)
+    if (is_of(msn_, seq_, shared_.rx[msn_ % TCPQP_BPF_RX_ENTRIES], m))
         return Begins::kSend;
-    if (is_here(shared_.control[control_msn_ % TCPQP_BPF_CONTROL_ENTRIES], m))
+    if (is_of(control_msn_, seq_, shared_.control[control_msn_ % TCPQP_BPF_CONTROL_ENTRIES], m))
         return Begins::kControl;
-    if (is_here(shared_.terminate, m))
+    if (is_at(seq_, shared_.terminate, m))
         return Begins::kTerminate;
-    if (is_here(shared_.refused, m))
+    if (is_at(seq_, shared_.refused, m))
         return Begins::kRefused;
     return Begins::kUnknown;
 }
 
 bool Boundaries::knows_send(uint32_t count, uint32_t bytes, tcpqp_bpf_message& m) const noexcept {
     const auto msn = static_cast<uint16_t>(msn_ + count);
-    return is_at(seq_ + bytes, shared_.rx[msn % TCPQP_BPF_RX_ENTRIES], m) && m.msn == msn;
+    return is_of(msn, seq_ + bytes, shared_.rx[msn % TCPQP_BPF_RX_ENTRIES], m);
 }
 
 void Boundaries::pass(Begins what, const tcpqp_bpf_message& m) noexcept {

@@ -36,9 +36,8 @@ private:
     void skip(uint32_t bytes) noexcept;
     [[nodiscard]] static bool is_at(uint32_t seq, const tcpqp_bpf_boundary& b,
                                     tcpqp_bpf_message& m) noexcept;
-    [[nodiscard]] bool is_here(const tcpqp_bpf_boundary& b, tcpqp_bpf_message& m) const noexcept {
-        return is_at(seq_, b, m);
-    }
+    [[nodiscard]] static bool is_of(uint16_t msn, uint32_t seq, const tcpqp_bpf_boundary& b,
+                                    tcpqp_bpf_message& m) noexcept;
 
     tcpqp_bpf_slot& shared_;
     uint32_t seq_;
