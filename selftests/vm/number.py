@@ -5,6 +5,7 @@ import ipaddress
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -455,6 +456,13 @@ def test_perftest_both_ways(t: Guests) -> None:
     perftest(t, "ib_send_bw -n 200 -b")
     perftest(t, "ib_write_bw -n 200 -b -q 4")
     perftest(t, "ib_send_bw -n 200 -e")
+
+
+@pytest.mark.needs(replace(NEEDS, cpus=2))
+def test_perftest_asleep(t: Guests) -> None:
+    """It wants one send completion at a time, and can have two where it runs beside TCP: an answer is told of before its request's ACK."""
+    for _ in range(3):
+        perftest(t, "ib_send_lat -n 2000 -s 64 -e")
 
 
 def test_srq_pingpong(t: Guests) -> None:

@@ -59,6 +59,7 @@ enum {
 	TQP_PD_MAX = 1 << 16,
 	TQP_SRQ_MAX = 1 << 16,
 	TQP_WR_MAX = 1 << 14,		/* per SQ or RQ; msn arithmetic needs < 32768 */
+	TQP_CQE_MIN = 31,		/* a page has room for them, and some need more than they ask for */
 	TQP_CQE_MAX = 1 << 20,		/* 64 MiB, charged to who asks */
 	TQP_CQ_MOVE_MAX = 256,		/* entries copied at once by a resize, interrupts off */
 	TQP_MW_FIRST = 1 << 23,		/* index of windows' keys: bit 31 tells them from regions' */
