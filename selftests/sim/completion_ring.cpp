@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "completion_ring.hpp"
 
+#include <utility>
+
 namespace sim {
 
 CompletionRing::CompletionRing(Ram& ram) : ram_(ram), page_(ram.alloc(kPageBytes, kPageBytes)) {
@@ -26,6 +28,17 @@ void CompletionRing::own(bool host) noexcept {
     owned_ = host;
     ram_.put<std::uint32_t>(cmd.ctl_addr + offsetof(nupa_cq_ctl, owner),
                             host ? NUPA_CQ_OWNER_HOST : NUPA_CQ_OWNER_NONE);
+}
+
+void CompletionRing::wait() noexcept {
+    waited_for_ = true;
+    ram_.put<std::uint32_t>(cmd.ctl_addr + offsetof(nupa_cq_ctl, waiting), 1);
+}
+
+bool CompletionRing::woken() noexcept {
+    const std::uint64_t at = cmd.ctl_addr + offsetof(nupa_cq_ctl, waiting);
+    ram_.accept(at, sizeof(std::uint32_t));
+    return std::exchange(waited_for_, false) && ram_.get<std::uint32_t>(at) == 0;
 }
 
 ib_uverbs_wc CompletionRing::taken() noexcept {

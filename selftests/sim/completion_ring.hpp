@@ -20,6 +20,10 @@ public:
     void post() noexcept;                       // by the host; what it says does not matter
     void own(bool host) noexcept;               // another processor of the host writes something
     bool owned() const noexcept { return owned_; }
+    void wait() noexcept;  // somebody falls asleep until one comes
+    bool waited_for() const noexcept { return waited_for_; }
+    // The switch says that it wakes who waits.  False: it had to leave them alone.
+    bool woken() noexcept;
     // What the switch wrote as the next one: the mirror is brought up to date.
     ib_uverbs_wc taken() noexcept;
     // Host, switch and application agree on how many there are.
@@ -34,7 +38,7 @@ private:
     Ram& ram_;
     std::uint64_t page_;
     std::uint32_t count_ = 0;
-    bool owned_ = false;
+    bool owned_ = false, waited_for_ = false;
 };
 
 }  // namespace sim

@@ -385,6 +385,8 @@ void End::transmit(const TcpFields& tcp, std::span<const std::byte> payload, Tru
     truth.connection = number_;
     truth.to = 1 - side_;
     const std::uint32_t at = truth.at;
+    if (!payload.empty())
+        host_.sent();
     while (cutter.next(segment)) {
         truth.at = payload.empty() ? 0 : at + (segment.at.seq - tcp.seq);
         truth.len = segment.payload.bytes();

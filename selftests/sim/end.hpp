@@ -51,6 +51,7 @@ public:
     void judge_completed(const Truth& truth, std::uint32_t count) {
         qp_.judge_completed(truth, count);
     }
+    void judge_quiet(const nupa::Decision& decision) { qp_.judge_quiet(decision); }
 
     // TCP output, for Sender.  @rec: the message's record, or nullptr for plain bytes.
     // @last: of the bytes' last message, one of @rec's train; both null: plain bytes.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 #include "end.hpp"
 #include "engine/faults.hpp"
@@ -16,6 +17,8 @@ constexpr std::uint64_t kHashSeed = 7;
 constexpr std::uint32_t kMergerBufBytes = 2048;
 constexpr std::uint32_t kHoldMaxUs = 2000, kHoldShortUs = 20;
 constexpr std::uint32_t kForgeEach = 32;  // data segments
+constexpr std::uint32_t kQuietShare = 4;  // of the hold, and
+constexpr std::size_t kQuietMax = 32;     // as in ports/vm/rx_queue.cpp
 
 }  // namespace
 
@@ -43,6 +46,8 @@ Host::Host(World& world, std::uint32_t id, std::size_t bytes)
     // not drawn, as the other seeds' schedules stay: a wait that is often in vain
     if (world.settings().seed % 4 == 3 && hold_us_)
         hold_us_ = 1 + hold_us_ % kHoldShortUs;
+    if (world_.settings().quiet && !hold_us_)
+        hold_us_ = 1 + world_.settings().seed % kHoldMaxUs;
     add_region(kForeignKey, kForeignPd,
                NUPA_ACCESS_LOCAL_WRITE | NUPA_ACCESS_REMOTE_WRITE | NUPA_ACCESS_REMOTE_READ |
                    NUPA_ACCESS_REMOTE_ATOMIC,
@@ -177,6 +182,7 @@ void Host::receive(nupa::Packet& packet, const Truth& truth) {
     if (decision.placed())
         end.judge_placed(truth, decision.bth, writes_);
     end.judge_completed(truth, decision.completed);
+    end.judge_quiet(decision);
     if (truth.len)
         check_memory();
     else
@@ -195,12 +201,14 @@ void Host::merge(nupa::Packet& packet, const nupa::Decision& decision, const Tru
         run_truth_.len += truth.len;
         run_truth_.tampered |= truth.tampered;
         run_truth_.bleached |= truth.bleached;
+        run_quiet_ = run_quiet_ && decision.quiet;
         world_.coverage.add(k_merged);
     } else {
         merger_.start(packet, decision);
         run_truth_ = truth;
         run_bad_ = packet.csum == nupa::Csum::kBad || packet.at.ip_csum_bad || !packet.at.tcp();
         run_placed_ = decision.placed();
+        run_quiet_ = decision.quiet;
         run_data_.clear();
     }
     if (!decision.placed()) {
@@ -241,7 +249,43 @@ void Host::flush() {
     r.placed = run_placed_;
     r.data = std::move(run_data_);
     run_data_.clear();
-    end.arrive(std::move(r));
+    ring_.push_back({&end, std::move(r), run_quiet_ ? merger_.qpn() : 0});
+    if (!run_quiet_ || ring_.size() == kQuietMax)
+        return hear(false);
+    world_.coverage.add(k_quiet);
+    if (ring_.size() == 1) {
+        hear_due_ = world_.now() + 1 + hold_us_ / kQuietShare;
+        world_.at(hear_due_, EventKind::kHear, id_);
+    }
+}
+
+void Host::hear(bool in_vain) {
+    if (hearing_)
+        return;
+    hearing_ = true;
+    while (!ring_.empty()) {
+        Waiting first = std::move(ring_.front());
+        ring_.pop_front();
+        if (in_vain && first.quiet_qpn) {
+            world_.coverage.add(k_quiet_in_vain);
+            engine.quiet_in_vain(first.quiet_qpn);
+        }
+        first.end->arrive(std::move(first.received));
+    }
+    hearing_ = false;
+}
+
+void Host::hear_if_due() {
+    const bool in_vain = !std::exchange(looks_, false);
+    if (!in_vain || world_.now() >= hear_due_)
+        hear(in_vain);
+}
+
+void Host::sent() {
+    if (ring_.empty() || hearing_)
+        return;
+    looks_ = true;
+    world_.at(world_.now(), EventKind::kHear, id_);
 }
 
 }  // namespace sim

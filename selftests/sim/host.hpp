@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <vector>
 
@@ -14,6 +15,7 @@
 
 namespace sim {
 
+class End;
 class World;
 
 // What a segment in flight really is, whatever its bytes say.
@@ -72,6 +74,11 @@ public:
     void receive(nupa::Packet& packet, const Truth& truth);
     void flush();  // the merger's open run goes up
     void turn();   // the same, unless it may wait
+    // TCP hears of all that is in the receive ring; @in_vain: nobody had looked.
+    void hear(bool in_vain);
+    void hear_if_due();
+    // It has sent something, and looks into the ring behind it.
+    void sent();
     void check_memory();
     // A segment without payload arrived since: looked at by the next one with, or by the next tick.
     bool unchecked() const noexcept { return unchecked_; }
@@ -83,6 +90,12 @@ public:
     nupa::PortEngine engine;
 
 private:
+    struct Waiting {
+        End* end;
+        Received received;
+        std::uint32_t quiet_qpn;  // 0: is to be heard of at once
+    };
+
     bool page_writable(std::uint64_t addr, std::uint64_t bytes, std::uint32_t pd,
                        std::uint32_t right) const;
     void merge(nupa::Packet& packet, const nupa::Decision& decision, const Truth& truth);
@@ -99,6 +112,10 @@ private:
     bool run_bad_ = false;  // a checksum is wrong: TCP will drop it
     bool run_placed_ = false;
     bool run_may_wait_ = false;
+    bool run_quiet_ = false;
+    std::deque<Waiting> ring_;
+    bool hearing_ = false, looks_ = false;
+    std::uint64_t hear_due_ = 0;
     std::uint64_t hold_us_ = 0;  // how long a placed run waits for more
     std::uint64_t run_due_ = 0;
     bool unchecked_ = false;

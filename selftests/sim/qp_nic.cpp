@@ -2,6 +2,7 @@
 // Receives that the switch completes, in turns with the host: offload/turn.c and the part of rx.c
 // that goes with it; and what is right about a completion of the switch's.
 #include <algorithm>
+#include <utility>
 
 #include "end.hpp"
 #include "qp_receiver.hpp"
@@ -75,9 +76,23 @@ void QpReceiver::disturb() {
     if (!end_.settings().completes)
         return;
     disturbed_++;
+    tell_awaits();
     cq_.own(disturbed_ % 16 == 5);
     if (disturbed_ % 32 == 9 && given_)
         take_turn();
+}
+
+// Sends that complete visibly are under way, in every second connection; who has answered late
+// says so; and somebody falls asleep.
+void QpReceiver::tell_awaits() {
+    if (!end_.settings().quiet)
+        return;
+    ring_.put_turn_word(offsetof(nupa_qp_shadow, awaits),
+                        end_.number() % 2 && !end_.sender().all_acked());
+    if (disturbed_ % 64 == 3)
+        ring_.put_turn_word(offsetof(nupa_qp_shadow, late), ++late_);
+    if (disturbed_ % 4 == 1)
+        cq_.wait();
 }
 
 // ---- what is right ----
@@ -113,6 +128,30 @@ void QpReceiver::judge_completed(const Truth& segment, std::uint32_t count) {
     const Stream& in = end_.peer().sender().stream;
     if (ring_.turn_word(offsetof(nupa_qp_shadow, done)) != in.seq(segment.at + segment.len))
         violation("end {}.{} message {}: another end of what is completed");
+}
+
+// Only what is completed may wait for TCP, and who waits for that must be told.
+void QpReceiver::judge_quiet(const nupa::Decision& decision) {
+    const std::uint32_t seen = std::exchange(seen_late_, decision.completed ? late_ : seen_late_);
+    if (!decision.quiet) {
+        if (decision.wakes)
+            violation("end {}.{} message {}: who waits is woken, and TCP told, too");
+        return;
+    }
+    if (!decision.completed || !end_.settings().quiet)
+        violation("end {}.{} message {}: TCP is to hear later of what nobody else knows");
+    if (ring_.turn_word(offsetof(nupa_qp_shadow, awaits)))
+        violation("end {}.{} message {}: TCP is to hear later, while sends are awaited");
+    if (seen != late_)
+        violation("end {}.{} message {}: TCP is to hear later, although it was late before");
+    const bool receive = tcp_bth_takes_receive(decision.bth.opcode);
+    if (receive && cq_.waited_for() != decision.wakes)
+        violation("end {}.{} message {}: who waits is not woken");
+    if (decision.wakes) {
+        if (!cq_.woken())
+            violation("end {}.{} message {}: who waits is woken twice");
+        end_.world().coverage.add(k_woken);
+    }
 }
 
 void QpReceiver::judge_one(const Truth& segment, bool receive) {

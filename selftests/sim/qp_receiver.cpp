@@ -30,6 +30,7 @@ QpReceiver::QpReceiver(End& end)
       seen_(known_) {
     const std::uint16_t first = first_msn(end);
     next_ = {first, first, first, end.settings().first_msn};  // responses: our own requests'
+    cq_.cmd.flags = end.settings().quiet ? NUPA_CQ_F_WAITING : 0;
     const std::uint32_t bytes = end.connection().message_max + kPlaceSlackBytes;
     const std::uint32_t each = (end.buffers() + kRegions - 1) / kRegions;
     for (std::uint32_t i = 0; i < kRegions; i++) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "completion_ring.hpp"
+#include "engine/placement.hpp"
 #include "receive_ring.hpp"
 #include "stream.hpp"
 #include "tcp_receiver.hpp"
@@ -48,6 +49,8 @@ public:
     // ---- the switch's completions, qp_nic.cpp ----
     void disturb();
     void judge_completed(const Truth& segment, std::uint32_t count);
+    void judge_quiet(const nupa::Decision& decision);
+    void tell_awaits();
     void turn_over();
 
     struct Run {
@@ -148,6 +151,7 @@ private:
     Counts known_, seen_;
     bool given_ = false;
     std::uint32_t disturbed_ = 0;
+    std::uint32_t late_ = 0, seen_late_ = 0;
 };
 
 }  // namespace sim

@@ -6,6 +6,7 @@ namespace sim {
 namespace {
 
 constexpr std::uint32_t kMaxDisorderMss = 72;
+constexpr std::uint32_t kQuietTimes = 6;
 
 // Often so that it wraps, or changes sign, in the middle of the traffic.
 std::uint32_t draw_isn(Dice& dice) {
@@ -116,10 +117,15 @@ Settings Settings::draw(std::uint64_t seed, Dice& dice) {
     s.faults = draw_faults(dice, disorder);
     // not drawn: the other seeds stay the schedules that they were before there were runs
     s.faults.whole = seed % 4 == 3 ? 100 + seed % 901 : 0;
+    s.quiet = seed % 8 == 3 || seed % 8 == 5;
     for (ConnectionSettings& c : s.connections) {
         c.uneven = seed % 5 == 2;
-        for (std::uint32_t i = 0; i < 2; i++)
+        if (s.quiet)  // a new connection's messages are told at once
+            c.messages *= kQuietTimes;
+        for (std::uint32_t i = 0; i < 2; i++) {
             c.end[i].completes = offloaded(c.end[i].engine) && (seed + i) % 3 != 0;
+            c.end[i].quiet = c.end[i].completes && s.quiet;
+        }
     }
     return s;
 }

@@ -31,6 +31,7 @@ struct EndSettings {
     std::uint8_t wscale = 0;
     std::uint32_t sges_max = 1;
     bool completes = false;        // the switch may complete its receives
+    bool quiet = false;            // .. and TCP hear of them later
     bool hostile = false;          // its application writes nonsense into its rings
     bool refuses_writes = false;   // its QP has no right of remote write
     std::uint32_t bad_access = 0;  // per mille of its one-sided requests: to where it has no right
@@ -70,6 +71,7 @@ struct Settings {
     std::uint64_t seed = 0;
     std::uint32_t hosts = 2;
     std::vector<ConnectionSettings> connections;
+    bool quiet = false;  // who completes receives may be quiet of it
     // No connection has WRITEs that share segments: there mixed trains of SENDs have schedules of
     // their own.
     bool mixed_trains() const noexcept {

@@ -93,6 +93,9 @@ void World::dispatch(const Event& event) {
         case EventKind::kFlush:
             hosts_[event.who]->turn();
             break;
+        case EventKind::kHear:
+            hosts_[event.who]->hear_if_due();
+            break;
         case EventKind::kTick:
             tick(event.who);
             break;

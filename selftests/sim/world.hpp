@@ -19,7 +19,7 @@
 
 namespace sim {
 
-enum class EventKind : std::uint8_t { kArrive, kFlush, kTick, kFabric };
+enum class EventKind : std::uint8_t { kArrive, kFlush, kHear, kTick, kFabric };
 
 class World {
 public:
