@@ -577,7 +577,7 @@ enum nupa_cq_owner {
 
 struct nupa_cq_ctl {
 	__le32 owner;			/* enum nupa_cq_owner */
-	__le32 prod;			/* the owner's; index of the next element; stored after the ring's */
+	__le32 prod;			/* the owner's; free-running index of the next element; stored after the ring's */
 	__le32 waiting;			/* with NUPA_CQ_F_WAITING; the host: 1, somebody may sleep until a completion comes; the switch: 0, it tells (NUPA_RX_F_WAKE) */
 	__le32 reserved;
 };

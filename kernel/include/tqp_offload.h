@@ -152,7 +152,7 @@ enum tqp_offload_cq_owner {
 
 struct tqp_offload_cq_ctl {
 	__le32 owner;			/* enum tqp_offload_cq_owner */
-	__le32 prod;			/* the owner's; index of the next completion; stored after the ring's */
+	__le32 prod;			/* the owner's; free-running index of the next completion; stored after the ring's */
 	__le32 waiting;			/* tcp_qp: 1, somebody may sleep until a completion comes; hardware: 0, it calls came() */
 	__le32 reserved;
 };
@@ -221,6 +221,10 @@ static inline __le32 tqp_offload_cmpxchg(__le32 *word, __le32 old, __le32 new)
 	return sync_cmpxchg(word, old, new);
 }
 
+/*
+ * What destroys: 0, the hardware does not touch what it was told of any more.  Else it may,
+ * until it was reset, and the memory is given up.
+ */
 struct tqp_offload_ops {
 	int (*mr_reg)(struct tqp_offload_device *odev, const struct tqp_offload_mr *mr);
 	int (*mr_dereg)(struct tqp_offload_device *odev, u32 key);
@@ -232,7 +236,6 @@ struct tqp_offload_ops {
 	/* May be NULL, both: what sockets without a QP receive is copied then. */
 	int (*stream_create)(struct tqp_offload_device *odev,
 			     const struct tqp_offload_stream *stream);
-	/* 0: the hardware does not touch the post any more.  Else it may, until it was reset. */
 	int (*stream_destroy)(struct tqp_offload_device *odev, u32 id);
 };
 

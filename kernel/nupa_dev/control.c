@@ -103,6 +103,8 @@ static void nupa_recover_queue(struct nupa_dev *nupa)
 
 void nupa_fail(struct nupa_dev *nupa, const char *why)
 {
+	if (!nupa_failed(nupa))
+		WRITE_ONCE(nupa->failed_at, jiffies);
 	if (test_and_set_bit(NUPA_S_FAILED, &nupa->state))
 		return;
 	WRITE_ONCE(nupa->failure, why);

@@ -50,6 +50,8 @@ enum {
 	NUPA_RESET_TIMEOUT_MS = 3000,
 	NUPA_RESET_POLL_US = 200,
 	NUPA_RECOVER_INTERVAL_MS = 5000,	/* between two recoveries */
+	NUPA_FORGET_MS = 1000,		/* after a failure, for its reset; then memory is given up */
+	NUPA_FORGET_POLL_MS = 5,
 	NUPA_WATCHDOG_MS = 5000,
 	NUPA_BEATS_LINK = 2,		/* after so many missed heartbeats there is no carrier */
 	NUPA_BEATS_DEAD = 3,		/* after so many the port has failed */
@@ -107,6 +109,7 @@ struct nupa_dev {
 	struct nupa_admin admin;
 	unsigned long state;		/* enum nupa_state */
 	const char *failure;		/* why, for debugfs */
+	unsigned long failed_at;	/* jiffies */
 
 	/* what the switch said at probe */
 	u32 features;

@@ -222,7 +222,7 @@ static void nupa_remove(struct pci_dev *pdev)
 		nupa_fail(nupa, "unplugged");
 	rtnl_lock();
 	netdev_lock(nupa->netdev);
-	if (nupa_failed(nupa) && nupa->up)
+	if (nupa_failed(nupa))
 		nupa_netdev_halt(nupa);
 	netdev_unlock(nupa->netdev);
 	rtnl_unlock();

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Queue pair offload: the auxiliary device that tcp_qp binds to. */
+#include <linux/completion.h>
+#include <linux/delay.h>
 #include <linux/dma-mapping.h>
+#include <linux/refcount.h>
 #include <linux/slab.h>
 #include <rdma/ib_verbs.h>
 #include <tcp_qp/nupa_post_hw.h>
@@ -138,9 +141,36 @@ static int nupa_mr_reg(struct tqp_offload_device *odev, const struct tqp_offload
 	return err;
 }
 
+/* A reset that the switch acknowledged: it knows nothing of ours. */
+static bool nupa_forgotten(const struct nupa_dev *nupa)
+{
+	return nupa_switch_gone(nupa) ||
+	       (!test_bit(NUPA_S_ENABLED, &nupa->state) &&
+		nupa_get(&nupa->regs->reset_ack) == nupa_get(&nupa->regs->control_gen));
+}
+
+/*
+ * 0: the switch does not touch what @op destroys any more.  A port that failed is reset, at
+ * once if it was not before: who destroys something meanwhile waits a little for that.
+ */
+static int nupa_forget(struct nupa_dev *nupa, enum nupa_admin_op op, u32 id)
+{
+	int err = nupa_admin_simple(nupa, op, id);
+
+	if (!err || err == -ENOENT)
+		return 0;
+	while (nupa_failed(nupa) && !nupa_forgotten(nupa)) {
+		if (time_after(jiffies, READ_ONCE(nupa->failed_at) + msecs_to_jiffies(NUPA_FORGET_MS)))
+			return err;
+		msleep(NUPA_FORGET_POLL_MS);
+	}
+	/* else the port failed, and was reset meanwhile */
+	return nupa_forgotten(nupa) || err == -EIO || err == -ETIMEDOUT ? 0 : err;
+}
+
 static int nupa_mr_dereg(struct tqp_offload_device *odev, u32 key)
 {
-	return nupa_admin_simple(nupa_of(odev), NUPA_ADMIN_MR_DEREG, key);
+	return nupa_forget(nupa_of(odev), NUPA_ADMIN_MR_DEREG, key);
 }
 
 static void nupa_qp_command(struct nupa_admin_cmd *cmd, const struct tqp_offload_qp *qp)
@@ -188,7 +218,7 @@ static int nupa_qp_create(struct tqp_offload_device *odev, const struct tqp_offl
 
 static int nupa_qp_destroy(struct tqp_offload_device *odev, u32 qpn)
 {
-	return nupa_admin_simple(nupa_of(odev), NUPA_ADMIN_QP_DESTROY, qpn);
+	return nupa_forget(nupa_of(odev), NUPA_ADMIN_QP_DESTROY, qpn);
 }
 
 /* So is what guards a completion queue. */
@@ -199,12 +229,21 @@ static_assert((int)TQP_OFFLOAD_CQ_OWNER_NONE == (int)NUPA_CQ_OWNER_NONE);
 static_assert((int)TQP_OFFLOAD_CQ_OWNER_HOST == (int)NUPA_CQ_OWNER_HOST);
 static_assert((int)TQP_OFFLOAD_CQ_OWNER_NIC == (int)NUPA_CQ_OWNER_SWITCH);
 
-/* Who is told that completions came. */
+/* Who is told that completions came.  A reference: the table's, and of each call. */
 struct nupa_cq {
 	void (*came)(void *arg);
 	void *arg;
+	refcount_t refs;
+	struct completion unused;
 };
 
+static void nupa_cq_put(struct nupa_cq *cq)
+{
+	if (refcount_dec_and_test(&cq->refs))
+		complete(&cq->unused);
+}
+
+/* Many may wait for one: other queues' interrupts do not wait meanwhile. */
 void nupa_cq_came(struct nupa_dev *nupa, u32 id)
 {
 	unsigned long flags;
@@ -213,13 +252,24 @@ void nupa_cq_came(struct nupa_dev *nupa, u32 id)
 	xa_lock_irqsave(&nupa->cqs, flags);
 	cq = xa_load(&nupa->cqs, id);
 	if (cq)
-		cq->came(cq->arg);
+		refcount_inc(&cq->refs);
 	xa_unlock_irqrestore(&nupa->cqs, flags);
+	if (!cq)
+		return;
+	cq->came(cq->arg);
+	nupa_cq_put(cq);
 }
 
+/* Nobody is told any more when it returns. */
 static void nupa_cq_forget(struct nupa_dev *nupa, u32 id)
 {
-	kfree(xa_erase_irq(&nupa->cqs, id));
+	struct nupa_cq *cq = xa_erase_irq(&nupa->cqs, id);
+
+	if (!cq)
+		return;
+	nupa_cq_put(cq);
+	wait_for_completion(&cq->unused);
+	kfree(cq);
 }
 
 static int nupa_cq_note(struct nupa_dev *nupa, const struct tqp_offload_cq *from)
@@ -229,7 +279,10 @@ static int nupa_cq_note(struct nupa_dev *nupa, const struct tqp_offload_cq *from
 
 	if (!cq)
 		return -ENOMEM;
-	*cq = (struct nupa_cq) { .came = from->came, .arg = from->arg };
+	cq->came = from->came;
+	cq->arg = from->arg;
+	refcount_set(&cq->refs, 1);
+	init_completion(&cq->unused);
 	err = xa_insert_irq(&nupa->cqs, from->id, cq, GFP_KERNEL);
 	if (err)
 		kfree(cq);
@@ -271,7 +324,7 @@ static int nupa_cq_create(struct tqp_offload_device *odev, const struct tqp_offl
 
 static int nupa_cq_destroy(struct tqp_offload_device *odev, u32 id)
 {
-	int err = nupa_admin_simple(nupa_of(odev), NUPA_ADMIN_CQ_DESTROY, id);
+	int err = nupa_forget(nupa_of(odev), NUPA_ADMIN_CQ_DESTROY, id);
 
 	nupa_cq_forget(nupa_of(odev), id);
 	return err;
@@ -309,20 +362,9 @@ static int nupa_stream_create(struct tqp_offload_device *odev,
 	return nupa_admin_submit(nupa, &cmd, NULL);
 }
 
-/* A reset that the switch acknowledged: it knows nothing of ours. */
-static bool nupa_forgotten(const struct nupa_dev *nupa)
-{
-	return nupa_switch_gone(nupa) ||
-	       (!test_bit(NUPA_S_ENABLED, &nupa->state) &&
-		nupa_get(&nupa->regs->reset_ack) == nupa_get(&nupa->regs->control_gen));
-}
-
 static int nupa_stream_destroy(struct tqp_offload_device *odev, u32 id)
 {
-	struct nupa_dev *nupa = nupa_of(odev);
-	int err = nupa_admin_simple(nupa, NUPA_ADMIN_QP_DESTROY, id);
-
-	return err == -ENOENT || nupa_forgotten(nupa) ? 0 : err;
+	return nupa_forget(nupa_of(odev), NUPA_ADMIN_QP_DESTROY, id);
 }
 
 static const struct tqp_offload_ops nupa_qp_ops = {

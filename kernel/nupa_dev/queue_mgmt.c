@@ -55,8 +55,7 @@ static void nupa_mgmt_take_out(struct nupa_queue *q, struct nupa_rxq *rx)
 	if (q->rx.longs.entries)
 		page_pool_disable_direct_recycling(q->rx.longs.pool);
 	*rx = q->rx;
-	memset(&q->rx, 0, sizeof(q->rx));
-	q->rx.ctl = rx->ctl;
+	memset_after(&q->rx, 0, ctl);	/* who sends on another CPU looks at that one */
 }
 
 /* Leaves NAPI disabled: start follows, with these rings or others. */

@@ -21,7 +21,7 @@ void CompletionRing::polled(std::uint32_t count) noexcept {
 void CompletionRing::post() noexcept {
     count_++;
     ram_.put<std::uint32_t>(page_ + kProducerAt, count_ & cmd.mask);
-    ram_.put<std::uint32_t>(cmd.ctl_addr + offsetof(nupa_cq_ctl, prod), count_ & cmd.mask);
+    ram_.put<std::uint32_t>(cmd.ctl_addr + offsetof(nupa_cq_ctl, prod), count_);
 }
 
 void CompletionRing::own(bool host) noexcept {
@@ -53,8 +53,7 @@ ib_uverbs_wc CompletionRing::taken() noexcept {
 
 bool CompletionRing::agrees() const noexcept {
     return ram_.get<std::uint32_t>(page_ + kProducerAt) == (count_ & cmd.mask) &&
-           ram_.get<std::uint32_t>(cmd.ctl_addr + offsetof(nupa_cq_ctl, prod)) ==
-               (count_ & cmd.mask) &&
+           ram_.get<std::uint32_t>(cmd.ctl_addr + offsetof(nupa_cq_ctl, prod)) == count_ &&
            ram_.get<std::uint32_t>(cmd.ctl_addr + offsetof(nupa_cq_ctl, owner)) ==
                (owned_ ? NUPA_CQ_OWNER_HOST : NUPA_CQ_OWNER_NONE);
 }

@@ -2,6 +2,7 @@
 #include "host.hpp"
 
 #include <algorithm>
+#include <set>
 #include <stdexcept>
 #include <utility>
 
@@ -259,17 +260,25 @@ void Host::flush() {
     }
 }
 
+// Once of each queue pair.
+void Host::note_in_vain() {
+    std::set<std::uint32_t> qpns;
+    for (const Waiting& waiting : ring_)
+        if (waiting.quiet_qpn && qpns.insert(waiting.quiet_qpn).second) {
+            world_.coverage.add(k_quiet_in_vain);
+            engine.quiet_in_vain(waiting.quiet_qpn);
+        }
+}
+
 void Host::hear(bool in_vain) {
     if (hearing_)
         return;
     hearing_ = true;
+    if (in_vain)
+        note_in_vain();
     while (!ring_.empty()) {
         Waiting first = std::move(ring_.front());
         ring_.pop_front();
-        if (in_vain && first.quiet_qpn) {
-            world_.coverage.add(k_quiet_in_vain);
-            engine.quiet_in_vain(first.quiet_qpn);
-        }
         first.end->arrive(std::move(first.received));
     }
     hearing_ = false;

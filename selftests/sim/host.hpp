@@ -96,6 +96,7 @@ private:
         std::uint32_t quiet_qpn;  // 0: is to be heard of at once
     };
 
+    void note_in_vain();
     bool page_writable(std::uint64_t addr, std::uint64_t bytes, std::uint32_t pd,
                        std::uint32_t right) const;
     void merge(nupa::Packet& packet, const nupa::Decision& decision, const Truth& truth);

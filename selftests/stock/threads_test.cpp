@@ -76,6 +76,28 @@ TEST(Threads, TheWaiterSeesAnothersSend) {
     }
 }
 
+// Its cq goes on: only the queue pair's own calls are over.
+TEST(Threads, DestroyedWhileAnotherWaits) {
+    for (int i = 0; i < 20; i++) {
+        std::array<Fd, 2> sockets = tcp_pair();
+        tcpqp::v1::Context context{stock_opts()};
+        tcpqp::v1::Completions cq(context, tcpqp_cq_opts{});
+        std::unique_ptr<End> peer;
+        auto other = std::async(std::launch::async, [&] {
+            peer = std::make_unique<End>(sockets[1].get(), tcpqp_qp_opts{});
+        });
+        auto qp = std::make_unique<tcpqp::v1::Qp>(cq, sockets[0].get(), tcpqp_qp_opts{});
+        other.get();
+        std::byte byte{};
+        const tcpqp_work w{7, &byte, 1, 0, 0, 0, nullptr};
+        ASSERT_EQ(qp->post_recv({&w, 1}), 1);
+        auto waiter = std::async(std::launch::async, [&] { return cq.wait(200); });
+        std::this_thread::sleep_for(std::chrono::milliseconds(i % 5));
+        qp.reset();
+        ASSERT_EQ(waiter.wait_for(std::chrono::milliseconds(kLimit_ms)), std::future_status::ready);
+    }
+}
+
 TEST(Threads, TheSocketsTimeoutIsGivenBack) {
     std::array<Fd, 2> sockets = tcp_pair();
     const timeval before{7, 0};

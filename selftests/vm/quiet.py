@@ -10,10 +10,11 @@ import pytest
 from harness.guests import Guests
 from harness.needs import Needs, on_debug_kernel
 
-NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("bench/guest/nupa_bench",), setup="full")
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("bench/guest/nupa_bench", "selftests/vm/programs/lib_exchange"), setup="full")
 pytestmark = pytest.mark.needs(NEEDS)
 
 PROGRAM = "$BUILD/cmake/bench/guest/nupa_bench"
+EXCHANGE = "TCPQP_ENGINE=offload exec $BUILD/cmake/selftests/vm/programs/lib_exchange --messages 40 --bytes 200 --shut"
 PORT = 7710
 LIMIT_S = 60
 MESSAGES = 1500
@@ -74,6 +75,17 @@ def test_sends_that_are_awaited(t: Guests) -> None:
     """A program that has an answer may look for its question's completion, which comes with the packet: that one is not quiet."""
     _, shares = round_trips(t, "poll=1,batch=1")
     t.check(max(shares) < 0.2, f"share of quiet messages: {shares}")
+
+
+def test_shut_down_at_once(t: Guests) -> None:
+    """Both ways, by who has the last message before TCP does: its sender is told that it came, and all of it is counted."""
+    with hold(t, LONGEST_HOLD_US):
+        for turn in range(30):
+            server = t.start(0, f"{EXCHANGE} --port {PORT}", LIMIT_S)
+            t.wait_listening(0, PORT)
+            ends = [json.loads(said) for said in (t.run(1, f"{EXCHANGE} --port {PORT} --connect $PEER"), server.wait().stdout)]
+            for end, peer in zip(ends, reversed(ends), strict=True):
+                t.equal((end["sent"], end["received"], end["rx_bytes"]), (40, 40, peer["tx_bytes"]), f"turn {turn}: {end}")
 
 
 def test_turned_off(t: Guests) -> None:

@@ -7,7 +7,6 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -192,25 +191,7 @@ def waiting_reader(t: Guests, port: int, sent_mib: int = 6) -> tuple[Job, Job]:
     return receiver, sender
 
 
-STOPS = 500
 POST_PAGES_MAX = 1025  # TQP_PLACE_PAGES_MAX
-
-
-def stop_at_work(pid: int) -> None:
-    """Stops a child while one of its threads is in no system call; after so many stops wherever it is."""
-    for _ in range(STOPS):
-        os.kill(pid, signal.SIGSTOP)
-        os.waitid(os.P_PID, pid, os.WSTOPPED)
-        if any(thread.read_text().startswith("-1") for thread in Path(f"/proc/{pid}/task").glob("*/syscall")):
-            return
-        os.kill(pid, signal.SIGCONT)
-        time.sleep(0.001)  # it works meanwhile
-    os.kill(pid, signal.SIGSTOP)
-
-
-HELD_MIB = 64  # as much as the reader's memory many times over
-HELD = f"head -c {HELD_MIB}M /dev/zero | tr '\\000' '\\245' >/dev/shm/held"
-HELD_IS_RIGHT = f"[ $(tr -d '\\245' </dev/shm/held | wc -c) = 0 ] && [ $(stat -c %s /dev/shm/held) = {HELD_MIB << 20} ] && rm /dev/shm/held"
 
 
 @unplug.kills_the_switch
@@ -219,12 +200,12 @@ def test_placed_by_a_switch_that_hangs(t: Guests) -> None:
     """For good, so to the driver, whatever it was doing: the reader can go, and what the switch does later is done to nobody's memory."""
     receiver, sender = waiting_reader(t, 7996, MUCH_MIB)
     switch = t.cluster.switch.process.pid
-    stop_at_work(switch)
+    unplug.stop_at_work(switch)
     try:
         t.run(0, "until dmesg | grep -q 'port is dead'; do sleep 0.2; done", 60)
         t.run(0, "pkill -9 -f 'stream_place.py receive'")
         receiver.wait()
-        t.run(0, HELD)  # what was the reader's is others' now
+        t.run(0, unplug.HELD)  # what was the reader's is others' now
     finally:
         os.kill(switch, signal.SIGCONT)
     sender.kill()
@@ -234,7 +215,7 @@ def test_placed_by_a_switch_that_hangs(t: Guests) -> None:
     print(f"{given_up} pages were given up", flush=True)
     t.check(given_up <= POST_PAGES_MAX, f"{given_up} pages were given up: more than one reader had posted")
     t.run(0, f"echo {given_up} >{GIVEN_UP}")
-    t.run(0, HELD_IS_RIGHT, 60)
+    t.run(0, unplug.HELD_IS_RIGHT, 60)
     t.check(place(t, 3, 16, "all", 0.05)["rx_posts"] > 0, "nothing was posted after the driver came back")
 
 

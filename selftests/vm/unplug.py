@@ -79,6 +79,26 @@ def _until(holds: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
+STOPS = 500
+
+
+def stop_at_work(pid: int) -> None:
+    """Stops a child while one of its threads is in no system call; after so many stops wherever it is."""
+    for _ in range(STOPS):
+        os.kill(pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, pid, os.WSTOPPED)
+        if any(thread.read_text().startswith("-1") for thread in Path(f"/proc/{pid}/task").glob("*/syscall")):
+            return
+        os.kill(pid, signal.SIGCONT)
+        time.sleep(0.001)  # it works meanwhile
+    os.kill(pid, signal.SIGSTOP)
+
+
+HELD_MIB = 64  # as much as the reader's memory many times over
+HELD = f"head -c {HELD_MIB}M /dev/zero | tr '\\000' '\\245' >/dev/shm/held"
+HELD_IS_RIGHT = f"[ $(tr -d '\\245' </dev/shm/held | wc -c) = 0 ] && [ $(stat -c %s /dev/shm/held) = {HELD_MIB << 20} ] && rm /dev/shm/held"
+
+
 def fail_port(t: Guests, node: int) -> None:
     """Wild producer indices in all transmit queues, until the switch refuses the port; then until the driver has reset it.
 
@@ -183,6 +203,28 @@ def test_switch_dies(t: Guests) -> None:
     for node in (0, 1):
         _unplug(t, node)
     new_switch(t)
+    _works(t)
+
+
+@kills_the_switch
+def test_switch_hangs(t: Guests) -> None:
+    """For good, so to the driver, whatever it was doing: the programs end, and what it does later is done to nobody's memory."""
+    pair = _busy(t)
+    switch = t.cluster.switch.process.pid
+    stop_at_work(switch)
+    try:
+        for node in (0, 1):
+            t.run(node, "until dmesg | grep -q 'port is dead'; do sleep 0.2; done", 60)
+        _all_end(t, pair, "switch hangs", gone=(0, 1))
+        for node in (0, 1):
+            t.run(node, "dmesg | grep -q 'memory is lost: the NIC may still write it'")
+            t.run(node, HELD)  # what the programs let go is others' now
+    finally:
+        os.kill(switch, signal.SIGCONT)
+    t.switch("ports")  # it goes on
+    for node in (0, 1):
+        t.run(node, HELD_IS_RIGHT)
+        t.run(node, f"rmmod nupa_dev && {SETUP}", 60)
     _works(t)
 
 

@@ -289,6 +289,7 @@ void tqp_conn_info(struct tqp_qp *qp, struct tcp_qp_info *info)
 		return;
 	tqp_rx_look(conn);	/* who has a message finds it counted */
 	lock_sock(conn->sk);
+	tqp_turn_sync(conn);
 	*info = conn->info;
 	/* an attach that is not through changes these without the lock: any of its values will do */
 	info->engine = READ_ONCE(conn->engine);

@@ -114,6 +114,7 @@ void tqp_peer_credits(struct tqp_conn *conn, u32 aeth)
 		return;
 	WRITE_ONCE(conn->credit.peer_limit, limit);
 	WRITE_ONCE(conn->credit.known, true);
+	smp_mb();		/* pairs with tqp_tx_credit(): it sees the limit, or we see that it waits */
 	if (tqp_tx_waits(&conn->tx, TQP_TX_WAIT_CREDIT))
 		tqp_tx_kick(conn);
 }

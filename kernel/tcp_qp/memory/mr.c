@@ -51,7 +51,7 @@ void tqp_mr_table_destroy(struct tqp_device *dev)
 
 static void tqp_mr_free(struct tqp_mr *mr)
 {
-	if (mr->umem)
+	if (mr->umem && !mr->given_up)
 		ib_umem_release(mr->umem);
 	if (mr->attach)
 		tqp_mr_detach(mr);
@@ -60,6 +60,7 @@ static void tqp_mr_free(struct tqp_mr *mr)
 			dma_buf_vunmap_unlocked(mr->dmabuf, &mr->vmap);
 		dma_buf_put(mr->dmabuf);
 	}
+	kvfree(mr->dma_pages);	/* else it is gone */
 	kvfree(mr->pages);
 	put_device(&mr->dev->ib.dev);
 	kfree_rcu(mr, rcu);

@@ -267,10 +267,14 @@ void tqp_mr_unload(struct tqp_mr *mr)
 	}
 	if (!mr->offloaded)
 		return;
-	odev->ops->mr_dereg(odev, mr->key);
+	mr->offloaded = false;
+	if (odev->ops->mr_dereg(odev, mr->key)) {
+		tqp_offload_gave_up(odev);
+		mr->given_up = true;
+		return;
+	}
 	if (mr->dma_pages)
 		tqp_mr_dma_unmap(mr, mr->nr_pages);
 	if (mr->dma_umem)
 		ib_umem_release(&mr->dma_umem->umem);
-	mr->offloaded = false;
 }

@@ -91,16 +91,15 @@ void tqp_cq_came(struct tqp_cq *cq, bool solicited)
 		cq->ib.comp_handler(&cq->ib, cq->ib.cq_context);
 }
 
+static struct tqp_ring *tqp_cq_ring(struct ib_udata *udata, struct mminfo *mi, u32 cqe)
+{
+	return tqp_ring_create(tqp_udata_context(udata), mi, cqe, sizeof(struct ib_uverbs_wc));
+}
+
 /*
  * IBTA 11.2.8.1: at least as many as were asked for.  perftest's ib_send_lat -e asks
  * for one, and has two where an answer is told of before its request's completion.
  */
-static struct tqp_ring *tqp_cq_ring(struct ib_udata *udata, struct mminfo *mi, u32 cqe)
-{
-	return tqp_ring_create(tqp_udata_context(udata), mi, max_t(u32, cqe, TQP_CQE_MIN),
-			       sizeof(struct ib_uverbs_wc));
-}
-
 int tqp_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *init,
 		  struct uverbs_attr_bundle *attrs)
 {
@@ -115,7 +114,7 @@ int tqp_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *init,
 	if (udata->outlen < sizeof(resp) || !init->cqe || init->cqe > TQP_CQE_MAX)
 		return -EINVAL;
 
-	ring = tqp_cq_ring(udata, &resp.mi, init->cqe);
+	ring = tqp_cq_ring(udata, &resp.mi, max_t(u32, init->cqe, TQP_CQE_MIN));
 	if (IS_ERR(ring))
 		return PTR_ERR(ring);
 	ret = ib_copy_to_udata(udata, &resp, sizeof(resp));

@@ -31,6 +31,14 @@ bool tqp_cq_take(struct tqp_cq *cq)
 	return true;
 }
 
+/* It runs freely: whoever armed the CQ sees that something came even if that was a whole ring. */
+static u32 tqp_cq_prod(const struct tqp_cq *cq)
+{
+	u32 before = le32_to_cpu(READ_ONCE(cq->nic.ctl->prod));
+
+	return before + ((cq->ring->index - before) & cq->ring->mask);
+}
+
 void tqp_cq_give(struct tqp_cq *cq)
 {
 	struct tqp_offload_cq_ctl *ctl = cq->nic.ctl;
@@ -38,7 +46,7 @@ void tqp_cq_give(struct tqp_cq *cq)
 	lockdep_assert_held(&cq->lock);
 	if (!cq->nic.shared)
 		return;
-	WRITE_ONCE(ctl->prod, cpu_to_le32(cq->ring->index));
+	WRITE_ONCE(ctl->prod, cpu_to_le32(tqp_cq_prod(cq)));
 	/* after all that we wrote: the NIC takes it with acquire */
 	smp_store_release(&ctl->owner, cpu_to_le32(TQP_OFFLOAD_CQ_OWNER_NONE));
 }
@@ -49,7 +57,7 @@ void tqp_cq_waits(struct tqp_cq *cq)
 	if (!cq->nic.shared)
 		return;
 	WRITE_ONCE(cq->nic.ctl->waiting, cpu_to_le32(1));
-	smp_mb();	/* the NIC writes a completion, and then looks at it */
+	virt_mb();	/* the NIC writes a completion, and then looks at it */
 }
 
 /* It is armed, for what comes from now on. */
@@ -134,6 +142,7 @@ bool tqp_cq_share(struct tqp_cq *cq)
 	shared = !cq->nic.refused && !cq->overflown;
 	if (shared && !cq->nic.shared) {
 		cq->nic.ctl->prod = cpu_to_le32(cq->ring->index);
+		cq->nic.armed_at = cq->ring->index;
 		WRITE_ONCE(cq->nic.ctl->waiting, cpu_to_le32(1));
 		cq->nic.shared = true;
 	}
@@ -148,8 +157,10 @@ void tqp_cq_unshare(struct tqp_cq *cq)
 	lockdep_assert_held(&cq->resizing);
 	cq->nic.refused = true;
 	spin_lock_irq(&cq->lock);
-	if (!tqp_cq_take(cq))
+	if (!tqp_cq_take(cq)) {
 		cq->overflown = true;
+		tqp_ring_give_up(cq->ring);
+	}
 	cq->nic.shared = false;
 	spin_unlock_irq(&cq->lock);
 }
@@ -160,7 +171,13 @@ void tqp_cq_forget(struct tqp_cq *cq)
 
 	if (!cq->nic.ctl)
 		return;
-	dev->offload->ops->cq_destroy(dev->offload, cq->ib.res.id);
+	if (dev->offload->ops->cq_destroy(dev->offload, cq->ib.res.id)) {
+		tqp_offload_gave_up(dev->offload);
+		if (cq->nic.shared)
+			tqp_ring_give_up(cq->ring);
+		kvfree(cq->nic.pages);
+		return;
+	}
 	dma_pool_free(dev->cq_ctls, cq->nic.ctl, cq->nic.ctl_dma);
 	tqp_cq_unmap(cq, dev->offload->dma_dev);
 }

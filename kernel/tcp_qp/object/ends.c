@@ -55,34 +55,34 @@ bool tqp_end_must_wait(const struct tqp_device *dev)
 	return !tqp_exits() && !(current->flags & PF_KTHREAD) && !READ_ONCE(dev->leaving);
 }
 
-/* Begins with the first wait, and anew when that is long over. */
-static unsigned long tqp_context_end(struct tqp_ucontext *uctx)
+/* Begins with the first wait, and anew when that is long over.  *@at: of a context, for waits of one kind. */
+static unsigned long tqp_context_end(unsigned long *at)
 {
-	unsigned long by = READ_ONCE(uctx->wait_by), wait = msecs_to_jiffies(TQP_DRIVER_MS);
+	unsigned long by = READ_ONCE(*at), wait = msecs_to_jiffies(TQP_DRIVER_MS);
 
 	if (by && time_before(jiffies, by + wait))
 		return by;
 	by = (jiffies + wait) ?: 1;
-	WRITE_ONCE(uctx->wait_by, by);
+	WRITE_ONCE(*at, by);
 	return by;
 }
 
 /* Jiffies that may still be waited; 0: none. */
-static long tqp_end_time_left(const struct tqp_device *dev, struct tqp_ucontext *uctx)
+static long tqp_end_time_left(const struct tqp_device *dev, unsigned long *at)
 {
 	unsigned long by;
 
 	if (smp_load_acquire(&dev->leaving))	/* pairs with tqp_client_remove() */
 		by = READ_ONCE(dev->leave_by);
 	else if (tqp_end_must_wait(dev))
-		by = tqp_context_end(uctx);
+		by = tqp_context_end(at);
 	else
 		return 0;
 	return tqp_exits() ? 0 : max((long)(by - jiffies), 0L);
 }
 
-bool tqp_end_wait(const struct tqp_device *dev, struct tqp_ucontext *uctx, wait_queue_head_t *wait,
-		  bool (*over)(void *of), void *of, u32 ms)
+static bool tqp_end_wait_by(const struct tqp_device *dev, unsigned long *at, wait_queue_head_t *wait,
+			    bool (*over)(void *of), void *of, u32 ms)
 {
 	const long slice = msecs_to_jiffies(TQP_END_SLICE_MS);
 	unsigned long by = jiffies + msecs_to_jiffies(ms);
@@ -91,24 +91,31 @@ bool tqp_end_wait(const struct tqp_device *dev, struct tqp_ucontext *uctx, wait_
 	if (over(of))
 		return true;
 	while (time_before(jiffies, by)) {
-		left = min3(tqp_end_time_left(dev, uctx), (long)(by - jiffies), slice);
+		left = min3(tqp_end_time_left(dev, at), (long)(by - jiffies), slice);
 		if (left <= 0)
 			break;
 		if (wait_event_killable_timeout(*wait, over(of), left) > 0) {
-			WRITE_ONCE(uctx->wait_by, 0);	/* whoever it was waited for does let go */
+			WRITE_ONCE(*at, 0);	/* whoever it was waited for does let go */
 			return true;
 		}
 	}
 	return over(of);
 }
 
+bool tqp_end_wait(const struct tqp_device *dev, struct tqp_ucontext *uctx, wait_queue_head_t *wait,
+		  bool (*over)(void *of), void *of, u32 ms)
+{
+	return tqp_end_wait_by(dev, &uctx->wait_by, wait, over, of, ms);
+}
+
+/* What TCP drops is no driver that keeps memory, and the other way round. */
 void tqp_end_settle(const struct tqp_device *dev, struct tqp_ucontext *uctx,
 		    wait_queue_head_t *wait, bool (*over)(void *of), void *of)
 {
 	long left;
 
 	if (tqp_end_must_wait(dev)) {
-		tqp_end_wait(dev, uctx, wait, over, of, TQP_SETTLE_MS);
+		tqp_end_wait_by(dev, &uctx->settle_wait_by, wait, over, of, TQP_SETTLE_MS);
 		return;
 	}
 	if (READ_ONCE(dev->leaving) || over(of))

@@ -86,6 +86,12 @@ void tqp_ring_unmap(struct device *dma_dev, dma_addr_t *pages, u32 count)
 	kvfree(pages);
 }
 
+void tqp_ring_give_up(const struct tqp_ring *ring)
+{
+	for (u32 i = 0; i < ring->bytes >> PAGE_SHIFT; i++)
+		get_page(tqp_ring_page(ring, i));
+}
+
 dma_addr_t *tqp_ring_map(const struct tqp_ring *ring, struct device *dma_dev, u32 *count)
 {
 	u32 all = ring->bytes >> PAGE_SHIFT;

@@ -45,6 +45,8 @@ struct page *tqp_ring_page(const struct tqp_ring *ring, u32 number);
 /* Its pages for @dma_dev, both ways, *@count of them; or an error. */
 dma_addr_t *tqp_ring_map(const struct tqp_ring *ring, struct device *dma_dev, u32 *count);
 void tqp_ring_unmap(struct device *dma_dev, dma_addr_t *pages, u32 count);
+/* A NIC may write there for ever: the pages are never anybody else's.  They stay mapped. */
+void tqp_ring_give_up(const struct tqp_ring *ring);
 
 static inline void *tqp_ring_entry(const struct tqp_ring *ring, u32 index)
 {

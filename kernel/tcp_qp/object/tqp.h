@@ -140,6 +140,7 @@ struct tqp_device {
 struct tqp_ucontext {
 	struct ib_ucontext ib;
 	unsigned long wait_by;		/* jiffies; 0: nobody waits at an end; ends.c */
+	unsigned long settle_wait_by;	/* the same, for TCP to hear of what the NIC has completed */
 	unsigned long settle_by;	/* the same, of a process that exits */
 };
 
@@ -172,6 +173,7 @@ struct tqp_mr {
 	u32 nr_pages;
 	u8 page_shift;
 	bool offloaded;			/* the NIC knows the key; then one of the next two is set */
+	bool given_up;			/* the NIC may write there for ever: it stays pinned */
 	dma_addr_t *dma_pages;		/* of user memory: pages[] mapped for the offload device */
 	struct ib_umem_dmabuf *dma_umem;	/* of a dma-buf: attached to the offload device */
 	/* A dma-buf of a device's own memory, which that may take back (memory/mr_device.c). */
@@ -384,6 +386,8 @@ void tqp_cq_told(struct tqp_cq *cq, bool woken);
 /* An event is armed, for what comes from now on; has anything come since?  cq->lock. */
 void tqp_cq_mark(struct tqp_cq *cq);
 bool tqp_cq_came_since(const struct tqp_cq *cq);
+/* Says so: what a NIC was told of, and may still touch, is never used again. */
+void tqp_offload_gave_up(const struct tqp_offload_device *odev);
 
 /* Completions that user space has not polled yet; cq->lock. */
 static inline u32 tqp_cq_unpolled(const struct tqp_cq *cq)

@@ -48,6 +48,7 @@ int tqp_conn_offload_start(struct tqp_conn *conn);
 int tqp_shadow_alloc(struct tqp_conn *conn);
 /* The switch has forgotten the QP; sleeps. */
 void tqp_shadow_free(struct tqp_conn *conn);
+void tqp_shadow_give_up(struct tqp_conn *conn);	/* a NIC may write there for ever */
 /* Room to say which READs wait; process context, sk lock.  Without it responses are copied. */
 void tqp_shadow_add_reads(struct tqp_conn *conn);
 

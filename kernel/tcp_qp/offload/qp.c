@@ -34,6 +34,15 @@ static void tqp_rq_unmap(struct tqp_conn *conn, struct device *dma_dev)
 	conn->offload.nr_rq_dma = 0;
 }
 
+static void tqp_rq_give_up(struct tqp_conn *conn)
+{
+	if (conn->offload.rq_dma)
+		tqp_ring_give_up(conn->qp->rq);
+	kvfree(conn->offload.rq_dma);
+	conn->offload.rq_dma = NULL;
+	conn->offload.nr_rq_dma = 0;
+}
+
 /* The switch reads the receive ring where the application writes it, and says what is used. */
 static int tqp_rq_map(struct tqp_conn *conn, struct device *dma_dev)
 {
@@ -133,9 +142,14 @@ void tqp_conn_offload_stop(struct tqp_conn *conn)
 		struct tqp_offload_device *odev = conn->dev->offload;
 
 		conn->offload.active = false;
-		odev->ops->qp_destroy(odev, conn->qpn);
-		tqp_rq_unmap(conn, odev->dma_dev);
-		tqp_shadow_free(conn);
+		if (odev->ops->qp_destroy(odev, conn->qpn)) {
+			tqp_offload_gave_up(odev);
+			tqp_rq_give_up(conn);
+			tqp_shadow_give_up(conn);
+		} else {
+			tqp_rq_unmap(conn, odev->dma_dev);
+			tqp_shadow_free(conn);
+		}
 	}
 	mutex_unlock(&conn->offload.mutex);
 }

@@ -59,19 +59,35 @@ void tqp_shadow_add_reads(struct tqp_conn *conn)
 		smp_store_release(&conn->offload.shadow->reads_addr, cpu_to_le64(conn->offload.reads_dma));
 }
 
-void tqp_shadow_free(struct tqp_conn *conn)
+/* From here on it is the caller's. */
+static struct tqp_offload_shadow *tqp_shadow_take(struct tqp_conn *conn,
+						  struct tqp_offload_reads **reads)
 {
 	struct tqp_offload_shadow *shadow;
-	struct tqp_offload_reads *reads;
 
 	lock_sock(conn->sk);
 	tqp_turn_end(conn);
 	shadow = conn->offload.shadow;
-	reads = conn->offload.reads;
+	*reads = conn->offload.reads;
 	conn->offload.shadow = NULL;
 	conn->offload.reads = NULL;
 	release_sock(conn->sk);
+	return shadow;
+}
+
+void tqp_shadow_free(struct tqp_conn *conn)
+{
+	struct tqp_offload_reads *reads;
+	struct tqp_offload_shadow *shadow = tqp_shadow_take(conn, &reads);
+
 	if (reads)
 		dma_pool_free(conn->dev->shadow_reads, reads, conn->offload.reads_dma);
 	dma_pool_free(conn->dev->shadows, shadow, conn->offload.shadow_dma);
+}
+
+void tqp_shadow_give_up(struct tqp_conn *conn)
+{
+	struct tqp_offload_reads *reads;
+
+	tqp_shadow_take(conn, &reads);
 }

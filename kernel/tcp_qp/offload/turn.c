@@ -100,6 +100,10 @@ void tqp_turn_give(struct tqp_conn *conn, u32 seq)
 	struct tqp_turn *turn = &conn->offload.turn;
 
 	WRITE_ONCE(turn->state, TQP_TURN_NICS);
+	/* trains that are over: we may not look again until sequence numbers are the same once more */
+	tqp_mixed_has(&conn->rx.train.mixed, seq);
+	if (!tqp_in_train(&conn->rx.train, seq))
+		conn->rx.train.bytes = 0;
 	turn->writes = conn->rx.next.write;
 	WRITE_ONCE(shadow->writes, cpu_to_le32(turn->writes));
 	WRITE_ONCE(shadow->done, cpu_to_le32(seq));
@@ -113,7 +117,18 @@ void tqp_turn_end(struct tqp_conn *conn)
 	sock_owned_by_me(conn->sk);
 	tqp_turn_sync(conn);
 	tqp_turn_tell(conn);
+	conn->offload.turn.untold = false;	/* also where the NIC went while it wrote */
 	WRITE_ONCE(conn->offload.turn.state, TQP_TURN_NONE);
+}
+
+/*
+ * The NIC counts before what it counted is in the queue: of that who sleeps there is told
+ * once more, when its packet comes.
+ */
+static bool tqp_turn_is_busy(const struct tqp_conn *conn)
+{
+	return tqp_turn_given(conn) &&
+	       tqp_turn_load(&conn->offload.shadow->turn) == TQP_OFFLOAD_TURN_BUSY;
 }
 
 void tqp_turn_tell(struct tqp_conn *conn)
@@ -123,8 +138,10 @@ void tqp_turn_tell(struct tqp_conn *conn)
 
 	if (!turn->untold)
 		return;
-	turn->untold = false;
-	turn->untold_solicited = false;
+	if (!tqp_turn_is_busy(conn)) {
+		turn->untold = false;
+		turn->untold_solicited = false;
+	}
 	tqp_cq_came_from(conn->qp->rcq, conn->sk);
 	tqp_cq_came(conn->qp->rcq, solicited);
 }

@@ -254,9 +254,11 @@ static void tqp_rx_watch(struct tqp_conn *conn)
 	tqp_queue_delayed(conn, &conn->rx.work, conn->rx.watch_ms);
 }
 
-static bool tqp_rx_drained(const struct sock *sk)
+/* Nor is there what the NIC has completed and TCP has not heard of: its sender is to be told that it came. */
+static bool tqp_rx_drained(const struct tqp_conn *conn)
 {
-	return skb_queue_empty(&sk->sk_receive_queue);
+	return skb_queue_empty(&conn->sk->sk_receive_queue) &&
+	       !(tqp_turn_given(conn) && tqp_turn_done(conn, tcp_sk(conn->sk)->copied_seq));
 }
 
 /* Messages have ended: does the peer wait for their ACK?  In softirq we are in TCP's receive path, which sends it. */
@@ -337,7 +339,7 @@ void tqp_rx_run(struct tqp_conn *conn)
 		tqp_rx_quick_ack(conn);
 	if (!(sk->sk_shutdown & RCV_SHUTDOWN))
 		return;
-	if (conn->rx.eof || tqp_rx_drained(sk)) {
+	if (conn->rx.eof || tqp_rx_drained(conn)) {
 		tqp_count(conn->dev, TQP_C_peer_closes, 1);
 		tqp_conn_fail(conn, conn->rx.msg.active && conn->rx.msg.done ?
 				    TCP_QP_REASON_PROTOCOL : TCP_QP_REASON_PEER_CLOSED);

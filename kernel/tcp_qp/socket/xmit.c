@@ -166,7 +166,6 @@ static int tqp_xmit_ack(struct tqp_conn *conn, struct sock *sk, struct sk_buff *
 	if (conn->state == TQP_CONN_DEAD || !conn->handshake.rtr_enabled || th->syn || th->rst)
 		return 0;
 	bth.flags = tqp_rtr_flags(conn);
-	WRITE_ONCE(conn->handshake.rtr_owed, false);
 	bth.msn = tqp_credit_limit(conn);
 	bth.ext4 = tcp_bth_aeth_credits(bth.msn) | TCP_BTH_AETH_TRAINS | TCP_BTH_AETH_WRITE_TRAINS;
 	if (!conn->offload.no_mixed)
@@ -174,6 +173,9 @@ static int tqp_xmit_ack(struct tqp_conn *conn, struct sock *sk, struct sk_buff *
 	new = old + tcp_bth_opt_bytes(&bth);
 	if (new > TCP_BTH_OPT_MAX_BYTES)
 		return 0;
+	/* one that comes from here on is owed its own answer */
+	if (bth.flags & TCP_BTH_F_RTR_ACK)
+		WRITE_ONCE(conn->handshake.rtr_owed, false);
 	memcpy(stack_opts, th + 1, old);
 	th = tqp_resize_options(skb, old, new);
 	if (!th)

@@ -34,6 +34,7 @@ static void tqp_complete_in_order(struct tqp_conn *conn)
 	struct tqp_ring *sq = conn->qp->sq;
 	struct tqp_tx_msg *msg;
 	u32 count = 0;
+	bool counted;
 
 	lockdep_assert_held(&conn->tx.done_lock);
 	for (;;) {
@@ -42,15 +43,15 @@ static void tqp_complete_in_order(struct tqp_conn *conn)
 			break;
 		msg->done = false;
 		count++;
-		if (msg->counted) {
-			msg->counted = false;
-			WRITE_ONCE(conn->tx.reported, conn->tx.reported + 1);
+		counted = msg->counted;
+		msg->counted = false;
+		if (msg->signaled) {
+			tqp_ring_consume_all(sq, count);
+			count = 0;
+			tqp_post_send_wc(conn, msg, IB_WC_SUCCESS);
 		}
-		if (!msg->signaled)
-			continue;
-		tqp_ring_consume_all(sq, count);
-		count = 0;
-		tqp_post_send_wc(conn, msg, IB_WC_SUCCESS);
+		if (counted)	/* from here on the NIC may complete what answers it */
+			WRITE_ONCE(conn->tx.reported, conn->tx.reported + 1);
 	}
 	if (count)
 		tqp_ring_consume_all(sq, count);

@@ -4,7 +4,7 @@
 //
 //   lib_exchange --port PORT [--connect ADDR] [--messages N] [--bytes MAX] [--leave-after N]
 //                [--timeout-ms N] [--room BYTES] [--zerocopy BYTES]
-//                [--memory pages|huge|udmabuf|dma-heap|offsets] [--in-vain-ms N]
+//                [--memory pages|huge|udmabuf|dma-heap|offsets] [--in-vain-ms N] [--shut]
 //
 // A send's buffer is filled anew as soon as its completion says so.
 // offsets: of a dma-heap's buffer, named by offsets and not by addresses.
@@ -12,6 +12,7 @@
 //
 // Prints one JSON object; exit 0 only if all was right.
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -40,6 +41,7 @@ struct Options {
     uint32_t zerocopy = 0;     // tcpqp_qp_opts.zerocopy_bytes
     uint32_t leave_after = 0;  // messages received, then _exit(0)
     int in_vain_ms = 0;
+    bool shut = false;  // SHUT_RDWR as soon as all was sent and received
     std::string memory = "pages";
 };
 
@@ -231,6 +233,8 @@ int exchange(const Options& o) {
         const tcpqp::Fd fd = o.peer.socket();
         Exchange exchange(o, fd.get());
         exchange.run();
+        if (o.shut)
+            (void)::shutdown(fd.get(), SHUT_RDWR);
         if (o.in_vain_ms != 0)
             exchange.wait_in_vain();
         exchange.print();
@@ -255,5 +259,6 @@ int main(int argc, char** argv) {
         .option("--zerocopy", o.zerocopy)
         .option("--memory", o.memory)
         .option("--in-vain-ms", o.in_vain_ms)
+        .flag("--shut", o.shut)
         .run(argc, argv, [&] { return exchange(o); });
 }

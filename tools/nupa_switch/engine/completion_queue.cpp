@@ -67,9 +67,9 @@ void CompletionQueue::write(std::uint32_t place, const ib_uverbs_wc& wc) noexcep
 
 // The host takes ctl's index for what the application can see, so it comes behind the ring's.
 void CompletionQueue::give(std::uint32_t count) noexcept {
-    const std::uint32_t prod = (__atomic_load_n(&ctl_->prod, __ATOMIC_RELAXED) + count) & mask_;
+    const std::uint32_t prod = __atomic_load_n(&ctl_->prod, __ATOMIC_RELAXED) + count;
     if (count) {
-        __atomic_store_n(word(pages_[0] + kRingProducerAt), prod, __ATOMIC_RELEASE);
+        __atomic_store_n(word(pages_[0] + kRingProducerAt), prod & mask_, __ATOMIC_RELEASE);
         __atomic_store_n(&ctl_->prod, prod, __ATOMIC_RELEASE);
     }
     __atomic_store_n(&ctl_->owner, NUPA_CQ_OWNER_NONE, __ATOMIC_RELEASE);

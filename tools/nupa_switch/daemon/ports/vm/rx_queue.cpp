@@ -164,7 +164,7 @@ RxQueue::Result RxQueue::start(Run& run, Packet& packet, const Decision& decisio
         return room;
     }
     stats_.add(NUPA_STAT_rx_merged, run.first.segments() - 1);
-    return run.merger.closed() ? finish(run) : Result::kTaken;
+    return run.merger.closed() || run.wakes ? finish(run) : Result::kTaken;
 }
 
 RxQueue::Result RxQueue::append(Run& run, Packet& packet, const Decision& decision) noexcept {
@@ -174,7 +174,7 @@ RxQueue::Result RxQueue::append(Run& run, Packet& packet, const Decision& decisi
     run.merger.append(packet, decision);
     run.may_wait = decision.may_wait;
     run.quiet = run.quiet && decision.quiet;
-    run.wakes = run.wakes || decision.wakes;
+    run.wakes = decision.wakes;
     run.cq = decision.cq;
     run.grown = true;
     stats_.add(NUPA_STAT_rx_merged, packet.segments());
@@ -185,7 +185,7 @@ RxQueue::Result RxQueue::append(Run& run, Packet& packet, const Decision& decisi
         if (packet.owned)
             run.owned.push_back(std::move(packet.owned));
     }
-    return run.merger.closed() ? finish(run) : Result::kTaken;
+    return run.merger.closed() || run.wakes ? finish(run) : Result::kTaken;
 }
 
 // The run's slot is free again.
@@ -360,7 +360,8 @@ std::optional<RxQueue::Result> RxQueue::expire(uint64_t now_ns, uint32_t& silent
 void RxQueue::note_in_vain() noexcept {
     const uint32_t waiting = std::min(comp_prod_ - load_acquire(ctl_->comp_cons), kQuietMax);
     for (uint32_t i = comp_prod_ - waiting; i != comp_prod_; i++)
-        if (const uint32_t qpn = quiet_qpns_[i % kQuietMax])
+        if (const uint32_t qpn = quiet_qpns_[i % kQuietMax];
+            qpn && std::find(in_vain_.begin(), in_vain_.end(), qpn) == in_vain_.end())
             in_vain_.push_back(qpn);
 }
 

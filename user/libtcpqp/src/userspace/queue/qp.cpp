@@ -56,9 +56,21 @@ Qp::Qp(Cq& queue, Fd socket, const QpRequest& request, Negotiation negotiation)
     cq_.finish_turn();
 }
 
+// A thread that waits for the cq may be in recv(): nothing here wakes it without harm to a socket
+// that stays the application's, but it comes back after kSocketWaitMs.
+void Qp::wait_for_sleeper(Held& held) const noexcept {
+    while (in_socket_) {
+        held.unlock();
+        ::poll(nullptr, 0, 1);
+        held.lock();
+    }
+}
+
 Qp::~Qp() {
-    const std::lock_guard guard(cq_.lock());
+    Held held(cq_.lock());
     state_ = State::kEnded;
+    wanted_ = framed_ = false;
+    wait_for_sleeper(held);
     stop_kernel();
     if (std::any_of(batches_.begin(), batches_.end(),
                     [](const auto& f) { return f->notifications != 0; }))

@@ -150,6 +150,7 @@ private:
     }
     void flush_ended() noexcept;  // once the kernel is done with all buffers
     [[nodiscard]] bool kernel_is_done() const noexcept;
+    void wait_for_sleeper(Held& held) const noexcept;
     void stop_kernel() noexcept;
 
     Cq& cq_;
