@@ -222,8 +222,8 @@ static inline __le32 tqp_offload_cmpxchg(__le32 *word, __le32 old, __le32 new)
 }
 
 /*
- * What destroys: 0, the hardware does not touch what it was told of any more.  Else it may,
- * until it was reset, and the memory is given up.
+ * What destroys: 0, or -ENOENT where there is none: the hardware does not touch what it was
+ * told of any more.  Else it may, until it was reset, and the memory is given up.
  */
 struct tqp_offload_ops {
 	int (*mr_reg)(struct tqp_offload_device *odev, const struct tqp_offload_mr *mr);

@@ -150,15 +150,15 @@ static bool nupa_forgotten(const struct nupa_dev *nupa)
 }
 
 /*
- * 0: the switch does not touch what @op destroys any more.  A port that failed is reset, at
- * once if it was not before: who destroys something meanwhile waits a little for that.
+ * 0, or -ENOENT: the switch does not touch what @op destroys any more.  A port that failed is
+ * reset, at once if it was not before: who destroys something meanwhile waits a little for that.
  */
 static int nupa_forget(struct nupa_dev *nupa, enum nupa_admin_op op, u32 id)
 {
 	int err = nupa_admin_simple(nupa, op, id);
 
 	if (!err || err == -ENOENT)
-		return 0;
+		return err;
 	while (nupa_failed(nupa) && !nupa_forgotten(nupa)) {
 		if (time_after(jiffies, READ_ONCE(nupa->failed_at) + msecs_to_jiffies(NUPA_FORGET_MS)))
 			return err;
@@ -364,7 +364,9 @@ static int nupa_stream_create(struct tqp_offload_device *odev,
 
 static int nupa_stream_destroy(struct tqp_offload_device *odev, u32 id)
 {
-	return nupa_forget(nupa_of(odev), NUPA_ADMIN_QP_DESTROY, id);
+	int err = nupa_forget(nupa_of(odev), NUPA_ADMIN_QP_DESTROY, id);
+
+	return err == -ENOENT ? 0 : err;
 }
 
 static const struct tqp_offload_ops nupa_qp_ops = {

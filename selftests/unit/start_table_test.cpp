@@ -5,8 +5,19 @@
 
 namespace {
 
+using nupa::Extent;
 using nupa::MsnSpace;
-using nupa::StartTable;
+
+constexpr std::uint32_t kLength = 500;
+
+class StartTable : public nupa::StartTable {
+public:
+    using nupa::StartTable::agree;
+    bool agree(MsnSpace space, std::uint16_t msn, std::uint32_t target,
+               std::uint32_t start) noexcept {
+        return agree(space, msn, target, {start, start + kLength, true});
+    }
+};
 
 TEST(StartTable, SameMessageSameStart) {
     StartTable t;
@@ -67,6 +78,40 @@ TEST(StartTable, TaggedMessagesDoNotDisplaceUntagged) {
         t.agree(MsnSpace::kWrite, msn, msn, 2000u + msn);
     EXPECT_FALSE(t.agree(MsnSpace::kUntagged, 7, 0, 9000));
     EXPECT_TRUE(t.agree(MsnSpace::kUntagged, 7, 0, 1000));
+}
+
+// A number whose message was completed is used again, for more bytes in the same receive.
+TEST(StartTable, AMessageHasOneEnd) {
+    for (const MsnSpace space : {MsnSpace::kUntagged, MsnSpace::kReadResponse}) {
+        StartTable t;
+        EXPECT_TRUE(t.agree(space, 7, 1, {1000, 1500, true}));
+        EXPECT_FALSE(t.agree(space, 7, 1, {1000, 1600, true}));
+        EXPECT_FALSE(t.agree(space, 7, 1, {1000, 1400, true}));
+        EXPECT_FALSE(t.agree(space, 7, 1, {1000, 1501, false}));
+        EXPECT_TRUE(t.agree(space, 7, 1, {1000, 1200, false}));
+        EXPECT_TRUE(t.agree(space, 7, 1, {1000, 1500, true}));
+    }
+}
+
+// As ver 0 says it.
+TEST(StartTable, TheLastSegmentTellsTheEnd) {
+    StartTable t;
+    EXPECT_TRUE(t.agree(MsnSpace::kUntagged, 7, 0, {1000, 1400, false}));
+    EXPECT_TRUE(t.agree(MsnSpace::kUntagged, 7, 0, {1000, 1800, true}));
+    EXPECT_TRUE(t.agree(MsnSpace::kUntagged, 7, 0, {1000, 1600, false}));
+    EXPECT_FALSE(t.agree(MsnSpace::kUntagged, 7, 0, {1000, 1900, false}));
+    EXPECT_FALSE(t.agree(MsnSpace::kUntagged, 7, 0, {1000, 1900, true}));
+}
+
+TEST(StartTable, NothingDisplacesResponsesButLaterOnes) {
+    StartTable t;
+    EXPECT_TRUE(t.agree(MsnSpace::kReadResponse, 7, 1, 1000));
+    for (std::uint16_t msn = 0; msn < 4 * nupa::kStartsMax; msn++)
+        t.agree(MsnSpace::kWrite, msn, msn, 2000u + msn);
+    EXPECT_FALSE(t.agree(MsnSpace::kReadResponse, 7, 1, 9000));
+    EXPECT_TRUE(t.agree(MsnSpace::kReadResponse, 7, 1, 1000));
+    EXPECT_TRUE(t.agree(MsnSpace::kReadResponse, 7 + NUPA_READS_MAX, 1, 9000));
+    EXPECT_FALSE(t.agree(MsnSpace::kReadResponse, 7, 1, 10000));
 }
 
 }  // namespace

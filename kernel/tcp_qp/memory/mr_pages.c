@@ -268,11 +268,9 @@ void tqp_mr_unload(struct tqp_mr *mr)
 	if (!mr->offloaded)
 		return;
 	mr->offloaded = false;
-	if (odev->ops->mr_dereg(odev, mr->key)) {
-		tqp_offload_gave_up(odev);
-		mr->given_up = true;
+	mr->given_up = !tqp_end_is_forgotten(mr->dev, odev->ops->mr_dereg(odev, mr->key));
+	if (mr->given_up)
 		return;
-	}
 	if (mr->dma_pages)
 		tqp_mr_dma_unmap(mr, mr->nr_pages);
 	if (mr->dma_umem)

@@ -171,8 +171,7 @@ void tqp_cq_forget(struct tqp_cq *cq)
 
 	if (!cq->nic.ctl)
 		return;
-	if (dev->offload->ops->cq_destroy(dev->offload, cq->ib.res.id)) {
-		tqp_offload_gave_up(dev->offload);
+	if (!tqp_end_is_forgotten(dev, dev->offload->ops->cq_destroy(dev->offload, cq->ib.res.id))) {
 		if (cq->nic.shared)
 			tqp_ring_give_up(cq->ring);
 		kvfree(cq->nic.pages);

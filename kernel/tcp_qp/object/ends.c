@@ -127,6 +127,14 @@ void tqp_end_settle(const struct tqp_device *dev, struct tqp_ucontext *uctx,
 		wait_event_timeout(*wait, over(of), left);
 }
 
+bool tqp_end_is_forgotten(const struct tqp_device *dev, int err)
+{
+	if (!err || err == -ENOENT)
+		return true;
+	dev_warn_ratelimited(dev->offload->dma_dev, "memory is lost: the NIC may still write it\n");
+	return false;
+}
+
 void tqp_end_readers(const struct tqp_device *dev)
 {
 	if (!tqp_end_must_wait(dev))

@@ -343,6 +343,11 @@ void tqp_end_settle(const struct tqp_device *dev, struct tqp_ucontext *uctx,
 		    wait_queue_head_t *wait, bool (*over)(void *of), void *of);
 /* Until all who found an object under RCU are through with it, if somebody must wait; sleeps. */
 void tqp_end_readers(const struct tqp_device *dev);
+/*
+ * @err, of what destroys something in a NIC: does that not touch its memory any more?  Else it
+ * must never be used again, and the log says so.
+ */
+bool tqp_end_is_forgotten(const struct tqp_device *dev, int err);
 
 /* ---- stats.c ---- */
 struct rdma_hw_stats *tqp_stats_alloc(struct ib_device *ib, u32 port);
@@ -386,8 +391,6 @@ void tqp_cq_told(struct tqp_cq *cq, bool woken);
 /* An event is armed, for what comes from now on; has anything come since?  cq->lock. */
 void tqp_cq_mark(struct tqp_cq *cq);
 bool tqp_cq_came_since(const struct tqp_cq *cq);
-/* Says so: what a NIC was told of, and may still touch, is never used again. */
-void tqp_offload_gave_up(const struct tqp_offload_device *odev);
 
 /* Completions that user space has not polled yet; cq->lock. */
 static inline u32 tqp_cq_unpolled(const struct tqp_cq *cq)

@@ -25,11 +25,6 @@ struct tqp_offload_device *tqp_offload_find(const struct net_device *netdev)
 	return odev;
 }
 
-void tqp_offload_gave_up(const struct tqp_offload_device *odev)
-{
-	dev_warn_ratelimited(odev->dma_dev, "memory is lost: the NIC may still write it\n");
-}
-
 /* A driver that is not finished yet has no QPs, rather than a crash at the first one. */
 static bool tqp_offload_complete(const struct tqp_offload_device *odev)
 {

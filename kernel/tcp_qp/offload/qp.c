@@ -142,13 +142,12 @@ void tqp_conn_offload_stop(struct tqp_conn *conn)
 		struct tqp_offload_device *odev = conn->dev->offload;
 
 		conn->offload.active = false;
-		if (odev->ops->qp_destroy(odev, conn->qpn)) {
-			tqp_offload_gave_up(odev);
-			tqp_rq_give_up(conn);
-			tqp_shadow_give_up(conn);
-		} else {
+		if (tqp_end_is_forgotten(conn->dev, odev->ops->qp_destroy(odev, conn->qpn))) {
 			tqp_rq_unmap(conn, odev->dma_dev);
 			tqp_shadow_free(conn);
+		} else {
+			tqp_rq_give_up(conn);
+			tqp_shadow_give_up(conn);
 		}
 	}
 	mutex_unlock(&conn->offload.mutex);

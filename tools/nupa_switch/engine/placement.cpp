@@ -159,6 +159,7 @@ private:
     bool unnamed_overtaken() const noexcept;
     bool sync() noexcept;
     bool consistent() noexcept;
+    Extent extent() const noexcept;
     bool consistent_train() noexcept;
     bool consistent_mixed() noexcept;
     void learn() noexcept;
@@ -273,20 +274,31 @@ bool PlacementChecks::consistent() noexcept {
         return !mixed_ || consistent_mixed();
     if (is_train(b))
         return consistent_train();
-    if (tcp_bth_is_send(b.opcode))
-        return qp_.starts.agree(MsnSpace::kUntagged, b.msn, 0, b.start_seq);
-    return qp_.starts.agree(is_write(b.opcode) ? MsnSpace::kWrite : MsnSpace::kReadResponse, b.msn,
-                            target_mark(b.va, b.rkey), b.start_seq);
+    const MsnSpace space = tcp_bth_is_send(b.opcode) ? MsnSpace::kUntagged
+                           : is_write(b.opcode)      ? MsnSpace::kWrite
+                                                     : MsnSpace::kReadResponse;
+    return qp_.starts.agree(space, b.msn, target_mark(b.va, b.rkey), extent());
+}
+
+// Ver 1 says how long the message is, ver 0 which segment is its last one.
+Extent PlacementChecks::extent() const noexcept {
+    const tcp_bth& b = d_.bth;
+    if (b.ver == 1)
+        return {b.start_seq, b.start_seq + b.length, true};
+    const auto position = tcp_bth_op(b.opcode)->position;
+    return {b.start_seq, seq_ + bytes_,
+            position == TCP_BTH_POS_LAST || position == TCP_BTH_POS_ONLY};
 }
 
 bool PlacementChecks::consistent_train() noexcept {
     const tcp_bth& b = d_.bth;
     const bool writes = is_write(b.opcode);
     return each_message(b, bytes_, [&](std::uint32_t place, std::uint32_t, std::uint32_t) {
+        const std::uint32_t start = b.start_seq + place * b.length;
         return qp_.starts.agree(writes ? MsnSpace::kWrite : MsnSpace::kUntagged,
                                 static_cast<std::uint16_t>(b.msn + place),
                                 writes ? target_mark(train_target(b, place), b.rkey) : 0,
-                                b.start_seq + place * b.length);
+                                {start, start + b.length, true});
     });
 }
 
@@ -299,7 +311,7 @@ bool PlacementChecks::consistent_mixed() noexcept {
                               writes ? MsnSpace::kWrite : MsnSpace::kUntagged,
                               static_cast<std::uint16_t>(b.msn + place),
                               writes ? target_mark(mixed_->va[place], mixed_->rkey) : 0,
-                              b.start_seq + at);
+                              {b.start_seq + at, b.start_seq + mixed_->at[place + 1], true});
                       });
 }
 

@@ -53,13 +53,21 @@ bool ControlServer::read_requests(Client& client) {
         if (n < 0)
             return errno == EAGAIN || errno == EINTR;
         client.in.append(chunk.data(), static_cast<size_t>(n));
-        size_t from = 0;
-        for (size_t end; (end = client.in.find('\n', from)) != std::string::npos; from = end + 1)
-            client.out += handle_(std::string_view(client.in).substr(from, end - from)) + "\n";
-        client.in.erase(0, from);
-        if (client.in.size() > kControlLineMaxBytes || client.out.size() > kControlBacklogMaxBytes)
+        if (!answer(client))
             return false;
     }
+}
+
+// One reply may be long (a hundred thousand queue pairs'), but what is left unread is bounded.
+bool ControlServer::answer(Client& client) {
+    size_t from = 0;
+    for (size_t end; (end = client.in.find('\n', from)) != std::string::npos; from = end + 1) {
+        if (client.out.size() > kControlBacklogMaxBytes)
+            return false;
+        client.out += handle_(std::string_view(client.in).substr(from, end - from)) + "\n";
+    }
+    client.in.erase(0, from);
+    return client.in.size() <= kControlLineMaxBytes;
 }
 
 bool ControlServer::write_replies(uint32_t id, Client& client) {

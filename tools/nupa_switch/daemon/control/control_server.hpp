@@ -36,6 +36,7 @@ private:
     void handle(uint32_t what, uint32_t events) override;
     void accept_clients();
     void client_ready(uint32_t id, uint32_t events);
+    bool answer(Client& client);
     bool read_requests(Client& client);
     bool write_replies(uint32_t id, Client& client);
 

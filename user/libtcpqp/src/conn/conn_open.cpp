@@ -157,7 +157,11 @@ int tcpqp_open(int socket, const tcpqp_conn_opts* opts, tcpqp_conn** out, uint32
 int tcpqp_close(tcpqp_conn* conn, int timeout_ms) {
     if (conn == nullptr)
         return 0;
-    const int error = conn->finish_sends(timeout_ms);
+    const tcpqp::Deadline deadline(timeout_ms);
+    int error = 0;
+    do  // a signal is no reason to lose what was sent: nobody can call again
+        error = conn->finish_sends(deadline.left_ms());
+    while (error == -EINTR);
     delete conn;
     return error == -EAGAIN ? -ETIMEDOUT : error;
 }

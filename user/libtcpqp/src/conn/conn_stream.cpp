@@ -41,6 +41,10 @@ int tcpqp_conn::open_partial(Lock& lock, int timeout_ms) noexcept {
     uint32_t slot = 0;
     if (const int error = take_free(lock, timeout_ms, slot); error != 0)
         return error;
+    if (has_partial_) {  // another thread's, while this one slept
+        give_back(slot);
+        return 0;
+    }
     partial_ = {at(slot), 0, 0, 0, slot};
     has_partial_ = true;
     return 0;

@@ -241,7 +241,8 @@ int Cq::enter_and_wait(unsigned submissions, unsigned tail, int timeout_ms) noex
                                   reinterpret_cast<sigset_t*>(&arg), sizeof(arg));
     if (n < 0)
         return n == -ETIME ? -ETIMEDOUT : n;
-    if (io_uring_smp_load_acquire(ring_.cq.ktail) != tail)
+    // what another thread's call has submitted meanwhile is missing here, and then nothing waited
+    if (static_cast<unsigned>(n) < submissions || io_uring_smp_load_acquire(ring_.cq.ktail) != tail)
         return 0;
     return deadline.over() ? -ETIMEDOUT : -EINTR;
 }
@@ -265,6 +266,10 @@ int Cq::wait_slice(int timeout_ms) noexcept {
     waiters_++;
     quiet_ = false;
     arm_listed();
+    if (io_uring_cq_ready(&ring_) != 0) {  // by what was submitted since somebody looked
+        waiters_--;
+        return 0;
+    }
     const unsigned tail = io_uring_smp_load_acquire(ring_.cq.ktail);
     const unsigned submissions = publish_sqes();
     lock_.unlock();
