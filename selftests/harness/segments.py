@@ -37,6 +37,7 @@ class Segment:
     window: int
     options: bytes
     payload: bytes
+    urgent: int = 0
 
     @staticmethod
     def parse(frame: bytes) -> "Segment | None":
@@ -55,7 +56,7 @@ class Segment:
 
     def packet(self) -> bytes:
         options = self.options + b"\x01" * (-len(self.options) % 4)
-        head = struct.pack("!HHIIBBHHH", self.sport, self.dport, self.seq, self.ack, (20 + len(options)) // 4 << 4, self.flags, self.window, 0, 0)
+        head = struct.pack("!HHIIBBHHH", self.sport, self.dport, self.seq, self.ack, (20 + len(options)) // 4 << 4, self.flags, self.window, 0, self.urgent)
         tcp = head + options + self.payload
         check = _sum16(self.src + self.dst + struct.pack("!HH", 6, len(tcp)) + tcp)
         tcp = tcp[:16] + struct.pack("!H", check) + tcp[18:]

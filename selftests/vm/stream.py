@@ -12,6 +12,7 @@ import pytest
 
 from harness.guests import Guests
 from harness.needs import Needs
+from harness.traffic import free_port
 from vm import unplug
 
 from nupavm import Job
@@ -217,6 +218,17 @@ def test_placed_by_a_switch_that_hangs(t: Guests) -> None:
     t.run(0, f"echo {given_up} >{GIVEN_UP}")
     t.run(0, unplug.HELD_IS_RIGHT, 60)
     t.check(place(t, 3, 16, "all", 0.05)["rx_posts"] > 0, "nothing was posted after the driver came back")
+
+
+def test_placed_by_a_peer_that_announces_an_urgent_byte(t: Guests) -> None:
+    """In a segment of its own, far ahead: TCP would look for it in a placed packet, which has no bytes. The peer's TCP means nothing of it."""
+    before = t.stat(0, "switch_placed_bytes")
+    port = free_port()
+    receiver = t.start(0, f"exec /usr/bin/python3 {PROGRAMS}/stream_urgent.py receive {port} 64", LIMIT_S)
+    t.wait_listening(0, port)
+    t.run(1, f"exec /usr/bin/python3 {PROGRAMS}/stream_urgent.py send $PEER {port} 64", LIMIT_S)
+    t.equal(json.loads(receiver.wait().stdout)["bytes"], 64 << 20, "bytes that came")
+    t.check(t.stat(0, "switch_placed_bytes") > before, "nothing was placed: nothing was shown")
 
 
 def test_placed_and_killed(t: Guests) -> None:

@@ -158,7 +158,7 @@ static int tqp_qp_claimable(struct tqp_qp *qp)
 		return -EOPNOTSUPP;
 	if (qp->ep || qp->conn || qp->number)
 		return -EISCONN;
-	if (state != IB_QPS_INIT && state != IB_QPS_RTR)
+	if (qp->gone || (state != IB_QPS_INIT && state != IB_QPS_RTR))
 		return -EINVAL;
 	return READ_ONCE(qp->dev->leaving) ? -ENODEV : 0;
 }

@@ -114,7 +114,8 @@ static inline struct tqp_conn *tqp_conn_rcu(const struct sock *sk)
 /* Bytes of the longest message that can be sent. */
 static inline u32 tqp_message_max(const struct tqp_conn *conn)
 {
-	return conn->icrc ? (u32)TCP_BTH_V0_MESSAGE_MAX_BYTES : (u32)TQP_MESSAGE_MAX_BYTES;
+	return conn->icrc || !conn->host_version ? (u32)TCP_BTH_V0_MESSAGE_MAX_BYTES :
+						   (u32)TQP_MESSAGE_MAX_BYTES;
 }
 
 /* ---- conn.c ---- */

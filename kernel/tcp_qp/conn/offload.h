@@ -41,6 +41,7 @@ struct tqp_conn_offload {
 	struct tqp_offload_reads *reads;	/* from the first READ on */
 	dma_addr_t shadow_dma, reads_dma;
 	dma_addr_t *rq_dma;
+	struct tqp_ring *rq;		/* that it is of */
 	u32 nr_rq_dma;
 };
 

@@ -238,7 +238,7 @@ int tqp_qp_attach(struct tqp_qp *qp, struct tqp_conn_owner *owner, struct socket
 	lockdep_assert_held(&qp->mutex);
 	if (qp->conn)
 		return -EISCONN;
-	if (!tqp_qp_attachable(qp, owner))
+	if (qp->gone || !tqp_qp_attachable(qp, owner))
 		return -EINVAL;
 	if (READ_ONCE(qp->dev->leaving))
 		return -ENODEV;

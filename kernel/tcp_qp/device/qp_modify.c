@@ -117,6 +117,16 @@ static void tqp_qp_close(struct tqp_qp *qp)
 	tqp_number_stop(qp);
 }
 
+/* The NIC was told that the peer may write, and would go on: who takes that back must be told no. */
+static bool tqp_qp_nic_keeps(const struct tqp_qp *qp, const struct ib_qp_attr *attr, int mask)
+{
+	lockdep_assert_held(&qp->lock);
+	return mask & IB_QP_ACCESS_FLAGS && qp->conn && READ_ONCE(qp->conn->offload.active) &&
+	       qp->attr.qp_access_flags & IB_ACCESS_REMOTE_WRITE &&
+	       !(attr->qp_access_flags & IB_ACCESS_REMOTE_WRITE) &&
+	       !(mask & IB_QP_STATE && (attr->qp_state == IB_QPS_RESET || attr->qp_state == IB_QPS_ERR));
+}
+
 static int tqp_qp_transit(struct tqp_qp *qp, const struct ib_qp_attr *attr, int mask)
 {
 	enum ib_qp_state from, to;
@@ -134,6 +144,8 @@ static int tqp_qp_transit(struct tqp_qp *qp, const struct ib_qp_attr *attr, int 
 		ret = -ENOTCONN;
 	else if ((mask & IB_QP_STATE) && !tqp_qp_may(qp, from, to))
 		ret = -EINVAL;
+	else if (tqp_qp_nic_keeps(qp, attr, mask))
+		ret = -EOPNOTSUPP;
 	if (!ret) {
 		tqp_qp_keep(qp, attr, mask);
 		if (to != IB_QPS_RESET && to != IB_QPS_ERR)

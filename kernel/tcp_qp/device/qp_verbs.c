@@ -122,6 +122,27 @@ static void tqp_qp_withdraw(struct tqp_qp *qp)
 	xa_erase(&qp->dev->qps, tqp_qpn_index(qp->dev, qp->qpn));
 }
 
+/*
+ * Nobody finds it any more, and who had found it is through with it.  Who waited for the
+ * mutex meanwhile sees that it is gone.
+ */
+static void tqp_qp_leave(struct tqp_qp *qp)
+{
+	mutex_lock(&qp->mutex);
+	qp->gone = true;
+	tqp_qp_withdraw(qp);
+	if (qp->conn)
+		tqp_conn_detach(qp);
+	if (qp->ep)
+		tqp_ep_abort(qp->ep);
+	tqp_number_stop(qp);
+	mutex_unlock(&qp->mutex);
+	if (qp->ud)
+		tqp_ud_destroy(qp);
+	tqp_qp_put(qp);
+	wait_for_completion(&qp->released);
+}
+
 int tqp_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_udata *udata)
 {
 	struct rxe_create_qp_resp resp = {};
@@ -149,18 +170,11 @@ int tqp_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_ud
 	if (ret)
 		goto err_rq;
 	ret = init->qp_type == IB_QPT_UD ? tqp_ud_create(qp) : 0;
-	if (ret)
-		goto err_qpn;
-	ret = ib_copy_to_udata(udata, &resp, sizeof(resp));
-	if (ret)
-		goto err_ud;
-	return 0;
-
-err_ud:
-	if (qp->ud)
-		tqp_ud_destroy(qp);
-err_qpn:
-	tqp_qp_withdraw(qp);
+	if (!ret)
+		ret = ib_copy_to_udata(udata, &resp, sizeof(resp));
+	if (!ret)
+		return 0;
+	tqp_qp_leave(qp);	/* somebody may have found it already */
 err_rq:
 	tqp_ring_destroy(qp->rq);
 err_sq:
@@ -172,19 +186,7 @@ int tqp_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 {
 	struct tqp_qp *qp = to_tqp_qp(ibqp);
 
-	mutex_lock(&qp->mutex);
-	tqp_qp_withdraw(qp);
-	if (qp->conn)
-		tqp_conn_detach(qp);
-	if (qp->ep)
-		tqp_ep_abort(qp->ep);
-	tqp_number_stop(qp);
-	mutex_unlock(&qp->mutex);
-	if (qp->ud)
-		tqp_ud_destroy(qp);
-
-	tqp_qp_put(qp);
-	wait_for_completion(&qp->released);
+	tqp_qp_leave(qp);
 	if (qp->bound)
 		tqp_mw_drop_qp(qp->dev, qp->qpn);
 	tqp_ring_destroy(qp->rq);

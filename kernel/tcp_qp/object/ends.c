@@ -127,6 +127,14 @@ void tqp_end_settle(const struct tqp_device *dev, struct tqp_ucontext *uctx,
 		wait_event_timeout(*wait, over(of), left);
 }
 
+void tqp_end_grace_period(void)
+{
+	if (__ratelimit(&tqp_expedited))
+		synchronize_rcu_expedited();
+	else
+		synchronize_rcu();
+}
+
 bool tqp_end_is_forgotten(const struct tqp_device *dev, int err)
 {
 	if (!err || err == -ENOENT)
@@ -137,10 +145,6 @@ bool tqp_end_is_forgotten(const struct tqp_device *dev, int err)
 
 void tqp_end_readers(const struct tqp_device *dev)
 {
-	if (!tqp_end_must_wait(dev))
-		return;
-	if (__ratelimit(&tqp_expedited))
-		synchronize_rcu_expedited();
-	else
-		synchronize_rcu();
+	if (tqp_end_must_wait(dev))
+		tqp_end_grace_period();
 }

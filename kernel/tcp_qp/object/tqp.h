@@ -254,6 +254,7 @@ struct tqp_qp {
 	struct tqp_ud *ud;		/* of a UD QP, which has neither conn nor ep */
 	struct tqp_ep *ep;		/* the connection manager's claim, under mutex; holds a reference */
 	bool by_cm;			/* claimed since RESET, under mutex */
+	bool gone;			/* being destroyed, under mutex: whoever waited for it must leave */
 	struct tqp_number *number;	/* its connection by number, under lock and mutex; a reference */
 	bool number_waits;		/* by number: no peer, (yet or any more); changes under mutex */
 	bool psn_mismatch;		/* by number: the peer expects other messages; the same */
@@ -343,6 +344,8 @@ void tqp_end_settle(const struct tqp_device *dev, struct tqp_ucontext *uctx,
 		    wait_queue_head_t *wait, bool (*over)(void *of), void *of);
 /* Until all who found an object under RCU are through with it, if somebody must wait; sleeps. */
 void tqp_end_readers(const struct tqp_device *dev);
+/* A short one, if not too many were of late; sleeps. */
+void tqp_end_grace_period(void);
 /*
  * @err, of what destroys something in a NIC: does that not touch its memory any more?  Else it
  * must never be used again, and the log says so.

@@ -37,7 +37,7 @@ static void tqp_rq_unmap(struct tqp_conn *conn, struct device *dma_dev)
 static void tqp_rq_give_up(struct tqp_conn *conn)
 {
 	if (conn->offload.rq_dma)
-		tqp_ring_give_up(conn->qp->rq);
+		tqp_ring_give_up(conn->offload.rq);
 	kvfree(conn->offload.rq_dma);
 	conn->offload.rq_dma = NULL;
 	conn->offload.nr_rq_dma = 0;
@@ -54,6 +54,7 @@ static int tqp_rq_map(struct tqp_conn *conn, struct device *dma_dev)
 	if (IS_ERR(pages))
 		return PTR_ERR(pages);
 	conn->offload.rq_dma = pages;
+	conn->offload.rq = conn->qp->rq;	/* which lives until the context is gone */
 	return 0;
 }
 

@@ -20,6 +20,7 @@
 #include "conn/skb_map.h"
 #include "handshake/handshake.h"
 #include "socket/socket.h"
+#include "stream/place.h"
 
 enum {
 	TQP_HOOK_LINGER_MS = 1000,	/* each registration may patch the kernel's text */
@@ -102,6 +103,22 @@ static void tqp_hint(struct net *net, struct sk_buff *skb, const struct tcphdr *
 		sock_gen_put(sk);
 }
 
+/* Of sockets without a queue pair.  False: TCP must not see it. */
+static bool tqp_in_may(struct sk_buff *skb, const struct nf_hook_state *state,
+		       const struct tcphdr *th)
+{
+	bool placed = skb->decrypted && !skb_frags_readable(skb), ref, may;
+	struct sock *sk;
+
+	if (likely(!th->urg && !placed))
+		return true;
+	sk = tqp_lookup(state->net, skb, th, state->pf, &ref);
+	may = sk && sk_fullsock(sk) ? tqp_urgent_may(sk, placed) : !placed;
+	if (sk && ref)
+		sock_gen_put(sk);
+	return may;
+}
+
 /* The packet starts at the network header; @ihl bytes on is TCP. */
 static unsigned int tqp_in(struct sk_buff *skb, const struct nf_hook_state *state, u32 ihl)
 {
@@ -114,6 +131,8 @@ static unsigned int tqp_in(struct sk_buff *skb, const struct nf_hook_state *stat
 	if (!pskb_may_pull(skb, ihl + sizeof(*th)))
 		return NF_ACCEPT;
 	th = (struct tcphdr *)(skb_network_header(skb) + ihl);
+	if (!tqp_in_may(skb, state, th))
+		return NF_DROP;
 	thl = th->doff * 4;
 	if (thl < sizeof(*th) + TCP_BTH_OPT_MIN_BYTES || th->syn || !pskb_may_pull(skb, ihl + thl))
 		return NF_ACCEPT;
@@ -255,8 +274,14 @@ static struct pernet_operations tqp_net_ops = {
 	.size = sizeof(struct tqp_net),
 };
 
+static const struct tqp_place_hooks tqp_hook_places = {
+	.get = tqp_hook_get,
+	.put = tqp_hook_put,
+};
+
 int tqp_hook_init(void)
 {
+	tqp_place_init(&tqp_hook_places);
 	return register_pernet_subsys(&tqp_net_ops);
 }
 

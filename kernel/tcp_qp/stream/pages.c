@@ -35,6 +35,18 @@ struct tqp_stream *tqp_stream_create(struct sock *sk)
 	return stream;
 }
 
+struct tqp_stream *tqp_stream_made(struct sock *sk)
+{
+	struct tqp_stream *stream = tqp_stream_of(sk);
+
+	sock_owned_by_me(sk);
+	if (!stream && inet_csk(sk)->icsk_ulp_ops == &tqp_stream_ulp_ops) {
+		stream = tqp_stream_create(sk);
+		rcu_assign_pointer(inet_csk(sk)->icsk_ulp_data, stream);
+	}
+	return stream;
+}
+
 static void tqp_stream_list_del(struct tqp_stream *stream)
 {
 	spin_lock_bh(&tqp_stream_lock);
@@ -177,7 +189,7 @@ void tqp_stream_destroy(struct tqp_stream *stream)
 
 	if (stream->place)
 		tqp_place_end(stream->place);
-	stream->place = NULL;
+	WRITE_ONCE(stream->place, NULL);
 	if (tqp_stream_is_loaded(stream))
 		tqp_stream_unload(&stream->sk->sk_frag);
 	tqp_stream_put_free(stream);

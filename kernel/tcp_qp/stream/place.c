@@ -21,6 +21,13 @@ static LIST_HEAD(tqp_places);
 static u32 tqp_places_count;		/* tqp_place_mutex */
 static atomic_t tqp_place_ids = ATOMIC_INIT(0);
 
+static const struct tqp_place_hooks *tqp_place_hooks;
+
+void tqp_place_init(const struct tqp_place_hooks *hooks)
+{
+	tqp_place_hooks = hooks;
+}
+
 static size_t tqp_post_bytes(void)
 {
 	return struct_size_t(struct tqp_offload_post, pages, TQP_PLACE_PAGES_MAX);
@@ -30,8 +37,10 @@ void tqp_place_put(struct tqp_place *place)
 {
 	if (!refcount_dec_and_test(&place->refs))
 		return;
+	tqp_place_hooks->put(place->net);
+	put_net(place->net);
 	kvfree(place->rescued);
-	kfree(place);
+	kfree_rcu(place, rcu);
 }
 
 /* tqp_place_mutex, and the sk lock if the socket lives.  @last: the NIC goes. */
@@ -123,6 +132,11 @@ static struct tqp_place *tqp_place_alloc(struct sock *sk)
 
 	if (!place)
 		return NULL;
+	if (tqp_place_hooks->get(sock_net(sk))) {
+		kfree(place);
+		return NULL;
+	}
+	place->net = get_net(sock_net(sk));
 	refcount_set(&place->refs, 2);	/* the socket's, the list's */
 	place->sk = sk;
 	INIT_LIST_HEAD(&place->node);
@@ -169,24 +183,42 @@ static int tqp_place_tell(struct tqp_place *place, struct tqp_offload_device *od
 	return 0;
 }
 
-/* False: the socket is not ours any more, or has one. */
-static bool tqp_place_install(struct sock *sk, struct tqp_place *place)
+/* It may have been connected anew meanwhile: then the context is of another connection. */
+static bool tqp_place_fits(const struct sock *sk, const struct tqp_offload_flow *flow)
+{
+	struct tqp_offload_flow now;
+
+	tqp_offload_flow_of(sk, &now);
+	return sk->sk_state == TCP_ESTABLISHED && !memcmp(&now, flow, sizeof(now));
+}
+
+/* False: the socket is not ours any more, or has one, or another connection. */
+static bool tqp_place_install(struct sock *sk, struct tqp_place *place,
+			      const struct tqp_offload_flow *flow)
 {
 	struct tqp_stream *stream;
 	bool done = false;
 
 	lock_sock(sk);
-	stream = tqp_stream_of(sk);
-	if (!stream && inet_csk(sk)->icsk_ulp_ops == &tqp_stream_ulp_ops) {
-		stream = tqp_stream_create(sk);
-		rcu_assign_pointer(inet_csk(sk)->icsk_ulp_data, stream);
-	}
-	if (stream && !stream->place && sk->sk_state == TCP_ESTABLISHED) {
-		stream->place = place;
+	stream = tqp_stream_made(sk);
+	if (stream && !stream->place && tqp_place_fits(sk, flow)) {
+		WRITE_ONCE(stream->place, place);	/* the hook knows it from here on */
 		done = true;
 	}
 	release_sock(sk);
 	return done;
+}
+
+/* What passed the hook before it knew of the place is with TCP, or in its backlog. */
+static void tqp_place_is_known(struct sock *sk, u32 id)
+{
+	struct tqp_place *place;
+
+	lock_sock(sk);
+	place = tqp_place_of(sk);
+	if (place && place->id == id)	/* it may have gone meanwhile */
+		place->known = true;
+	release_sock(sk);
 }
 
 /* A NIC there is, at the moment. */
@@ -223,8 +255,11 @@ void tqp_place_make(struct sock *sk)
 	if (err) {
 		refcount_set(&place->refs, 1);
 		tqp_place_put(place);
-	} else if (!tqp_place_install(sk, place)) {
+	} else if (!tqp_place_install(sk, place, &os.flow)) {
 		tqp_place_end_wait(place);
+	} else {
+		tqp_end_grace_period();
+		tqp_place_is_known(sk, os.id);
 	}
 }
 

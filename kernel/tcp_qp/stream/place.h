@@ -50,6 +50,12 @@ struct tqp_recv;
 /* Lock: the sk lock, unless something else is said. */
 struct tqp_place {
 	refcount_t refs;		/* the socket's; the list's, until the NIC has forgotten it */
+	struct rcu_head rcu;		/* the receive hook looks at it */
+	struct net *net;		/* with a reference, and hooked */
+	int urgent;			/* urgent.c; no lock */
+	bool known;			/* to the hook, for a grace period; sk lock */
+	bool settled;			/* no urgent packet comes that the hook did not see */
+	unsigned long urgent_gp;	/* a grace period */
 	struct list_head node;		/* tqp_place_mutex */
 	struct sock *sk;		/* tqp_place_sk_lock; NULL: it has ended */
 	struct tqp_offload_device *odev;	/* to clear: also tqp_place_mutex; NULL: the NIC went */
@@ -117,6 +123,24 @@ void tqp_place_gone(struct tqp_offload_device *odev);
 struct tqp_place *tqp_place_find(bool (*fits)(struct tqp_place *place, void *arg), void *arg,
 				 struct sock **sk);
 void tqp_place_exit(void);
+
+/* Namespaces of sockets that have one, and their packets: see tqp_urgent_may(). */
+struct tqp_place_hooks {
+	int (*get)(struct net *net);
+	void (*put)(struct net *net);
+};
+void tqp_place_init(const struct tqp_place_hooks *hooks);
+
+/* ---- urgent.c ---- */
+/*
+ * For the receive hook, of packets that are urgent or @placed; rcu_read_lock(), which TCP's
+ * part is under, too.  False: TCP must not see this one.
+ */
+bool tqp_urgent_may(const struct sock *sk, bool placed);
+/* May a post be opened?  A grace period after the socket got it; sk lock. */
+bool tqp_urgent_may_post(struct sock *sk, struct tqp_place *place);
+/* Nothing is placed any more. */
+bool tqp_urgent_is_seen(const struct tqp_place *place);
 
 /* Sequence number of the first posted byte. */
 static inline u32 tqp_recv_seq(const struct tqp_recv *recv)

@@ -75,12 +75,27 @@ void tqp_post_end(struct tqp_place *place, struct tqp_recv *recv)
 
 /* ---- open and close ---- */
 
+/* TCP looks at all the bytes of each packet. */
+static bool tqp_post_signed(const struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	bool is_signed = false;
+
+#ifdef CONFIG_TCP_MD5SIG
+	is_signed |= !!rcu_access_pointer(tp->md5sig_info);
+#endif
+#ifdef CONFIG_TCP_AO
+	is_signed |= !!rcu_access_pointer(tp->ao_info);
+#endif
+	return is_signed;
+}
+
 /* Who wants to see packets, or more of them than bytes, gets them as TCP has them. */
 static bool tqp_post_plain(const struct sock *sk)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 
-	return sk->sk_state == TCP_ESTABLISHED && !tp->urg_data && !tp->repair &&
+	return sk->sk_state == TCP_ESTABLISHED && !tp->urg_data && !tp->repair && !tqp_post_signed(sk) &&
 	       !tp->recvmsg_inq && READ_ONCE(sk->sk_peek_off) < 0 &&
 	       !sock_flag(sk, SOCK_RCVTSTAMP) && !READ_ONCE(sk->sk_tsflags) &&
 	       !rcu_access_pointer(sk->sk_filter) && !READ_ONCE(sk->sk_user_data);
@@ -118,7 +133,7 @@ int tqp_post_open(struct sock *sk, struct tqp_place *place, struct tqp_recv *rec
 	sock_owned_by_me(sk);
 	tqp_post_drop_rescued(sk, place);
 	if (!place->odev || READ_ONCE(place->gone) || place->owner || place->lost ||
-	    place->rescued || !tqp_post_plain(sk))
+	    place->rescued || !tqp_urgent_may_post(sk, place) || !tqp_post_plain(sk))
 		return -EBUSY;
 	*recv = (struct tqp_recv) {
 		.place = place,
@@ -221,7 +236,7 @@ void tqp_post_close(struct sock *sk, struct tqp_place *place)
 	u32 from = tcp_sk(sk)->copied_seq;
 
 	sock_owned_by_me(sk);
-	if (!place->owner || place->rescued)
+	if (!place->owner || place->rescued || !place->reg)
 		return;
 	tqp_post_cancel(sk, place);
 	if (place->end == place->posted || !before(from, place->end))
@@ -237,6 +252,8 @@ void tqp_post_close(struct sock *sk, struct tqp_place *place)
 void tqp_post_leave(struct sock *sk, struct tqp_place *place)
 {
 	tqp_post_close(sk, place);
+	if (!place->rescued)
+		place->end = place->posted;	/* of what there is nothing left */
 	tqp_post_unregister(place);
 }
 

@@ -86,7 +86,7 @@ static void tqp_recv_enter(struct sock *sk)
 		return;
 	tqp_place_make(sk);
 	lock_sock(sk);
-	stream = tqp_stream_of(sk);
+	stream = tqp_stream_made(sk);	/* also who has no NIC asks once a second */
 	if (stream && !stream->place)
 		stream->place_retry_at = (jiffies + HZ) ?: 1;
 	release_sock(sk);
@@ -209,6 +209,8 @@ static int tqp_recv_some(struct sock *sk, struct tqp_recv *recv, struct msghdr *
 	ret = tqp_recv_base(sk, msg, recv->bytes - recv->done,
 			    TQP_RECV_FLAGS((flags & ~MSG_WAITALL) | MSG_DONTWAIT));
 	lock_sock(sk);
+	if (unlikely(tqp_urgent_is_seen(recv->place)))
+		tqp_post_close(sk, recv->place);
 	recv->done += max(ret, 0);
 	taken = tqp_post_take(sk, recv, msg, recv->bytes - recv->done, false);
 	recv->ended = !ret && taken <= 0;

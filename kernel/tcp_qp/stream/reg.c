@@ -57,6 +57,11 @@ static bool tqp_reg_map(struct tqp_reg *reg)
 		for (u32 i = 0; i < n; i++)
 			reg->dma[at + i] = cpu_to_le64(dma + ((u64)i << PAGE_SHIFT));
 		reg->nr_runs++;
+		/* nobody hands it over from the NIC to the CPU */
+		if (dma_need_sync(reg->dma_dev, dma)) {
+			tqp_reg_unmap(reg, at + n);
+			return false;
+		}
 	}
 	return true;
 }

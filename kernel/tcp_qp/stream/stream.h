@@ -72,6 +72,9 @@ static inline struct tqp_stream *tqp_stream_of(const struct sock *sk)
 	return (__force struct tqp_stream *)icsk->icsk_ulp_data;
 }
 
+/* The same; one is made for a socket of ours that has none.  NULL: no memory, or another ULP. */
+struct tqp_stream *tqp_stream_made(struct sock *sk);
+
 /*
  * The same without the lock; rcu_read_lock().  What the ULP's data is, is known once the ULP was
  * looked at after it: the barrier pairs with smp_store_release() in tqp_stream_yield().

@@ -234,7 +234,7 @@ static bool tqp_stream_unplace(struct sock *sk, struct tqp_stream_yielded *was)
 	if (place->rescued && before(tcp_sk(sk)->copied_seq, place->end))
 		return false;
 	was->place = place;
-	stream->place = NULL;
+	WRITE_ONCE(stream->place, NULL);
 	return true;
 }
 
@@ -352,7 +352,7 @@ static int tqp_stream_disconnect(struct sock *sk, int flags)
 	if (place) {
 		tqp_post_leave(sk, place);
 		tqp_window_free(sk, place);
-		stream->place = NULL;
+		WRITE_ONCE(stream->place, NULL);
 		tqp_place_end(place);
 	}
 	return tqp_stream_base(sk->sk_prot)->disconnect(sk, flags);

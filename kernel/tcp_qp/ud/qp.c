@@ -277,7 +277,7 @@ int tqp_ud_doorbell(struct tqp_qp *qp)
 	int ret = 0;
 
 	mutex_lock(&qp->mutex);
-	switch (qp->state) {
+	switch (qp->gone ? IB_QPS_RESET : qp->state) {
 	case IB_QPS_RTS:
 		tqp_ud_send(qp);
 		break;

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""
+A peer that announces an urgent byte far ahead, while the reader's memory is posted:
+
+  stream_urgent.py receive PORT MIB
+  stream_urgent.py send ADDRESS PORT MIB
+
+The sender's TCP knows nothing of it: the announcement is a segment made by hand. The receiver says when it waits with its memory posted,
+and reads on; each byte is compared. Prints JSON: bytes, posts.
+"""
+
+import fcntl
+import json
+import mmap
+import random
+import socket
+import struct
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from harness.segments import ETHERNET_BYTES, ETHERTYPE_IPV4, Segment  # noqa: E402
+
+TCP_ULP, NAME = 31, b"tcp_qp_stream"
+MIB = 1 << 20
+FIRST_MIB = (6, 8)  # enough for a context; and so that a call begins behind it, and waits with its memory posted
+MARK = 100
+AHEAD = 1000
+URG_ACK = 0x30
+SIOCOUTQ, ETH_P_ALL = 0x5411, 3
+PATTERN = random.Random(11).randbytes(MIB - 1)
+
+
+def expected(at: int, count: int) -> bytes:
+    at %= len(PATTERN)
+    return (PATTERN * (count // len(PATTERN) + 2))[at : at + count]
+
+
+def receive(port: int, mib: int) -> None:
+    with socket.create_server(("0.0.0.0", port)) as listener:
+        listener.setsockopt(socket.IPPROTO_TCP, TCP_ULP, NAME)
+        sock, _ = listener.accept()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)
+    buffer, at = memoryview(mmap.mmap(-1, 4 * MIB)), 0
+    while at < mib * MIB:
+        want = min(len(buffer), mib * MIB - at)
+        n = sock.recv_into(buffer, want, socket.MSG_WAITALL)
+        if n == 0:
+            sys.exit(f"the stream ended at {at}")
+        if buffer[:n] != expected(at, n):
+            sys.exit(f"wrong bytes behind {at}")
+        at += n
+    print(json.dumps({"bytes": at}))
+
+
+def heard(raw: socket.socket, port: int) -> tuple[bytes, Segment]:
+    """The segment of ours that bears the mark, and its link header."""
+    while True:
+        frame = raw.recv(1 << 17)
+        segment = Segment.parse(frame)
+        if segment and segment.dport == port and len(segment.payload) == MARK:
+            return frame[:ETHERNET_BYTES], segment
+
+
+def send(address: str, port: int, mib: int) -> None:
+    sock = socket.create_connection((address, port))
+    at = 0
+    for n in FIRST_MIB:
+        sock.sendall(expected(at, n * MIB))
+        at += n * MIB
+        while struct.unpack("i", fcntl.ioctl(sock, SIOCOUTQ, b"\0" * 4))[0]:
+            time.sleep(0.01)
+        time.sleep(0.5)
+    raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+    raw.bind(("nupa0", ETH_P_ALL))
+    raw.settimeout(10)
+    sock.sendall(expected(at, MARK))
+    link, segment = heard(raw, port)
+    time.sleep(0.3)
+    forged = segment.but(seq=segment.seq + MARK, flags=URG_ACK, payload=b"", urgent=AHEAD)
+    for _ in range(3):
+        raw.send(link[:12] + struct.pack("!H", ETHERTYPE_IPV4) + forged.packet())
+        time.sleep(0.1)
+    at += MARK
+    while at < mib * MIB:
+        n = min(MIB, mib * MIB - at)
+        sock.sendall(expected(at, n))
+        at += n
+    sock.shutdown(socket.SHUT_WR)
+    sock.recv(1)
+
+
+if sys.argv[1] == "receive":
+    receive(int(sys.argv[2]), int(sys.argv[3]))
+else:
+    send(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
