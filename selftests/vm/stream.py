@@ -312,7 +312,7 @@ def test_memory_of_two_readers(t: Guests) -> None:
 
 def test_placed_until_something_happens(t: Guests) -> None:
     t.run(0, "modprobe -q tls || grep -qw tls /proc/sys/net/ipv4/tcp_available_ulp")
-    posts_cases(t, "urgent", "disconnected", "other_ulp")
+    posts_cases(t, "urgent", "disconnected", "reconnected", "other_ulp")
 
 
 def test_memory_that_stays_pinned(t: Guests) -> None:

@@ -31,6 +31,7 @@ static void tqp_recv_tell_later(struct sock *sk, int err)
 	case -ERESTARTSYS:
 	case -EFAULT:
 	case -ENOTCONN:
+	case -EPIPE:	/* disconnected: the next call may be of another connection */
 		return;
 	}
 	lock_sock(sk);

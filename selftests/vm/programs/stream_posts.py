@@ -39,6 +39,7 @@ HUGE = 2 * MIB
 RECVFROM = "45"
 LIMIT_S = 60
 WARM_MAX = 20
+RECONNECTS = 6
 BYTES_RECEIVED, BYTES_RECEIVED_AT = struct.Struct("<Q"), 128  # struct tcp_info
 URGENT_BYTE = b"!"
 REQUEST = struct.Struct("<QQ?")  # from where, how many, whether an urgent byte follows
@@ -434,6 +435,10 @@ def marked(sock: socket.socket) -> bool:
 
 def disconnected(connection: Connection) -> int:
     """By another thread: the receive has what came, and ends."""
+    return disconnect_meanwhile(connection, lambda sock: None)
+
+
+def disconnect_meanwhile(connection: Connection, then: Callable[[socket.socket], None]) -> int:
     memory = Memory(BLOCK)
     connection.warm(memory)
     at, receive = connection.at, connection.half(memory)
@@ -441,9 +446,21 @@ def disconnected(connection: Connection) -> int:
     nobody = struct.pack("<H14x", socket.AF_UNSPEC)
     if libc.connect(connection.sock.fileno(), nobody, len(nobody)):
         sys.exit(f"connect(AF_UNSPEC): {os.strerror(ctypes.get_errno())}")
+    then(connection.sock)
     if receive.end() != BLOCK // 2:
         sys.exit(f"the connection ended after {BLOCK // 2} bytes: {receive.got}, error {receive.error}")
     connection.compare(memory.bytes(0, BLOCK // 2), at)
+    return placed
+
+
+def reconnected(connection: Connection) -> int:
+    """The same, and connected anew before the reader runs: half of all initial sequence numbers lie before what the post had."""
+    peer, placed = connection.sock.getpeername(), 0
+    for _ in range(RECONNECTS):
+        placed += disconnect_meanwhile(connection, lambda sock: sock.connect(peer))
+        connection.whole(Memory(BLOCK))
+        connection.sock.close()
+        connection = Connection(*peer[:2])
     return placed
 
 
@@ -471,7 +488,7 @@ def gives(sock: socket.socket, name: bytes) -> bool:
 
 
 CASES = {case.__name__: case for case in (unmapped, advised, moved, moved_meanwhile, advised_meanwhile, protected, protected_meanwhile,
-         forked, forked_meanwhile, overlapping, idle, many, little, urgent, disconnected, other_ulp)}  # fmt: skip
+         forked, forked_meanwhile, overlapping, idle, many, little, urgent, disconnected, reconnected, other_ulp)}  # fmt: skip
 
 
 def answer(sock: socket.socket) -> None:
