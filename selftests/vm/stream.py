@@ -206,7 +206,7 @@ def test_placed_by_a_switch_that_hangs(t: Guests) -> None:
         t.run(0, "until dmesg | grep -q 'port is dead'; do sleep 0.2; done", 60)
         t.run(0, "pkill -9 -f 'stream_place.py receive'")
         receiver.wait()
-        t.run(0, unplug.HELD)  # what was the reader's is others' now
+        t.run(0, unplug.HELD.format(unplug.HELD_MIB))  # what was the reader's is others' now
     finally:
         os.kill(switch, signal.SIGCONT)
     sender.kill()
@@ -216,7 +216,7 @@ def test_placed_by_a_switch_that_hangs(t: Guests) -> None:
     print(f"{given_up} pages were given up", flush=True)
     t.check(given_up <= POST_PAGES_MAX, f"{given_up} pages were given up: more than one reader had posted")
     t.run(0, f"echo {given_up} >{GIVEN_UP}")
-    t.run(0, unplug.HELD_IS_RIGHT, 60)
+    t.run(0, unplug.HELD_IS_RIGHT.format(unplug.HELD_MIB), 60)
     t.check(place(t, 3, 16, "all", 0.05)["rx_posts"] > 0, "nothing was posted after the driver came back")
 
 

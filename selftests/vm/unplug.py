@@ -94,9 +94,10 @@ def stop_at_work(pid: int) -> None:
     os.kill(pid, signal.SIGSTOP)
 
 
-HELD_MIB = 64  # as much as the reader's memory many times over
-HELD = f"head -c {HELD_MIB}M /dev/zero | tr '\\000' '\\245' >/dev/shm/held"
-HELD_IS_RIGHT = f"[ $(tr -d '\\245' </dev/shm/held | wc -c) = 0 ] && [ $(stat -c %s /dev/shm/held) = {HELD_MIB << 20} ] && rm /dev/shm/held"
+HELD_MIB = 64  # as much as a reader's memory many times over
+HELD = "head -c {0}M /dev/zero | tr '\\000' '\\245' >/dev/shm/held"
+HELD_IS_RIGHT = "[ $(tr -d '\\245' </dev/shm/held | wc -c) = 0 ] && [ $(stat -c %s /dev/shm/held) = $(({0} << 20)) ] && rm /dev/shm/held"
+QPS_HELD_MIB = 8  # the same of queue pairs that have little
 
 
 def fail_port(t: Guests, node: int) -> None:
@@ -218,12 +219,12 @@ def test_switch_hangs(t: Guests) -> None:
         _all_end(t, pair, "switch hangs", gone=(0, 1))
         for node in (0, 1):
             t.run(node, "dmesg | grep -q 'memory is lost: the NIC may still write it'")
-            t.run(node, HELD)  # what the programs let go is others' now
+            t.run(node, HELD.format(QPS_HELD_MIB))  # what the programs let go is others' now
     finally:
         os.kill(switch, signal.SIGCONT)
     t.switch("ports")  # it goes on
     for node in (0, 1):
-        t.run(node, HELD_IS_RIGHT)
+        t.run(node, HELD_IS_RIGHT.format(QPS_HELD_MIB))
         t.run(node, f"rmmod nupa_dev && {SETUP}", 60)
     _works(t)
 
