@@ -96,10 +96,6 @@ static struct tqp_ring *tqp_cq_ring(struct ib_udata *udata, struct mminfo *mi, u
 	return tqp_ring_create(tqp_udata_context(udata), mi, cqe, sizeof(struct ib_uverbs_wc));
 }
 
-/*
- * IBTA 11.2.8.1: at least as many as were asked for.  perftest's ib_send_lat -e asks
- * for one, and has two where an answer is told of before its request's completion.
- */
 int tqp_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *init,
 		  struct uverbs_attr_bundle *attrs)
 {
@@ -114,6 +110,10 @@ int tqp_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *init,
 	if (udata->outlen < sizeof(resp) || !init->cqe || init->cqe > TQP_CQE_MAX)
 		return -EINVAL;
 
+	/*
+	 * IBTA 11.2.8.1: at least as many as were asked for.  perftest's ib_send_lat -e asks
+	 * for one, and has two where an answer is told of before its request's completion.
+	 */
 	ring = tqp_cq_ring(udata, &resp.mi, max_t(u32, init->cqe, TQP_CQE_MIN));
 	if (IS_ERR(ring))
 		return PTR_ERR(ring);

@@ -24,7 +24,7 @@ static atomic_long_t tqp_stream_total = ATOMIC_LONG_INIT(0);	/* of 4 KiB pages *
 static void tqp_stream_look(struct work_struct *work);
 static DECLARE_DELAYED_WORK(tqp_stream_work, tqp_stream_look);
 
-struct tqp_stream *tqp_stream_create(struct sock *sk)
+static struct tqp_stream *tqp_stream_create(struct sock *sk)
 {
 	struct tqp_stream *stream = kzalloc(sizeof(*stream), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 

@@ -209,7 +209,10 @@ static bool tqp_place_install(struct sock *sk, struct tqp_place *place,
 	return done;
 }
 
-/* What passed the hook before it knew of the place is with TCP, or in its backlog. */
+/*
+ * After a grace period: what passed the hook before it knew of the place was with TCP, or in
+ * the backlog of who had the lock, which was received before we got it.
+ */
 static void tqp_place_is_known(struct sock *sk, u32 id)
 {
 	struct tqp_place *place;

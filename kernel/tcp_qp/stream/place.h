@@ -54,7 +54,6 @@ struct tqp_place {
 	struct net *net;		/* with a reference, and hooked */
 	int urgent;			/* urgent.c; no lock */
 	bool known;			/* to the hook, for a grace period; sk lock */
-	bool settled;			/* no urgent packet comes that the hook did not see */
 	unsigned long urgent_gp;	/* a grace period */
 	struct list_head node;		/* tqp_place_mutex */
 	struct sock *sk;		/* tqp_place_sk_lock; NULL: it has ended */
@@ -138,7 +137,7 @@ void tqp_place_init(const struct tqp_place_hooks *hooks);
  */
 bool tqp_urgent_may(const struct sock *sk, bool placed);
 /* May a post be opened?  A grace period after the socket got it; sk lock. */
-bool tqp_urgent_may_post(struct sock *sk, struct tqp_place *place);
+bool tqp_urgent_may_post(const struct sock *sk, const struct tqp_place *place);
 /* Nothing is placed any more. */
 bool tqp_urgent_is_seen(const struct tqp_place *place);
 

@@ -31,7 +31,6 @@ static bool tqp_stream_is_ours(const struct sock *sk)
 /* The socket's pages, if it may use them now.  Not of those whose owner must not wait for memory. */
 static struct tqp_stream *tqp_stream_bulk(struct sock *sk)
 {
-	struct inet_connection_sock *icsk = inet_csk(sk);
 	struct tqp_stream *stream;
 
 	if (tcp_sk(sk)->repair ||
@@ -41,9 +40,7 @@ static struct tqp_stream *tqp_stream_bulk(struct sock *sk)
 	stream = tqp_stream_of(sk);
 	if (stream || tcp_sk(sk)->bytes_acked < TQP_STREAM_BULK_BYTES)
 		return stream;
-	stream = tqp_stream_create(sk);
-	rcu_assign_pointer(icsk->icsk_ulp_data, stream);
-	return stream;
+	return tqp_stream_made(sk);
 }
 
 /* One call of TCP's, for at most @bytes of what is left of @msg.  Errors as TCP's, -EAGAIN: no space. */

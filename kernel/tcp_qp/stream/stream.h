@@ -93,7 +93,6 @@ static inline const struct tqp_stream *tqp_stream_rcu(const struct sock *sk)
 int tqp_stream_sendmsg(struct sock *sk, struct msghdr *msg, size_t size);
 
 /* ---- pages.c ---- */
-struct tqp_stream *tqp_stream_create(struct sock *sk);	/* NULL: no memory */
 void tqp_stream_destroy(struct tqp_stream *stream);	/* RCU readers may still look at it */
 /* Makes sk_frag a page of ours; bytes of room there, 0: none is to be had. */
 u32 tqp_stream_load(struct tqp_stream *stream, size_t want);

@@ -45,14 +45,8 @@ bool tqp_urgent_is_seen(const struct tqp_place *place)
 	return READ_ONCE(place->urgent);
 }
 
-bool tqp_urgent_may_post(struct sock *sk, struct tqp_place *place)
+bool tqp_urgent_may_post(const struct sock *sk, const struct tqp_place *place)
 {
 	sock_owned_by_me(sk);
-	if (tqp_urgent_is_seen(place) || !place->known)
-		return false;
-	if (place->settled)
-		return true;
-	sk_flush_backlog(sk);	/* what passed the hook before it knew of us */
-	place->settled = true;
-	return true;
+	return place->known && !tqp_urgent_is_seen(place);
 }

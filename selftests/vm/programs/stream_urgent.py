@@ -6,8 +6,8 @@ A peer that announces an urgent byte far ahead, while the reader's memory is pos
   stream_urgent.py receive PORT MIB
   stream_urgent.py send ADDRESS PORT MIB
 
-The sender's TCP knows nothing of it: the announcement is a segment made by hand. The receiver says when it waits with its memory posted,
-and reads on; each byte is compared. Prints JSON: bytes, posts.
+The sender's TCP knows nothing of it: the announcement is a segment made by hand. The receiver reads on; each byte is compared.
+The receiver prints JSON: bytes.
 """
 
 import fcntl
