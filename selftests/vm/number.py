@@ -216,6 +216,10 @@ def test_sequence_numbers_differ(t: Guests, sides: tuple[int, int]) -> None:
     ends(t, "mismatch", "--delay 8", nodes=sides)
 
 
+def test_sequence_numbers_differ_once_connected(t: Guests) -> None:
+    ends(t, "mismatch", "--delay 8 --rts-after 1")
+
+
 # Nobody gets a queue pair by what he says
 
 PORT = 791  # TCP_QP_NUMBER_PORT

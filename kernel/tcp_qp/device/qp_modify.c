@@ -148,8 +148,10 @@ static int tqp_qp_transit(struct tqp_qp *qp, const struct ib_qp_attr *attr, int 
 		ret = -EOPNOTSUPP;
 	if (!ret) {
 		tqp_qp_keep(qp, attr, mask);
+		if (to == IB_QPS_RTS && from == IB_QPS_RTR)
+			tqp_number_before_rts(qp);
 		if (to != IB_QPS_RESET && to != IB_QPS_ERR)
-			WRITE_ONCE(qp->state, to);
+			smp_store_release(&qp->state, to);	/* pairs with tqp_qp_may_send() */
 	}
 	spin_unlock_irqrestore(&qp->lock, flags);
 	if (ret || !(mask & IB_QP_STATE))

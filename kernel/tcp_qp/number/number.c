@@ -205,12 +205,18 @@ void tqp_number_discard(struct tqp_number *number)
 
 /* ---- RTS and doorbells ---- */
 
+void tqp_number_before_rts(struct tqp_qp *qp)
+{
+	lockdep_assert_held(&qp->mutex);
+	if (qp->number)
+		tqp_number_check_psn(qp->number);
+}
+
 void tqp_number_rts(struct tqp_qp *qp)
 {
 	lockdep_assert_held(&qp->mutex);
 	if (!qp->number)
 		return;
-	tqp_number_check_psn(qp->number);
 	tqp_conn_doorbell(qp);
 	if (READ_ONCE(qp->number_waits))
 		tqp_number_posted(qp);

@@ -91,6 +91,8 @@ struct tqp_number *tqp_number_create(struct tqp_qp *qp, const struct ib_qp_attr 
 void tqp_number_start(struct tqp_number *number);
 /* It is not. */
 void tqp_number_discard(struct tqp_number *number);
+/* Its attributes are those of RTS, in which it is not yet; qp->mutex, qp->lock. */
+void tqp_number_before_rts(struct tqp_qp *qp);
 /* The QP is in RTS; qp->mutex. */
 void tqp_number_rts(struct tqp_qp *qp);
 /* The QP lets go: RESET, or its end; qp->mutex. */

@@ -39,9 +39,18 @@ void tqp_number_check_psn(struct tqp_number *number)
 	struct tqp_qp *qp = number->qp;
 
 	lockdep_assert_held(&qp->mutex);
-	if (number->peer_known && tqp_qp_state(qp) == IB_QPS_RTS)
-		WRITE_ONCE(qp->psn_mismatch,
-			   (qp->attr.sq_psn ^ number->peer_rq_psn) & TQP_PSN_MAX);
+	if (!number->peer_known)
+		return;
+	WRITE_ONCE(qp->psn_mismatch, (qp->attr.sq_psn ^ number->peer_rq_psn) & TQP_PSN_MAX);
+	if (qp->psn_mismatch)	/* connected it may be all the same, from before its RTS */
+		WRITE_ONCE(qp->number_waits, true);
+}
+
+static void tqp_number_forget_peer(struct tqp_number *number)
+{
+	lockdep_assert_held(&number->qp->mutex);
+	number->peer_known = false;
+	WRITE_ONCE(number->qp->psn_mismatch, false);
 }
 
 unsigned long tqp_number_timeout(struct tqp_qp *qp)
@@ -77,14 +86,17 @@ static int tqp_number_join(struct tqp_number *number, const struct tqp_hello_num
 	lockdep_assert_held(&qp->mutex);
 	if (qp->number != number)
 		return -ECONNABORTED;
-	err = tqp_qp_attach(qp, &number->owner, number->hs.sock, &req, &resp);
-	if (err)
-		return err;
-	number->conn = tqp_conn_get(qp->conn);
+	/* before there is a connection: what is posted may go from then on */
 	number->peer_rq_psn = said->rq_psn;
 	number->peer_known = true;
-	tqp_number_check_psn(number);
-	return 0;
+	if (tqp_qp_state(qp) == IB_QPS_RTS)	/* else RTS brings our own */
+		tqp_number_check_psn(number);
+	err = tqp_qp_attach(qp, &number->owner, number->hs.sock, &req, &resp);
+	if (err)
+		tqp_number_forget_peer(number);
+	else
+		number->conn = tqp_conn_get(qp->conn);
+	return err;
 }
 
 int tqp_number_attach(struct tqp_number *number, const struct tqp_hello_number *said)
@@ -223,8 +235,7 @@ static void tqp_number_part(struct tqp_number *number)
 	if (qp->number == number && tqp_qp_state(qp) != IB_QPS_ERR) {
 		if (qp->conn == number->conn)
 			tqp_conn_detach(qp);
-		number->peer_known = false;
-		WRITE_ONCE(qp->psn_mismatch, false);
+		tqp_number_forget_peer(number);
 		WRITE_ONCE(qp->number_waits, true);
 	}
 	mutex_unlock(&qp->mutex);

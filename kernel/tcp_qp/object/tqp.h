@@ -489,7 +489,8 @@ void tqp_qp_raise(struct tqp_qp *qp, enum ib_event_type type);
 /* May what is posted be sent? */
 static inline bool tqp_qp_may_send(const struct tqp_qp *qp)
 {
-	return READ_ONCE(qp->state) == IB_QPS_RTS && !READ_ONCE(qp->psn_mismatch);
+	/* pairs with tqp_qp_transit(): RTS comes with its sequence number */
+	return smp_load_acquire(&qp->state) == IB_QPS_RTS && !READ_ONCE(qp->psn_mismatch);
 }
 
 /* Complete every posted WQE of both rings with IB_WC_WR_FLUSH_ERR.  Ring owner's context. */
