@@ -220,6 +220,29 @@ def test_placed_by_a_switch_that_hangs(t: Guests) -> None:
     t.check(place(t, 3, 16, "all", 0.05)["rx_posts"] > 0, "nothing was posted after the driver came back")
 
 
+@pytest.mark.waits
+@pytest.mark.parametrize("who", ("send", "receive"))
+def test_placed_with_the_lock_held(t: Guests, who: str) -> None:
+    """By a user who lets a page fault wait for as long as he likes: no NIC waits for him that goes, and one that comes places for his reader again."""
+    nothing_pinned(t)
+    port = free_port()
+    program = f"exec /usr/bin/python3 {PROGRAMS}"
+    receiver = t.start(0, f"TCPQP_STAT=$BUILD/cmake/tools/tcpqp_stat/tcpqp-stat {program}/stream_held.py {who} {port} 9 128", LIMIT_S)
+    t.wait_listening(0, port)
+    sender = t.start(1, f"{program}/stream_place.py send $PEER {port} 9 128 0.2", LIMIT_S)
+    t.wait_output(receiver, "held", 60)
+    t.run(0, "rmmod nupa_dev", 20)
+    t.run(0, "sh $REPO/tools/vm/guest/setup full")
+    t.run(0, "pkill -USR1 -f '[s]tream_held.py'")
+    for job in (receiver, sender):
+        result = job.wait()
+        t.check(result.ok, f"{job.command}: {result.status}\n{result.stdout}{result.stderr}")
+    report = json.loads(receiver.output().strip().splitlines()[-1])
+    print(report, flush=True)
+    t.check(report["posts"] > report["first_posts"] > 0, f"a NIC that came places nothing: {report}")
+    nothing_pinned(t)
+
+
 def test_placed_by_a_peer_that_announces_an_urgent_byte(t: Guests) -> None:
     """In a segment of its own, far ahead: TCP would look for it in a placed packet, which has no bytes. The peer's TCP means nothing of it."""
     before = t.stat(0, "switch_placed_bytes")

@@ -6,6 +6,10 @@
  * connection, or with the NIC.  The socket ends in softirq, so a work tells the NIC.  A NIC
  * that does not answer is being reset, and then goes: until then what it may write stays.
  *
+ * A NIC that goes waits for no sk lock: whoever has one may have it for as long as he likes,
+ * in a page fault that he answers himself.  So a post is taken back as from one whose memory
+ * changes (reg.c), and its reader finds that out.
+ *
  * Locks: the sk lock, then tqp_place_mutex, then tqp_place_sk_lock.
  */
 #include <linux/dma-mapping.h>
@@ -28,9 +32,33 @@ void tqp_place_init(const struct tqp_place_hooks *hooks)
 	tqp_place_hooks = hooks;
 }
 
+/* ---- what the NIC and we both see ---- */
+
 static size_t tqp_post_bytes(void)
 {
 	return struct_size_t(struct tqp_offload_post, pages, TQP_PLACE_PAGES_MAX);
+}
+
+static void tqp_place_unmap_post(struct tqp_place *place, struct tqp_offload_device *odev)
+{
+	dma_unmap_single(odev->dma_dev, place->post_dma, tqp_post_bytes(), DMA_BIDIRECTIONAL);
+}
+
+/* Ours, and mapped: a reader looks at it even when the NIC has gone. */
+static int tqp_place_map_post(struct tqp_place *place, struct tqp_offload_device *odev)
+{
+	place->post = alloc_pages_exact(tqp_post_bytes(), GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN);
+	if (!place->post)
+		return -ENOMEM;
+	place->post_dma = dma_map_single(odev->dma_dev, place->post, tqp_post_bytes(),
+					 DMA_BIDIRECTIONAL);
+	if (dma_mapping_error(odev->dma_dev, place->post_dma))
+		return -ENOMEM;
+	/* nobody hands it over from the one to the other */
+	if (!dma_need_sync(odev->dma_dev, place->post_dma))
+		return 0;
+	tqp_place_unmap_post(place, odev);
+	return -EOPNOTSUPP;
 }
 
 void tqp_place_put(struct tqp_place *place)
@@ -39,11 +67,13 @@ void tqp_place_put(struct tqp_place *place)
 		return;
 	tqp_place_hooks->put(place->net);
 	put_net(place->net);
+	if (place->post && !place->post_lost)
+		free_pages_exact(place->post, tqp_post_bytes());
 	kvfree(place->rescued);
 	kfree_rcu(place, rcu);
 }
 
-/* tqp_place_mutex, and the sk lock if the socket lives.  @last: the NIC goes. */
+/* tqp_place_mutex.  @last: the NIC goes. */
 static bool tqp_place_forget(struct tqp_place *place, bool last)
 {
 	struct tqp_offload_device *odev = place->odev;
@@ -51,11 +81,12 @@ static bool tqp_place_forget(struct tqp_place *place, bool last)
 
 	if (err && !last)
 		return false;
-	if (err)	/* it may come to life and write there: that memory is nobody's any more */
+	if (err) {	/* it may come to life and write there: that memory is nobody's any more */
 		pr_warn("tcp_qp: a NIC did not let go of a post (%d)\n", err);
-	else
-		dma_free_coherent(odev->dma_dev, tqp_post_bytes(), place->post, place->post_dma);
-	place->post = NULL;
+		place->post_lost = true;
+	} else {
+		tqp_place_unmap_post(place, odev);
+	}
 	WRITE_ONCE(place->odev, NULL);
 	list_del_init(&place->node);
 	tqp_places_count--;
@@ -107,7 +138,8 @@ struct tqp_place *tqp_place_find(bool (*fits)(struct tqp_place *place, void *arg
 {
 	struct tqp_place *place, *found = NULL;
 
-	*sk = NULL;
+	if (sk)
+		*sk = NULL;
 	mutex_lock(&tqp_place_mutex);
 	list_for_each_entry(place, &tqp_places, node) {
 		if (!fits(place, arg) || found)
@@ -116,7 +148,7 @@ struct tqp_place *tqp_place_find(bool (*fits)(struct tqp_place *place, void *arg
 		refcount_inc(&place->refs);
 		spin_lock_bh(&tqp_place_sk_lock);
 		/* It forgets the socket before that is freed; then its last reference is gone. */
-		if (place->sk && refcount_inc_not_zero(&place->sk->sk_refcnt))
+		if (sk && place->sk && refcount_inc_not_zero(&place->sk->sk_refcnt))
 			*sk = place->sk;
 		spin_unlock_bh(&tqp_place_sk_lock);
 	}
@@ -165,16 +197,15 @@ static int tqp_place_tell(struct tqp_place *place, struct tqp_offload_device *od
 
 	if (tqp_places_count == TQP_PLACES_MAX)
 		return -ENOSPC;
-	place->post = dma_alloc_coherent(odev->dma_dev, tqp_post_bytes(), &place->post_dma,
-					 GFP_KERNEL | __GFP_NOWARN);
-	if (!place->post)
-		return -ENOMEM;
+	err = tqp_place_map_post(place, odev);
+	if (err)
+		return err;
 	os->id = place->id;
 	os->post = place->post_dma;
 	os->post_pages = TQP_PLACE_PAGES_MAX;
 	err = odev->ops->stream_create(odev, os);
 	if (err) {
-		dma_free_coherent(odev->dma_dev, tqp_post_bytes(), place->post, place->post_dma);
+		tqp_place_unmap_post(place, odev);
 		return err;
 	}
 	place->odev = odev;
@@ -268,7 +299,7 @@ void tqp_place_make(struct sock *sk)
 
 /* ---- the NIC goes ---- */
 
-/* Of @odev; from here on none waits for it. */
+/* Of @odev; from here on none waits for it, and none opens a post. */
 static bool tqp_place_is_of(struct tqp_place *place, void *odev)
 {
 	if (place->odev != odev)
@@ -281,29 +312,30 @@ void tqp_place_gone(struct tqp_offload_device *odev)
 {
 	struct tqp_place *place;
 	bool forgotten;
-	struct sock *sk;
 
-	while ((place = tqp_place_find(tqp_place_is_of, odev, &sk))) {
+	while ((place = tqp_place_find(tqp_place_is_of, odev, NULL))) {
+		tqp_regs_wait_mapped();		/* who maps memory for it has seen it there */
 		forgotten = false;
-		if (sk)
-			lock_sock(sk);
-		if (sk && place->owner)
-			tqp_post_leave(sk, place);
-		if (sk)
-			tqp_window_free(sk, place);
 		mutex_lock(&tqp_place_mutex);
 		if (place->odev)
 			forgotten = tqp_place_forget(place, true);
 		mutex_unlock(&tqp_place_mutex);
-		if (sk) {
-			release_sock(sk);
-			sock_put(sk);
-		}
 		if (forgotten)
 			tqp_place_put(place);	/* the list's */
 		tqp_place_put(place);
 	}
 	tqp_regs_gone(odev);
+}
+
+void tqp_place_renew(struct tqp_stream *stream)
+{
+	struct tqp_place *place = stream->place;
+
+	if (!place || !READ_ONCE(place->gone) || place->owner || place->rescued)
+		return;
+	tqp_window_free(stream->sk, place);
+	WRITE_ONCE(stream->place, NULL);
+	tqp_place_end(place);
 }
 
 /* No socket is left: works tell the NICs. */

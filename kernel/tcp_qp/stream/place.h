@@ -57,19 +57,20 @@ struct tqp_place {
 	unsigned long urgent_gp;	/* a grace period */
 	struct list_head node;		/* tqp_place_mutex */
 	struct sock *sk;		/* tqp_place_sk_lock; NULL: it has ended */
-	struct tqp_offload_device *odev;	/* to clear: also tqp_place_mutex; NULL: the NIC went */
+	struct tqp_offload_device *odev;	/* tqp_place_mutex, tqp_regs_mapping; NULL: the NIC went */
 	struct work_struct end_work;
 	u32 id;
-	bool gone;			/* the NIC goes: nobody waits for it.  No lock */
+	bool gone;			/* the NIC goes: nobody waits for it, or posts.  No lock */
 
-	struct tqp_offload_post *post;	/* NIC and we */
+	struct tqp_offload_post *post;	/* NIC and we; ours for as long as the place is */
 	dma_addr_t post_dma;
 	struct tqp_recv *owner;		/* whose memory is posted; NULL: nobody's */
-	struct tqp_reg *reg;		/* that memory; NULL: the NIC has no use for it any more */
+	struct tqp_reg *reg;		/* that memory; NULL: it was left */
 	u32 reg_page;			/* of it: where the post begins */
 	bool open;			/* the NIC may write there, unless it is revoked */
 	bool revoked;			/* other pages may be mapped there now.  tqp_regs_lock; rising */
 	bool lost;			/* the NIC went while it wrote: the pages are given up */
+	bool post_lost;			/* it may write to @post for ever; tqp_place_mutex */
 	u32 posted;			/* its first sequence number */
 	u32 end;			/* behind the last byte placed; once it is not open */
 
@@ -84,6 +85,7 @@ struct tqp_place {
 	u32 read_seq;			/* the first one that is not counted there */
 	u64 read_at;			/* ns; when that was; 0: nothing is */
 	u64 drained_at;			/* ns */
+	u64 held_at;			/* ns; a look for idle ones found the lock taken; that look's own */
 	bool draining;			/* until less waits than is posted */
 
 	u64 called_at, left_at;		/* ns; a reader's last call */
@@ -116,8 +118,10 @@ void tqp_place_put(struct tqp_place *place);
 void tqp_place_end(struct tqp_place *place);
 /* The same; when it returns the NIC knows nothing of the flow. */
 void tqp_place_end_wait(struct tqp_place *place);
-/* The NIC goes: when it returns, it has forgotten all. */
+/* The NIC goes: when it returns, it has forgotten all.  Takes no sk lock. */
 void tqp_place_gone(struct tqp_offload_device *odev);
+/* If the NIC of the socket's context went, it may have another one; sk lock. */
+void tqp_place_renew(struct tqp_stream *stream);
 /* The first for which @fits, with a reference, and one to its socket if that lives; all are asked. */
 struct tqp_place *tqp_place_find(bool (*fits)(struct tqp_place *place, void *arg), void *arg,
 				 struct sock **sk);
@@ -172,7 +176,7 @@ void tqp_post_close(struct sock *sk, struct tqp_place *place);
 void tqp_post_cancel(struct sock *sk, struct tqp_place *place);
 /* For the owner of the memory, who changes it; tqp_regs_lock.  False: the NIC writes there just now. */
 bool tqp_post_revoke(struct tqp_place *place);
-/* Closed, and the NIC has no use for its addresses. */
+/* Closed, and the memory is not kept for it. */
 void tqp_post_leave(struct sock *sk, struct tqp_place *place);
 /* After it was closed: the reader has no post any more. */
 void tqp_post_end(struct tqp_place *place, struct tqp_recv *recv);

@@ -47,7 +47,7 @@ static bool tqp_post_register(struct tqp_place *place, struct tqp_recv *recv, un
 	u32 nr = DIV_ROUND_UP(addr + recv->bytes - (begin & PAGE_MASK), PAGE_SIZE);
 	bool kept;
 
-	place->reg = tqp_reg_get(place->odev, begin & PAGE_MASK, nr, &kept);
+	place->reg = tqp_reg_get(place, begin & PAGE_MASK, nr, &kept);
 	if (!place->reg)
 		return false;
 	place->reg_page = (first - tqp_reg_begin(place->reg)) >> PAGE_SHIFT;
@@ -60,7 +60,8 @@ static void tqp_post_unregister(struct tqp_place *place)
 {
 	if (!place->reg)
 		return;
-	place->reg->lost |= place->lost;
+	if (place->lost)
+		WRITE_ONCE(place->reg->lost, true);
 	tqp_reg_put(place->reg);
 	place->reg = NULL;
 }
@@ -132,8 +133,8 @@ int tqp_post_open(struct sock *sk, struct tqp_place *place, struct tqp_recv *rec
 
 	sock_owned_by_me(sk);
 	tqp_post_drop_rescued(sk, place);
-	if (!place->odev || READ_ONCE(place->gone) || place->owner || place->lost ||
-	    place->rescued || !tqp_urgent_may_post(sk, place) || !tqp_post_plain(sk))
+	if (READ_ONCE(place->gone) || place->owner || place->lost || place->rescued ||
+	    !tqp_urgent_may_post(sk, place) || !tqp_post_plain(sk))
 		return -EBUSY;
 	*recv = (struct tqp_recv) {
 		.place = place,
@@ -251,6 +252,8 @@ void tqp_post_close(struct sock *sk, struct tqp_place *place)
 
 void tqp_post_leave(struct sock *sk, struct tqp_place *place)
 {
+	if (!place->owner)
+		return;
 	tqp_post_close(sk, place);
 	if (!place->rescued)
 		place->end = place->posted;	/* of what there is nothing left */

@@ -78,6 +78,8 @@ static void tqp_recv_enter(struct sock *sk)
 
 	lock_sock(sk);
 	stream = tqp_stream_of(sk);
+	if (stream)
+		tqp_place_renew(stream);
 	due = !stream || (!stream->place && (!stream->place_retry_at ||
 					     time_after(jiffies, stream->place_retry_at)));
 	if (stream && stream->place)

@@ -8,6 +8,9 @@
  * Locks: the sk lock, then mmap_lock (pinning takes it, as each copy to a user may), then the
  * notifier's, then tqp_regs_lock.  Whoever invalidates holds mmap_lock or locks of reclaim,
  * so there no socket is locked, nothing is allocated, and pages are unpinned by a work.
+ *
+ * For a NIC is mapped and unmapped under tqp_regs_mapping, within which nobody faults or waits
+ * for another: a NIC that goes takes it from all.
  */
 #include <linux/dma-mapping.h>
 #include <linux/mm.h>
@@ -31,7 +34,7 @@ static u32 tqp_reg_run(struct page *const *pages, u32 nr)
 	return n;
 }
 
-static void tqp_reg_unmap(const struct tqp_reg *reg, u32 pages)
+static void tqp_reg_unmap_pages(const struct tqp_reg *reg, u32 pages)
 {
 	for (u32 at = 0, n; at < pages; at += n) {
 		n = tqp_reg_run(&reg->pages[at], reg->nr_pages - at);
@@ -41,7 +44,15 @@ static void tqp_reg_unmap(const struct tqp_reg *reg, u32 pages)
 	}
 }
 
-static bool tqp_reg_map(struct tqp_reg *reg)
+void tqp_reg_unmap(struct tqp_reg *reg)
+{
+	lockdep_assert_held(&tqp_regs_mapping);
+	if (reg->dma_dev && !READ_ONCE(reg->lost))
+		tqp_reg_unmap_pages(reg, reg->nr_pages);
+	reg->dma_dev = NULL;
+}
+
+static bool tqp_reg_map_pages(struct tqp_reg *reg)
 {
 	reg->nr_runs = 0;
 	for (u32 at = 0, n; at < reg->nr_pages; at += n) {
@@ -51,7 +62,7 @@ static bool tqp_reg_map(struct tqp_reg *reg)
 		dma = dma_map_page_attrs(reg->dma_dev, reg->pages[at], 0, (size_t)n << PAGE_SHIFT,
 					 DMA_FROM_DEVICE, DMA_ATTR_SKIP_CPU_SYNC);
 		if (dma_mapping_error(reg->dma_dev, dma)) {
-			tqp_reg_unmap(reg, at);
+			tqp_reg_unmap_pages(reg, at);
 			return false;
 		}
 		for (u32 i = 0; i < n; i++)
@@ -59,7 +70,7 @@ static bool tqp_reg_map(struct tqp_reg *reg)
 		reg->nr_runs++;
 		/* nobody hands it over from the NIC to the CPU */
 		if (dma_need_sync(reg->dma_dev, dma)) {
-			tqp_reg_unmap(reg, at + n);
+			tqp_reg_unmap_pages(reg, at + n);
 			return false;
 		}
 	}
@@ -71,17 +82,11 @@ static bool tqp_reg_pin(struct tqp_reg *reg)
 	int pinned = pin_user_pages_fast(tqp_reg_begin(reg), reg->nr_pages,
 					 FOLL_WRITE | FOLL_LONGTERM, reg->pages);
 
-	if (pinned == reg->nr_pages && tqp_reg_map(reg))
+	if (pinned == reg->nr_pages)
 		return true;
 	if (pinned > 0)
 		unpin_user_pages(reg->pages, pinned);
 	return false;
-}
-
-static void tqp_reg_unpin(struct tqp_reg *reg)
-{
-	tqp_reg_unmap(reg, reg->nr_pages);
-	unpin_user_pages_dirty_lock(reg->pages, reg->nr_pages, true);
 }
 
 /* ---- the end of one ---- */
@@ -99,8 +104,11 @@ static void tqp_reg_free(struct tqp_reg *reg)
 
 	mmgrab(mm);
 	mmu_interval_notifier_remove(&reg->mn);
+	down_read(&tqp_regs_mapping);
+	tqp_reg_unmap(reg);
+	up_read(&tqp_regs_mapping);
 	if (!reg->lost) {
-		tqp_reg_unpin(reg);
+		unpin_user_pages_dirty_lock(reg->pages, reg->nr_pages, true);
 		tqp_regs_uncharge(mm, reg->nr_pages);
 	}
 	mmdrop(mm);
@@ -152,6 +160,28 @@ static bool tqp_reg_take_back(struct tqp_reg *reg, bool may_wait)
 	return true;
 }
 
+/* tqp_regs_lock. */
+static void tqp_reg_end(struct tqp_reg *reg)
+{
+	if (!reg->valid)
+		return;
+	reg->valid = false;
+	refcount_inc(&reg->refs);
+	queue_work(tqp_wq, &reg->drop_work);
+}
+
+void tqp_reg_gone(struct tqp_reg *reg)
+{
+	lockdep_assert_held_write(&tqp_regs_mapping);
+	spin_lock(&tqp_regs_lock);
+	tqp_reg_take_back(reg, true);
+	if (reg->place && !tqp_post_revoke(reg->place))
+		WRITE_ONCE(reg->lost, true);
+	tqp_reg_end(reg);
+	spin_unlock(&tqp_regs_lock);
+	tqp_reg_unmap(reg);
+}
+
 static bool tqp_reg_invalidate(struct mmu_interval_notifier *mn,
 			       const struct mmu_notifier_range *range, unsigned long seq)
 {
@@ -162,11 +192,7 @@ static bool tqp_reg_invalidate(struct mmu_interval_notifier *mn,
 	done = tqp_reg_take_back(reg, mmu_notifier_range_blockable(range));
 	if (done) {
 		mmu_interval_set_seq(mn, seq);
-		if (reg->valid) {
-			reg->valid = false;
-			refcount_inc(&reg->refs);
-			queue_work(tqp_wq, &reg->drop_work);
-		}
+		tqp_reg_end(reg);
 	}
 	spin_unlock(&tqp_regs_lock);
 	return done;
@@ -178,7 +204,7 @@ static const struct mmu_interval_notifier_ops tqp_reg_ops = {
 
 /* ---- making one ---- */
 
-static struct tqp_reg *tqp_reg_alloc(struct tqp_offload_device *odev, u32 nr)
+static struct tqp_reg *tqp_reg_alloc(u32 nr)
 {
 	struct tqp_reg *reg = kzalloc(sizeof(*reg), GFP_KERNEL_ACCOUNT);
 
@@ -187,8 +213,6 @@ static struct tqp_reg *tqp_reg_alloc(struct tqp_offload_device *odev, u32 nr)
 	refcount_set(&reg->refs, 1);
 	INIT_LIST_HEAD(&reg->node);
 	INIT_WORK(&reg->drop_work, tqp_reg_drop_work);
-	reg->odev = odev;
-	reg->dma_dev = odev->dma_dev;
 	reg->nr_pages = nr;
 	reg->pages = kvmalloc_array(nr, sizeof(*reg->pages), GFP_KERNEL_ACCOUNT);
 	reg->dma = kvmalloc_array(nr, sizeof(*reg->dma), GFP_KERNEL_ACCOUNT);
@@ -212,31 +236,56 @@ static bool tqp_reg_publish(struct tqp_reg *reg, unsigned long seq)
 	return reg->valid;
 }
 
-/* False: nothing is pinned. */
-static bool tqp_reg_fill(struct tqp_reg *reg)
+/* What is pinned, for the NIC.  -EAGAIN: other pages are mapped there now. */
+static int tqp_reg_map(struct tqp_reg *reg, const struct tqp_place *place, unsigned long seq)
 {
-	for (u32 i = 0; i < TQP_REG_TRIES_MAX; i++) {
+	int err = -ENODEV;
+
+	down_read(&tqp_regs_mapping);
+	if (!READ_ONCE(place->gone)) {	/* then it stays for now */
+		reg->odev = place->odev;
+		reg->dma_dev = place->odev->dma_dev;
+		if (!tqp_reg_map_pages(reg)) {
+			reg->dma_dev = NULL;
+			err = -ENOMEM;
+		} else if (tqp_reg_publish(reg, seq)) {
+			err = 0;
+		} else {
+			tqp_reg_unmap(reg);
+			err = -EAGAIN;
+		}
+	}
+	up_read(&tqp_regs_mapping);
+	return err;
+}
+
+/* False: nothing is pinned. */
+static bool tqp_reg_fill(struct tqp_reg *reg, const struct tqp_place *place)
+{
+	int err = -EAGAIN;
+
+	for (u32 i = 0; i < TQP_REG_TRIES_MAX && err == -EAGAIN; i++) {
 		unsigned long seq = mmu_interval_read_begin(&reg->mn);
 
 		if (!tqp_reg_pin(reg))
 			return false;
-		if (tqp_reg_publish(reg, seq))
-			return true;
-		tqp_reg_unpin(reg);
+		err = tqp_reg_map(reg, place, seq);
+		if (err)
+			unpin_user_pages(reg->pages, reg->nr_pages);
 	}
-	return false;
+	return !err;
 }
 
-static struct tqp_reg *tqp_reg_make(struct tqp_offload_device *odev, unsigned long begin, u32 nr)
+static struct tqp_reg *tqp_reg_make(const struct tqp_place *place, unsigned long begin, u32 nr)
 {
-	struct tqp_reg *reg = tqp_reg_alloc(odev, nr);
+	struct tqp_reg *reg = tqp_reg_alloc(nr);
 
 	if (!reg)
 		return NULL;
 	if (mmu_interval_notifier_insert(&reg->mn, current->mm, begin,
 					 (unsigned long)nr << PAGE_SHIFT, &tqp_reg_ops))
 		goto err_discard;
-	if (!tqp_reg_fill(reg))
+	if (!tqp_reg_fill(reg, place))
 		goto err_remove;
 	tqp_regs_watch();
 	return reg;
@@ -248,15 +297,14 @@ err_discard:
 	return NULL;
 }
 
-struct tqp_reg *tqp_reg_get(struct tqp_offload_device *odev, unsigned long begin, u32 nr,
-			    bool *kept)
+struct tqp_reg *tqp_reg_get(const struct tqp_place *place, unsigned long begin, u32 nr, bool *kept)
 {
-	struct tqp_reg *reg = tqp_regs_find(odev, begin, nr);
+	struct tqp_reg *reg = tqp_regs_find(READ_ONCE(place->odev), begin, nr);
 
 	*kept = reg;
 	if (reg || !tqp_regs_charge(current->mm, nr))
 		return reg;
-	reg = tqp_reg_make(odev, begin, nr);
+	reg = tqp_reg_make(place, begin, nr);
 	if (!reg)
 		tqp_regs_uncharge(current->mm, nr);
 	return reg;
@@ -269,7 +317,7 @@ bool tqp_reg_open(struct tqp_reg *reg, struct tqp_place *place)
 	bool open;
 
 	spin_lock(&tqp_regs_lock);
-	open = reg->valid && !reg->place;
+	open = reg->valid && !reg->place && !READ_ONCE(place->gone);
 	if (open) {
 		reg->place = place;
 		/* after all that the post says */

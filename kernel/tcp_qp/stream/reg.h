@@ -12,6 +12,7 @@
 
 #include <linux/mmu_notifier.h>
 #include <linux/refcount.h>
+#include <linux/rwsem.h>
 #include <linux/workqueue.h>
 
 enum {
@@ -32,12 +33,12 @@ struct tqp_reg {
 	struct list_head all;			/* until it is freed; tqp_regs_lock */
 	refcount_t refs;			/* the list's, a post's, the work's */
 	struct work_struct drop_work;
-	const struct tqp_offload_device *odev;	/* for which it is mapped; not to be looked into */
-	struct device *dma_dev;			/* its */
+	const struct tqp_offload_device *odev;	/* for which it was mapped; not to be looked into */
+	struct device *dma_dev;			/* for which it is; NULL: none.  tqp_regs_mapping */
 	unsigned long used_at;			/* jiffies; tqp_regs_lock */
 	u32 nr_pages, nr_runs;			/* a run: pages that follow each other in memory */
 	bool valid;				/* implies that it is kept; tqp_regs_lock */
-	bool lost;				/* a NIC may write there for ever.  The post's owner */
+	bool lost;				/* a NIC may write there for ever; rising */
 	struct tqp_place *place;		/* whose post has it, or NULL; tqp_regs_lock */
 	struct page **pages;
 	__le64 *dma;				/* of each page, for dma_dev */
@@ -53,17 +54,24 @@ static inline unsigned long tqp_reg_begin(const struct tqp_reg *reg)
  * Of current's memory at [@begin, @begin + @nr pages), page aligned, or of more; kept, or made
  * now.  NULL: it cannot be pinned, or too much is.  Sleeps; faults pages in.  @kept: it was.
  */
-struct tqp_reg *tqp_reg_get(struct tqp_offload_device *odev, unsigned long begin, u32 nr,
-			    bool *kept);
+struct tqp_reg *tqp_reg_get(const struct tqp_place *place, unsigned long begin, u32 nr, bool *kept);
 /* Process context, without mmap_lock. */
 void tqp_reg_put(struct tqp_reg *reg);
 /* Opens the post that @place has filled; false: what is mapped there has changed, or another has it. */
 bool tqp_reg_open(struct tqp_reg *reg, struct tqp_place *place);
 /* The post is taken back. */
 void tqp_reg_close(struct tqp_reg *reg);
+/* Not mapped any more, unless it is lost; tqp_regs_mapping. */
+void tqp_reg_unmap(struct tqp_reg *reg);
+/* Its NIC goes; tqp_regs_mapping, from all. */
+void tqp_reg_gone(struct tqp_reg *reg);
 
 /* ---- regs.c ---- */
 extern spinlock_t tqp_regs_lock;
+/* Read: who maps and unmaps, of a place that is not gone its NIC stays.  Write: a NIC goes. */
+extern struct rw_semaphore tqp_regs_mapping;
+/* Who maps for a place that is gone by now has done so. */
+void tqp_regs_wait_mapped(void);
 /* A NIC goes, no place knows it any more: when it returns, nothing is mapped for it. */
 void tqp_regs_gone(const struct tqp_offload_device *odev);
 /* No socket is left. */

@@ -9,6 +9,7 @@
 #include "stream/reg.h"
 
 DEFINE_SPINLOCK(tqp_regs_lock);
+DECLARE_RWSEM(tqp_regs_mapping);
 static struct list_head tqp_regs[1 << TQP_REG_BITS];	/* begun by tqp_reg_bucket() */
 static LIST_HEAD(tqp_regs_all);
 static DECLARE_WAIT_QUEUE_HEAD(tqp_regs_wait);	/* one is freed */
@@ -175,17 +176,14 @@ bool tqp_regs_keep(const struct tqp_reg *reg)
 
 /* ---- nobody needs it ---- */
 
-/* One that is idle, or is mapped for @odev if that is not NULL; with the list's reference. */
-static struct tqp_reg *tqp_reg_unused(const struct tqp_offload_device *odev,
-				      unsigned long used_before)
+/* One that is idle, with the list's reference. */
+static struct tqp_reg *tqp_reg_unused(unsigned long used_before)
 {
 	struct tqp_reg *reg;
 
 	spin_lock(&tqp_regs_lock);
 	list_for_each_entry(reg, &tqp_regs_all, all) {
-		if (list_empty(&reg->node) || reg->place)
-			continue;
-		if (odev ? reg->odev != odev : time_after(reg->used_at, used_before))
+		if (list_empty(&reg->node) || reg->place || time_after(reg->used_at, used_before))
 			continue;
 		tqp_regs_unlink(reg);
 		spin_unlock(&tqp_regs_lock);
@@ -195,17 +193,14 @@ static struct tqp_reg *tqp_reg_unused(const struct tqp_offload_device *odev,
 	return NULL;
 }
 
-/* NULL: any. */
-static bool tqp_regs_are_for(const struct tqp_offload_device *odev)
+static bool tqp_regs_are_left(void)
 {
-	const struct tqp_reg *reg;
-	bool found = false;
+	bool left;
 
 	spin_lock(&tqp_regs_lock);
-	list_for_each_entry(reg, &tqp_regs_all, all)
-		found |= !odev || reg->odev == odev;
+	left = !list_empty(&tqp_regs_all);
 	spin_unlock(&tqp_regs_lock);
-	return found;
+	return left;
 }
 
 static void tqp_reg_idle_work(struct work_struct *work)
@@ -213,9 +208,9 @@ static void tqp_reg_idle_work(struct work_struct *work)
 	unsigned long before = jiffies - msecs_to_jiffies(TQP_REG_IDLE_MS);
 	struct tqp_reg *reg;
 
-	while ((reg = tqp_reg_unused(NULL, before)))
+	while ((reg = tqp_reg_unused(before)))
 		tqp_reg_put(reg);
-	if (tqp_regs_are_for(NULL))
+	if (tqp_regs_are_left())
 		queue_delayed_work(tqp_wq, &tqp_reg_idle, msecs_to_jiffies(TQP_REG_IDLE_MS));
 }
 
@@ -224,13 +219,39 @@ void tqp_regs_watch(void)
 	queue_delayed_work(tqp_wq, &tqp_reg_idle, msecs_to_jiffies(TQP_REG_IDLE_MS));
 }
 
+/* ---- a NIC goes ---- */
+
+void tqp_regs_wait_mapped(void)
+{
+	down_write(&tqp_regs_mapping);
+	up_write(&tqp_regs_mapping);
+}
+
+/* One that is mapped for @odev.  It stays: who frees it unmaps it before. */
+static struct tqp_reg *tqp_reg_mapped(const struct tqp_offload_device *odev)
+{
+	struct tqp_reg *reg, *found = NULL;
+
+	lockdep_assert_held_write(&tqp_regs_mapping);
+	spin_lock(&tqp_regs_lock);
+	list_for_each_entry(reg, &tqp_regs_all, all) {
+		if (reg->dma_dev && reg->odev == odev) {
+			found = reg;
+			break;
+		}
+	}
+	spin_unlock(&tqp_regs_lock);
+	return found;
+}
+
 void tqp_regs_gone(const struct tqp_offload_device *odev)
 {
 	struct tqp_reg *reg;
 
-	while ((reg = tqp_reg_unused(odev, 0)))
-		tqp_reg_put(reg);
-	wait_event(tqp_regs_wait, !tqp_regs_are_for(odev));
+	down_write(&tqp_regs_mapping);
+	while ((reg = tqp_reg_mapped(odev)))
+		tqp_reg_gone(reg);
+	up_write(&tqp_regs_mapping);
 }
 
 /* No socket is left: all of them are idle. */
@@ -239,8 +260,8 @@ void tqp_regs_exit(void)
 	struct tqp_reg *reg;
 
 	cancel_delayed_work_sync(&tqp_reg_idle);
-	while ((reg = tqp_reg_unused(NULL, jiffies)))
+	while ((reg = tqp_reg_unused(jiffies)))
 		tqp_reg_put(reg);
-	wait_event(tqp_regs_wait, !tqp_regs_are_for(NULL));
+	wait_event(tqp_regs_wait, !tqp_regs_are_left());
 	flush_workqueue(tqp_wq);
 }

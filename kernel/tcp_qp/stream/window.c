@@ -118,12 +118,25 @@ void tqp_window_free(struct sock *sk, struct tqp_place *place)
 
 static bool tqp_window_is_idle(struct tqp_place *place, void *more)
 {
-	u64 idle = ktime_get_ns() - READ_ONCE(place->read_at);
+	u64 idle = ktime_get_ns() - max(READ_ONCE(place->read_at), place->held_at);
 
 	if (!READ_ONCE(place->rcvbuf))
 		return false;
 	*(bool *)more = true;
 	return idle >= TQP_WINDOW_IDLE_MS * NSEC_PER_MSEC;
+}
+
+/* Whose lock somebody has is not idle, and nobody waits for him: that may be for as long as he likes. */
+static void tqp_window_free_idle(struct sock *sk, struct tqp_place *place)
+{
+	local_bh_disable();
+	bh_lock_sock(sk);
+	if (sock_owned_by_user(sk))
+		place->held_at = ktime_get_ns();
+	else
+		tqp_window_free(sk, place);
+	bh_unlock_sock(sk);
+	local_bh_enable();
 }
 
 static void tqp_window_work(struct work_struct *work)
@@ -135,9 +148,7 @@ static void tqp_window_work(struct work_struct *work)
 	while ((place = tqp_place_find(tqp_window_is_idle, &more, &sk))) {
 		more = false;
 		if (sk) {
-			lock_sock(sk);
-			tqp_window_free(sk, place);
-			release_sock(sk);
+			tqp_window_free_idle(sk, place);
 			sock_put(sk);
 		} else {
 			WRITE_ONCE(place->rcvbuf, 0);

@@ -274,8 +274,9 @@ def send(address: str, port: int, seed: int, mib: int, pauses: float) -> None:
             at += count
             if pauses:
                 time.sleep(dice.random() * pauses)
-        if sock.recv(1) != b"!":
-            sys.exit("the receiver ended early")
+        while (said := sock.recv(1)) != b"!":
+            if not said:
+                sys.exit("the receiver ended early")
 
 
 def main() -> NoReturn:
