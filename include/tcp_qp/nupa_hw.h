@@ -252,7 +252,7 @@ enum {
 	NUPA_RX_F_HASH_L4 = 1 << 4,	/* hash covers ports */
 	NUPA_RX_F_PLACED = 1 << 5,	/* payload went to a QP buffer: bufs == 0, payload_bytes placed */
 	NUPA_RX_F_QP = 1 << 6,		/* flow has a QP context; the host must not merge it in software */
-	NUPA_RX_F_STREAM = 1 << 7,	/* with PLACED: payload went where a struct nupa_post says */
+	NUPA_RX_F_STREAM = 1 << 7,	/* that context is a stream's; PLACED: where a struct nupa_post says */
 	NUPA_RX_F_WAKE = 1 << 8,	/* somebody may have slept until it was completed, in @cq */
 };
 

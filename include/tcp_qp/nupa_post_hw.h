@@ -21,8 +21,8 @@ extern "C" {
  * of these pages is written any more, and @placed says which may have been.
  *
  * A segment is placed if it is the next one that the host gets (all before it was
- * passed up, nothing behind it was) and lies within the post.  Its completion has
- * NUPA_RX_F_STREAM.  All others are delivered, for the host to copy.
+ * passed up, nothing behind it was) and lies within the post.  All others are delivered,
+ * for the host to copy.  The completions of both have NUPA_RX_F_STREAM.
  */
 enum nupa_post_state {
 	NUPA_POST_NONE = 0,

@@ -155,13 +155,14 @@ static void nupa_rx_set_merged(struct nupa_queue *q, struct sk_buff *skb,
 {
 	struct skb_shared_info *info = skb_shinfo(skb);
 	bool v6 = desc->flags & NUPA_RX_F_TCP6;
+	bool qp = desc->flags & NUPA_RX_F_QP && !(desc->flags & NUPA_RX_F_STREAM);
 
 	skb_reset_network_header(skb);
 	info->gso_size = desc->gso_size;
 	info->gso_segs = desc->gso_segs;
 	info->gso_type = v6 ? SKB_GSO_TCPV6 : SKB_GSO_TCPV4;
 	/* tcp_qp edits the header of its packets and wants no checksum in flight */
-	if (desc->flags & NUPA_RX_F_QP || !skb_frags_readable(skb) ||
+	if (qp || !skb_frags_readable(skb) ||
 	    !nupa_rx_partial_csum(skb, v6))
 		skb->ip_summed = CHECKSUM_UNNECESSARY;
 	nupa_rx_count(q, NUPA_RXS_merged_packets, 1);

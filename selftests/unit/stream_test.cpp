@@ -104,6 +104,10 @@ struct Stream : testing::Test, StreamRig {
         const nupa::Decision d = rx(f);
         EXPECT_EQ(d.reason, reason);
         EXPECT_TRUE(d.has_qp);
+        Wire w(f);
+        EXPECT_EQ(
+            nupa::rx_flags(w.packet, d) & (NUPA_RX_F_PLACED | NUPA_RX_F_QP | NUPA_RX_F_STREAM),
+            NUPA_RX_F_QP | NUPA_RX_F_STREAM);
         EXPECT_EQ(all(), before);
         EXPECT_EQ(placed(), was);
     }

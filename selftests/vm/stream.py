@@ -347,6 +347,24 @@ def test_memory_that_is_idle(t: Guests) -> None:
     posts_cases(t, "idle")
 
 
+TIMEOUTS = "nstat -asz TcpExtTCPTimeouts | awk '/TCPTimeouts/ {print $2}'"
+
+
+def test_placed_and_dropped_behind_the_device(t: Guests) -> None:
+    """By who can do nothing with packets that have no bytes: each costs a timeout of the sender's, so soon nothing is posted."""
+    t.run(0, "modprobe ifb numifbs=1 && ip link set ifb0 up && modprobe act_mirred && tc qdisc add dev nupa0 ingress"
+             " && tc filter add dev nupa0 parent ffff: matchall action mirred egress redirect dev ifb0")  # fmt: skip
+    before = int(t.run(1, TIMEOUTS))
+    try:
+        report = place(t, 60, 256, "all")
+    finally:
+        t.run(0, "tc qdisc del dev nupa0 ingress; ip link del ifb0")
+    timeouts = int(t.run(1, TIMEOUTS)) - before
+    print(f"{timeouts} timeouts", flush=True)
+    t.check(report["rx_posts"] > 0, "nothing was posted: nothing was shown")
+    t.check(report["rx_posts"] <= 8 and timeouts <= 4 * report["rx_posts"], f"{timeouts} timeouts in {report['s']} s, of {report['rx_posts']} posts")
+
+
 def test_placed_and_the_driver_goes(t: Guests) -> None:
     receiver, sender = waiting_reader(t, 7998)
     t.run(0, "rmmod nupa_dev")

@@ -33,6 +33,7 @@ enum {
 	TQP_PLACE_PAGES_MAX = (TQP_PLACE_POST_BYTES >> 12) + 1,
 	TQP_PLACE_SETTLE_MS = 20,		/* for what was placed to come through TCP */
 	TQP_PLACE_MISSES_MAX = 6,		/* after as many a reader in 64 is tried */
+	TQP_PLACE_DROPS_MAX = 16,		/* after as many one in 65,536 */
 	TQP_PLACE_BUSY_US = 20,
 	TQP_PLACE_DEAD_MS = 1000,
 	TQP_PLACE_RUN_PAGES = 4,		/* that follow each other in memory, on average */
@@ -78,6 +79,7 @@ struct tqp_place {
 	u32 rescued_seq;
 
 	u32 misses;			/* posts in a row that did not pay */
+	u32 drops;			/* posts in a row of which placed packets did not come to TCP */
 	u32 skip;			/* readers that are not tried yet */
 
 	int rcvbuf;			/* TCP's own sk_rcvbuf, while it has less; 0: it has that */
@@ -105,6 +107,9 @@ struct tqp_recv {
 	u32 bytes;			/* that it wants from there on */
 	u32 queued;			/* of these: had come before, and lie in TCP's queue; the rest is posted */
 	u32 done;			/* how many it has */
+	u32 placed_to;			/* behind the last byte that came through TCP as placed */
+	u32 seen;			/* behind what the NIC had placed, when last looked; or no further than @placed_to */
+	bool dropped;			/* that did not come so */
 	bool cheap;			/* to post: it is pinned already, or lies in large pages */
 	u32 offset;			/* of the first posted byte in the first of them */
 	bool ended;			/* the stream, or it is at an urgent byte */

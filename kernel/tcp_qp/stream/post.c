@@ -157,6 +157,8 @@ int tqp_post_open(struct sock *sk, struct tqp_place *place, struct tqp_recv *rec
 		return -EAGAIN;
 	}
 	recv->bytes = bytes;
+	recv->placed_to = tqp_recv_seq(recv);
+	recv->seen = recv->placed_to;
 	if (!tqp_post_register(place, recv, begin, begin + at))
 		return -ENOMEM;
 	place->revoked = false;
@@ -322,6 +324,7 @@ int tqp_post_take(struct sock *sk, struct tqp_recv *recv, struct msghdr *msg, si
 		if (!peek && tqp_post_is_home(sk, place, recv, n)) {
 			iov_iter_advance(&msg->msg_iter, n);
 			recv->done += n;
+			recv->placed_to = recv->begin + recv->done;
 			WRITE_ONCE(stream->placed_bytes, stream->placed_bytes + n);
 		} else {
 			tqp_post_close(sk, place);
@@ -329,8 +332,10 @@ int tqp_post_take(struct sock *sk, struct tqp_recv *recv, struct msghdr *msg, si
 			if (n < 0)
 				break;
 			WRITE_ONCE(stream->rescued_bytes, stream->rescued_bytes + n);
-			if (recv)
+			if (recv) {
 				recv->done += n;
+				recv->placed_to = recv->begin + recv->done;
+			}
 		}
 		taken += n;
 		if (peek)

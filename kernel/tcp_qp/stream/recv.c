@@ -150,6 +150,13 @@ static bool tqp_recv_is_due(const struct sock *sk, const struct tqp_place *place
  */
 static void tqp_recv_score(struct tqp_place *place, const struct tqp_recv *recv)
 {
+	if (recv->dropped) {
+		place->drops = min_t(u32, place->drops + 1, TQP_PLACE_DROPS_MAX);
+		place->skip = (1 << place->drops) - 1;
+		return;
+	}
+	if (recv->placed_to != tqp_recv_seq(recv))
+		place->drops = 0;
 	if (recv->cheap) {
 		place->misses = 0;
 	} else if (recv->done == recv->bytes) {
@@ -202,6 +209,23 @@ static bool tqp_recv_at_mark(const struct sock *sk)
 	return unlikely(tp->urg_data) && tp->urg_seq == tp->copied_seq;
 }
 
+/*
+ * Somebody between the NIC and TCP drops what has no bytes: a program at the device, a filter
+ * that wants payload.  It comes again only after TCP's time is out, and is copied then.  So
+ * when the reader is past what he saw on its way, the last of it did not come as placed.
+ */
+static bool tqp_recv_is_dropped(const struct sock *sk, struct tqp_recv *recv)
+{
+	const struct tqp_place *place = recv->place;
+
+	if (place->owner != recv || !place->open)
+		return false;
+	if (after(recv->seen, recv->placed_to))
+		return !before(tcp_sk(sk)->copied_seq, recv->seen);
+	recv->seen = le32_to_cpu(READ_ONCE(place->post->placed));
+	return false;
+}
+
 /* What TCP can read, and then what was placed.  Why no more can be had, or 0. */
 static int tqp_recv_some(struct sock *sk, struct tqp_recv *recv, struct msghdr *msg, long *timeo,
 			 TQP_RECV_FLAGS_PARAMS)
@@ -222,6 +246,10 @@ static int tqp_recv_some(struct sock *sk, struct tqp_recv *recv, struct msghdr *
 	else if (ret == -EAGAIN)
 		ret = tqp_recv_more(sk, timeo);
 	recv->ended |= recv->done && tqp_recv_at_mark(sk);
+	if (unlikely(tqp_recv_is_dropped(sk, recv))) {
+		recv->dropped = true;
+		tqp_post_close(sk, recv->place);
+	}
 	if (recv->place->owner == recv)
 		tqp_window_limit(sk, recv->place);
 	release_sock(sk);

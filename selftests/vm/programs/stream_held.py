@@ -19,6 +19,7 @@ import threading
 from absent import Absent
 from stream_place import BUFFER, MIB, NAME, TCP_ULP, Receiver, expected, placed
 
+
 def held(absent: Absent, act) -> threading.Thread:
     thread = threading.Thread(target=act, daemon=True)
     thread.start()

@@ -74,7 +74,7 @@ std::uint16_t rx_flags(const Packet& packet, const Decision& decision) noexcept 
         flags |= packet.at.family == 4 ? NUPA_RX_F_TCP4 : NUPA_RX_F_TCP6;
     if (decision.placed())
         flags |= NUPA_RX_F_PLACED;
-    if (decision.placed() && decision.stream)
+    if (decision.stream)
         flags |= NUPA_RX_F_STREAM;
     if (decision.has_qp)
         flags |= NUPA_RX_F_QP;
