@@ -2,11 +2,16 @@
 #include "supervise/supervise.hpp"
 
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <seccomp.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <memory>
@@ -21,6 +26,7 @@ namespace tcpqp::run {
 namespace {
 
 constexpr int kCannotGoOn = 126;
+constexpr size_t kInstructionsMax = 64;  // of the filter: it has a dozen
 
 struct Release {
     void operator()(void* filter) const noexcept { ::seccomp_release(filter); }
@@ -33,35 +39,72 @@ void good(int result, const char* what) {
 }
 
 // All calls go on as they would; the kernel tells of two first.  Others' processors' calls do not
-// count, and no mitigation is turned on that the program would not have.
+// count.
 Filter make_filter() {
     Filter filter(::seccomp_init(SCMP_ACT_ALLOW));
     if (!filter)
         throw std::bad_alloc();
     good(::seccomp_attr_set(filter.get(), SCMP_FLTATR_API_SYSRAWRC, 1), "seccomp");
     good(::seccomp_attr_set(filter.get(), SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ALLOW), "seccomp");
-    good(::seccomp_attr_set(filter.get(), SCMP_FLTATR_CTL_SSB, 1), "seccomp");
     for (const int call : {SCMP_SYS(connect), SCMP_SYS(listen)})
         good(::seccomp_rule_add(filter.get(), SCMP_ACT_NOTIFY, call, 0), "seccomp");
     return filter;
 }
 
+// The filter as the kernel takes it.
+class Program {
+public:
+    explicit Program(const Filter& filter) {
+        int ends[2];
+        if (::pipe2(ends, O_CLOEXEC) != 0)
+            throw_errno("pipe");
+        const Fd out(ends[0]);
+        Fd into(ends[1]);
+        good(::seccomp_export_bpf(filter.get(), into.get()), "seccomp");
+        into.reset();
+        const ssize_t bytes = ::read(out.get(), code_.data(), sizeof(code_));
+        if (bytes <= 0 || static_cast<size_t>(bytes) == sizeof(code_))
+            throw std::runtime_error("seccomp: no filter, or a large one");
+        count_ = static_cast<size_t>(bytes) / sizeof(sock_filter);
+    }
+
+    // Returns the filter's descriptor, or -errno.  libseccomp does not know of the last flag
+    // (Linux 5.19), by which a signal does not end a call that the supervisor has in hand: listen()
+    // is ended by none, and connect() by one that comes once it runs.  No mitigation is turned on
+    // that the program would not have.
+    [[nodiscard]] int load() noexcept {
+        const sock_fprog program{static_cast<unsigned short>(count_), code_.data()};
+        constexpr unsigned long kFlags =
+            SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_SPEC_ALLOW;
+        long result = -1;
+        for (const unsigned long flags :
+             {kFlags | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, kFlags}) {
+            result = ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
+            if (result >= 0 || errno != EINVAL)
+                break;
+        }
+        return result >= 0 ? static_cast<int>(result) : -errno;
+    }
+
+private:
+    std::array<sock_filter, kInstructionsMax> code_{};
+    size_t count_ = 0;
+};
+
 // Who is not privileged may filter only if none of its programs can become so.  Returns the
 // descriptor, which closes when the program is executed.
 int load_filter() {
-    const Filter filter = make_filter();
-    good(::seccomp_attr_set(filter.get(), SCMP_FLTATR_CTL_NNP, 0), "seccomp");
-    int result = ::seccomp_load(filter.get());
+    Program program(make_filter());
+    int result = program.load();
     if (result == -EACCES || result == -EPERM) {
-        good(::seccomp_attr_set(filter.get(), SCMP_FLTATR_CTL_NNP, 1), "seccomp");
-        result = ::seccomp_load(filter.get());
+        if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+            throw_errno("no_new_privs");
+        result = program.load();
     }
     if (result == -EBUSY)
         throw std::runtime_error("something else already supervises this process's system calls");
     good(result, "seccomp");
-    const int notify = ::seccomp_notify_fd(filter.get());
-    good(notify, "seccomp");
-    return notify;
+    return result;
 }
 
 // Nothing of the program's may live longer because of us, and what ends it must not end us first:

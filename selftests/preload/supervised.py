@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""A supervised program is what it is alone: supervised.py SUPERVISED [TEST...].  Its signals and its time limits."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+SUPERVISED = str(Path(sys.argv[1]).resolve())
+LIMIT_S = 60
+
+PROGRAM = """
+import ctypes, errno, os, select, signal, socket, struct, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+handled = []
+signal.signal(signal.SIGUSR1, lambda *_: handled.append(1))  # Python's handlers end calls: no SA_RESTART
+signal.signal(signal.SIGALRM, lambda *_: handled.append(1))
+
+def call(function, *arguments):  # Python itself would call again
+    return 0 if function(*arguments) == 0 else ctypes.get_errno()
+
+def address(listener):
+    host, port = listener.getsockname()
+    return struct.pack("<H", socket.AF_INET) + struct.pack(">H", port) + socket.inet_aton(host) + bytes(8)
+
+def connect(sock, listener):
+    return call(libc.connect, sock.fileno(), address(listener), 16)
+
+def bound():
+    sock = socket.socket()
+    sock.bind(("127.0.0.1", 0))
+    return sock
+
+def silent():
+    "A listener that takes no more connections, nor refuses them."
+    listener = bound()
+    listener.listen(0)
+    full = [socket.socket() for _ in range(4)]
+    for sock in full:
+        sock.setblocking(False)
+        connect(sock, listener)
+    return listener, full
+"""
+
+
+def run(*command: str, **variables: str) -> subprocess.CompletedProcess:
+    return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False, env={**os.environ, **variables})
+
+
+def python(code: str) -> tuple[str, ...]:
+    return sys.executable, "-c", PROGRAM + code
+
+
+def says(code: str, *before: str, **variables: str) -> str:
+    done = run(*before, SUPERVISED, *python(code), **variables)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    return done.stdout
+
+
+def test_signals_while_a_call_is_notified() -> None:
+    """Calls that no signal ends alone are ended by none; one that is ended by a signal has begun, and goes on by itself."""
+    code = """
+sock = bound()
+print(call(libc.listen, sock.fileno(), 1), len(handled))
+there = socket.socket()
+there.setblocking(False)
+print(connect(there, sock) == errno.EINPROGRESS, len(handled))
+waits = socket.socket()
+print(connect(waits, sock) in (0, errno.EINTR), len(handled))
+for one in there, waits:
+    poll = select.poll(); poll.register(one, select.POLLOUT); poll.poll(5000)
+    print(one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), one.getpeername() == sock.getsockname())
+"""
+    assert says(code, SUPERVISED_SIGNAL="1") == "0 1\nTrue 2\nTrue 3\n0 True\n0 True\n"
+
+
+def test_connect_that_waits() -> None:
+    """An alarm ends it, and so does Ctrl-C."""
+    code = """
+listener, full = silent()
+signal.setitimer(signal.ITIMER_REAL, 0.3)
+sock, begin = socket.socket(), time.monotonic()
+print(errno.errorcode[connect(sock, listener)], len(handled), time.monotonic() - begin < 20)
+"""
+    assert says(code) == "EINTR 1 True\n"
+    code = "signal.signal(signal.SIGINT, signal.SIG_DFL); listener, full = silent(); print('waits', flush=True); connect(socket.socket(), listener)"
+    with subprocess.Popen((SUPERVISED, *python(code)), stdout=subprocess.PIPE, text=True) as job:
+        assert job.stdout.readline() == "waits\n"
+        job.send_signal(signal.SIGINT)
+        assert job.wait(LIMIT_S) == -signal.SIGINT
+
+
+for name, test in [(n, t) for n, t in globals().items() if n.startswith("test_")]:
+    if not sys.argv[2:] or name[5:] in sys.argv[2:]:
+        test()
+        print(f"ok {name[5:]}", flush=True)
