@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""A supervised program is what it is alone: supervised.py SUPERVISED [TEST...].  Its signals and its time limits."""
+"""A supervised program is what it is alone: supervised.py SUPERVISED [TEST...].  Its signals, its time limits, its children."""
 
 import os
 import signal
@@ -10,6 +10,8 @@ from pathlib import Path
 
 SUPERVISED = str(Path(sys.argv[1]).resolve())
 LIMIT_S = 60
+FIRST = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")  # in a PID namespace, whose first process the program becomes
+NOBODY_ELSE = "supervised: something else already supervises this process's system calls\n"
 
 PROGRAM = """
 import ctypes, errno, os, select, signal, socket, struct, sys, time
@@ -90,6 +92,44 @@ print(errno.errorcode[connect(sock, listener)], len(handled), time.monotonic() -
         assert job.stdout.readline() == "waits\n"
         job.send_signal(signal.SIGINT)
         assert job.wait(LIMIT_S) == -signal.SIGINT
+
+
+WAITS_FOR_ALL = """
+for child in range(int(sys.argv[1]) if sys.argv[1:] else 0):
+    if os.fork() == 0:
+        os._exit(child)
+statuses = []
+try:
+    while True:
+        statuses.append(os.waitstatus_to_exitcode(os.wait()[1]))
+except ChildProcessError:
+    sock = bound(); print(os.getpid() == 1, sorted(statuses), call(libc.listen, sock.fileno(), 1))
+zombies = [one for one in os.listdir("/proc") if one.isdigit() and " Z " in open(f"/proc/{one}/stat").read()]
+print(zombies)
+"""
+
+
+def test_first_process_waits_for_its_children_alone() -> None:
+    """Of a PID namespace: whoever ends there is its child, and the supervising process ends after it."""
+    if os.getuid() != 0:
+        return
+    for count, statuses in ((0, "[]"), (3, "[0, 1, 2]")):
+        done = run(*FIRST, SUPERVISED, *python(WAITS_FOR_ALL), str(count))
+        assert (done.returncode, done.stdout, done.stderr) == (0, f"True {statuses} 0\n[]\n", ""), done
+
+
+def test_first_process_that_is_supervised_already() -> None:
+    """The supervising process that has nothing to do leaves nothing behind."""
+    if os.getuid() != 0:
+        return
+    done = run(*FIRST, SUPERVISED, SUPERVISED, *python(WAITS_FOR_ALL))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True [] 0\n[]\n", NOBODY_ELSE), done
+
+
+def test_who_takes_orphans_waits_for_its_children_alone() -> None:
+    takes = "import ctypes, os, sys; ctypes.CDLL(None).prctl(36, 1, 0, 0, 0); os.execv(sys.argv[1], sys.argv[1:])"
+    done = run(sys.executable, "-c", takes, SUPERVISED, *python(WAITS_FOR_ALL.split("zombies")[0]), "2")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "False [0, 1] 0\n", ""), done
 
 
 for name, test in [(n, t) for n, t in globals().items() if n.startswith("test_")]:

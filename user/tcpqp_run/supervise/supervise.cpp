@@ -140,9 +140,18 @@ void let_go_of_everything(int keep, bool stats) noexcept {
     ::_exit(0);
 }
 
-// A grandchild, in a session of its own: no child of the program's, and its terminal's signals are
-// not for it.
-void start_supervisor(int wire, const char* program, bool stats) {
+// Does what ends below us become our child?  A container's first process, for one.
+bool takes_orphans() noexcept {
+    int takes = 0;
+    return ::getpid() == 1 || (::prctl(PR_GET_CHILD_SUBREAPER, &takes, 0, 0, 0) == 0 && takes != 0);
+}
+
+// A child that wait() does not know of, since its end sends no signal.
+pid_t fork_unwaited() noexcept {
+    return static_cast<pid_t>(::syscall(SYS_clone, 0, nullptr, nullptr, nullptr, nullptr));
+}
+
+void start_grandchild(int wire, const char* program, bool stats) {
     const pid_t program_pid = ::getpid();
     const pid_t child = ::fork();
     if (child < 0)
@@ -159,27 +168,56 @@ void start_supervisor(int wire, const char* program, bool stats) {
         throw std::runtime_error("no supervising process could be started");
 }
 
-}  // namespace
+// In a session of its own, since its terminal's signals are not for it, and no child that the
+// program could wait for: that would be for ever.  Returns a child that is ours, or 0.
+pid_t start_supervisor(int wire, const char* program, bool stats) {
+    const pid_t program_pid = ::getpid();
+    if (!takes_orphans()) {
+        start_grandchild(wire, program, stats);
+        return 0;
+    }
+    const pid_t supervisor = fork_unwaited();
+    if (supervisor < 0)
+        throw_errno("clone");
+    if (supervisor == 0) {
+        ::setsid();
+        be_supervisor(wire, program_pid, program, stats);
+    }
+    return supervisor;
+}
 
-void supervise(const char* program, bool stats) {
-    int wires[2];
-    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, wires) != 0)
-        throw_errno("socketpair");
-    const Fd here(wires[0]);
-    Fd there(wires[1]);
-    start_supervisor(there.get(), program, stats);
-    there.reset();
+void filter_and_hand_over(int wire) {
     pid_t supervisor = 0;
-    if (::recv(here.get(), &supervisor, sizeof(supervisor), 0) != sizeof(supervisor))
+    if (::recv(wire, &supervisor, sizeof(supervisor), 0) != sizeof(supervisor))
         throw std::runtime_error("the supervising process has died");
     // Where Yama lets only ancestors look at a process's descriptors.
     (void)::prctl(PR_SET_PTRACER, supervisor, 0, 0, 0);
     const int notify = load_filter();
     UnixMessage message(&supervisor, sizeof(supervisor));
     message.put(notify);
-    if (::sendmsg(here.get(), &message.header, MSG_NOSIGNAL) < 0) {
+    if (::sendmsg(wire, &message.header, MSG_NOSIGNAL) < 0) {
         std::fputs("tcpqp-run: the supervising process has died\n", stderr);
         ::_exit(kCannotGoOn);  // nobody would answer the program's calls, and no filter is undone
+    }
+}
+
+}  // namespace
+
+void supervise(const char* program, bool stats) {
+    int wires[2];
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, wires) != 0)
+        throw_errno("socketpair");
+    Fd here(wires[0]);
+    Fd there(wires[1]);
+    const pid_t child = start_supervisor(there.get(), program, stats);
+    there.reset();
+    try {
+        filter_and_hand_over(here.get());
+    } catch (...) {
+        here.reset();  // by which it ends
+        if (child != 0)
+            ::waitpid(child, nullptr, __WALL);
+        throw;
     }
 }
 
