@@ -338,6 +338,11 @@ def test_placed_until_something_happens(t: Guests) -> None:
     posts_cases(t, "urgent", "disconnected", "reconnected", "other_ulp")
 
 
+def test_placed_beside_splice(t: Guests) -> None:
+    """TCP's own splice() stops before what was placed, and would say that the stream has ended."""
+    posts_cases(t, "spliced")
+
+
 def test_memory_that_stays_pinned(t: Guests) -> None:
     posts_cases(t, "many", "little")
 

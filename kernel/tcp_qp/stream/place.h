@@ -10,6 +10,7 @@
  *   window.c  how much may wait in TCP's queue meanwhile
  *   edge.c    how far the peer may send while a post is open
  *   recv.c    recvmsg
+ *   splice.c  splice()
  *
  * A placed packet has no bytes (zero pages) and is marked as unreadable, so TCP's own
  * recvmsg stops before it.  Where its bytes are says its sequence number: in the memory
@@ -221,5 +222,16 @@ void tqp_edge_close(struct sock *sk, struct tqp_place *place);
 
 /* ---- recv.c ---- */
 void tqp_stream_recv_ops(struct proto *prot);
+/*
+ * How many placed bytes were read.  TCP stops before a placed packet as at memory that is bad:
+ * if there is none any more, and this has changed, another reader took it.
+ */
+u64 tqp_recv_taken(const struct sock *sk);
+
+/* ---- splice.c; under the sk lock ---- */
+/* splice() knows of placed packets from here on; false: it cannot be had, so nothing may be posted. */
+bool tqp_splice_put_on(struct sock *sk);
+/* It is TCP's again; also of a socket that is being destroyed. */
+void tqp_splice_take_off(struct sock *sk);
 
 #endif

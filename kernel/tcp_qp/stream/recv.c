@@ -51,11 +51,7 @@ static int tqp_recv_rescued(struct sock *sk, struct msghdr *msg, size_t bytes, b
 	return taken;
 }
 
-/*
- * How many placed bytes were read.  TCP stops before a placed packet as at memory that is bad:
- * if there is none any more, and this has changed, another reader took it.
- */
-static u64 tqp_recv_taken(const struct sock *sk)
+u64 tqp_recv_taken(const struct sock *sk)
 {
 	const struct tqp_stream *stream;
 	u64 taken = 0;
@@ -115,7 +111,7 @@ static int tqp_recv_open(struct sock *sk, struct tqp_recv *recv, struct msghdr *
 	place = tqp_place_of(sk);
 	if (place && place->skip)
 		place->skip--;
-	else if (place)
+	else if (place && tqp_splice_put_on(sk))
 		err = tqp_post_open(sk, place, recv, msg, want);
 	release_sock(sk);
 	return err;

@@ -2,9 +2,10 @@
 /*
  * The ULP: which of a socket's operations are ours, from setsockopt to the socket's end.
  *
- * sendmsg, recvmsg, setsockopt and disconnect.  All else is TCP's, so that every other call means what it
- * means without us.  A listener's children inherit it.  It yields to any other ULP
- * (kTLS, a queue pair), since TCP has room for one.
+ * sendmsg, recvmsg, setsockopt and disconnect; splice_read of one that posts (splice.c).  All
+ * else is TCP's, so that every other call means what it means without us.  A listener's
+ * children inherit it.  It yields to any other ULP (kTLS, a queue pair), since TCP has room
+ * for one.
  *
  * A listener is cloned without its lock, and no child may have our operations without a
  * reference to this module.  So one that listens gets the ULP before the operations, and
@@ -115,6 +116,7 @@ static struct tqp_stream *tqp_stream_take(struct sock *sk)
 {
 	struct tqp_stream *stream = tqp_stream_of(sk);
 
+	tqp_splice_take_off(sk);
 	RCU_INIT_POINTER(inet_csk(sk)->icsk_ulp_data, NULL);
 	WRITE_ONCE(sk->sk_prot, tqp_stream_base(sk->sk_prot));
 	return stream;
@@ -355,6 +357,7 @@ static int tqp_stream_disconnect(struct sock *sk, int flags)
 		WRITE_ONCE(stream->place, NULL);
 		tqp_place_end(place);
 	}
+	tqp_splice_take_off(sk);
 	return tqp_stream_base(sk->sk_prot)->disconnect(sk, flags);
 }
 

@@ -40,6 +40,7 @@ RECVFROM = "45"
 LIMIT_S = 60
 WARM_MAX = 20
 RECONNECTS = 6
+SPLICED_ROUNDS, SPLICED_BYTES = 2, 32 * KIB  # of one pipe
 BYTES_RECEIVED, BYTES_RECEIVED_AT = struct.Struct("<Q"), 128  # struct tcp_info
 URGENT_BYTE = b"!"
 REQUEST = struct.Struct("<QQ?")  # from where, how many, whether an urgent byte follows
@@ -487,8 +488,63 @@ def gives(sock: socket.socket, name: bytes) -> bool:
     return True
 
 
+class Splices(threading.Thread):
+    """Splices what comes, until it is told to stop and gets some once more."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(daemon=True)
+        self.sock, self.stops, self.parts = connection.sock, False, []
+        self.out, self.into = os.pipe()
+        self.start()
+
+    def run(self) -> None:
+        while not self.stops and (count := os.splice(self.sock.fileno(), self.into, SPLICED_BYTES)):
+            self.parts.append(os.read(self.out, count))
+
+    def check(self) -> None:
+        if not self.is_alive() and not self.stops:
+            sys.exit(f"splice() says that the stream has ended, or failed, after {sum(map(len, self.parts))} bytes")
+
+
+def spliced(connection: Connection) -> None:
+    """Beside a receive that waits with its memory posted: splice() never says that the stream has ended, and each byte is read once."""
+    memory = Memory(BLOCK)
+    before = connection.counters()["rx_rescued_bytes"]
+    for _ in range(SPLICED_ROUNDS):
+        connection.warm(memory)
+        at, receive, splices = connection.at, Receive(connection, memory.view()), Splices(connection)
+        while receive.is_alive():
+            connection.ask(SPLICED_BYTES)
+            wait_until(lambda: connection.has_read() or not splices.is_alive(), "all is read")
+            splices.check()
+        splices.stops = True
+        connection.ask(1)
+        splices.join(LIMIT_S)
+        parts, sent = splices.parts, connection.at - at
+        rest = sent - receive.end() - sum(map(len, parts))
+        parts.append(connection.sock.recv(rest, socket.MSG_WAITALL))
+        if not is_shared(expected(at, sent), memory.bytes(), parts):
+            sys.exit(f"of {sent} bytes some are wrong or lost: {BLOCK} were received, and spliced {[len(part) for part in parts]}")
+    if connection.counters()["rx_rescued_bytes"] == before:
+        sys.exit("splice() met nothing that was placed: nothing was shown")
+
+
+def is_shared(sent: bytes, received: bytes, parts: list[bytes]) -> bool:
+    """Is @sent what was @received with @parts in between, in their order?  A short part may be found at several places."""
+    had, ways = 0, {0}  # of the parts before; how many received bytes may lie before the next
+    for part in parts:
+        after = set()
+        for way in ways:
+            found = way + had
+            while (found := sent.find(part, found)) >= 0 and received[way : found - had] == sent[way + had : found]:
+                after.add(found - had)
+                found += 1
+        had, ways = had + len(part), after
+    return any(received[way:] == sent[way + had :] for way in ways)
+
+
 CASES = {case.__name__: case for case in (unmapped, advised, moved, moved_meanwhile, advised_meanwhile, protected, protected_meanwhile,
-         forked, forked_meanwhile, overlapping, idle, many, little, urgent, disconnected, reconnected, other_ulp)}  # fmt: skip
+         forked, forked_meanwhile, overlapping, idle, many, little, urgent, disconnected, reconnected, other_ulp, spliced)}  # fmt: skip
 
 
 def answer(sock: socket.socket) -> None:
