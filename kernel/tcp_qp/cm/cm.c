@@ -96,6 +96,18 @@ int tqp_cm_socket(struct net *net, const struct iw_cm_id *cm_id, struct socket *
 	return 0;
 }
 
+/* Who connects makes the first himself; the later ones, of the work, are like it. */
+static int tqp_ep_ask(struct tqp_ep *ep)
+{
+	struct sock *sk = ep->hs.sock->sk;
+
+	if (ep->asked)
+		return tqp_asker_give(&ep->asker, sk);
+	tqp_asker_get(&ep->asker, sk);
+	ep->asked = true;
+	return 0;
+}
+
 static int tqp_ep_connect_from(struct tqp_ep *ep, const struct sockaddr_storage *from)
 {
 	const struct iw_cm_id *cm_id = ep->cm_id;
@@ -104,6 +116,9 @@ static int tqp_ep_connect_from(struct tqp_ep *ep, const struct sockaddr_storage 
 
 	if (err)
 		return err;
+	err = tqp_ep_ask(ep);
+	if (err)
+		goto release;
 	err = kernel_bind(ep->hs.sock, (struct sockaddr_unsized *)from, tqp_address_bytes(from));
 	if (err)
 		goto release;

@@ -21,6 +21,7 @@
 #include <linux/net.h>
 #include <rdma/iw_cm.h>
 #include "conn/conn.h"
+#include "hello/asker.h"
 #include "hello/hello.h"
 
 enum {
@@ -53,6 +54,7 @@ struct tqp_listener {
 	struct tqp_device *dev;		/* valid until closing */
 	struct iw_cm_id *cm_id;		/* we hold a reference, until closing */
 	struct socket *sock;		/* NULL: listens in a namespace without the device */
+	struct tqp_asker asker;		/* constant, with sock: who listens */
 	void (*saved_data_ready)(struct sock *sk);
 	struct work_struct work;
 	spinlock_t lock;		/* below; also held while iw_cm is told of a request */
@@ -74,6 +76,8 @@ struct tqp_ep {
 	struct tqp_device *dev;		/* we hold a reference */
 	struct tqp_hello_sock hs;	/* its socket, and what is said there before the QP */
 	struct net *net;		/* we hold a reference; active: where the caller lives */
+	struct tqp_asker asker;		/* active: who connects, from the first socket on */
+	bool asked;			/* asker is known */
 	struct iw_cm_id *cm_id;		/* we hold a reference; NULL before accept */
 	struct tqp_qp *qp;		/* we hold a reference, and qp->ep is us */
 	struct tqp_conn *conn;		/* we hold a reference; from ATTACHED on */

@@ -25,6 +25,7 @@ static void tqp_ep_release(struct kref *ref)
 {
 	struct tqp_ep *ep = container_of(ref, struct tqp_ep, ref);
 
+	tqp_asker_put(&ep->asker);
 	put_device(&ep->dev->ib.dev);
 	if (ep->net)
 		put_net(ep->net);

@@ -12,7 +12,10 @@
 
 static void tqp_listener_release(struct kref *ref)
 {
-	kfree(container_of(ref, struct tqp_listener, ref));
+	struct tqp_listener *listener = container_of(ref, struct tqp_listener, ref);
+
+	tqp_asker_put(&listener->asker);
+	kfree(listener);
 }
 
 void tqp_listener_put(struct tqp_listener *listener)
@@ -78,8 +81,10 @@ static bool tqp_listener_join(struct tqp_listener *listener, struct tqp_ep *ep)
 
 static void tqp_listener_take(struct tqp_listener *listener, struct socket *sock)
 {
-	struct tqp_ep *ep = tqp_ep_create(listener->dev, TQP_EP_REQUEST_WAIT);
+	struct tqp_ep *ep = NULL;
 
+	if (!tqp_asker_give(&listener->asker, sock->sk))
+		ep = tqp_ep_create(listener->dev, TQP_EP_REQUEST_WAIT);
 	if (!ep) {
 		sock_release(sock);
 		return;
@@ -189,6 +194,7 @@ static int tqp_listener_open(struct tqp_listener *listener, struct net *net, int
 
 	if (err)
 		return err;
+	tqp_asker_get(&listener->asker, listener->sock->sk);
 	err = tqp_listener_bind(listener);
 	if (err)
 		goto release;

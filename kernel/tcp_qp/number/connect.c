@@ -56,32 +56,52 @@ static int tqp_number_bind(struct tqp_number *number)
 }
 
 /* Not a "kernel" socket: it must keep its namespace, and retransmit its FIN. */
-static int tqp_number_make_socket(struct tqp_number *number)
+static int tqp_number_make_socket(const struct tqp_number *number, struct socket **sock)
 {
-	int family = tqp_number_is_ipv6(number) ? AF_INET6 : AF_INET, err;
-	const struct cred *old = override_creds(number->cred);
+	int family = tqp_number_is_ipv6(number) ? AF_INET6 : AF_INET;
 
-	err = __sock_create(number->net, family, SOCK_STREAM, IPPROTO_TCP, &number->hs.sock, 0);
+	return __sock_create(number->net, family, SOCK_STREAM, IPPROTO_TCP, sock, 0);
+}
+
+/* Either side's: what may not make a socket gets none by waiting for a peer to connect. */
+int tqp_number_ask(struct tqp_number *number)
+{
+	struct socket *sock;
+	int err = tqp_number_make_socket(number, &sock);
+
+	if (err)
+		return err;
+	tqp_asker_get(&number->asker, sock->sk);
+	sock_release(sock);
+	return 0;
+}
+
+static int tqp_number_make_askers(struct tqp_number *number)
+{
+	const struct cred *old = override_creds(number->cred);
+	int err = tqp_number_make_socket(number, &number->hs.sock);
+
 	revert_creds(old);
-	return err;
+	return err ?: tqp_asker_give(&number->asker, number->hs.sock->sk);
 }
 
 int tqp_number_open(struct tqp_number *number)
 {
-	int err = tqp_number_make_socket(number);
+	int err = tqp_number_make_askers(number);
 
 	if (err)
-		return err;
+		goto release;
 	number->hs.sock->sk->sk_use_task_frag = false;
 	tcp_sock_set_syncnt(number->hs.sock->sk, TQP_NUMBER_SYN_RETRIES);
 	tqp_number_tune(number);
 	err = tqp_number_bind(number);
-	if (err) {
-		tqp_hello_release(&number->hs, false);
-		return err;
-	}
+	if (err)
+		goto release;
 	tqp_hello_install(&number->hs, number->hs.sock->sk->sk_data_ready);
 	return 0;
+release:
+	tqp_hello_release(&number->hs, false);
+	return err;
 }
 
 /* A QP that is its own peer connects to its own port: TCP's simultaneous open, of one socket. */

@@ -25,6 +25,7 @@ static void tqp_number_release(struct kref *ref)
 {
 	struct tqp_number *number = container_of(ref, struct tqp_number, ref);
 
+	tqp_asker_put(&number->asker);
 	put_cred(number->cred);
 	put_net(number->net);
 	kfree(number);
@@ -160,6 +161,7 @@ struct tqp_number *tqp_number_create(struct tqp_qp *qp, const struct ib_qp_attr 
 	const struct ib_global_route *grh = rdma_ah_read_grh(&attr->ah_attr);
 	struct tqp_number *number;
 	struct in6_addr local, remote;
+	int err;
 
 	lockdep_assert_held(&qp->mutex);
 	if (!tqp_number_named(qp, attr, mask))
@@ -182,6 +184,11 @@ struct tqp_number *tqp_number_create(struct tqp_qp *qp, const struct ib_qp_attr 
 	number->rq_psn = (mask & IB_QP_RQ_PSN ? attr->rq_psn : qp->attr.rq_psn) & TQP_PSN_MAX;
 	number->tos = grh->traffic_class & ~INET_ECN_MASK;
 	tqp_number_choose(number);
+	err = tqp_number_ask(number);
+	if (err) {
+		tqp_number_discard(number);
+		return ERR_PTR(err);
+	}
 	return number;
 }
 

@@ -22,6 +22,7 @@
 
 #include <linux/in6.h>
 #include "conn/conn.h"
+#include "hello/asker.h"
 #include "hello/hello.h"
 
 enum {
@@ -71,6 +72,7 @@ struct tqp_number {
 	struct tqp_qp *qp;		/* we hold a reference, until CLOSED */
 	struct net *net;		/* constant; we hold a reference */
 	const struct cred *cred;	/* constant; of who said RTR */
+	struct tqp_asker asker;		/* constant; the same */
 	struct tqp_hello_sock hs;
 	struct tqp_conn *conn;		/* we hold a reference; while ATTACHED */
 	struct delayed_work work;
@@ -129,6 +131,8 @@ void tqp_number_check_psn(struct tqp_number *number);
 unsigned long tqp_number_timeout(struct tqp_qp *qp);
 
 /* ---- connect.c ---- */
+/* Who says RTR may have a socket; his task, before anybody else knows the number. */
+int tqp_number_ask(struct tqp_number *number);
 /* A socket from number->local, as who said RTR would have it. */
 int tqp_number_open(struct tqp_number *number);
 /* The first call begins to connect, later ones give the result; -EAGAIN until then. */

@@ -190,7 +190,8 @@ static int tqp_number_take(struct tqp_number *number, struct tqp_hello_sock *hs,
 	if (number->state != TQP_NUMBER_WAIT)
 		return -ECONNREFUSED;
 	tqp_number_adopt(number, hs);
-	if (tqp_number_send_hello(number) || tqp_number_attach(number, said))
+	if (tqp_asker_give(&number->asker, number->hs.sock->sk) ||
+	    tqp_number_send_hello(number) || tqp_number_attach(number, said))
 		tqp_number_again(number);
 	return 0;
 }

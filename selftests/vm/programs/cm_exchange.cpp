@@ -42,6 +42,7 @@ struct Options {
     bool reject = false;
     bool server_disconnects = false;
     bool hold = false;
+    uint32_t unread = 0;
     std::string expect = "RDMA_CM_EVENT_ESTABLISHED";
     uint32_t timeout_s = 60;
 };
@@ -128,6 +129,13 @@ public:
         must(rdma_post_send(id(), nullptr, buffer_.data(), kMessageBytes, mr_.get(), 0),
              "rdma_post_send");
         expect(rdma_get_send_comp, IBV_WC_SUCCESS, "send");
+    }
+
+    // More than there are receives for: nobody waits for them.
+    void send_unread(uint32_t count) {
+        for (uint32_t i = 0; i < count; i++)
+            must(rdma_post_send(id(), nullptr, buffer_.data(), kMessageBytes, mr_.get(), 0),
+                 "rdma_post_send");
     }
 
     void receive_from(int side) {
@@ -319,6 +327,7 @@ void one_connection(const Options& o, rdma_event_channel* channel, uint16_t more
     if (became != "RDMA_CM_EVENT_ESTABLISHED")
         return;
     if (o.hold) {
+        connection.send_unread(o.unread);
         std::fprintf(stderr, "connected\n");
     } else {
         connection.send(0);
@@ -369,6 +378,8 @@ int main(int argc, char** argv) {
         .flag("--reject", o.reject, "the server rejects")
         .flag("--server-disconnects", o.server_disconnects, "else the client does")
         .flag("--hold", o.hold, "say nothing, wait for the other to disconnect")
+        .option("--unread", o.unread,
+                "with --hold: messages of the client, of which two are received")
         .option("--expect", o.expect, "event that ends a connect")
         .option("--timeout", o.timeout_s, "seconds")
         .run(argc, argv, [&] { return run(o); });

@@ -38,6 +38,7 @@ ABSENT = 4  # queue pairs that say RTR and RTS to nobody
 QUIET_S = 1.0  # as long as nothing is to happen
 TIMEOUT, RETRIES = 14, 7  # of IBTA: 0.5 s, hence the least that there is, 5 s
 PATIENCE_S = 5.0
+UNREAD_BYTES = 60000
 LONG_TIMEOUT = 21  # 70 s, hence the most that there is, 60 s
 SUCCESS, FLUSHED, UNREACHABLE = e.IBV_WC_SUCCESS, e.IBV_WC_WR_FLUSH_ERR, e.IBV_WC_RETRY_EXC_ERR
 
@@ -319,11 +320,13 @@ def again(args, control: Control) -> dict:
 
 
 def hold(args, control: Control) -> dict:
-    """Connected until somebody ends it."""
+    """Connected until somebody ends it; args.unread messages each way that nobody receives."""
     end = End(Port(args.gid))
     (peer,) = control.numbers([end])
-    end.connect(peer)
+    end.connect(peer, LONG_TIMEOUT if args.unread else TIMEOUT)  # a closed window is probed ever more seldom
     ping(end, control)
+    for number in range(args.unread):
+        end.post(number, count=UNREAD_BYTES)
     print("held", flush=True)
     while True:
         time.sleep(1)
@@ -358,6 +361,7 @@ def main() -> int:
     p.add_argument("--delay", type=float, default=0)
     p.add_argument("--rts-after", type=float, default=0, help="seconds from RTR to RTS, of mismatch")
     p.add_argument("--count", type=int, default=1)
+    p.add_argument("--unread", type=int, default=0)
     p.add_argument("--peer", default="", help="GID")
     p.add_argument("--qpn", type=int, default=0x424242)
     args = p.parse_args()
