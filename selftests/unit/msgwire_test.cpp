@@ -8,6 +8,7 @@
 
 extern "C" {
 #include "wire/msgwire.h"
+#include "wire/rxmsg.h"
 }
 
 namespace {
@@ -40,6 +41,15 @@ tqp_skb_map map_of(const tqp_msg_rec& rec, std::uint8_t version, std::uint32_t a
 }
 
 // Requests have no FIRST and LAST: cut by TCP, each part must still be known as one.
+TEST(RxNumbers, EveryMessageOfEverySpaceIsCounted) {
+    const tqp_rx_numbers before{0xffff, 0xfff0, 7, 0xffff};  // these wrap
+    tqp_rx_numbers now = before;
+    EXPECT_EQ(tqp_rx_numbers_since(&now, &before), 0u);
+    for (__u16* number : {&now.untagged, &now.write, &now.request, &now.response})
+        *number = static_cast<__u16>(*number + TCP_BTH_TRAIN_MAX_MESSAGES);
+    EXPECT_EQ(tqp_rx_numbers_since(&now, &before), 4u * TCP_BTH_TRAIN_MAX_MESSAGES);
+}
+
 TEST(MsgWire, PartsOfARequest) {
     for (const std::uint8_t opcode :
          {TCP_BTH_OP_READ_REQUEST, TCP_BTH_OP_CMP_SWAP, TCP_BTH_OP_FETCH_ADD, TCP_BTH_OP_TERMINATE})

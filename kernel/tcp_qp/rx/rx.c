@@ -103,18 +103,15 @@ static bool tqp_rx_alone(struct tqp_conn *conn)
 	return false;
 }
 
-/* What the turn took, of bytes and of messages. */
-static u64 tqp_rx_cost(const struct tqp_conn *conn, u32 bytes, u64 messages_before)
+/*
+ * What the turn took, of bytes and of messages: of those without a number an skb has one at most,
+ * and of a train's TCP_BTH_TRAIN_MAX_MESSAGES, since it is of one train.
+ */
+static u64 tqp_rx_cost(const struct tqp_conn *conn, u32 bytes, const struct tqp_rx_numbers *before)
 {
-	u64 messages = conn->info.rx_messages - messages_before;
+	u64 messages = tqp_rx_numbers_since(&conn->rx.next, before);
 
 	return bytes + (messages + 1) * TQP_RX_MESSAGE_BYTES;
-}
-
-/* A closed socket has no other turn, and what came before the end is received before it. */
-static s64 tqp_rx_turn(const struct sock *sk)
-{
-	return sk->sk_state == TCP_CLOSE ? S64_MAX : TQP_RX_TURN_BYTES;
 }
 
 void tqp_rx_yield(struct tqp_conn *conn)
@@ -195,10 +192,10 @@ static void tqp_rx_loop(struct tqp_conn *conn)
 {
 	struct sock *sk = conn->sk;
 	struct tcp_sock *tp = tcp_sk(sk);
-	s64 turn = tqp_rx_turn(sk);
+	s64 turn = TQP_RX_TURN_BYTES;
+	struct tqp_rx_numbers before;
 	struct sk_buff *skb;
 	u32 off, bytes;
-	u64 messages;
 	bool stop;
 
 	conn->rx.yielded = false;
@@ -218,7 +215,7 @@ static void tqp_rx_loop(struct tqp_conn *conn)
 			tqp_conn_fail(conn, TCP_QP_REASON_DEVICE_QUEUE);
 			return;
 		}
-		messages = conn->info.rx_messages;
+		before = conn->rx.next;
 		if (tqp_turn_given(conn)) {
 			bytes = tqp_rx_completed(conn, &stop);
 		} else {
@@ -230,7 +227,7 @@ static void tqp_rx_loop(struct tqp_conn *conn)
 			smp_store_release(&conn->offload.shadow->consumed, cpu_to_le32(tp->copied_seq));
 		if (stop)
 			return;
-		turn -= tqp_rx_cost(conn, bytes, messages);
+		turn -= tqp_rx_cost(conn, bytes, &before);
 		if (turn <= 0) {
 			tqp_rx_yield(conn);
 			return;
@@ -343,7 +340,15 @@ void tqp_rx_run(struct tqp_conn *conn)
 		tqp_count(conn->dev, TQP_C_peer_closes, 1);
 		tqp_conn_fail(conn, conn->rx.msg.active && conn->rx.msg.done ?
 				    TCP_QP_REASON_PROTOCOL : TCP_QP_REASON_PEER_CLOSED);
+	} else if (sk->sk_state == TCP_CLOSE && !conn->rx.yielded) {
+		tqp_conn_fail(conn, TCP_QP_REASON_PEER_CLOSED);	/* the rest waits for a receive */
 	}
+}
+
+bool tqp_rx_goes_on(const struct tqp_conn *conn)
+{
+	return conn->state != TQP_CONN_DEAD && conn->qp && conn->handshake.rtr_enabled &&
+	       conn->rx.yielded;
 }
 
 /*

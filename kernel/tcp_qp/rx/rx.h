@@ -7,6 +7,8 @@
 
 /* ---- rx.c ---- */
 void tqp_rx_run(struct tqp_conn *conn);		/* sk lock, any context */
+/* After a run: is more due, by tx_work?  Then that fails the conn of a closed socket; sk lock. */
+bool tqp_rx_goes_on(const struct tqp_conn *conn);
 void tqp_rx_work(struct work_struct *work);
 void tqp_rx_tell_window(struct tqp_conn *conn);	/* the backlog is empty; sk lock */
 /* Receive the rest by tx_work.  It may be refused then, so it is not acknowledged before; sk lock. */

@@ -80,7 +80,8 @@ static void tqp_state_change(struct sock *sk)
 	if (sk->sk_state == TCP_CLOSE) {
 		if (conn->qp)
 			tqp_count(conn->dev, TQP_C_peer_resets, 1);
-		tqp_conn_fail(conn, TCP_QP_REASON_PEER_CLOSED);
+		if (!tqp_rx_goes_on(conn))
+			tqp_conn_fail(conn, TCP_QP_REASON_PEER_CLOSED);
 		tqp_end_wake(conn);	/* why we end was heard, or never will be */
 	}
 	tqp_conn_notify(conn);

@@ -19,6 +19,14 @@ struct tqp_rx_numbers {
 	__u16 response;
 };
 
+/* Messages completed from @before to @now: fewer than 65,536 of each space. */
+static inline __u32 tqp_rx_numbers_since(const struct tqp_rx_numbers *now,
+					 const struct tqp_rx_numbers *before)
+{
+	return (__u16)(now->untagged - before->untagged) + (__u16)(now->write - before->write) +
+	       (__u16)(now->request - before->request) + (__u16)(now->response - before->response);
+}
+
 struct tqp_rx_msg {
 	bool active;
 	bool length_known;
