@@ -77,6 +77,38 @@ def test_peer_vanishes(t: Guests) -> None:
             t.switch("link", port="n0", up=True)
 
 
+RETRIED = "transport retry counter exceeded"
+MESSAGE_BYTES, TRAIN = 30_000, 64
+TAKEN = 10  # and more messages, when the rest is lost
+LANE = {"rate_mbps": 1, "queue_bytes": 100_000}  # all take fifteen seconds
+KEEPALIVE = "--one-way --keepalive-s 2"  # the receiver has nothing in flight to find out by
+
+
+def _cut_off(t: Guests, options: str, least: int) -> list[dict]:
+    """Both reports; when so many of the sender's bytes had been acknowledged nothing arrived any more."""
+    with fabric(t, **LANE):
+        pair = Pair(t, "qp_end", common=f"{KEEPALIVE} {USER_TIMEOUT} --engine software {options}")
+        acked = f"ss -Hti state established 'dport = :{pair.port}' | grep -Eo 'bytes_acked:[0-9]+' | cut -d: -f2"
+        t.run(1, f"until [ 0$({acked}) -gt {least} ]; do sleep 0.05; done", 30)
+        with fabric(t, loss=1.0):
+            return pair.done()
+
+
+def test_train_is_taken_in_part(t: Guests) -> None:
+    """All of a train completes at once: what was taken with success, then the first that was lost with the reason; qp_end sees the order."""
+    receiver, sender = _cut_off(t, f"--bytes {MESSAGE_BYTES} --depth {4 * TRAIN} --train {TRAIN} --messages {TRAIN}", TAKEN * MESSAGE_BYTES)
+    t.check(TAKEN <= sender["sent"] <= receiver["received"], f"{TAKEN} messages and more were acknowledged: {sender}, {receiver}")
+    t.check(sender["sent"] < TRAIN - 1, f"all were taken: no test: {sender}")
+    t.equal(sender["errors"], {RETRIED: 1, FLUSHED: TRAIN - sender["sent"] - 1}, "the others")
+
+
+def test_message_is_sent_in_part(t: Guests) -> None:
+    """TCP never had all of it, nor all of any other."""
+    _, sender = _cut_off(t, "--bytes 24000000 --depth 2 --train 2 --messages 2", 500_000)
+    t.equal(sender["sent"], 0, "messages that succeeded")
+    t.equal(sender["errors"], {RETRIED: 1, FLUSHED: 1}, "the others")
+
+
 def test_peer_dies_unheard(t: Guests) -> None:
     """Its RST is lost, and a receiver has nothing in flight to find out by: keepalive asks."""
     for engine in ENGINES:

@@ -94,33 +94,37 @@ static int tqp_fail_event(const struct tqp_conn *conn, bool abort)
 	return abort ? IB_EVENT_QP_FATAL : -1;
 }
 
-/* TCP tried for long enough: IBTA says of the oldest request that its retries are exceeded. */
-static void tqp_unreachable(struct tqp_conn *conn)
+/* Was it begun, and not taken by the peer? */
+static bool tqp_tx_msg_lost(const struct tqp_tx_msg *msg)
 {
-	struct tqp_ring *sq = conn->qp->sq;
-
-	if (conn->end.failed_msg || sq->index == conn->tx.sq_next || !conn->end.sk_err ||
-	    conn->end.sk_err == ECONNRESET || conn->end.sk_err == EPIPE || conn->end.sk_err == ECONNABORTED)
-		return;
-	conn->end.failed_msg = &conn->tx.msgs[sq->index & sq->mask];
-	conn->end.failed_status = IB_WC_RETRY_EXC_ERR;
+	return msg->unacked || msg->awaited;
 }
 
-/* Of what TCP had, the oldest that the peer did not take; false: it took all. */
+/* Of what TCP had, if only in part, the oldest that the peer did not take; false: it took all. */
 static bool tqp_blame_oldest(struct tqp_conn *conn)
 {
 	const struct tqp_ring *sq = conn->qp->sq;
 	struct tqp_tx_msg *msg;
+	u32 i = sq->index;
 
-	for (u32 i = sq->index; i != conn->tx.sq_next; i = (i + 1) & sq->mask) {
-		msg = &conn->tx.msgs[i];
-		if (!msg->unacked && !msg->awaited)
-			continue;
-		conn->end.failed_msg = msg;
-		conn->end.failed_status = IB_WC_RETRY_EXC_ERR;
-		return true;
-	}
-	return false;
+	/* they are done in order, and with their lead: the first ones may have been taken */
+	while (i != conn->tx.sq_next && !tqp_tx_msg_lost(&conn->tx.msgs[i]))
+		i = (i + 1) & sq->mask;
+	msg = &conn->tx.msgs[i];
+	if (!tqp_tx_msg_lost(msg))
+		return false;
+	conn->end.failed_msg = msg;
+	conn->end.failed_status = IB_WC_RETRY_EXC_ERR;
+	return true;
+}
+
+/* TCP tried for long enough: IBTA says of the oldest request that its retries are exceeded. */
+static void tqp_unreachable(struct tqp_conn *conn)
+{
+	if (conn->end.failed_msg || !conn->end.sk_err || conn->end.sk_err == ECONNRESET ||
+	    conn->end.sk_err == EPIPE || conn->end.sk_err == ECONNABORTED)
+		return;
+	tqp_blame_oldest(conn);
 }
 
 /*

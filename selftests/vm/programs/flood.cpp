@@ -131,10 +131,11 @@ void Flood::completion(const ibv_wc& wc) {
     queue.pop_front();
     if (wc.status != IBV_WC_SUCCESS) {
         errors_[wc.status]++;
+        send_failed_ |= !(wc.wr_id & kReceive);
         return;
     }
-    if (errors_.contains(IBV_WC_WR_FLUSH_ERR))
-        throw WrongData("a success after a flush");
+    if (errors_.contains(IBV_WC_WR_FLUSH_ERR) || (send_failed_ && !(wc.wr_id & kReceive)))
+        throw WrongData("a success after a flush, or a send's after another's error");
     if (wc.wr_id & kReceive) {
         received(wc, index);
         free_receives_.push_back(index);

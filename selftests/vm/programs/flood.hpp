@@ -97,6 +97,7 @@ private:
     std::deque<uint32_t> free_sends_, free_receives_, sends_, receives_;  // slots
     uint64_t posted_ = 0, sent_ = 0, received_ = 0;
     std::map<ibv_wc_status, uint64_t> errors_;
+    bool send_failed_ = false;
     bool device_gone_ = false;
     tcpqp::Attached attached_;
     std::jthread mover_;

@@ -127,5 +127,7 @@ int main(int argc, char** argv) {
         .flag("--one-way", o.one_way, "only the connecting side sends")
         .option("--bytes", o.flood.bytes)
         .option("--depth", o.flood.depth)
+        .option("--train", o.flood.train, "messages posted at once; several have no immediate")
+        .option("--messages", o.flood.messages_max, "to send; then no more")
         .run(argc, argv, [&] { return all(o); });
 }
