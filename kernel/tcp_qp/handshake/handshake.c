@@ -9,6 +9,7 @@
 #include "handshake/handshake.h"
 #include "offload/offload.h"
 #include "tx/tx.h"
+#include "wire/credit.h"
 
 /* user/libtcpqp/src/userspace/frames/frame.hpp */
 enum {
@@ -110,7 +111,7 @@ void tqp_peer_credits(struct tqp_conn *conn, u32 aeth)
 	if (aeth & TCP_BTH_AETH_WRITE_MIXED_TRAINS &&
 	    !READ_ONCE(conn->handshake.peer_write_mixed_trains))
 		WRITE_ONCE(conn->handshake.peer_write_mixed_trains, true);
-	if (READ_ONCE(conn->credit.known) && (s16)(limit - old) <= 0)
+	if (READ_ONCE(conn->credit.known) && tqp_credit_ahead(limit, old) <= 0)
 		return;
 	WRITE_ONCE(conn->credit.peer_limit, limit);
 	WRITE_ONCE(conn->credit.known, true);
@@ -177,10 +178,10 @@ u16 tqp_credit_limit(struct tqp_conn *conn)
 
 	tqp_turn_sync(conn);
 	if (qp && qp->srq)	/* others may take them: credits are hints */
-		posted = min_t(u32, tqp_srq_posted(qp->srq), S16_MAX);
+		posted = tqp_srq_posted(qp->srq);
 	else if (qp)
 		posted = tqp_ring_posted(qp->rq, qp->rq->index);
-	return conn->rx.next.untagged + posted;
+	return tqp_credit_limit_of(conn->rx.next.untagged, posted);
 }
 
 /*
@@ -194,8 +195,8 @@ void tqp_credit_update(struct tqp_conn *conn)
 	sock_owned_by_me(conn->sk);
 	if (conn->state == TQP_CONN_DEAD || !conn->qp || !conn->handshake.rtr_enabled)
 		return;
-	gained = tqp_credit_limit(conn) - conn->credit.advertised;
-	left = conn->credit.advertised - conn->rx.next.untagged;
+	gained = tqp_credit_ahead(tqp_credit_limit(conn), conn->credit.advertised);
+	left = tqp_credit_ahead(conn->credit.advertised, conn->rx.next.untagged);
 	if (gained > 0 && gained > left)
 		tqp_send_ack(conn);
 }

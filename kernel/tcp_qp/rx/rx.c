@@ -11,6 +11,7 @@
 #include "offload/offload.h"
 #include "rx/rx.h"
 #include "tx/tx.h"
+#include "wire/credit.h"
 
 /* May @count of the train's WRITEs, from number @place on, go there?  Their hull is in the region iff all are. */
 static bool tqp_rx_may_write(struct tqp_conn *conn, u32 place, u32 count)
@@ -242,7 +243,7 @@ static void tqp_rx_loop(struct tqp_conn *conn)
  */
 static void tqp_rx_watch(struct tqp_conn *conn)
 {
-	if ((s16)(conn->credit.advertised - conn->rx.next.untagged) > 0 || conn->rx.stalled) {
+	if (tqp_credit_ahead(conn->credit.advertised, conn->rx.next.untagged) > 0 || conn->rx.stalled) {
 		conn->rx.watch_ms = TQP_STALL_FIRST_MS;
 		return;
 	}

@@ -6,12 +6,13 @@
  */
 #include "memory/memory.h"
 #include "tx/wqe.h"
+#include "wire/credit.h"
 
 /* ---- may it go now? ---- */
 
 bool tqp_tx_has_credit(const struct tqp_conn *conn)
 {
-	return (s16)(READ_ONCE(conn->credit.peer_limit) - conn->tx.msn) > 0;
+	return tqp_credit_ahead(READ_ONCE(conn->credit.peer_limit), conn->tx.msn) > 0;
 }
 
 static bool tqp_tx_credit(struct tqp_conn *conn)
