@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""TCP's window closes on a slow reader; the path's MTU changes under a transfer; urgent data is refused with its reason."""
+"""TCP's window closes on a slow reader; the path's MTU changes or is probed; urgent data is refused with its reason."""
 
 import pytest
 
@@ -34,6 +34,23 @@ def test_slow_reader(t: Guests) -> None:
     for engine in ENGINES:
         counters = exchange(t, engine, engine, "--messages 60 --depth 2 --slow-ms 15 --seed 32")
         t.check(sum(c["credit_waits"] for c in counters) > 0, f"{engine}: the sender never waited")
+
+
+def _probed(t: Guests, node: int) -> int:
+    return int(t.run(node, "nstat -asz TcpExtTCPMTUPSuccess | awk 'END { print $2 }'"))
+
+
+def test_mtu_is_probed(t: Guests) -> None:
+    """TCP's probes are skbs of their own, with the pages of others."""
+    for node in (0, 1):
+        t.run(node, "sysctl -qw net.ipv4.tcp_mtu_probing=2 net.ipv4.tcp_base_mss=536")
+    for engine in ENGINES:
+        for size in (5_000, 400_000):  # trains, and messages that fill bursts
+            before = [_probed(t, node) for node in (0, 1)]
+            exchange(t, engine, engine, f"--messages 200 --max-bytes {size} --depth 32 --train 8 --seed 33")
+            t.check(all(_probed(t, node) > was for node, was in enumerate(before)), f"{engine}, {size} bytes: nothing was probed")
+    for node in (0, 1):
+        t.run(node, "sysctl -qw net.ipv4.tcp_mtu_probing=0 net.ipv4.tcp_base_mss=1024")
 
 
 # Sends while nothing has changed, and MORE_MIB after that; prints the sum of it all.

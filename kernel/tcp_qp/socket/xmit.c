@@ -107,6 +107,16 @@ static bool tqp_foreign(const struct tqp_conn *conn, u32 seq, u32 payload)
 	       tqp_tx_begun(conn);
 }
 
+/*
+ * A probe of the path's MTU, as TCP makes them, points at the application's pages without a ubuf:
+ * nobody would know when a driver lets go of them.  What leaves is a copy: its ACK is enough.
+ */
+static bool tqp_is_loose(const struct sock *sk, struct sk_buff *skb)
+{
+	return unlikely(inet_csk(sk)->icsk_mtup.enabled) && skb_shinfo(skb)->nr_frags &&
+	       !skb_zcopy(skb);
+}
+
 static int tqp_xmit_data(struct tqp_conn *conn, struct sock *sk, struct sk_buff *skb, u32 payload)
 {
 	struct tcphdr *th = tcp_hdr(skb);
@@ -130,6 +140,9 @@ static int tqp_xmit_data(struct tqp_conn *conn, struct sock *sk, struct sk_buff 
 			   tqp_rtr_flags(conn), seq, payload);
 	else
 		tqp_bth_of_train(&bth, rec, last, tqp_rtr_flags(conn), seq);
+	if (tqp_is_loose(sk, skb) && skb_copy_ubufs(skb, GFP_ATOMIC | __GFP_NOWARN))
+		return -ENOMEM;
+	th = tcp_hdr(skb);
 	stamped = tqp_stack_timestamps(th, &bth.tsval, &bth.tsecr);
 	beside = tqp_timestamps_beside(conn, &bth, stamped);
 	memcpy(stack_opts, th + 1, beside);

@@ -8,7 +8,8 @@
  * TCP, one for each message until it is acknowledged, one for each response
  * that is awaited, one for each skb.  Of a train that is sent from where it lies
  * the lead has all of these, and all of its messages are done when they are gone;
- * each knows by itself whether it was acknowledged.
+ * each knows by itself whether it was acknowledged.  The one skb of TCP's with these
+ * pages that has no count, a probe of the MTU, never leaves as it is (socket/xmit.c).
  */
 #include "memory/memory.h"
 #include "tx/tx.h"
