@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""TCP's window closes on a slow reader; the path's MTU changes or is probed; urgent data is refused with its reason."""
+"""TCP's window closes on a slow reader, and credit ends; the path's MTU changes or is probed; urgent data is refused with its reason."""
 
 import pytest
 
@@ -34,6 +34,21 @@ def test_slow_reader(t: Guests) -> None:
     for engine in ENGINES:
         counters = exchange(t, engine, engine, "--messages 60 --depth 2 --slow-ms 15 --seed 32")
         t.check(sum(c["credit_waits"] for c in counters) > 0, f"{engine}: the sender never waited")
+
+
+def test_probes_are_early_again(t: Guests) -> None:
+    """A machine that others use may be late once."""
+    program, found = "$REPO/selftests/vm/programs/credit_again.py", ""
+    for _ in range(3):
+        port = free_port()
+        jobs = [t.start(0, f"exec {program} --listen {port}", 60)]
+        t.wait_listening(0, port)
+        jobs.append(t.start(1, f"exec {program} --connect {t.nodes[0].ip4}:{port}", 60))
+        results = [job.wait() for job in jobs[::-1]]
+        if all(result.ok for result in results):
+            return
+        found += "".join(result.stderr for result in results)
+    t.check(False, found)
 
 
 def _probed(t: Guests, node: int) -> int:

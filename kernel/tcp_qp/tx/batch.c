@@ -140,7 +140,7 @@ static bool tqp_batch_one(struct tqp_conn *conn)
 	struct tqp_wqe *wqe = &conn->tx.wqe;
 	enum ib_wc_status status;
 
-	tqp_tx_wait_over(&conn->tx, TQP_TX_WAIT_CREDIT);
+	tqp_tx_timed_wait_over(conn, TQP_TX_WAIT_CREDIT);
 	if (!wqe->loaded) {
 		status = tqp_wqe_load(conn);
 		if (status)

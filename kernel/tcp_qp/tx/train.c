@@ -192,7 +192,7 @@ bool tqp_train_gather(struct tqp_conn *conn)
 						      tqp_train_pages(conn, limit);
 	if (!n)
 		return false;
-	tqp_tx_wait_over(&conn->tx, TQP_TX_WAIT_CREDIT);
+	tqp_tx_timed_wait_over(conn, TQP_TX_WAIT_CREDIT);
 	if (!tqp_wqe_follows(conn, conn->tx.sq_next))
 		tqp_msglog_newest(&conn->tx.log)->flags &= ~TCP_BTH_F_MORE;
 	tqp_tx_count(conn, n);

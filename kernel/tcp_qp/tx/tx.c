@@ -14,11 +14,18 @@ void tqp_tx_kick(struct tqp_conn *conn)
 		tqp_conn_put(conn);
 }
 
-/* Nothing but time will wake us. */
+void tqp_tx_forget_time(struct tqp_conn *conn)
+{
+	if (cancel_delayed_work(&conn->credit.probe_work))
+		tqp_conn_put(conn);
+}
+
+/* Nothing but time will wake us; the next run asks for credit again, if it still has to. */
 void tqp_tx_wait_memory(struct tqp_conn *conn)
 {
 	tqp_tx_wait(&conn->tx, TQP_TX_WAIT_MEMORY);
 	tqp_count(conn->dev, TQP_C_tx_memory_waits, 1);
+	tqp_tx_forget_time(conn);
 	tqp_queue_delayed(conn, &conn->credit.probe_work, TQP_MEMORY_WAIT_MS);
 }
 
@@ -311,7 +318,8 @@ void tqp_tx_run(struct tqp_conn *conn)
 	if (!tqp_tx_ready(conn) || conn->tx.running || !tqp_tx_alone(conn))
 		return;
 	conn->tx.running = true;	/* and we keep the lock */
-	tqp_tx_wait_over(&conn->tx, TQP_TX_WAIT_SPACE | TQP_TX_WAIT_MEMORY);
+	tqp_tx_wait_over(&conn->tx, TQP_TX_WAIT_SPACE);
+	tqp_tx_timed_wait_over(conn, TQP_TX_WAIT_MEMORY);
 	conn->tx.turn = TQP_TX_TURN_BYTES;
 	tqp_mss_update(conn);
 	tqp_watch_begin(conn);

@@ -15,6 +15,16 @@ void tqp_tx_kick(struct tqp_conn *conn);	/* any context: run it soon */
  */
 void tqp_tx_answer(struct tqp_conn *conn);
 void tqp_tx_wait_memory(struct tqp_conn *conn);	/* run it later */
+/* Waits for credit and for memory have one timer: stop it, the next wait has its time; sk lock. */
+void tqp_tx_forget_time(struct tqp_conn *conn);
+static inline void tqp_tx_timed_wait_over(struct tqp_conn *conn, u32 what)
+{
+	if (unlikely(conn->tx.waits & what)) {
+		tqp_tx_wait_over(&conn->tx, what);
+		tqp_tx_forget_time(conn);
+	}
+}
+
 /*
  * False: the conn failed, for somebody else wrote to the stream since our first
  * message.  That can be a send() alone which was waiting for the lock when
