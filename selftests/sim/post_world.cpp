@@ -368,7 +368,7 @@ void PostWorld::go_up() {
         return;
     const nupa::Merged& merged = merger_.finish();
     const bool placed = merged.flags & NUPA_RX_F_PLACED, stream = merged.flags & NUPA_RX_F_STREAM;
-    if (merged.payload_bytes != run_.bytes || placed != run_.placed || !stream)
+    if (merged.payload_bytes != run_.bytes || placed != run_.placed || (placed && !stream))
         violation("a completion of {} bytes for a run of {}", {merged.payload_bytes, run_.bytes});
     run_active_ = false;
     driver_.push_back(std::move(run_));
