@@ -97,12 +97,14 @@ static void tqp_asker_charge_object(const struct tqp_asker *asker, struct sock *
 }
 
 /*
- * What has come was nobody's: it is given back, and charged anew.  If that fails the socket owes
- * it, until what came is freed.  Nothing has been sent yet.
+ * What has come was nobody's: it is given back, and charged anew as if it came now, that is as in
+ * softirq, which waits for no memory and may pass the limit.  If TCP's own limit does not let it,
+ * the socket owes it until what came is freed.  Nothing has been sent yet.
  */
 static int tqp_asker_charge_buffers(const struct tqp_asker *asker, struct sock *sk)
 {
 	int held = sk->sk_forward_alloc + atomic_read(&sk->sk_rmem_alloc);
+	bool charged = true;
 
 	sock_owned_by_me(sk);
 	if (!asker->memcg || sk->sk_memcg)
@@ -111,7 +113,12 @@ static int tqp_asker_charge_buffers(const struct tqp_asker *asker, struct sock *
 		__sk_mem_reclaim(sk, held);
 	css_get(&asker->memcg->css);
 	sk->sk_memcg = asker->memcg;
-	return !held || __sk_mem_schedule(sk, held, SK_MEM_RECV) ? 0 : -ENOMEM;
+	if (held) {
+		local_bh_disable();
+		charged = __sk_mem_schedule(sk, held, SK_MEM_RECV);
+		local_bh_enable();
+	}
+	return charged ? 0 : -ENOMEM;
 }
 #else
 static void tqp_asker_get_memcg(struct tqp_asker *asker, const struct sock *sk)

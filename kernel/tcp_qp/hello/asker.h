@@ -22,7 +22,7 @@ void tqp_asker_get(struct tqp_asker *asker, const struct sock *sk);
 void tqp_asker_put(struct tqp_asker *asker);	/* any context */
 /*
  * @sk is as if the asker had made it, or, where it is connected, accepted it; no file has it.
- * -ENOMEM: who asked may have no more memory, and the socket must go.  Sleeps.
+ * -ENOMEM: there is no memory for what it holds, and it must go.  Sleeps, for its lock alone.
  */
 int tqp_asker_give(const struct tqp_asker *asker, struct sock *sk);
 
