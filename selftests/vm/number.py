@@ -207,6 +207,11 @@ def test_silent_peer_of_the_other_side(t: Guests) -> None:
     silent_peer(t, 1)
 
 
+def test_closed_window_is_no_silence(t: Guests) -> None:
+    """For longer than the timeout, by TCP's probes, which come ever more seldom."""
+    ends(t, "closed", "--unread 8 --delay 25", limit_s=2 * LIMIT_S)
+
+
 def test_time_runs_from_the_first_send(t: Guests) -> None:
     never_waited(t, [end(t, "absent", f"--peer {gid_of(ADDRESS)} --delay 8")], ABSENT_LIMIT_S)
 

@@ -272,13 +272,16 @@ static int tqp_number_step_attached(struct tqp_number *number)
 
 /* ---- a peer that does not answer any more ---- */
 
-/* TCP waits for it, and it has said nothing since the last look; sk lock. */
+/*
+ * TCP waits for it, and it has said nothing since the last look; sk lock.  A closed window is
+ * probed ever more seldom: that the last probe was answered is enough.
+ */
 static bool tqp_number_silent(const struct tqp_number *number, const struct sock *sk)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 
 	sock_owned_by_me(sk);
-	return (tp->packets_out || tcp_send_head(sk)) &&
+	return (tp->packets_out || inet_csk(sk)->icsk_probes_out) &&
 	       (s32)(tp->rcv_tstamp - number->silent_since) <= 0;
 }
 

@@ -39,6 +39,7 @@ QUIET_S = 1.0  # as long as nothing is to happen
 TIMEOUT, RETRIES = 14, 7  # of IBTA: 0.5 s, hence the least that there is, 5 s
 PATIENCE_S = 5.0
 UNREAD_BYTES = 60000
+LAST_S = 60  # a closed window is looked at again
 LONG_TIMEOUT = 21  # 70 s, hence the most that there is, 60 s
 SUCCESS, FLUSHED, UNREACHABLE = e.IBV_WC_SUCCESS, e.IBV_WC_WR_FLUSH_ERR, e.IBV_WC_RETRY_EXC_ERR
 
@@ -323,13 +324,34 @@ def hold(args, control: Control) -> dict:
     """Connected until somebody ends it; args.unread messages each way that nobody receives."""
     end = End(Port(args.gid))
     (peer,) = control.numbers([end])
-    end.connect(peer, LONG_TIMEOUT if args.unread else TIMEOUT)  # a closed window is probed ever more seldom
+    end.connect(peer)
     ping(end, control)
     for number in range(args.unread):
         end.post(number, count=UNREAD_BYTES)
     print("held", flush=True)
     while True:
         time.sleep(1)
+
+
+def closed(args, control: Control) -> dict:
+    """Side 1 receives nothing for args.delay seconds: its window is closed, and probed ever more seldom.  That is no silence."""
+    port = Port(args.gid, queues=2)
+    end = End(port)
+    (peer,) = control.numbers([end])
+    end.connect(peer)
+    ping(end, control)
+    if control.side == 0:
+        for number in range(args.unread):
+            end.post(number, count=UNREAD_BYTES)
+    time.sleep(args.delay)
+    require(end.state() == e.IBV_QPS_RTS, f"state {end.state()}")
+    control.meet()
+    if control.side == 1:
+        for number in range(args.unread):
+            end.receive(number, count=UNREAD_BYTES)
+    require({wc.status for wc in port.take(args.unread, LAST_S)} == {SUCCESS}, "statuses")
+    control.meet()
+    return {}
 
 
 def silent(args, control: Control) -> dict:
@@ -347,7 +369,7 @@ def silent(args, control: Control) -> dict:
     return failed(end, [7, 8], 9, 0.9 * PATIENCE_S, 3 * PATIENCE_S)
 
 
-SCENARIOS = {f.__name__: f for f in (order, many, quiet_end, absent, alone, mismatch, again, hold, silent)}
+SCENARIOS = {f.__name__: f for f in (order, many, quiet_end, absent, alone, mismatch, again, hold, closed, silent)}
 
 
 def main() -> int:

@@ -1,11 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 /* /dev/catch_up: one connection, and who tells its TCP when. */
 #include <linux/delay.h>
+#include <linux/hrtimer.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
 #include <linux/netfilter_ipv4.h>
+#include <linux/version.h>
 #include <net/inet_common.h>
 #include "catch_up.h"
+
+#if KERNEL_VERSION(6, 13, 0) > LINUX_VERSION_CODE
+#define hrtimer_setup(timer, call, clock, mode)          \
+	do {                                             \
+		hrtimer_init((timer), (clock), (mode));  \
+		(timer)->function = (call);              \
+	} while (0)
+#endif
 
 static struct catch_up *catch_up_now;		/* RCU; one at a time */
 static DEFINE_MUTEX(catch_up_mutex);
@@ -235,8 +245,7 @@ static int catch_up_attach(struct file *file, const struct catch_up_attach *a)
 	}
 	c->sk = sk;
 	c->repair = a->repair;
-	hrtimer_init(&c->timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
-	c->timer.function = catch_up_timer;
+	hrtimer_setup(&c->timer, catch_up_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
 	sock_hold(sk);
 	lock_sock(sk);
 	c->old_prot = sk->sk_prot;
