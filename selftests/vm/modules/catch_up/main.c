@@ -35,7 +35,7 @@ static int catch_up_backlog_rcv(struct sock *sk, struct sk_buff *skb)
 
 	if (c)
 		catch_up_tell(c, &c->counts.told_in_backlog);
-	return c ? c->old_backlog_rcv(sk, skb) : tcp_v4_do_rcv(sk, skb);
+	return c ? c->old_backlog_rcv(sk, skb) : sk->sk_prot->backlog_rcv(sk, skb);
 }
 
 static void catch_up_release_cb(struct sock *sk)
