@@ -361,7 +361,7 @@ def test_placed_and_dropped_behind_the_device(t: Guests) -> None:
              "; ip link set ifb0 up && tc qdisc add dev nupa0 ingress && tc filter add dev nupa0 parent ffff: matchall action mirred egress redirect dev ifb0")  # fmt: skip
     before = int(t.run(1, TIMEOUTS))
     try:
-        report = place(t, 60, 256, "all")
+        report = place(t, 60, 128, "all")
     finally:
         t.run(0, "tc qdisc del dev nupa0 ingress; ip link del ifb0")
     timeouts = int(t.run(1, TIMEOUTS)) - before
