@@ -358,7 +358,8 @@ TIMEOUTS = "nstat -asz TcpExtTCPTimeouts | awk '/TCPTimeouts/ {print $2}'"
 def test_placed_and_dropped_behind_the_device(t: Guests) -> None:
     """By who can do nothing with packets that have no bytes: each costs a timeout of the sender's, so soon nothing is posted."""
     t.run(0, "modprobe -a ifb sch_ingress cls_matchall act_mirred; ip link show ifb0 2>/dev/null || ip link add ifb0 type ifb"
-             "; ip link set ifb0 up && tc qdisc add dev nupa0 ingress && tc filter add dev nupa0 parent ffff: matchall action mirred egress redirect dev ifb0")  # fmt: skip
+             "; ip link set ifb0 up && tc qdisc add dev nupa0 ingress"
+             " && tc filter add dev nupa0 parent ffff: matchall action mirred egress redirect dev ifb0")  # fmt: skip
     before = int(t.run(1, TIMEOUTS))
     try:
         report = place(t, 60, 128, "all")
