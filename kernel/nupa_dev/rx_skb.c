@@ -162,8 +162,7 @@ static void nupa_rx_set_merged(struct nupa_queue *q, struct sk_buff *skb,
 	info->gso_segs = desc->gso_segs;
 	info->gso_type = v6 ? SKB_GSO_TCPV6 : SKB_GSO_TCPV4;
 	/* tcp_qp edits the header of its packets and wants no checksum in flight */
-	if (qp || !skb_frags_readable(skb) ||
-	    !nupa_rx_partial_csum(skb, v6))
+	if (qp || !skb_frags_readable(skb) || !nupa_rx_partial_csum(skb, v6))
 		skb->ip_summed = CHECKSUM_UNNECESSARY;
 	nupa_rx_count(q, NUPA_RXS_merged_packets, 1);
 }

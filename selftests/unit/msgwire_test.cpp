@@ -40,7 +40,6 @@ tqp_skb_map map_of(const tqp_msg_rec& rec, std::uint8_t version, std::uint32_t a
     return map;
 }
 
-// Requests have no FIRST and LAST: cut by TCP, each part must still be known as one.
 TEST(RxNumbers, EveryMessageOfEverySpaceIsCounted) {
     const tqp_rx_numbers before{0xffff, 0xfff0, 7, 0xffff};  // these wrap
     tqp_rx_numbers now = before;
@@ -50,6 +49,7 @@ TEST(RxNumbers, EveryMessageOfEverySpaceIsCounted) {
     EXPECT_EQ(tqp_rx_numbers_since(&now, &before), 4u * TCP_BTH_TRAIN_MAX_MESSAGES);
 }
 
+// Requests have no FIRST and LAST: cut by TCP, each part must still be known as one.
 TEST(MsgWire, PartsOfARequest) {
     for (const std::uint8_t opcode :
          {TCP_BTH_OP_READ_REQUEST, TCP_BTH_OP_CMP_SWAP, TCP_BTH_OP_FETCH_ADD, TCP_BTH_OP_TERMINATE})

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """TCP's window closes on a slow reader, and credit ends; the path's MTU changes or is probed; urgent data is refused with its reason."""
 
+import contextlib
+from collections.abc import Iterator
+
 import pytest
 
 from harness.guests import NCQP, Guests
@@ -55,17 +58,26 @@ def _probed(t: Guests, node: int) -> int:
     return int(t.run(node, "nstat -asz TcpExtTCPMTUPSuccess | awk 'END { print $2 }'"))
 
 
+@contextlib.contextmanager
+def mtu_probing(t: Guests, probing: int, base_mss: int) -> Iterator[None]:
+    """On both nodes; then what Linux has by default."""
+    try:
+        for node in (0, 1):
+            t.run(node, f"sysctl -qw net.ipv4.tcp_mtu_probing={probing} net.ipv4.tcp_base_mss={base_mss}")
+        yield
+    finally:
+        for node in (0, 1):
+            t.run(node, "sysctl -qw net.ipv4.tcp_mtu_probing=0 net.ipv4.tcp_base_mss=1024")
+
+
 def test_mtu_is_probed(t: Guests) -> None:
     """TCP's probes are skbs of their own, with the pages of others."""
-    for node in (0, 1):
-        t.run(node, "sysctl -qw net.ipv4.tcp_mtu_probing=2 net.ipv4.tcp_base_mss=536")
-    for engine in ENGINES:
-        for size in (5_000, 400_000):  # trains, and messages that fill bursts
-            before = [_probed(t, node) for node in (0, 1)]
-            exchange(t, engine, engine, f"--messages 200 --max-bytes {size} --depth 32 --train 8 --seed 33")
-            t.check(all(_probed(t, node) > was for node, was in enumerate(before)), f"{engine}, {size} bytes: nothing was probed")
-    for node in (0, 1):
-        t.run(node, "sysctl -qw net.ipv4.tcp_mtu_probing=0 net.ipv4.tcp_base_mss=1024")
+    with mtu_probing(t, 2, 536):
+        for engine in ENGINES:
+            for size in (5_000, 400_000):  # trains, and messages that fill bursts
+                before = [_probed(t, node) for node in (0, 1)]
+                exchange(t, engine, engine, f"--messages 200 --max-bytes {size} --depth 32 --train 8 --seed 33")
+                t.check(all(_probed(t, node) > was for node, was in enumerate(before)), f"{engine}, {size} bytes: nothing was probed")
 
 
 # Sends while nothing has changed, and MORE_MIB after that; prints the sum of it all.

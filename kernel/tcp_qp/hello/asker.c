@@ -14,10 +14,8 @@
 /* ---- whose programs see it ---- */
 
 #ifdef CONFIG_SOCK_CGROUP_DATA
-static void tqp_cgroup_get(const struct sock_cgroup_data *data)
+static void tqp_cgroup_get(struct cgroup *cgroup)
 {
-	struct cgroup *cgroup = data->cgroup;
-
 	cgroup_get(cgroup);
 	cgroup_bpf_get(cgroup);
 }
@@ -31,7 +29,7 @@ static void tqp_cgroup_put(struct cgroup *cgroup)
 static void tqp_asker_get_cgroup(struct tqp_asker *asker, const struct sock *sk)
 {
 	asker->cgroup = sk->sk_cgrp_data;
-	tqp_cgroup_get(&asker->cgroup);
+	tqp_cgroup_get(asker->cgroup.cgroup);
 }
 
 static void tqp_asker_put_cgroup(struct tqp_asker *asker)
@@ -44,12 +42,12 @@ static void tqp_asker_put_cgroup(struct tqp_asker *asker)
 static void tqp_asker_give_cgroup(const struct tqp_asker *asker, struct sock *sk)
 {
 	struct sock_cgroup_data *data = &sk->sk_cgrp_data;
-	struct cgroup *was = data->cgroup;
+	struct cgroup *now = asker->cgroup.cgroup, *was = data->cgroup;
 
-	if (!asker->cgroup.cgroup)
+	if (!now)
 		return;
-	tqp_cgroup_get(&asker->cgroup);
-	WRITE_ONCE(data->cgroup, asker->cgroup.cgroup);
+	tqp_cgroup_get(now);
+	WRITE_ONCE(data->cgroup, now);
 	sock_cgroup_set_classid(data, sock_cgroup_classid(&asker->cgroup));
 	sock_cgroup_set_prioidx(data, sock_cgroup_prioidx(&asker->cgroup));
 	tqp_cgroup_put(was);

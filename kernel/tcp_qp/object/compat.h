@@ -2,6 +2,7 @@
 /*
  * What differs between the kernels that we build for: 6.12 (Debian 12 and 13)
  * and the newest that Debian serves (docs/kernels.md says which were tried).
+ * selftests/vm/modules/catch_up has it, too.
  *
  * The code is written for the newest one.  This header gives older kernels the
  * newer names, or names the place where a call or a signature differs.  The

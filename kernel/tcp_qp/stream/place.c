@@ -125,6 +125,16 @@ void tqp_place_end(struct tqp_place *place)
 	queue_work(tqp_wq, &place->end_work);
 }
 
+void tqp_place_leave(struct tqp_stream *stream)
+{
+	struct tqp_place *place = stream->place;
+
+	tqp_post_leave(stream->sk, place);
+	tqp_window_free(stream->sk, place);
+	WRITE_ONCE(stream->place, NULL);
+	tqp_place_end(place);
+}
+
 void tqp_place_end_wait(struct tqp_place *place)
 {
 	tqp_place_leave_sk(place);
@@ -331,11 +341,8 @@ void tqp_place_renew(struct tqp_stream *stream)
 {
 	struct tqp_place *place = stream->place;
 
-	if (!place || !READ_ONCE(place->gone) || place->owner || place->rescued)
-		return;
-	tqp_window_free(stream->sk, place);
-	WRITE_ONCE(stream->place, NULL);
-	tqp_place_end(place);
+	if (place && READ_ONCE(place->gone) && !place->owner && !place->rescued)
+		tqp_place_leave(stream);
 }
 
 /* No socket is left: works tell the NICs. */

@@ -122,7 +122,9 @@ void tqp_place_make(struct sock *sk);
 void tqp_place_put(struct tqp_place *place);
 /* The socket has no use for it any more; any context.  Nothing is posted. */
 void tqp_place_end(struct tqp_place *place);
-/* The same; when it returns the NIC knows nothing of the flow. */
+/* The same of a socket that lives, whatever is posted; sk lock. */
+void tqp_place_leave(struct tqp_stream *stream);
+/* As tqp_place_end(); when it returns the NIC knows nothing of the flow. */
 void tqp_place_end_wait(struct tqp_place *place);
 /* The NIC goes: when it returns, it has forgotten all.  Takes no sk lock. */
 void tqp_place_gone(struct tqp_offload_device *odev);

@@ -323,8 +323,6 @@ int tqp_post_take(struct sock *sk, struct tqp_recv *recv, struct msghdr *msg, si
 		n = min_t(size_t, n, bytes - taken);
 		if (!peek && tqp_post_is_home(sk, place, recv, n)) {
 			iov_iter_advance(&msg->msg_iter, n);
-			recv->done += n;
-			recv->placed_to = recv->begin + recv->done;
 			WRITE_ONCE(stream->placed_bytes, stream->placed_bytes + n);
 		} else {
 			tqp_post_close(sk, place);
@@ -332,10 +330,10 @@ int tqp_post_take(struct sock *sk, struct tqp_recv *recv, struct msghdr *msg, si
 			if (n < 0)
 				break;
 			WRITE_ONCE(stream->rescued_bytes, stream->rescued_bytes + n);
-			if (recv) {
-				recv->done += n;
-				recv->placed_to = recv->begin + recv->done;
-			}
+		}
+		if (recv) {
+			recv->done += n;
+			recv->placed_to = recv->begin + recv->done;
 		}
 		taken += n;
 		if (peek)

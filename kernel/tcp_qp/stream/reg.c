@@ -242,7 +242,7 @@ static int tqp_reg_map(struct tqp_reg *reg, const struct tqp_place *place, unsig
 	int err = -ENODEV;
 
 	down_read(&tqp_regs_mapping);
-	if (!READ_ONCE(place->gone)) {	/* then it stays for now */
+	if (!READ_ONCE(place->gone)) {	/* then the NIC waits for us before it goes */
 		reg->odev = place->odev;
 		reg->dma_dev = place->odev->dma_dev;
 		if (!tqp_reg_map_pages(reg)) {

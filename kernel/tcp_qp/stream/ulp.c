@@ -349,14 +349,9 @@ static int tqp_stream_setsockopt(struct sock *sk, int level, int optname, sockpt
 static int tqp_stream_disconnect(struct sock *sk, int flags)
 {
 	struct tqp_stream *stream = tqp_stream_of(sk);
-	struct tqp_place *place = stream ? stream->place : NULL;
 
-	if (place) {
-		tqp_post_leave(sk, place);
-		tqp_window_free(sk, place);
-		WRITE_ONCE(stream->place, NULL);
-		tqp_place_end(place);
-	}
+	if (stream && stream->place)
+		tqp_place_leave(stream);
 	tqp_splice_take_off(sk);
 	return tqp_stream_base(sk->sk_prot)->disconnect(sk, flags);
 }

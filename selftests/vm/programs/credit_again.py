@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from number_ends import SUCCESS, Control, End, Port, require
+from number_ends import SOON_S, SUCCESS, Control, End, Port, require
 
 PROBES = Path("/sys/class/infiniband/tcpqp0/ports/1/hw_counters/tx_credit_probes")
 LATE = 4  # probes; the one behind them comes after 2 s
@@ -40,7 +40,9 @@ def sender(end: End, control: Control) -> None:
     before = probes()
     for number in range(LATE + 2):  # the first needs no credit
         end.post(number)
+    until = time.monotonic() + SOON_S
     while probes() < before + LATE:
+        require(time.monotonic() < until, f"{probes() - before} of {LATE} probes in {SOON_S} s")
         time.sleep(0.01)
     control.meet()
     require(all(wc.status == SUCCESS for wc in end.port.take(LATE + 2)), "early ones")

@@ -5,17 +5,9 @@
 #include <linux/miscdevice.h>
 #include <linux/module.h>
 #include <linux/netfilter_ipv4.h>
-#include <linux/version.h>
 #include <net/inet_common.h>
+#include "object/compat.h"
 #include "catch_up.h"
-
-#if KERNEL_VERSION(6, 13, 0) > LINUX_VERSION_CODE
-#define hrtimer_setup(timer, call, clock, mode)          \
-	do {                                             \
-		hrtimer_init((timer), (clock), (mode));  \
-		(timer)->function = (call);              \
-	} while (0)
-#endif
 
 static struct catch_up *catch_up_now;		/* RCU; one at a time */
 static DEFINE_MUTEX(catch_up_mutex);
