@@ -54,23 +54,24 @@ def round_trips(t: Guests, options: str) -> tuple[dict, list[float]]:
     return said, shares
 
 
-def prompt_round_trips(t: Guests, options: str) -> tuple[dict, list[float]]:
-    """Of guests that answer within the time in which TCP hears nothing, as others' tests on this machine may not let them: else all is in vain."""
+def quiet_round_trips(t: Guests, options: str) -> dict:
+    """What the client says of messages that were mostly quiet.  Guests answer within the time in which TCP hears nothing, unless others keep them from it."""
+    shares, prompt = [0.0], False
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(BETWEEN_S)
         said, shares = round_trips(t, options)
-        took = said["tx"]["rtt_ns"]
-        if took["p50"] < 1000 * LONGEST_HOLD_US / QUIET_SHARE / 2 and took["p99"] < 1000 * LONGEST_HOLD_US / QUIET_SHARE:
-            break
-    return said, shares
+        if min(shares) > LEAST:
+            return said
+        prompt = prompt or said["tx"]["rtt_ns"]["p999"] < 1000 * LONGEST_HOLD_US / QUIET_SHARE
+    t.check(not prompt, f"share of quiet messages: {shares}")
+    pytest.skip("this machine is too busy for its guests to answer in time")
 
 
 def test_spinning(t: Guests) -> None:
     """Who looks needs no interrupt: the answer leaves, and then the kernel looks, too."""
     with hold(t, LONGEST_HOLD_US):
-        said, shares = prompt_round_trips(t, "poll=1")
-    t.check(min(shares) > LEAST, f"share of quiet messages: {shares}")
+        said = quiet_round_trips(t, "poll=1")
     for end in ("tx", "rx"):
         interrupts = said[end]["counters"]["interrupts"] / MESSAGES
         t.check(interrupts < 0.7 or on_debug_kernel(), f"{end}: {interrupts:.2f} interrupts a message")
@@ -79,8 +80,7 @@ def test_spinning(t: Guests) -> None:
 def test_asleep(t: Guests) -> None:
     """Who sleeps is woken; else each message would wait until the hold time is over."""
     with hold(t, LONGEST_HOLD_US):
-        said, shares = prompt_round_trips(t, "poll=0")
-    t.check(min(shares) > LEAST, f"share of quiet messages: {shares}")
+        said = quiet_round_trips(t, "poll=0")
     us = said["tx"]["rtt_ns"]["p50"] / 1000
     t.check(us < LONGEST_HOLD_US / QUIET_SHARE or on_debug_kernel(), f"a round trip takes {us:.0f} us: nobody was woken")
 
@@ -94,7 +94,7 @@ def test_sends_that_are_awaited(t: Guests) -> None:
 def test_shut_down_at_once(t: Guests) -> None:
     """Both ways, by who has the last message before TCP does: its sender is told that it came, and all of it is counted."""
     with hold(t, LONGEST_HOLD_US):
-        for turn in range(30):
+        for turn in range(15):
             server = t.start(0, f"{EXCHANGE} --port {PORT}", LIMIT_S)
             t.wait_listening(0, PORT)
             ends = [json.loads(said) for said in (t.run(1, f"{EXCHANGE} --port {PORT} --connect $PEER"), server.wait().stdout)]

@@ -121,7 +121,7 @@ class Play:
 def main() -> int:
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("build", type=Path)
-    p.add_argument("--seconds", type=float, default=20)
+    p.add_argument("--seconds", type=float, default=12)
     p.add_argument("--seed", type=int, default=int(time.time()))
     args = p.parse_args()
     skip_where_impossible()
