@@ -343,6 +343,11 @@ def test_placed_beside_splice(t: Guests) -> None:
     posts_cases(t, "spliced")
 
 
+def test_placed_beside_zerocopy(t: Guests) -> None:
+    """TCP's own TCP_ZEROCOPY_RECEIVE would say of what was placed that nothing waits, and who asks again and again would spin."""
+    posts_cases(t, "zerocopied")
+
+
 def test_memory_that_stays_pinned(t: Guests) -> None:
     posts_cases(t, "many", "little")
 

@@ -2,10 +2,10 @@
 /*
  * The ULP: which of a socket's operations are ours, from setsockopt to the socket's end.
  *
- * sendmsg, recvmsg, setsockopt and disconnect; splice_read of one that posts (splice.c).  All
- * else is TCP's, so that every other call means what it means without us.  A listener's
- * children inherit it.  It yields to any other ULP (kTLS, a queue pair), since TCP has room
- * for one.
+ * sendmsg, recvmsg, setsockopt, getsockopt and disconnect; splice_read of one that posts
+ * (splice.c).  All else is TCP's, so that every other call means what it means without us.  A
+ * listener's children inherit it.  It yields to any other ULP (kTLS, a queue pair), since TCP
+ * has room for one.
  *
  * A listener is cloned without its lock, and no child may have our operations without a
  * reference to this module.  So one that listens gets the ULP before the operations, and
@@ -345,6 +345,41 @@ static int tqp_stream_setsockopt(struct sock *sk, int level, int optname, sockpt
 	return in_the_way && tqp_stream_kept(sk, level, err) ? -ENOTCONN : err;
 }
 
+/*
+ * TCP_ZEROCOPY_RECEIVE maps no placed packet, and says neither that bytes wait nor that the
+ * stream has ended.  Its caller must be told to recv() them.
+ */
+static int tqp_stream_zerocopy_hint(struct sock *sk, char __user *optval, int __user *optlen)
+{
+	struct tcp_zerocopy_receive __user *zc = (void __user *)optval;
+	u32 length, hint;
+	int len;
+
+	if (get_user(len, optlen))
+		return -EFAULT;
+	if (len < (int)offsetofend(struct tcp_zerocopy_receive, recv_skip_hint))
+		return 0;
+	if (get_user(length, &zc->length) || get_user(hint, &zc->recv_skip_hint))
+		return -EFAULT;
+	if (length || hint)
+		return 0;
+	lock_sock(sk);
+	hint = tqp_post_next(sk);
+	release_sock(sk);
+	return hint && put_user(hint, &zc->recv_skip_hint) ? -EFAULT : 0;
+}
+
+static int tqp_stream_getsockopt(struct sock *sk, int level, int optname, char __user *optval,
+				 int __user *optlen)
+{
+	int err = tqp_stream_base(READ_ONCE(sk->sk_prot))->getsockopt(sk, level, optname, optval,
+								     optlen);
+
+	if (err || level != SOL_TCP || optname != TCP_ZEROCOPY_RECEIVE)
+		return err;
+	return tqp_stream_zerocopy_hint(sk, optval, optlen);
+}
+
 /* The sk lock.  What was placed and not read is purged as all that was received. */
 static int tqp_stream_disconnect(struct sock *sk, int flags)
 {
@@ -408,6 +443,7 @@ int tqp_stream_init(void)
 		tqp_stream_recv_ops(&tqp_stream_families[i].prot);
 		tqp_stream_families[i].prot.disconnect = tqp_stream_disconnect;
 		tqp_stream_families[i].prot.setsockopt = tqp_stream_setsockopt;
+		tqp_stream_families[i].prot.getsockopt = tqp_stream_getsockopt;
 	}
 	err = tcp_register_ulp(&tqp_stream_ulp_ops);
 	if (err) {

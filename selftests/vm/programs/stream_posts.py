@@ -11,6 +11,7 @@ waits with its memory posted, and nothing comes before it is told to.  Each case
 until its memory is pinned from one call to the next, and says what was placed.
 """
 
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -41,6 +42,9 @@ LIMIT_S = 60
 WARM_MAX = 20
 RECONNECTS = 6
 SPLICED_ROUNDS, SPLICED_BYTES = 2, 32 * KIB  # of one pipe
+ZEROCOPY_ROUNDS, ZEROCOPY_BYTES, TCP_ZEROCOPY_RECEIVE = 8, 64 * KIB, 35
+ZEROCOPY = struct.Struct("<QII")  # where, how many bytes, how many to be received otherwise
+ZEROCOPY_SILENT_MAX = 20  # answers that bytes wait for neither, in a row
 BYTES_RECEIVED, BYTES_RECEIVED_AT = struct.Struct("<Q"), 128  # struct tcp_info
 URGENT_BYTE = b"!"
 REQUEST = struct.Struct("<QQ?")  # from where, how many, whether an urgent byte follows
@@ -529,6 +533,61 @@ def spliced(connection: Connection) -> None:
         sys.exit("splice() met nothing that was placed: nothing was shown")
 
 
+class Zerocopy:
+    """Reads by TCP_ZEROCOPY_RECEIVE, and by recv() what that says is to be read so."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.sock, self.parts, self.silent = connection.sock, [], 0
+        self.address = checked(libc.mmap(None, ZEROCOPY_BYTES, mmap.PROT_READ, mmap.MAP_SHARED, self.sock.fileno(), 0))
+
+    def waiting(self) -> int:
+        return struct.unpack("i", fcntl.ioctl(self.sock, termios.FIONREAD, bytes(4)))[0]
+
+    def read(self) -> None:
+        asked = ctypes.create_string_buffer(ZEROCOPY.pack(self.address, ZEROCOPY_BYTES, 0), ZEROCOPY.size)
+        size, before = ctypes.c_uint(ZEROCOPY.size), self.waiting()
+        checked(libc.getsockopt(self.sock.fileno(), socket.SOL_TCP, TCP_ZEROCOPY_RECEIVE, asked, ctypes.byref(size)))
+        _, mapped, other = ZEROCOPY.unpack(asked.raw)
+        if mapped:
+            self.parts.append(ctypes.string_at(self.address, mapped))
+        elif other:
+            with contextlib.suppress(BlockingIOError):  # the other reader was first
+                self.parts.append(self.sock.recv(other, socket.MSG_DONTWAIT))
+        elif before and before == self.waiting():
+            self.silent += 1
+            if self.silent > ZEROCOPY_SILENT_MAX:
+                sys.exit(f"{before} bytes wait, and TCP_ZEROCOPY_RECEIVE says nothing of them")
+            return
+        self.silent = 0
+
+
+def zerocopied(connection: Connection) -> None:
+    """Beside a receive that waits with its memory posted and gets no processor: who maps is told what is to be received."""
+    memory = Memory(BLOCK)
+    connection.warm(memory)
+    before, at, receive = connection.counters()["rx_rescued_bytes"], connection.at, connection.half(memory)
+    was, one = os.sched_getaffinity(0), {min(os.sched_getaffinity(0))}
+    os.sched_setscheduler(receive.native_id, os.SCHED_IDLE, os.sched_param(0))
+    for thread in (0, receive.native_id):
+        os.sched_setaffinity(thread, one)
+    zerocopy = Zerocopy(connection)
+    for _ in range(ZEROCOPY_ROUNDS):
+        connection.ask(ZEROCOPY_BYTES)
+        wait_until(lambda: zerocopy.read() or connection.has_read(), "all is read")
+    os.sched_setaffinity(0, was)
+    connection.ask(BLOCK // 2)
+    if receive.end() != BLOCK:
+        sys.exit(f"{receive.got} bytes of {BLOCK}, error {receive.error}")
+    parts, sent = zerocopy.parts, connection.at - at
+    rest = sent - BLOCK - sum(map(len, parts))
+    if rest:
+        parts.append(connection.sock.recv(rest, socket.MSG_WAITALL))
+    if not is_shared(expected(at, sent), memory.bytes(), parts):
+        sys.exit(f"of {sent} bytes some are wrong or lost: {BLOCK} were received, and otherwise {[len(part) for part in parts]}")
+    if connection.counters()["rx_rescued_bytes"] == before:
+        sys.exit("nothing that was placed was met: nothing was shown")
+
+
 def is_shared(sent: bytes, received: bytes, parts: list[bytes]) -> bool:
     """Is @sent what was @received with @parts in between, in their order?  A short part may be found at several places."""
     had, ways = 0, {0}  # of the parts before; how many received bytes may lie before the next
@@ -544,7 +603,7 @@ def is_shared(sent: bytes, received: bytes, parts: list[bytes]) -> bool:
 
 
 CASES = {case.__name__: case for case in (unmapped, advised, moved, moved_meanwhile, advised_meanwhile, protected, protected_meanwhile,
-         forked, forked_meanwhile, overlapping, idle, many, little, urgent, disconnected, reconnected, other_ulp, spliced)}  # fmt: skip
+         forked, forked_meanwhile, overlapping, idle, many, little, urgent, disconnected, reconnected, other_ulp, spliced, zerocopied)}  # fmt: skip
 
 
 def answer(sock: socket.socket) -> None:
