@@ -26,21 +26,21 @@ def harness_command(environment: str, options: str, plugin: str = OURS) -> str:
     return f"NCCL_SOCKET_IFNAME=nupa0 NCCL_DEBUG=INFO {environment} {harness} --plugin $BUILD/cmake/{plugin} --json {options}"
 
 
-def run_ranks(t: Guests, commands: tuple[str, str]) -> tuple[dict, list[str]]:
+def run_ranks(t: Guests, commands: tuple[str, str], limit_s: float = LIMIT_S) -> tuple[dict, list[str]]:
     """A rank on each node.  What rank 0 printed, and what each logged."""
     port = free_port()
-    jobs = [t.start(0, f"{commands[0]} --listen {port}", LIMIT_S)]
+    jobs = [t.start(0, f"{commands[0]} --listen {port}", limit_s)]
     t.wait_listening(0, port)
-    jobs.append(t.start(1, f"{commands[1]} --join $PEER:{port} --rank 1", LIMIT_S))
+    jobs.append(t.start(1, f"{commands[1]} --join $PEER:{port} --rank 1", limit_s))
     results = [job.wait() for job in jobs]
     if not all(r.ok for r in results):
         raise Failed("\n".join(f"node{n} ended with {r.status}: {r.stdout}{r.stderr[-3000:]}" for n, r in enumerate(results)))
     return json.loads(results[0].stdout), [r.stderr for r in results]
 
 
-def run(t: Guests, engines: tuple[str, str], options: str = "") -> tuple[dict, list[str]]:
+def run(t: Guests, engines: tuple[str, str], options: str = "", limit_s: float = LIMIT_S) -> tuple[dict, list[str]]:
     first, second = (harness_command(f"TCPQP_ENGINE={engine}", options) for engine in engines)
-    return run_ranks(t, (first, second))
+    return run_ranks(t, (first, second), limit_s)
 
 
 def all_cases(t: Guests, engines: tuple[str, str], options: str = "") -> list[str]:
@@ -59,22 +59,28 @@ def test_cases_on_software(t: Guests) -> None:
     all_cases(t, ("software", "software"), "--no-self")
 
 
-def polled_under_faults(t: Guests, engine: str) -> None:
+def under_faults(t: Guests, engine: str, options: str, limit_s: float = LIMIT_S) -> None:
     """Segments that are lost and that overtake each other: no flag of LL or LL128 is seen before its data."""
     for port in ("n0", "n1"):
         t.switch("faults", port=port, clear=True, set=FAULTS)
     try:
-        result, _ = run(t, (engine, engine), "--case polled,random --no-self")
-        t.equal([c["ok"] for c in result["cases"]], [True, True], f"{engine or 'offload'}: {result}")
+        result, _ = run(t, (engine, engine), f"{options} --no-self", limit_s)
+        t.check(result["cases"] and all(c["ok"] for c in result["cases"]), f"{engine or 'offload'}: {result}")
     finally:
         for port in ("n0", "n1"):
             t.switch("faults", port=port, clear=True)
 
 
 def test_polled_under_faults(t: Guests) -> None:
-    polled_under_faults(t, "")
+    under_faults(t, "", "--case polled,random")
 
 
 @pytest.mark.long
 def test_polled_under_faults_on_software(t: Guests) -> None:
-    polled_under_faults(t, "software")
+    under_faults(t, "software", "--case polled,random")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("engine", ["offload", "software"])
+def test_polled_for_ten_minutes(t: Guests, engine: str) -> None:
+    under_faults(t, engine, "--case polled --seconds 600", 600 + LIMIT_S)
