@@ -69,10 +69,10 @@ struct Outcome {
     std::string problem;
 };
 
-Outcome run_case(Env& env, const Case& c, bool thorough) {
+Outcome run_case(Env& env, const Case& c, const Options& o) {
     const auto begin = std::chrono::steady_clock::now();
     // nothing may hang, this program included
-    ::alarm(thorough ? kLongLimitS : kCaseLimitS);
+    ::alarm((o.thorough ? kLongLimitS : kCaseLimitS) + static_cast<unsigned>(o.seconds));
     Outcome outcome{c.name, true, 0, {}};
     try {
         c.run(env);
@@ -95,7 +95,7 @@ int run_cases(Env& env, const Options& o) {
             continue;
         if (c.run == case_device && o.accelerator.empty())
             continue;
-        const Outcome r = run_case(env, c, o.thorough);
+        const Outcome r = run_case(env, c, o);
         ok &= r.ok;
         list.push_back(
             {{"name", r.name}, {"ok", r.ok}, {"seconds", r.seconds}, {"problem", r.problem}});
@@ -248,7 +248,8 @@ void define(CLI::App& app, Options& o) {
     app.add_option("--join", o.join, "be another rank: ADDRESS:PORT of rank 0");
     app.add_option("--rank", o.rank, "with --join: which")->check(CLI::Range(1, 7));
     app.add_option("--seed", o.seed, "of what is random");
-    app.add_option("--seconds", o.seconds, "how long the case `polled` goes on");
+    app.add_option("--seconds", o.seconds, "how long the case `polled` goes on")
+        ->check(CLI::NonNegativeNumber);
     app.add_flag("--long", o.thorough, "millions of messages, 1 GiB");
     app.add_flag("--no-self", o.no_self,
                  "no comms of a rank to itself: TCPQP_ENGINE forces what loopback has not");

@@ -7,13 +7,13 @@
 #include "conn/conn.h"
 
 static struct kmem_cache *tqp_conn_cache;
+static work_func_t tqp_conn_free_work;
 static atomic_t tqp_conns_live = ATOMIC_INIT(0);
 static DECLARE_WAIT_QUEUE_HEAD(tqp_conns_gone);
 
 static void tqp_conn_free_tx(struct tqp_conn *conn)
 {
 	kvfree(conn->tx.log.rec);
-	kvfree(conn->tx.log_msg);
 	kvfree(conn->tx.mrs);
 	kvfree(conn->tx.msgs);
 	kfree(conn->sges);
@@ -38,7 +38,8 @@ static void tqp_conn_release(struct kref *ref)
 	struct tqp_conn *conn = container_of(ref, struct tqp_conn, ref);
 
 	/* the hook may still be looking at it under RCU; freeing may sleep */
-	queue_rcu_work(tqp_wq, &conn->free_work);
+	INIT_RCU_WORK(&conn->end.free_work, tqp_conn_free_work);
+	queue_rcu_work(tqp_wq, &conn->end.free_work);
 }
 
 struct tqp_conn *tqp_conn_get(struct tqp_conn *conn)
@@ -79,27 +80,32 @@ static int tqp_conn_alloc_sges(struct tqp_conn *conn, const struct tqp_qp *qp)
 	return 0;
 }
 
+/* In one piece: the records, and behind them whose each is. */
+static struct tqp_msg_rec *tqp_log_alloc(u32 records, struct tqp_tx_msg ***msg)
+{
+	struct tqp_msg_rec *rec = kvcalloc(records, sizeof(*rec) + sizeof(**msg),
+					   GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+
+	*msg = (struct tqp_tx_msg **)(rec + records);
+	return rec;
+}
+
 static void tqp_log_grow(struct tqp_conn *conn)
 {
 	u32 had = conn->tx.log.mask + 1, records = roundup_pow_of_two(conn->tx.sq_mask + 1 + TQP_LOG_EXTRA);
 	struct tqp_msg_rec *rec, *old_rec = conn->tx.log.rec;
-	struct tqp_tx_msg **msg, **old_msg = conn->tx.log_msg;
+	struct tqp_tx_msg **msg;
 
 	if (had >= records)
 		return;
-	rec = kvcalloc(records, sizeof(*rec), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	msg = kvcalloc(records, sizeof(*msg), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	if (!rec || !msg) {	/* as it was: acknowledgements make room, too */
-		kvfree(rec);
-		kvfree(msg);
+	rec = tqp_log_alloc(records, &msg);
+	if (!rec)	/* as it was: acknowledgements make room, too */
 		return;
-	}
 	for (u32 i = conn->tx.log.head; i != conn->tx.log.tail; i++)
-		msg[i & (records - 1)] = old_msg[i & (had - 1)];
+		msg[i & (records - 1)] = conn->tx.log_msg[i & (had - 1)];
 	tqp_msglog_move(&conn->tx.log, rec, records);
 	conn->tx.log_msg = msg;
 	kvfree(old_rec);
-	kvfree(old_msg);
 }
 
 bool tqp_log_room(struct tqp_conn *conn)
@@ -120,10 +126,9 @@ static int tqp_conn_alloc_tx(struct tqp_conn *conn, struct tqp_qp *qp)
 	conn->tx.msgs = kvcalloc(entries, sizeof(*conn->tx.msgs), GFP_KERNEL_ACCOUNT);
 	conn->tx.mrs = kvcalloc(array_size(entries, sges), sizeof(*conn->tx.mrs),
 				GFP_KERNEL_ACCOUNT);
-	rec = kvcalloc(entries, sizeof(*rec), GFP_KERNEL_ACCOUNT);
+	rec = tqp_log_alloc(entries, &conn->tx.log_msg);
 	conn->tx.log.rec = rec;
-	conn->tx.log_msg = kvcalloc(entries, sizeof(*conn->tx.log_msg), GFP_KERNEL_ACCOUNT);
-	if (!conn->tx.msgs || !conn->tx.mrs || !rec || !conn->tx.log_msg)
+	if (!conn->tx.msgs || !conn->tx.mrs || !rec)
 		return -ENOMEM;
 	for (u32 i = 0; i < entries; i++)
 		conn->tx.msgs[i].mrs = &conn->tx.mrs[i * sges];
@@ -167,8 +172,9 @@ void tqp_conn_notify(struct tqp_conn *conn)
 		conn->owner->ops->wake(conn->owner);
 }
 
-int tqp_conn_cache_init(void)
+int tqp_conn_cache_init(work_func_t free)
 {
+	tqp_conn_free_work = free;
 	tqp_conn_cache = KMEM_CACHE(tqp_conn, SLAB_ACCOUNT);
 	return tqp_conn_cache ? 0 : -ENOMEM;
 }

@@ -28,8 +28,10 @@ enum tqp_end_step {
  * waits, told, over and the syndrome may be looked at without a lock.
  */
 struct tqp_end {
-	struct work_struct work;
-	struct delayed_work late_work;	/* wakes the work */
+	union {
+		struct delayed_work work;
+		struct rcu_work free_work;	/* of a conn without references, which queues no other */
+	};
 	enum tqp_end_step step;
 	u32 reason;			/* enum tcp_qp_reason */
 	unsigned long by;		/* jiffies; of the step */
@@ -38,7 +40,7 @@ struct tqp_end {
 	struct tcp_bth_terminate nak;	/* what the peer is told, if there is a syndrome */
 	u8 operands[TCP_BTH_TERMINATE_BYTES];	/* nak as it is sent */
 	struct tqp_tx_msg *failed_msg;	/* the WQE that failed at the peer */
-	u32 failed_status;		/* its enum ib_wc_status */
+	u16 failed_status;		/* its enum ib_wc_status */
 	bool abort;			/* the connection ends with a RST */
 	bool terminate_begun;
 	bool ack_held;

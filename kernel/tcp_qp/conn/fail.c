@@ -12,7 +12,7 @@
 void tqp_end_kick(struct tqp_conn *conn)
 {
 	tqp_conn_get(conn);
-	if (!queue_work(tqp_end_wq, &conn->end.work))
+	if (mod_delayed_work(tqp_end_wq, &conn->end.work, 0))	/* with a reference already */
 		tqp_conn_put(conn);
 }
 

@@ -127,13 +127,13 @@ struct tqp_tx_cur {
  * share their segments, for TCP was not told where they end.
  */
 struct tqp_tx_train {
-	bool open;
-	u16 messages;			/* so far */
 	struct tqp_msg_rec like;	/* the first one's: but for number, place and target all have the same */
-	u32 step;			/* from a target to the next one, in lengths; from two messages on */
 	u64 va;				/* the newest one's target */
-	u32 at, end;			/* of bytes: TCP has not taken these of gathered ones */
 	u8 *bytes;			/* [TQP_TRAIN_COPY_BYTES], from the first train on */
+	u32 at, end;			/* of bytes: TCP has not taken these of gathered ones */
+	u32 step;			/* from a target to the next one, in lengths; from two messages on */
+	u16 messages;			/* so far */
+	bool open;
 };
 
 /* What the send queue waits for; who brings it kicks. */
@@ -166,7 +166,7 @@ struct tqp_tx_watch {
  */
 struct tqp_tx {
 	struct tqp_msglog log;
-	struct tqp_tx_msg **log_msg;	/* [log entries]: whose the record is; NULL: nobody waits */
+	struct tqp_tx_msg **log_msg;	/* [log entries], behind them: whose the record is; NULL: nobody waits */
 	struct tqp_tx_msg *msgs;	/* [sq entries] */
 	atomic_t live;			/* sends and responses whose pages TCP or a driver may read */
 	spinlock_t done_lock;

@@ -290,7 +290,8 @@ void tqp_conn_info(struct tqp_qp *qp, struct tcp_qp_info *info)
 	tqp_rx_look(conn);	/* who has a message finds it counted */
 	lock_sock(conn->sk);
 	tqp_turn_sync(conn);
-	*info = conn->info;
+	static_assert(sizeof(*info) == offsetof(struct tcp_qp_info, tx_messages) + sizeof(conn->counters));
+	memcpy((u8 *)info + offsetof(struct tcp_qp_info, tx_messages), &conn->counters, sizeof(conn->counters));
 	/* an attach that is not through changes these without the lock: any of its values will do */
 	info->engine = READ_ONCE(conn->engine);
 	info->reason = READ_ONCE(conn->reason);

@@ -58,6 +58,5 @@ void tqp_bell_end(struct tqp_conn *conn, bool open);
 
 /* ---- end.c ---- */
 void tqp_conn_fail_work(struct work_struct *work);
-void tqp_conn_late_work(struct work_struct *work);
 
 #endif

@@ -35,7 +35,7 @@ static void tqp_conn_turn_work(struct work_struct *work)
 
 static void tqp_conn_free_work(struct work_struct *work)
 {
-	struct tqp_conn *conn = container_of(to_rcu_work(work), struct tqp_conn, free_work);
+	struct tqp_conn *conn = container_of(to_rcu_work(work), struct tqp_conn, end.free_work);
 
 	if (conn->owner)
 		conn->owner->ops->put(conn->owner);
@@ -59,15 +59,13 @@ struct tqp_conn *tqp_conn_create(struct tqp_qp *qp, struct tqp_conn_owner *owner
 	conn->owner = owner;
 	sock_hold(sk);
 	conn->sk = sk;
-	INIT_RCU_WORK(&conn->free_work, tqp_conn_free_work);
 	INIT_DELAYED_WORK(&conn->handshake.work, tqp_rtr_work);
 	INIT_DELAYED_WORK(&conn->credit.probe_work, tqp_probe_work);
 	INIT_DELAYED_WORK(&conn->rx.work, tqp_rx_work);
 	INIT_WORK(&conn->tx.work, tqp_conn_turn_work);
 	tqp_watch_init(conn);
 	tqp_share_init(conn);
-	INIT_WORK(&conn->end.work, tqp_conn_fail_work);
-	INIT_DELAYED_WORK(&conn->end.late_work, tqp_conn_late_work);
+	INIT_DELAYED_WORK(&conn->end.work, tqp_conn_fail_work);
 	return conn;
 }
 
@@ -75,7 +73,7 @@ int tqp_conn_init(void)
 {
 	int err;
 
-	err = tqp_conn_cache_init();
+	err = tqp_conn_cache_init(tqp_conn_free_work);
 	if (err)
 		return err;
 	err = tqp_ulp_init();

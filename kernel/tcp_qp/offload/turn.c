@@ -27,7 +27,7 @@ static void tqp_turn_receives(struct tqp_conn *conn, u32 count)
 
 	rq->index = (rq->index + count) & rq->mask;	/* user space has read it from the NIC */
 	conn->rx.next.untagged += count;
-	conn->info.rx_messages += count;
+	conn->counters.rx_messages += count;
 	turn->untold = true;
 	turn->untold_solicited |= solicited != turn->solicited;
 	turn->solicited = solicited;
@@ -41,7 +41,7 @@ void tqp_turn_sync(struct tqp_conn *conn)
 
 	if (!tqp_turn_given(conn))
 		return;
-	receives = tqp_turn_load(&shadow->completed) - (u32)conn->info.rx_messages;
+	receives = tqp_turn_load(&shadow->completed) - (u32)conn->counters.rx_messages;
 	writes = tqp_turn_load(&shadow->writes) - turn->writes;
 	if (!receives && !writes)
 		return;

@@ -118,11 +118,11 @@ static bool tqp_rx_room(struct tqp_conn *conn, u32 bytes)
 
 void tqp_rx_account(struct tqp_conn *conn, u32 bytes, bool placed)
 {
-	conn->info.rx_delivered_bytes += bytes;
+	conn->counters.rx_delivered_bytes += bytes;
 	if (placed)
-		conn->info.rx_placed_bytes += bytes;
+		conn->counters.rx_placed_bytes += bytes;
 	else
-		conn->info.rx_copied_bytes += bytes;
+		conn->counters.rx_copied_bytes += bytes;
 	tqp_count(conn->dev, TQP_C_rx_delivered_bytes, bytes);
 	tqp_count(conn->dev, placed ? TQP_C_rx_placed_bytes : TQP_C_rx_copied_bytes, bytes);
 	if (conn->rx.msg.kind == TCP_BTH_KIND_WRITE)
@@ -261,7 +261,7 @@ static void tqp_rx_stall(struct tqp_conn *conn)
 	if (!conn->rx.stalled) {
 		conn->rx.stalled = true;
 		conn->rx.stall_ms = TQP_STALL_FIRST_MS;
-		conn->info.rx_stalls++;
+		conn->counters.rx_stalls++;
 		tqp_count(conn->dev, TQP_C_rx_stalls, 1);
 		trace_tqp_rx_stall(conn->qpn, conn->rx.next.untagged);
 		tqp_queue_delayed(conn, &conn->rx.work, conn->rx.stall_ms);

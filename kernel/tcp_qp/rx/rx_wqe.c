@@ -105,7 +105,7 @@ void tqp_rx_complete(struct tqp_conn *conn, enum ib_wc_status status)
 	}
 	tqp_rx_used(conn, &wc, &wc.wr_id, NULL, 1, msg->opcode_known && msg->solicited);
 	rx->wqe.valid = false;
-	conn->info.rx_messages++;
+	conn->counters.rx_messages++;
 }
 
 /* Its number and place in the stream are those of the train's next message? */
@@ -167,7 +167,7 @@ u32 tqp_rx_train(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 seq)
 				      seq + done * all->length, count - done);
 		done += n;
 	} while (n);
-	conn->info.rx_messages += done;
+	conn->counters.rx_messages += done;
 	tqp_count(conn->dev, TQP_C_rx_messages, done);
 	return done * all->length;
 }
@@ -233,7 +233,7 @@ u32 tqp_rx_mixed(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 seq)
 		bytes = tqp_rx_mixed_some(conn, skb, off + done, seq + done, &count);
 		done += bytes;
 	} while (bytes);
-	conn->info.rx_messages += count;
+	conn->counters.rx_messages += count;
 	tqp_count(conn->dev, TQP_C_rx_messages, count);
 	return done;
 }

@@ -60,8 +60,8 @@ static u8 tqp_rtr_flags(const struct tqp_conn *conn)
 /* The device may be gone once the QP is: its counters end with it. */
 static void tqp_count_segment(struct tqp_conn *conn, bool sack_stripped)
 {
-	conn->info.tx_segments++;
-	conn->info.tx_sack_stripped += sack_stripped;
+	conn->counters.tx_segments++;
+	conn->counters.tx_sack_stripped += sack_stripped;
 	if (!conn->qp)
 		return;
 	tqp_count(conn->dev, TQP_C_tx_segments, 1);

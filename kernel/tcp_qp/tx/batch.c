@@ -22,7 +22,7 @@ static bool tqp_tx_credit(struct tqp_conn *conn)
 		return true;
 	}
 	/* nothing tells us of receives posted after the handshake until we have sent something */
-	if (conn->credit.probe_allowed || !conn->info.tx_messages) {
+	if (conn->credit.probe_allowed || !conn->counters.tx_messages) {
 		conn->credit.probe_allowed = false;
 		return true;
 	}
@@ -31,7 +31,7 @@ static bool tqp_tx_credit(struct tqp_conn *conn)
 	smp_mb();	/* pairs with the order of tqp_peer_credits() */
 	if (tqp_tx_has_credit(conn))
 		return true;
-	conn->info.tx_credit_waits++;
+	conn->counters.tx_credit_waits++;
 	tqp_count(conn->dev, TQP_C_tx_credit_waits, 1);
 	tqp_queue_delayed(conn, &conn->credit.probe_work, conn->credit.probe_delay_ms);
 	return false;

@@ -30,7 +30,7 @@ static void tqp_train_begin(struct tqp_conn *conn, bool open, const struct tqp_m
 {
 	struct tqp_tx_train *train = &conn->tx.train;
 
-	if (train->open || !conn->info.tx_messages)	/* plain bytes before the first */
+	if (train->open || !conn->counters.tx_messages)	/* plain bytes before the first */
 		tqp_train_seal(conn);
 	train->open = open;
 	train->like = *first;

@@ -205,11 +205,11 @@ static int tqp_send_piece(struct tqp_conn *conn, bool more)
 
 void tqp_tx_account(struct tqp_conn *conn, u32 bytes, bool copied)
 {
-	conn->info.tx_bytes += bytes;
+	conn->counters.tx_bytes += bytes;
 	if (copied)
-		conn->info.tx_copied_bytes += bytes;
+		conn->counters.tx_copied_bytes += bytes;
 	else
-		conn->info.tx_zerocopy_bytes += bytes;
+		conn->counters.tx_zerocopy_bytes += bytes;
 	tqp_count(conn->dev, TQP_C_tx_bytes, bytes);
 	tqp_count(conn->dev, copied ? TQP_C_tx_copied_bytes : TQP_C_tx_zerocopy_bytes, bytes);
 }
@@ -274,7 +274,7 @@ static bool tqp_tx_load(struct tqp_conn *conn)
 
 void tqp_tx_count(struct tqp_conn *conn, u32 messages)
 {
-	conn->info.tx_messages += messages;
+	conn->counters.tx_messages += messages;
 	tqp_count(conn->dev, TQP_C_tx_messages, messages);
 }
 
