@@ -20,6 +20,7 @@ static void tqp_conn_free_tx(struct tqp_conn *conn)
 	kfree(conn->tx.train.bytes);
 	kfree(conn->tx.pages);
 	kfree(conn->tx.copies);
+	kfree(conn->tx.watch);
 	kfree(conn->rx.train.mixed.entries);
 }
 

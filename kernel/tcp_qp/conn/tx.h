@@ -152,6 +152,7 @@ enum {
  */
 struct tqp_tx_watch {
 	struct hrtimer timer;		/* runs, or is about to kick tx.work, while on */
+	struct tqp_conn *conn;		/* whose it is */
 	struct tqp_ring *ring;		/* the QP's SQ, which stays until detach has cancelled the timer */
 	u32 seen;			/* sq_next when it was looked at last */
 	u32 burst;			/* WQEs taken since nothing was under way, as far as that matters */
@@ -194,7 +195,7 @@ struct tqp_tx {
 	u16 write_msn;
 	u16 request_msn;
 	u16 reported;			/* of the signaled; done_lock */
-	struct tqp_tx_watch watch;
+	struct tqp_tx_watch *watch;	/* from the first send on of who wants one */
 	struct work_struct work;	/* what is left of a turn, whoever's it was */
 };
 

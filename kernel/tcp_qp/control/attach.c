@@ -274,7 +274,7 @@ void tqp_conn_doorbell(struct tqp_qp *qp)
 	if (!conn)
 		return;
 	lock_sock(conn->sk);
-	conn->tx.watch.renewed = 0;
+	tqp_watch_renew(conn);
 	tqp_conn_look(conn);
 	release_sock(conn->sk);
 	tqp_conn_put(conn);

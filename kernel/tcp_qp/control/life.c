@@ -18,7 +18,7 @@ static void tqp_conn_turn_work(struct work_struct *work)
 	bool awaited, watched;
 
 	lock_sock(conn->sk);
-	watched = conn->tx.watch.on;	/* then there may be receives that nobody rang for, too */
+	watched = tqp_watch_is_on(conn);	/* then there may be receives that nobody rang for, too */
 	if (watched)
 		tqp_credit_update(conn);
 	tqp_tx_run(conn);
@@ -63,7 +63,6 @@ struct tqp_conn *tqp_conn_create(struct tqp_qp *qp, struct tqp_conn_owner *owner
 	INIT_DELAYED_WORK(&conn->credit.probe_work, tqp_probe_work);
 	INIT_DELAYED_WORK(&conn->rx.work, tqp_rx_work);
 	INIT_WORK(&conn->tx.work, tqp_conn_turn_work);
-	tqp_watch_init(conn);
 	tqp_share_init(conn);
 	INIT_DELAYED_WORK(&conn->end.work, tqp_conn_fail_work);
 	return conn;

@@ -54,7 +54,18 @@ void tqp_tx_account(struct tqp_conn *conn, u32 bytes, bool copied);
 void tqp_tx_count(struct tqp_conn *conn, u32 messages);
 
 /* ---- watch.c; sk lock ---- */
-void tqp_watch_init(struct tqp_conn *conn);
+static inline bool tqp_watch_is_on(const struct tqp_conn *conn)
+{
+	return conn->tx.watch && conn->tx.watch->on;
+}
+
+/* There was a doorbell. */
+static inline void tqp_watch_renew(struct tqp_conn *conn)
+{
+	if (conn->tx.watch)
+		conn->tx.watch->renewed = 0;
+}
+
 void tqp_watch_begin(struct tqp_conn *conn);	/* the send queue is about to be looked at */
 /* It was, and nothing of it may go now.  True: something was posted meanwhile that nobody rings for. */
 bool tqp_watch_end(struct tqp_conn *conn);

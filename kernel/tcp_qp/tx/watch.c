@@ -9,6 +9,7 @@
  * ticks, the watch ends.  A queue that waits for something needs no timer: what it
  * waits for has it looked at again.
  */
+#include <linux/slab.h>
 #include "tx/tx.h"
 #include "tx/wqe.h"
 
@@ -28,34 +29,48 @@ static void tqp_watch_look(struct tqp_conn *conn)
 /* Until detach has cancelled it, of a conn that somebody has a reference to. */
 static enum hrtimer_restart tqp_watch_tick(struct hrtimer *timer)
 {
-	struct tqp_conn *conn = container_of(timer, struct tqp_conn, tx.watch.timer);
-	struct tqp_tx_watch *watch = &conn->tx.watch;
+	struct tqp_tx_watch *watch = container_of(timer, struct tqp_tx_watch, timer);
 	u8 idle = READ_ONCE(watch->idle) + 1;
 
 	WRITE_ONCE(watch->idle, idle);
 	if (tqp_ring_user_prod(watch->ring) == READ_ONCE(watch->seen) && idle < TQP_WATCH_IDLE_TICKS)
 		tqp_watch_start(watch);		/* not HRTIMER_RESTART: a run may start it meanwhile */
 	else
-		tqp_watch_look(conn);
+		tqp_watch_look(watch->conn);
 	return HRTIMER_NORESTART;
 }
 
-void tqp_watch_init(struct tqp_conn *conn)
+/* NULL: there is no memory, and each burst has its doorbell. */
+static struct tqp_tx_watch *tqp_watch_made(struct tqp_conn *conn)
 {
-	conn->tx.watch.ring = conn->qp->sq;
-	hrtimer_setup(&conn->tx.watch.timer, tqp_watch_tick, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
+	struct tqp_tx_watch *watch = conn->tx.watch;
+
+	if (watch)
+		return watch;
+	watch = kzalloc(sizeof(*watch), GFP_ATOMIC | __GFP_ACCOUNT | __GFP_NOWARN);
+	if (!watch)
+		return NULL;
+	watch->conn = conn;
+	watch->ring = conn->qp->sq;
+	hrtimer_setup(&watch->timer, tqp_watch_tick, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
+	conn->tx.watch = watch;
+	return watch;
 }
 
 void tqp_watch_cancel(struct tqp_conn *conn)
 {
-	hrtimer_cancel(&conn->tx.watch.timer);
+	if (conn->tx.watch)
+		hrtimer_cancel(&conn->tx.watch->timer);
 }
 
 void tqp_watch_begin(struct tqp_conn *conn)
 {
-	struct tqp_tx_watch *watch = &conn->tx.watch;
+	struct tqp_tx_watch *watch;
 
-	if (!tqp_ring_wants_watch(watch->ring))
+	if (!tqp_ring_wants_watch(conn->qp->sq))
+		return;
+	watch = tqp_watch_made(conn);
+	if (!watch)
 		return;
 	/* What comes after a burst is taken for the next one, once. */
 	if (!watch->on && tqp_msglog_empty(&conn->tx.log))
@@ -78,10 +93,8 @@ static bool tqp_watch_waits(const struct tqp_conn *conn)
 }
 
 /* Nothing waits.  Will the timer look? */
-static bool tqp_watch_goes_on(struct tqp_conn *conn, u32 taken)
+static bool tqp_watch_goes_on(struct tqp_tx_watch *watch, u32 taken)
 {
-	struct tqp_tx_watch *watch = &conn->tx.watch;
-
 	if (!taken)
 		return watch->on && hrtimer_is_queued(&watch->timer);
 	watch->burst = min_t(u32, watch->burst + taken, TQP_WATCH_BURST_MAX);
@@ -95,19 +108,20 @@ static bool tqp_watch_goes_on(struct tqp_conn *conn, u32 taken)
 
 bool tqp_watch_end(struct tqp_conn *conn)
 {
-	struct tqp_tx_watch *watch = &conn->tx.watch;
-	struct tqp_ring *sq = watch->ring;
-	u32 taken = (conn->tx.sq_next - watch->seen) & sq->mask;
+	struct tqp_tx_watch *watch = conn->tx.watch;
+	struct tqp_ring *sq = conn->qp->sq;
 	bool may_send;
+	u32 taken;
 
-	if (!sq->awake)
+	if (!sq->awake)		/* else there is a watch, which woke it */
 		return false;
+	taken = (conn->tx.sq_next - watch->seen) & sq->mask;
 	may_send = tqp_tx_ready(conn) && tqp_qp_may_send(conn->qp);
 	WRITE_ONCE(watch->seen, conn->tx.sq_next);
 	WRITE_ONCE(TCP_QP_SQ_TAKEN(sq->buf), conn->tx.sq_next);
 	if (may_send && tqp_watch_waits(conn))
 		return false;
-	watch->on = may_send && tqp_watch_goes_on(conn, taken);
+	watch->on = may_send && tqp_watch_goes_on(watch, taken);
 	if (!watch->on)
 		tqp_ring_sleep(sq);
 	return may_send && tqp_sq_ready(conn, conn->tx.sq_next);	/* what a bell holds is not ours to send */
