@@ -33,6 +33,8 @@ enum RegionNumber : std::uint32_t {
 };
 std::uint32_t key_of(const End& end, std::uint32_t region);
 std::uint32_t pd_of(const End& end);
+// Whose context has this number.
+End& end_of(const World& world, std::uint32_t qpn);
 
 class End {
 public:
@@ -47,6 +49,8 @@ public:
     // The engine is about to see this segment; it was a late duplicate.
     void segment_seen(const nupa::Packet& packet, const Truth& truth);
     void count_late(const Truth& truth);
+    // The engine has passed up what the peer never sent: TCP might take it.
+    void forged(const nupa::Packet& packet);
     // The engine has seen it, and says that it completed so many messages.
     void judge_completed(const Truth& truth, std::uint32_t count) {
         qp_.judge_completed(truth, count);
@@ -143,6 +147,7 @@ private:
     bool bleached_ = false;      // .. without an option that the peer wrote
     bool misled_ = false;        // its context saw an option that no peer ever wrote
     bool ack_owed_ = false;
+    std::uint32_t forged_reach_ = 0;  // stream bytes before it may count as passed up
     std::uint64_t rtr_at_ = 0, gone_at_ = 0;
     TcpReceiver tcp_;
     Exposed exposed_;

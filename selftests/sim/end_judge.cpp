@@ -28,6 +28,19 @@ void End::segment_seen(const nupa::Packet& packet, const Truth& truth) {
     proven_ |= truth.tampered;  // it may claim to be message 0
     misled_ |= truth.tampered;
     proven_ |= truth.len && (truth.at <= tcp_.next() || names_message_0(packet));
+    if (truth.len && truth.at < forged_reach_)  // delivered as a whole
+        forged_reach_ = std::max(forged_reach_, truth.at + truth.len);
+}
+
+// It is remembered as far ahead as TCP's largest window could reach.
+void End::forged(const nupa::Packet& packet) {
+    constexpr std::uint32_t kWindowMax = 65535;
+    const Stream& in = peer().sender_.stream;
+    const std::uint32_t at = in.offset(packet.at.seq), bytes = packet.payload.bytes();
+    world_.log.add(world_.now(), "end {}.{} forged segment {} + {}",
+                   {number_, static_cast<std::uint64_t>(side_), at, bytes});
+    if (at <= in.end() + (kWindowMax << settings().wscale))
+        forged_reach_ = std::max(forged_reach_, at + bytes);
 }
 
 // A late duplicate of a message that is done: its buffer may be posted again.

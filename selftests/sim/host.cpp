@@ -132,6 +132,7 @@ void Host::check_memory() {
         world_.violation("host {} byte at {} changed that nobody may write now", {id_, *addr});
 }
 
+// @genuine may be damaged, so that the forgery says any sequence number.
 void Host::forge(const nupa::Packet& genuine) {
     constexpr std::uint16_t kForgersPort = 77;
     constexpr std::uint32_t kNeverSentBytes = 1 << 29;
@@ -155,6 +156,8 @@ void Host::forge(const nupa::Packet& genuine) {
     // what was placed before may be called so again: it is in memory, and not the forger's
     if (decision.reason == nupa::Reason::kPlaced || !writes_.empty())
         world_.violation("host {} placed a forged segment at {}", {id_, packet.at.seq});
+    if (decision.has_qp && !decision.dropped())
+        end_of(world_, decision.qpn).forged(packet);
     check_memory();
 }
 

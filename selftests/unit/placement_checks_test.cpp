@@ -211,6 +211,19 @@ TEST_F(PlacementChecks, WhatLiesBeyondTheEdgeIsRemembered) {
     EXPECT_EQ(small.rx(send_segment(kRcvNxt, 2000, pattern(100))).reason, Reason::kDuplicate);
 }
 
+// TCP may take a segment that is not from the peer: what it covers is copied, and nothing else.
+TEST_F(PlacementChecks, ForgedAheadCostsWhatItCovers) {
+    post();
+    TcpFrame forged = send_segment(kRcvNxt, 250, pattern(100, 9));
+    forged.ack = 0x40000000;  // of nothing that the host sent
+    EXPECT_EQ(host.rx(forged).reason, Reason::kPeer);
+    expect_placed(send_segment(kRcvNxt, 0, pattern(200)), kIova);
+    for (const std::uint32_t at : {200, 300})
+        expect_delivered(send_segment(kRcvNxt, at, pattern(100)), Reason::kDuplicate,
+                         NUPA_STAT_deliver_duplicate);
+    expect_placed(send_segment(kRcvNxt, 400, pattern(100)), kIova + 400);
+}
+
 TEST_F(PlacementChecks, Duplicate) {
     post();
     const TcpFrame f = send_segment(kRcvNxt, 0, pattern(100));
