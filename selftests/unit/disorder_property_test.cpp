@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <queue>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "engine/disorder.hpp"
@@ -91,5 +93,36 @@ TEST_P(Windows, NeverTwice) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Small, Windows, testing::Values(20u, 300u, 3000u));
+
+// A segment each tick; a lost one comes again a window later.  Many are lost at once, and then some
+// always: TCP is never without a hole, and placement resumes all the same.
+TEST(SteadyLoss, PlacementResumes) {
+    constexpr std::uint32_t kTicks = 20000, kWindow = 1000, kBytes = 100;
+    constexpr std::uint32_t kBurstBegins = 2000, kBurstEnds = 2200, kPercent = 2;
+    std::mt19937_64 random(first_seed());
+    nupa::Disorder d(0);
+    std::vector<bool> passed(kTicks);
+    std::queue<std::pair<std::uint32_t, std::uint32_t>> again;  // when, which
+    std::uint32_t fresh = 0, next = 0, overflows = 0, placed_late = 0;
+    for (std::uint32_t tick = 0; tick < kTicks; tick++) {
+        const bool repeated = !again.empty() && again.front().first <= tick;
+        const std::uint32_t i = repeated ? again.front().second : fresh++;
+        if (repeated)
+            again.pop();
+        const bool burst = !repeated && i >= kBurstBegins && i < kBurstEnds;
+        if (burst ? i % 2 : random() % 100 < kPercent) {
+            again.emplace(tick + kWindow, i);
+            continue;
+        }
+        placed_late += tick > kTicks / 2 && !d.resyncing() && !d.seen(i * kBytes, kBytes) ? 1 : 0;
+        overflows += d.record(i * kBytes, kBytes);
+        passed[i] = true;
+        while (passed[next])
+            next++;
+        d.raise(next * kBytes);  // the host's ACK
+    }
+    EXPECT_EQ(overflows, 1u);
+    EXPECT_GT(placed_late, kTicks / 2 * 9 / 10);
+}
 
 }  // namespace

@@ -91,6 +91,20 @@ TEST_P(AtBase, OverflowResyncsAtTheHighest) {
     EXPECT_EQ(d.blocks(), 0u);
 }
 
+// Or placement would not resume as long as segments are lost.
+TEST_P(AtBase, WhatABlockHoldsDoesNotMoveTheMark) {
+    Disorder d(base);
+    const std::uint32_t beyond = fill(d, base);
+    EXPECT_TRUE(d.record(beyond + 10, 10));
+    d.raise(base + 30);  // room for new blocks
+    EXPECT_FALSE(d.record(beyond + 50, 10));
+    EXPECT_TRUE(d.resyncing());
+    d.raise(beyond + 20);
+    EXPECT_FALSE(d.resyncing());
+    EXPECT_FALSE(d.seen(beyond + 20, 30));
+    EXPECT_TRUE(d.seen(beyond + 50, 10));
+}
+
 TEST_P(AtBase, OverflowInTheMiddle) {
     Disorder d(base);
     fill(d, base);

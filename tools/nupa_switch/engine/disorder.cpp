@@ -17,8 +17,6 @@ bool Disorder::seen(std::uint32_t seq, std::uint32_t bytes) const noexcept {
 
 bool Disorder::record(std::uint32_t seq, std::uint32_t bytes) noexcept {
     const std::uint32_t end = seq + bytes;
-    if (resyncing_ && seq_after(end, resync_))
-        resync_ = end;
     if (!seq_after(end, next_))
         return false;
     if (!seq_after(seq, next_)) {
@@ -26,8 +24,12 @@ bool Disorder::record(std::uint32_t seq, std::uint32_t bytes) noexcept {
         absorb();
         return false;
     }
-    if (insert(seq, end) || resyncing_)
+    if (insert(seq, end))
         return false;
+    if (resyncing_) {  // only what no block holds moves the mark, or loss could do so for ever
+        distrust(end);
+        return false;
+    }
     resyncing_ = true;
     resync_ = seq_after(end, blocks_[count_ - 1].end) ? end : blocks_[count_ - 1].end;
     return true;

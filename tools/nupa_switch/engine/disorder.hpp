@@ -30,7 +30,8 @@ public:
     std::uint32_t next() const noexcept { return next_; }  // E
     // Does [seq, seq + bytes) touch anything passed up before?
     bool seen(std::uint32_t seq, std::uint32_t bytes) const noexcept;
-    // Delivering only, until E reaches the highest byte passed up.
+    // Delivering only, until E reaches the highest byte that had been passed up when no block was
+    // free, the last time that this was so.
     bool resyncing() const noexcept { return resyncing_; }
     // Record a range passed up.  True: the blocks overflowed just now.
     bool record(std::uint32_t seq, std::uint32_t bytes) noexcept;
