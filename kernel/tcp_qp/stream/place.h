@@ -8,6 +8,7 @@
  *   regs.c    which of it is kept from one post to the next
  *   post.c    one reader's post: opened, taken back, and what is left of it
  *   window.c  how much may wait in TCP's queue meanwhile
+ *   queue.c   the same where nobody posts, and the reader is late
  *   edge.c    how far the peer may send while a post is open
  *   recv.c    recvmsg
  *   splice.c  splice()
@@ -42,6 +43,8 @@ enum {
 	TQP_EDGE_PART = 8,			/* of a call's time may pass before the next */
 	TQP_EDGES = 128,			/* posts in a row at most, before one has none */
 	TQP_EDGE_RTTS = 2,			/* that a post is open at least */
+	TQP_QUEUE_LONG_BYTES = 4 << 20,		/* of memory; what a reader has not come to */
+	TQP_QUEUE_BYTES = 8 << 20,		/* that may wait for such a reader at least */
 	TQP_WINDOW_CALLS = 4,			/* of which the average says how much is read in a round trip */
 	TQP_WINDOW_DRAIN_RTTS = 32,		/* from one time that the peer stands still to the next */
 	TQP_WINDOW_IDLE_MS = 1000,		/* nobody posted for as long: the window is TCP's own again */
@@ -84,9 +87,7 @@ struct tqp_place {
 	u32 skip;			/* readers that are not tried yet */
 
 	int rcvbuf;			/* TCP's own sk_rcvbuf, while it has less; 0: it has that */
-	s64 per_rtt;			/* bytes that are read in a round trip */
-	u32 read_seq;			/* the first one that is not counted there */
-	u64 read_at;			/* ns; when that was; 0: nothing is */
+	struct tqp_reading reading;	/* by calls that may post */
 	u64 drained_at;			/* ns */
 	u64 held_at;			/* ns; a look for idle ones found the lock taken; that look's own */
 	bool draining;			/* until less waits than is posted */
@@ -200,8 +201,10 @@ int tqp_post_take(struct sock *sk, struct tqp_recv *recv, struct msghdr *msg, si
 /* ---- window.c; under the sk lock ---- */
 /* A round trip, or longer: without timestamps TCP takes the time in which a window's worth comes. */
 u64 tqp_window_rtt_ns(const struct sock *sk);
-/* A call begins. */
-void tqp_window_measure(const struct sock *sk, struct tqp_place *place);
+/* A call begins, or ends: always the same of both. */
+void tqp_window_measure(const struct sock *sk, struct tqp_reading *reading);
+/* Memory of what is there, and of what the peer was told it may send. */
+u64 tqp_window_held(const struct sock *sk);
 /* @full: what waits is all that it would post. */
 void tqp_window_drain(const struct sock *sk, struct tqp_place *place, bool full);
 /* A reader posts, or would if less waited. */
@@ -210,6 +213,15 @@ void tqp_window_limit(struct sock *sk, struct tqp_place *place);
 void tqp_window_free(struct sock *sk, struct tqp_place *place);
 /* No socket is left. */
 void tqp_window_exit(void);
+
+/* ---- queue.c ---- */
+static inline bool tqp_queue_is_long(const struct sock *sk)
+{
+	return atomic_read(&sk->sk_rmem_alloc) > TQP_QUEUE_LONG_BYTES;
+}
+
+/* A reader that posts nothing leaves a long queue. */
+void tqp_queue_bound(struct sock *sk);
 
 /* ---- edge.c; under the sk lock ---- */
 /* A reader's call that may post begins, and ends. */

@@ -147,7 +147,7 @@ int tqp_post_open(struct sock *sk, struct tqp_place *place, struct tqp_recv *rec
 	begin += at - at % TQP_PLACE_POST_BYTES;
 	at %= TQP_PLACE_POST_BYTES;
 	bytes = min_t(size_t, want, TQP_PLACE_POST_BYTES - at);
-	tqp_window_measure(sk, place);
+	tqp_window_measure(sk, &place->reading);
 	if (!at)	/* of what is left of a part that was begun, little says nothing */
 		tqp_window_drain(sk, place, recv->queued >= bytes);
 	tqp_window_limit(sk, place);

@@ -7,7 +7,8 @@
  * the reader here, and TCP goes on behind them.
  *
  * Who waits for much (MSG_WAITALL) posts what of its memory is behind that which has come
- * already, copies that, and waits here.  All others call TCP's function and no more.
+ * already, copies that, and waits here.  All others call TCP's function; if much waits, the
+ * window is looked at (queue.c).
  */
 #include <linux/moduleparam.h>
 #include "object/compat.h"
@@ -347,6 +348,8 @@ static int tqp_stream_recvmsg(struct sock *sk, struct msghdr *msg, size_t len, T
 	if (flags & MSG_WAITALL)
 		before = tqp_recv_taken(sk);
 	ret = tqp_recv_base(sk, msg, len, TQP_RECV_FLAGS(flags));
+	if (unlikely(tqp_queue_is_long(sk)))
+		tqp_queue_bound(sk);
 	if (likely(ret != -EFAULT && !(flags & MSG_WAITALL && ret > 0 && ret < len)))
 		return ret;
 	/* It may have stopped at a placed packet, of a post that has ended. */

@@ -30,6 +30,13 @@ enum {
 
 struct tqp_place;
 
+/* How fast a reader is (window.c).  Lock: sk lock. */
+struct tqp_reading {
+	s64 per_rtt;			/* bytes that are read in a round trip */
+	u64 at;				/* ns; what was read since is not counted there yet; 0: nothing is */
+	u32 seq;			/* the first byte of that */
+};
+
 /*
  * A socket's pages, from its first bulk on.  Each is held by us, by sk_frag while
  * TCP copies into it, and by the packets that have bytes of it.  Lock: sk lock.
@@ -49,6 +56,7 @@ struct tqp_stream {
 	u64 other_bytes;
 	u64 posts, placed_bytes, rescued_bytes;
 	struct tqp_place *place;	/* place.h */
+	struct tqp_reading reading;	/* while much waits (queue.c) */
 	void (*data_ready)(struct sock *sk);	/* the socket's own, while edge.c has its place */
 	unsigned long place_retry_at;	/* jiffies; 0: none was refused */
 };

@@ -37,23 +37,23 @@ static void tqp_window_watch(void)
 }
 
 /* By no less than a round trip: in a shorter time what had waited may have been read. */
-void tqp_window_measure(const struct sock *sk, struct tqp_place *place)
+void tqp_window_measure(const struct sock *sk, struct tqp_reading *reading)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
-	u64 now = ktime_get_ns(), ns = now - place->read_at;
+	u64 now = ktime_get_ns(), ns = now - reading->at;
 	u64 rtt = tqp_window_rtt_ns(sk);
-	u32 bytes = tp->copied_seq - place->read_seq;
+	u32 bytes = tp->copied_seq - reading->seq;
 	s64 per_rtt;
 
 	sock_owned_by_me(sk);
 	if (ns < rtt)
 		return;
-	if (place->read_at) {
+	if (reading->at) {
 		per_rtt = mul_u64_u64_div_u64(bytes, rtt, max_t(u64, ns, 1));
-		place->per_rtt += (per_rtt - place->per_rtt) / TQP_WINDOW_CALLS;
+		reading->per_rtt += (per_rtt - reading->per_rtt) / TQP_WINDOW_CALLS;
 	}
-	place->read_seq = tp->copied_seq;
-	WRITE_ONCE(place->read_at, now);
+	reading->seq = tp->copied_seq;
+	WRITE_ONCE(reading->at, now);
 }
 
 void tqp_window_drain(const struct sock *sk, struct tqp_place *place, bool full)
@@ -72,8 +72,7 @@ void tqp_window_drain(const struct sock *sk, struct tqp_place *place, bool full)
 	place->draining = true;
 }
 
-/* What is there, and what the peer was told it may send. */
-static u64 tqp_window_held(const struct sock *sk)
+u64 tqp_window_held(const struct sock *sk)
 {
 	return (u64)atomic_read(&sk->sk_rmem_alloc) + READ_ONCE(sk->sk_backlog.len) +
 	       tcp_space_from_win(sk, tcp_receive_window(tcp_sk(sk)));
@@ -94,7 +93,7 @@ void tqp_window_limit(struct sock *sk, struct tqp_place *place)
 		tqp_window_watch();
 	}
 	room = place->draining ? TQP_PLACE_POST_BYTES / 4 :
-				 2 * max_t(u64, TQP_PLACE_POST_BYTES, place->per_rtt);
+				 2 * max_t(u64, TQP_PLACE_POST_BYTES, place->reading.per_rtt);
 	tqp_edge_keep(sk, place);
 	if (room < tcp_win_from_space(sk, place->rcvbuf)) {
 		/* Else an ACK that goes before the reader runs offers what has come once more. */
@@ -118,7 +117,7 @@ void tqp_window_free(struct sock *sk, struct tqp_place *place)
 
 static bool tqp_window_is_idle(struct tqp_place *place, void *more)
 {
-	u64 idle = ktime_get_ns() - max(READ_ONCE(place->read_at), place->held_at);
+	u64 idle = ktime_get_ns() - max(READ_ONCE(place->reading.at), place->held_at);
 
 	if (!READ_ONCE(place->rcvbuf))
 		return false;

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * How much may wait in TCP's queue for a reader that is late, and does not post.
+ *
+ * TCP makes room for twice what was read in a round trip, and takes for that also what had
+ * waited: so a reader that is slower than its peer gets room for tens of MiB (tcp_rmem).
+ * What waits there for long is in no cache any more when it is copied, which makes the
+ * reader slower still; eight such sockets fill what TCP may have on a small machine, and
+ * then packets are dropped.  (Linux 6.16 leaves out what waits.)
+ *
+ * A reader that leaves much behind has as much room as one that posts (window.c): 8 MiB, or
+ * what it reads in two round trips.  What the peer was told it may send is always taken, so
+ * the room shrinks as that comes.  TCP makes it larger again as it does for any socket.
+ */
+#include "stream/place.h"
+
+/* window.c's, or its owner's, is left alone. */
+static bool tqp_queue_may_bound(const struct sock *sk, const struct tqp_stream *stream)
+{
+	return !(sk->sk_userlocks & SOCK_RCVBUF_LOCK) && sk->sk_state != TCP_LISTEN &&
+	       !(stream->place && stream->place->rcvbuf);
+}
+
+static void tqp_queue_shrink(struct sock *sk, u64 room)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	if (room >= tcp_win_from_space(sk, sk->sk_rcvbuf))
+		return;
+	tp->rcv_ssthresh = min_t(u64, tp->rcv_ssthresh, room);
+	tp->rcvq_space.space = min_t(u64, tp->rcvq_space.space, room / 2);	/* from where it grows */
+	WRITE_ONCE(sk->sk_rcvbuf, min_t(u64, max_t(u64, tcp_space_from_win(sk, room), tqp_window_held(sk)),
+					sk->sk_rcvbuf));
+}
+
+void tqp_queue_bound(struct sock *sk)
+{
+	struct tqp_stream *stream;
+
+	lock_sock(sk);
+	stream = tqp_stream_made(sk);
+	if (stream && tqp_queue_may_bound(sk, stream)) {
+		tqp_window_measure(sk, &stream->reading);
+		tqp_queue_shrink(sk, 2 * max_t(u64, TQP_QUEUE_BYTES / 2, stream->reading.per_rtt));
+	}
+	release_sock(sk);
+}
