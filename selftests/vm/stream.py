@@ -17,7 +17,7 @@ from vm import unplug
 
 from nupavm import Job
 
-NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("tools/tcpqp_stat/tcpqp-stat",), cpus=2, setup="full")
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("tools/tcpqp_stat/tcpqp-stat", "user/tcpqp_run/tcpqp-run"), cpus=2, setup="full")
 pytestmark = pytest.mark.needs(NEEDS)
 
 PROGRAMS = "$REPO/selftests/vm/programs"
@@ -346,6 +346,24 @@ def test_placed_beside_splice(t: Guests) -> None:
 def test_placed_beside_zerocopy(t: Guests) -> None:
     """TCP's own TCP_ZEROCOPY_RECEIVE would say of what was placed that nothing waits, and who asks again and again would spin."""
     posts_cases(t, "zerocopied")
+
+
+LATE_STREAMS, LATE_S, LATE_MAX_BYTES = 8, 4, 24 << 20
+
+
+def test_late_readers(t: Guests) -> None:
+    """Who reads more slowly than its peer sends, and does not post: what waits for it is bounded, and nothing is sent twice for want of memory."""
+    port, run = free_port(), "$BUILD/cmake/user/tcpqp_run/tcpqp-run iperf3"
+    longest = f"ss -tnH sport = :{port} | awk '$2 > most {{ most = $2 }} END {{ print most + 0 }}'"
+    server = t.start(0, f"exec {run} -s -1 -p {port} >/dev/null", LIMIT_S)
+    t.wait_listening(0, port)
+    client = t.start(1, f"exec {run} -c $PEER -p {port} -t {LATE_S} -P {LATE_STREAMS} -l 1M >/dev/null", LIMIT_S)
+    waited = []
+    while not client.done:
+        waited.append(int(t.run(0, longest)))
+    t.check(client.wait().ok and server.wait().ok, "iperf3 failed")
+    print("# late readers: bytes that waited, MiB:", *(w >> 20 for w in waited), flush=True)
+    t.check(max(waited) < LATE_MAX_BYTES, f"bytes that waited: {waited}")
 
 
 def test_memory_that_stays_pinned(t: Guests) -> None:
