@@ -222,7 +222,7 @@ BENCHMARK(burst_to_placed)->Arg(1408)->Arg(8960);
 void flow_find(benchmark::State& state) {
     const auto flows = static_cast<std::uint32_t>(state.range(0));
     const nupa::HostMemory memory;
-    nupa::MemoryBudget budget(nupa::kPortMemoryDefaultBytes);
+    nupa::MemoryBudget budget(4 * nupa::kPortMemoryDefaultBytes);  // more flows than a port has
     nupa::QpTable table(1, budget);
     nupa_cmd_qp cmd{};
     cmd.flags = NUPA_QP_F_NO_RQ;
