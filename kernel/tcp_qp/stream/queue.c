@@ -9,8 +9,9 @@
  * then packets are dropped.  (Linux 6.16 leaves out what waits.)
  *
  * A reader that leaves much behind has as much room as one that posts (window.c): 8 MiB, or
- * what it reads in two round trips.  What the peer was told it may send is always taken, so
- * the room shrinks as that comes.  TCP makes it larger again as it does for any socket.
+ * what it reads in two round trips, or waits for (SO_RCVLOWAT).  What the peer was told it
+ * may send is always taken, so the room shrinks as that comes.  TCP makes it larger again as
+ * it does for any socket.
  */
 #include "stream/place.h"
 
@@ -36,12 +37,15 @@ static void tqp_queue_shrink(struct sock *sk, u64 room)
 void tqp_queue_bound(struct sock *sk)
 {
 	struct tqp_stream *stream;
+	u64 room;
 
 	lock_sock(sk);
 	stream = tqp_stream_made(sk);
 	if (stream && tqp_queue_may_bound(sk, stream)) {
 		tqp_window_measure(sk, &stream->reading);
-		tqp_queue_shrink(sk, 2 * max_t(u64, TQP_QUEUE_BYTES / 2, stream->reading.per_rtt));
+		room = max3(2 * (u64)stream->reading.per_rtt, (u64)READ_ONCE(sk->sk_rcvlowat),
+			    (u64)TQP_QUEUE_BYTES);
+		tqp_queue_shrink(sk, room);
 	}
 	release_sock(sk);
 }

@@ -348,7 +348,7 @@ static int tqp_stream_recvmsg(struct sock *sk, struct msghdr *msg, size_t len, T
 	if (flags & MSG_WAITALL)
 		before = tqp_recv_taken(sk);
 	ret = tqp_recv_base(sk, msg, len, TQP_RECV_FLAGS(flags));
-	if (unlikely(tqp_queue_is_long(sk)))
+	if (unlikely(tqp_queue_is_long(sk)) && !(flags & MSG_PEEK))
 		tqp_queue_bound(sk);
 	if (likely(ret != -EFAULT && !(flags & MSG_WAITALL && ret > 0 && ret < len)))
 		return ret;
