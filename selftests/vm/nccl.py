@@ -81,6 +81,6 @@ def test_polled_under_faults_on_software(t: Guests) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("engine", ["offload", "software"])
+@pytest.mark.parametrize("engine", ["offload", "software", "stock"])
 def test_polled_for_ten_minutes(t: Guests, engine: str) -> None:
     under_faults(t, engine, "--case polled --seconds 600", 600 + LIMIT_S)
