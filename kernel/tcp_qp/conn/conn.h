@@ -160,7 +160,7 @@ void tqp_conn_fail(struct tqp_conn *conn, enum tcp_qp_reason reason);
 void tqp_conn_nak(struct tqp_conn *conn, enum tcp_qp_reason reason, enum tcp_bth_syndrome syndrome);
 /* The peer's TERMINATE; sk lock. */
 void tqp_terminated(struct tqp_conn *conn, const u8 *operands);
-/* Queue end.work with a reference, at once; any context. */
+/* Queue end.work with a reference; any context. */
 void tqp_end_kick(struct tqp_conn *conn);
 /* What end.work waits for may have come; any context. */
 static inline void tqp_end_wake(struct tqp_conn *conn)

@@ -3,6 +3,7 @@
 #ifndef TQP_CONN_END_H
 #define TQP_CONN_END_H
 
+#include <linux/timer.h>
 #include <linux/workqueue.h>
 #include <tcp_qp/tcp_bth_operands.h>
 
@@ -28,9 +29,10 @@ enum tqp_end_step {
  * waits, told, over and the syndrome may be looked at without a lock.
  */
 struct tqp_end {
+	struct work_struct work;
 	union {
-		struct delayed_work work;
-		struct rcu_work free_work;	/* of a conn without references, which queues no other */
+		struct timer_list late;		/* wakes the work; has a reference */
+		struct rcu_work free_work;	/* of a conn that nobody has a reference to */
 	};
 	enum tqp_end_step step;
 	u32 reason;			/* enum tcp_qp_reason */

@@ -12,7 +12,7 @@
 void tqp_end_kick(struct tqp_conn *conn)
 {
 	tqp_conn_get(conn);
-	if (mod_delayed_work(tqp_end_wq, &conn->end.work, 0))	/* with a reference already */
+	if (!queue_work(tqp_end_wq, &conn->end.work))
 		tqp_conn_put(conn);
 }
 

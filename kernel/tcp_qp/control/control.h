@@ -58,5 +58,6 @@ void tqp_bell_end(struct tqp_conn *conn, bool open);
 
 /* ---- end.c ---- */
 void tqp_conn_fail_work(struct work_struct *work);
+void tqp_conn_fail_late(struct timer_list *timer);
 
 #endif

@@ -19,7 +19,9 @@ static void tqp_conn_cancel(struct tqp_conn *conn)
 		tqp_conn_put(conn);
 	if (cancel_work_sync(&conn->tx.work))
 		tqp_conn_put(conn);
-	if (cancel_delayed_work_sync(&conn->end.work))
+	if (timer_delete_sync(&conn->end.late))
+		tqp_conn_put(conn);
+	if (cancel_work_sync(&conn->end.work))
 		tqp_conn_put(conn);
 }
 

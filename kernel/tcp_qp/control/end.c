@@ -143,6 +143,14 @@ static bool tqp_end_quiet(struct tqp_conn *conn)
 	       !(qp->srq && conn->rx.wqe.valid);
 }
 
+void tqp_conn_fail_late(struct timer_list *timer)
+{
+	struct tqp_conn *conn = container_of(timer, struct tqp_conn, end.late);
+
+	tqp_end_wake(conn);
+	tqp_conn_put(conn);
+}
+
 /* How long may the step still take?  Jiffies. */
 static long tqp_end_left(const struct tqp_conn *conn)
 {
@@ -264,7 +272,7 @@ static long tqp_end_step(struct tqp_conn *conn)
 static void tqp_end_later(struct tqp_conn *conn, long left)
 {
 	tqp_conn_get(conn);
-	if (!queue_delayed_work(tqp_end_wq, &conn->end.work, left))	/* it was woken meanwhile */
+	if (mod_timer(&conn->end.late, jiffies + left))	/* which has a reference already */
 		tqp_conn_put(conn);
 }
 
@@ -290,7 +298,7 @@ static bool tqp_end_run(struct tqp_conn *conn)
 
 void tqp_conn_fail_work(struct work_struct *work)
 {
-	struct tqp_conn *conn = container_of(to_delayed_work(work), struct tqp_conn, end.work);
+	struct tqp_conn *conn = container_of(work, struct tqp_conn, end.work);
 	bool done;
 
 	do {

@@ -64,7 +64,8 @@ struct tqp_conn *tqp_conn_create(struct tqp_qp *qp, struct tqp_conn_owner *owner
 	INIT_DELAYED_WORK(&conn->rx.work, tqp_rx_work);
 	INIT_WORK(&conn->tx.work, tqp_conn_turn_work);
 	tqp_share_init(conn);
-	INIT_DELAYED_WORK(&conn->end.work, tqp_conn_fail_work);
+	INIT_WORK(&conn->end.work, tqp_conn_fail_work);
+	timer_setup(&conn->end.late, tqp_conn_fail_late, 0);
 	return conn;
 }
 
