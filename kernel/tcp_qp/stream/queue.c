@@ -8,8 +8,9 @@
  * reader slower still; eight such sockets fill what TCP may have on a small machine, and
  * then packets are dropped.  (Linux 6.16 leaves out what waits.)
  *
- * A reader that leaves much behind has as much room as one that posts (window.c): 8 MiB, or
- * what it reads in two round trips, or waits for (SO_RCVLOWAT).  What the peer was told it
+ * A reader that leaves more behind than it reads in two round trips has as much room as one
+ * that posts (window.c): 8 MiB, or that much, or what it waits for (SO_RCVLOWAT).  So one that
+ * keeps up with a long path, where as much comes at once, is not late.  What the peer was told it
  * may send is always taken, so the room shrinks as that comes.  TCP makes it larger again as
  * it does for any socket.
  */
@@ -34,6 +35,15 @@ static void tqp_queue_shrink(struct sock *sk, u64 room)
 					sk->sk_rcvbuf));
 }
 
+/* By what was seen of it: some calls, a round trip apart at least. */
+static bool tqp_queue_is_late(const struct sock *sk, const struct tqp_reading *reading)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	return reading->calls == TQP_WINDOW_CALLS && tqp_window_rtt_ns(sk) &&
+	       tp->rcv_nxt - tp->copied_seq > 2 * reading->per_rtt;
+}
+
 void tqp_queue_bound(struct sock *sk)
 {
 	struct tqp_stream *stream;
@@ -45,7 +55,8 @@ void tqp_queue_bound(struct sock *sk)
 		tqp_window_measure(sk, &stream->reading);
 		room = max3(2 * (u64)stream->reading.per_rtt, (u64)READ_ONCE(sk->sk_rcvlowat),
 			    (u64)TQP_QUEUE_BYTES);
-		tqp_queue_shrink(sk, room);
+		if (tqp_queue_is_late(sk, &stream->reading))
+			tqp_queue_shrink(sk, room);
 	}
 	release_sock(sk);
 }

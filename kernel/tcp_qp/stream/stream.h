@@ -35,6 +35,7 @@ struct tqp_reading {
 	s64 per_rtt;			/* bytes that are read in a round trip */
 	u64 at;				/* ns; what was read since is not counted there yet; 0: nothing is */
 	u32 seq;			/* the first byte of that */
+	u8 calls;			/* that were counted, up to TQP_WINDOW_CALLS */
 };
 
 /*

@@ -51,6 +51,7 @@ void tqp_window_measure(const struct sock *sk, struct tqp_reading *reading)
 	if (reading->at) {
 		per_rtt = mul_u64_u64_div_u64(bytes, rtt, max_t(u64, ns, 1));
 		reading->per_rtt += (per_rtt - reading->per_rtt) / TQP_WINDOW_CALLS;
+		reading->calls = min(reading->calls + 1, TQP_WINDOW_CALLS);
 	}
 	reading->seq = tp->copied_seq;
 	WRITE_ONCE(reading->at, now);
