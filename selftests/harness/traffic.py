@@ -4,7 +4,7 @@
 import itertools
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from harness.guests import NCQP, Failed, Guests
 
@@ -19,16 +19,26 @@ FLOOR_BPS = 5e6  # far below what the slowest machine does; catches a stall
 
 
 @contextmanager
-def parameter(t: Guests, name: str, value: object, nodes: tuple[int, ...] = (0, 1)) -> Iterator[None]:
-    """tcp_qp's parameter has this value until the end of the block."""
-    before = [t.run(node, f"cat {PARAMETERS}/{name}").strip() for node in nodes]
-    for node in nodes:
-        t.run(node, f"echo {value} >{PARAMETERS}/{name}")
+def _says(t: Guests, file: str, value: object, nodes: tuple[int, ...]) -> Iterator[None]:
+    """The kernel's file has this value until the end of the block."""
+    before = [t.run(node, f"cat {file}").strip() for node in nodes]
     try:
+        for node in nodes:
+            t.run(node, f"echo {value} >{file}")
         yield
     finally:
-        for node, was in zip(nodes, before):
-            t.run(node, f"echo {was} >{PARAMETERS}/{name}")
+        for node, was in zip(nodes, before, strict=True):
+            t.run(node, f"echo {was} >{file}")
+
+
+def parameter(t: Guests, name: str, value: object, nodes: tuple[int, ...] = (0, 1)) -> AbstractContextManager[None]:
+    """tcp_qp's parameter has this value until the end of the block."""
+    return _says(t, f"{PARAMETERS}/{name}", value, nodes)
+
+
+def sysctl(t: Guests, name: str, value: object, nodes: tuple[int, ...] = (0, 1)) -> AbstractContextManager[None]:
+    """The same of a sysctl."""
+    return _says(t, f"/proc/sys/{name.replace('.', '/')}", value, nodes)
 
 
 def softirq_share(t: Guests, node: int = 0, limit_s: float = 60) -> float:

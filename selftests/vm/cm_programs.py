@@ -6,7 +6,7 @@ import pytest
 from harness.guests import Guests
 from harness.needs import Needs
 from harness.pairs import served
-from harness.traffic import free_port, parameter
+from harness.traffic import free_port, parameter, sysctl
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), setup="full")
 pytestmark = pytest.mark.needs(NEEDS)
@@ -59,11 +59,8 @@ def test_send(t: Guests, options: str, shown: str) -> None:
 
 def test_qperf(t: Guests) -> None:
     # The server's child destroys a QP that it never had, when it ends; that is qperf's.
-    t.run(0, "sysctl -qw debug.exception-trace=0")
-    try:
+    with sysctl(t, "debug.exception-trace", 0, (0,)):
         out = pair(t, "qperf", "qperf -cm1 -t 2 $PEER rc_lat rc_bw rc_bi_bw", 19765, server_ends=False)
-    finally:
-        t.run(0, "sysctl -qw debug.exception-trace=1")
     t.equal(out.count(" bw "), 2, f"bandwidths in {out}")
     t.check("latency" in out, out)
 

@@ -4,7 +4,7 @@
 import pytest
 
 from harness.guests import Failed, Guests
-from harness.traffic import copy_file, ncqp
+from harness.traffic import copy_file, ncqp, sysctl
 from vm.fabric import NEEDS  # the same guests
 
 pytestmark = pytest.mark.needs(NEEDS)
@@ -74,13 +74,10 @@ def test_slow_lane_with_short_queue(t: Guests) -> None:
 
 
 def test_congestion_marks(t: Guests) -> None:
-    for node in (0, 1):
-        t.run(node, "sysctl -qw net.ipv4.tcp_ecn=1")
     before = _counted(t, "ecn_marked")
-    _with_faults(t, {"rate_mbps": 200, "queue_bytes": 500000, "ecn_bytes": 20000}, ("offload",))
+    with sysctl(t, "net.ipv4.tcp_ecn", 1):
+        _with_faults(t, {"rate_mbps": 200, "queue_bytes": 500000, "ecn_bytes": 20000}, ("offload",))
     t.check(_counted(t, "ecn_marked") > before, "nothing was marked")
-    for node in (0, 1):
-        t.run(node, "sysctl -qw net.ipv4.tcp_ecn=2")
 
 
 def test_all_at_once(t: Guests) -> None:

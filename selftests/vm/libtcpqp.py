@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """libtcpqp with the module and without, the choice between them, and what each end is told."""
 
-import contextlib
 import json
 import re
-from collections.abc import Iterator
 
 import pytest
 
 from harness.guests import Failed, Guests
 from harness.needs import Needs
-from harness.traffic import free_port
+from harness.traffic import free_port, sysctl
 
 EXAMPLES = tuple(f"user/libtcpqp/examples/tcpqp_{name}" for name in ("echo", "hello", "pipe"))
 NEEDS = Needs(
@@ -88,16 +86,7 @@ COUNTS_SLEEPS = (
 )
 
 
-@contextlib.contextmanager
-def busy_read(t: Guests, us: int) -> Iterator[None]:
-    """What sockets that are made meanwhile have as SO_BUSY_POLL."""
-    try:
-        for node in (0, 1):
-            t.run(node, f"sysctl -qw net.core.busy_read={us}")
-        yield
-    finally:
-        for node in (0, 1):
-            t.run(node, "sysctl -qw net.core.busy_read=0")
+BUSY_READ = "net.core.busy_read"  # what sockets that are made meanwhile have as SO_BUSY_POLL
 
 
 @pytest.mark.parametrize("engine", ("offload", "software"))
@@ -108,11 +97,11 @@ def test_busy_polling(t: Guests, engine: str) -> None:
     polled, slept = {}, {}
     for us in (0, 20_000):
         before = [int(t.run(node, BUSY_POLLED)) for node in (0, 1)]
-        with busy_read(t, us):
+        with sysctl(t, BUSY_READ, us):
             ends = echo(t, (engine, engine), count=count, under=COUNTS_SLEEPS)
         polled[us] = [int(t.run(node, BUSY_POLLED)) - was for node, was in enumerate(before)]
         slept[us] = [end["slept"] for end in ends]
-    with busy_read(t, 10**6):  # more than the wait's limit, which holds all the same
+    with sysctl(t, BUSY_READ, 10**6):  # more than the wait's limit, which holds all the same
         exchange(t, (engine, engine), "--messages 30 --in-vain-ms 300")
     # a close and a query look once
     t.check(sum(polled[0]) <= 4, f"packets, with nobody who asked for it: {polled[0]}")

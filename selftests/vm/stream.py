@@ -13,7 +13,7 @@ import pytest
 
 from harness.guests import Guests
 from harness.needs import Needs
-from harness.traffic import free_port
+from harness.traffic import free_port, sysctl
 from vm import unplug
 
 from nupavm import Job
@@ -278,18 +278,13 @@ def test_placed_for_who_only_reads(t: Guests) -> None:
     nothing_pinned(t)
 
 
-RMEM = "net.ipv4.tcp_rmem"
 LARGE_RMEM = f"{4 << 10} {64 << 20} {64 << 20}"
 
 
 def test_placed_with_a_small_window(t: Guests) -> None:
     """What comes between two receives cannot fill all that TCP would hold, which then would be copied for ever."""
-    was = t.run(0, f"sysctl -n {RMEM}").strip()
-    t.run(0, f"sysctl -qw {RMEM}='{LARGE_RMEM}'")
-    try:
+    with sysctl(t, "net.ipv4.tcp_rmem", LARGE_RMEM, (0,)):
         report = place(t, 60, 192, "windowed")
-    finally:
-        t.run(0, f"sysctl -qw {RMEM}='{was}'")
     t.check(report["rx_placed_bytes"], f"nothing was placed: {report}")
     nothing_pinned(t)
 

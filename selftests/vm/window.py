@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """TCP's window closes on a slow reader, and credit ends; the path's MTU changes or is probed; urgent data is refused with its reason."""
 
-import contextlib
-from collections.abc import Iterator
-
 import pytest
 
 from harness.guests import NCQP, Guests
 from harness.pairs import fabric
-from harness.traffic import free_port
+from harness.traffic import free_port, sysctl
 from vm.exchange import exchange
 from vm.fabric import NEEDS  # the same guests
 
@@ -58,21 +55,9 @@ def _probed(t: Guests, node: int) -> int:
     return int(t.run(node, "nstat -asz TcpExtTCPMTUPSuccess | awk 'END { print $2 }'"))
 
 
-@contextlib.contextmanager
-def mtu_probing(t: Guests, probing: int, base_mss: int) -> Iterator[None]:
-    """On both nodes; then what Linux has by default."""
-    try:
-        for node in (0, 1):
-            t.run(node, f"sysctl -qw net.ipv4.tcp_mtu_probing={probing} net.ipv4.tcp_base_mss={base_mss}")
-        yield
-    finally:
-        for node in (0, 1):
-            t.run(node, "sysctl -qw net.ipv4.tcp_mtu_probing=0 net.ipv4.tcp_base_mss=1024")
-
-
 def test_mtu_is_probed(t: Guests) -> None:
     """TCP's probes are skbs of their own, with the pages of others."""
-    with mtu_probing(t, 2, 536):
+    with sysctl(t, "net.ipv4.tcp_mtu_probing", 2), sysctl(t, "net.ipv4.tcp_base_mss", 536):
         for engine in ENGINES:
             for size in (5_000, 400_000):  # trains, and messages that fill bursts
                 before = [_probed(t, node) for node in (0, 1)]

@@ -203,8 +203,8 @@ int tqp_post_take(struct sock *sk, struct tqp_recv *recv, struct msghdr *msg, si
 u64 tqp_window_rtt_ns(const struct sock *sk);
 /* A call begins, or ends: always the same of both. */
 void tqp_window_measure(const struct sock *sk, struct tqp_reading *reading);
-/* Memory of what is there, and of what the peer was told it may send. */
-u64 tqp_window_held(const struct sock *sk);
+/* The peer is offered @room bytes at most; the memory that takes, or what it was told already. */
+u64 tqp_window_narrow(struct sock *sk, u64 room);
 /* @full: what waits is all that it would post. */
 void tqp_window_drain(const struct sock *sk, struct tqp_place *place, bool full);
 /* A reader posts, or would if less waited. */

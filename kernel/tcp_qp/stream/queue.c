@@ -23,16 +23,16 @@ static bool tqp_queue_may_bound(const struct sock *sk, const struct tqp_stream *
 	       !(stream->place && stream->place->rcvbuf);
 }
 
-static void tqp_queue_shrink(struct sock *sk, u64 room)
+static void tqp_queue_shrink(struct sock *sk, const struct tqp_reading *reading)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
+	u64 room = max3(2 * (u64)reading->per_rtt, (u64)READ_ONCE(sk->sk_rcvlowat),
+			(u64)TQP_QUEUE_BYTES);
 
 	if (room >= tcp_win_from_space(sk, sk->sk_rcvbuf))
 		return;
-	tp->rcv_ssthresh = min_t(u64, tp->rcv_ssthresh, room);
 	tp->rcvq_space.space = min_t(u64, tp->rcvq_space.space, room / 2);	/* from where it grows */
-	WRITE_ONCE(sk->sk_rcvbuf, min_t(u64, max_t(u64, tcp_space_from_win(sk, room), tqp_window_held(sk)),
-					sk->sk_rcvbuf));
+	WRITE_ONCE(sk->sk_rcvbuf, min_t(u64, tqp_window_narrow(sk, room), sk->sk_rcvbuf));
 }
 
 /* By what was seen of it: some calls, a round trip apart at least. */
@@ -47,16 +47,13 @@ static bool tqp_queue_is_late(const struct sock *sk, const struct tqp_reading *r
 void tqp_queue_bound(struct sock *sk)
 {
 	struct tqp_stream *stream;
-	u64 room;
 
 	lock_sock(sk);
 	stream = tqp_stream_made(sk);
 	if (stream && tqp_queue_may_bound(sk, stream)) {
 		tqp_window_measure(sk, &stream->reading);
-		room = max3(2 * (u64)stream->reading.per_rtt, (u64)READ_ONCE(sk->sk_rcvlowat),
-			    (u64)TQP_QUEUE_BYTES);
 		if (tqp_queue_is_late(sk, &stream->reading))
-			tqp_queue_shrink(sk, room);
+			tqp_queue_shrink(sk, &stream->reading);
 	}
 	release_sock(sk);
 }

@@ -73,10 +73,18 @@ void tqp_window_drain(const struct sock *sk, struct tqp_place *place, bool full)
 	place->draining = true;
 }
 
-u64 tqp_window_held(const struct sock *sk)
+/* What is there, and what the peer was told it may send. */
+static u64 tqp_window_held(const struct sock *sk)
 {
 	return (u64)atomic_read(&sk->sk_rmem_alloc) + READ_ONCE(sk->sk_backlog.len) +
 	       tcp_space_from_win(sk, tcp_receive_window(tcp_sk(sk)));
+}
+
+u64 tqp_window_narrow(struct sock *sk, u64 room)
+{
+	/* Else an ACK that goes before the reader runs offers what has come once more. */
+	tcp_sk(sk)->rcv_ssthresh = min_t(u64, tcp_sk(sk)->rcv_ssthresh, room);
+	return max_t(u64, tcp_space_from_win(sk, room), tqp_window_held(sk));
 }
 
 void tqp_window_limit(struct sock *sk, struct tqp_place *place)
@@ -96,11 +104,8 @@ void tqp_window_limit(struct sock *sk, struct tqp_place *place)
 	room = place->draining ? TQP_PLACE_POST_BYTES / 4 :
 				 2 * max_t(u64, TQP_PLACE_POST_BYTES, place->reading.per_rtt);
 	tqp_edge_keep(sk, place);
-	if (room < tcp_win_from_space(sk, place->rcvbuf)) {
-		/* Else an ACK that goes before the reader runs offers what has come once more. */
-		tcp_sk(sk)->rcv_ssthresh = min_t(u64, tcp_sk(sk)->rcv_ssthresh, room);
-		room = max_t(u64, tcp_space_from_win(sk, room), tqp_window_held(sk));
-	}
+	if (room < tcp_win_from_space(sk, place->rcvbuf))
+		room = tqp_window_narrow(sk, room);
 	WRITE_ONCE(sk->sk_rcvbuf, min_t(u64, room, place->rcvbuf));
 }
 
