@@ -53,7 +53,7 @@ enum {
 
 	NUPA_MAGIC = 0x4150554e,	/* "NUPA" */
 	NUPA_ABI_MAJOR = 4,		/* must be equal */
-	NUPA_ABI_MINOR = 6,		/* may grow; features say what is there */
+	NUPA_ABI_MINOR = 7,		/* may grow; features say what is there */
 
 	NUPA_QUEUE_PAIRS_MAX = 16,
 	NUPA_VECTORS = 1 + NUPA_QUEUE_PAIRS_MAX,
@@ -82,6 +82,7 @@ enum {
 	NUPA_STEER_RULES_MAX = 1024,
 	NUPA_MR_PAGES_MAX = 1 << 20,	/* page table entries of one MR */
 	NUPA_RQ_PAGES_MAX = 4096,	/* pages of one receive queue ring */
+	NUPA_SRQ_BURST_MAX_BYTES = 256 << 10,	/* payload of a packet that the switch places in an SRQ's buffers */
 	NUPA_CQE_BYTES = 64,
 	NUPA_CQ_PAGES_MAX = 1 << 15,	/* pages of one completion queue ring */
 	NUPA_POST_PAGES_MAX = 4096,	/* of struct nupa_post (nupa_post_hw.h) */
@@ -112,6 +113,7 @@ enum {
 	NUPA_FEAT_WATCH = 1 << 15,	/* NUPA_TXQ_F_WATCH, since 4.4 */
 	NUPA_FEAT_COMPLETE = 1 << 16,	/* CQ_CREATE, NUPA_QP_F_COMPLETE, since 4.5 */
 	NUPA_FEAT_QUIET = 1 << 17,	/* NUPA_CQ_F_WAITING, nupa_rxq_ctl.signalled, since 4.6 */
+	NUPA_FEAT_SRQ = 1 << 18,	/* SRQ_CREATE, NUPA_QP_F_SRQ, since 4.7 */
 };
 
 /* struct nupa_regs.status, switch to host */
@@ -302,6 +304,8 @@ enum nupa_admin_op {
 	NUPA_ADMIN_WINDOW_CLEAR,
 	NUPA_ADMIN_CQ_CREATE,		/* cq */
 	NUPA_ADMIN_CQ_DESTROY,
+	NUPA_ADMIN_SRQ_CREATE,		/* srq */
+	NUPA_ADMIN_SRQ_DESTROY,
 	NUPA_ADMIN_OP_COUNT,
 };
 
@@ -453,7 +457,7 @@ struct nupa_cmd_window {
  */
 enum {
 	NUPA_QP_F_TX_V0 = 1 << 0,	/* rewrite this flow's ver 1 options to ver 0 as segments are cut */
-	NUPA_QP_F_NO_RQ = 1 << 1,	/* no receive queue to read (SRQ): untagged messages are delivered */
+	NUPA_QP_F_NO_RQ = 1 << 1,	/* no receive queue to read: untagged messages are delivered */
 	NUPA_QP_F_ICRC = 1 << 2,	/* write ICRC on ver 0 */
 	NUPA_QP_F_REMOTE_WRITE = 1 << 3,	/* the QP takes WRITEs: else they are delivered, for the host to refuse */
 	NUPA_QP_F_SHADOW = 1 << 4,	/* the shadow's consumed and reads are kept */
@@ -464,6 +468,7 @@ enum {
 	 */
 	NUPA_QP_F_STREAM = 1 << 5,
 	NUPA_QP_F_COMPLETE = 1 << 6,	/* receives may be completed in @cq, in turns (struct nupa_qp_shadow) */
+	NUPA_QP_F_SRQ = 1 << 7,		/* with COMPLETE: the receives are those of @srq, and rq_* are 0 */
 };
 
 struct nupa_cmd_qp {
@@ -482,6 +487,8 @@ struct nupa_cmd_qp {
 	__le64 post_addr;		/* struct nupa_post (nupa_post_hw.h), with NUPA_QP_F_STREAM; else 0 */
 	__le32 post_pages;		/* room for so many page addresses in it */
 	__le32 cq;			/* id of a CQ_CREATE, with NUPA_QP_F_COMPLETE; else 0 */
+	__le32 srq;			/* id of an SRQ_CREATE, with NUPA_QP_F_SRQ; else 0 */
+	__le32 reserved;
 };
 
 /*
@@ -581,6 +588,36 @@ struct nupa_cq_ctl {
 	__le32 waiting;			/* with NUPA_CQ_F_WAITING; the host: 1, somebody may sleep until a completion comes; the switch: 0, it tells (NUPA_RX_F_WAKE) */
 	__le32 reserved;
 };
+/*
+ * SRQ_CREATE: id = the host's number.  The ring is the application's, as a receive
+ * queue's is.  Whose message begins next takes the next receive, so none of it is
+ * anybody's before: the switch takes receives only for whole SENDs of one packet of
+ * up to NUPA_SRQ_BURST_MAX_BYTES that it completes at once, in turn (struct
+ * nupa_qp_shadow), and for WRITEs with immediate that it completes.  It writes to the
+ * buffers, and the consumer index of the ring, while it owns the queue.  SRQ_DESTROY:
+ * NUPA_E_INVALID while a QP names it.
+ */
+struct nupa_cmd_srq {
+	__le64 table_addr;		/* __le64[pages]: 4 KiB pages of the ring, copied */
+	__le64 ctl_addr;		/* struct nupa_srq_ctl */
+	__le32 pages;
+	__le32 mask;			/* elements - 1, at most 32767 */
+	__le16 sge_max;
+	__u8 log2_bytes;		/* element size */
+	__u8 reserved[5];
+};
+
+/*
+ * Host memory that the application cannot write.  Who takes receives owns the queue,
+ * as with completion queues: the switch tries once, the host waits.
+ */
+struct nupa_srq_ctl {
+	__le32 owner;			/* enum nupa_cq_owner */
+	__le32 index;			/* the owner's; ring index of the next receive, masked; stored before the ring's */
+	__le32 reserved[2];
+};
+NUPA_STATIC_ASSERT(sizeof(struct nupa_cmd_srq) == 32, "nupa_cmd_srq");
+NUPA_STATIC_ASSERT(sizeof(struct nupa_srq_ctl) == 16, "nupa_srq_ctl");
 NUPA_STATIC_ASSERT(sizeof(struct nupa_cmd_cq) == 32, "nupa_cmd_cq");
 NUPA_STATIC_ASSERT(sizeof(struct nupa_cq_ctl) == 16, "nupa_cq_ctl");
 
@@ -598,12 +635,13 @@ struct nupa_admin_cmd {
 		struct nupa_cmd_qp qp;
 		struct nupa_cmd_window window;
 		struct nupa_cmd_cq cq;
+		struct nupa_cmd_srq srq;
 		__u8 bytes[120];
 	};
 };
 NUPA_STATIC_ASSERT(sizeof(struct nupa_cmd_queue) == 56, "nupa_cmd_queue");
 NUPA_STATIC_ASSERT(sizeof(struct nupa_cmd_mr) == 40, "nupa_cmd_mr");
-NUPA_STATIC_ASSERT(sizeof(struct nupa_cmd_qp) == 104, "nupa_cmd_qp");
+NUPA_STATIC_ASSERT(sizeof(struct nupa_cmd_qp) == 112, "nupa_cmd_qp");
 NUPA_STATIC_ASSERT(sizeof(struct nupa_cmd_window) == 24, "nupa_cmd_window");
 NUPA_STATIC_ASSERT(sizeof(struct nupa_admin_cmd) == 128, "nupa_admin_cmd");
 

@@ -45,7 +45,7 @@ struct tqp_offload_mr {
 enum {
 	/* As segments of this connection are cut, rewrite their ver 1 options to ver 0. */
 	TQP_OFFLOAD_QP_TX_V0 = 1 << 0,
-	/* There is no receive queue to read: untagged messages are delivered. */
+	/* There is no receive queue that may be read: untagged messages are delivered. */
 	TQP_OFFLOAD_QP_NO_RQ = 1 << 1,
 	/* Write the ICRC on ver 0. */
 	TQP_OFFLOAD_QP_ICRC = 1 << 2,
@@ -53,6 +53,8 @@ enum {
 	TQP_OFFLOAD_QP_REMOTE_WRITE = 1 << 3,
 	/* Receives may be completed by the hardware, in @cq, in turns with tcp_qp. */
 	TQP_OFFLOAD_QP_COMPLETE = 1 << 4,
+	/* With COMPLETE: the receives are those of @srq, and rq_* are 0. */
+	TQP_OFFLOAD_QP_SRQ = 1 << 5,
 };
 
 /* One direction of a TCP connection as this host receives it: saddr is the peer. */
@@ -83,6 +85,7 @@ struct tqp_offload_qp {
 	u32 nr_rq_pages;
 	dma_addr_t shadow;		/* struct tqp_offload_shadow; until qp_destroy returns */
 	u32 cq;				/* with TQP_OFFLOAD_QP_COMPLETE: of a cq_create */
+	u32 srq;			/* with TQP_OFFLOAD_QP_SRQ: of an srq_create */
 };
 
 /*
@@ -171,6 +174,29 @@ struct tqp_offload_cq {
 	void *arg;
 };
 
+/*
+ * A shared receive queue that hardware and tcp_qp take receives from.  Who does owns it,
+ * as a completion queue.  No receive is a message's before it is taken: the hardware takes
+ * one only for a whole SEND that it places and completes at once, in turn, all of a
+ * packet's or none, or for a WRITE with immediate that it completes; and it writes to
+ * their buffers while it owns the queue.
+ */
+struct tqp_offload_srq_ctl {
+	__le32 owner;			/* enum tqp_offload_cq_owner */
+	__le32 index;			/* the owner's; ring index of the next receive, masked; stored before the ring's consumer index */
+	__le32 reserved[2];
+};
+
+struct tqp_offload_srq {
+	u32 id;
+	const dma_addr_t *pages;	/* struct rxe_queue_buf, then elements of struct rxe_recv_wqe; 4 KiB each, copied */
+	u32 nr_pages;
+	u32 mask;			/* elements - 1 */
+	u16 sge_max;
+	u8 log2_bytes;			/* of an element */
+	dma_addr_t ctl;			/* struct tqp_offload_srq_ctl; until srq_destroy returns */
+};
+
 static_assert(sizeof(struct tqp_offload_read) == 32);
 static_assert(sizeof(struct tqp_offload_shadow) == 48);
 
@@ -233,6 +259,9 @@ struct tqp_offload_ops {
 	/* May be NULL, both: then no QP has TQP_OFFLOAD_QP_COMPLETE. */
 	int (*cq_create)(struct tqp_offload_device *odev, const struct tqp_offload_cq *cq);
 	int (*cq_destroy)(struct tqp_offload_device *odev, u32 id);	/* no QP names it any more */
+	/* May be NULL, both: then QPs of an SRQ have TQP_OFFLOAD_QP_NO_RQ. */
+	int (*srq_create)(struct tqp_offload_device *odev, const struct tqp_offload_srq *srq);
+	int (*srq_destroy)(struct tqp_offload_device *odev, u32 id);	/* no QP names it any more */
 	/* May be NULL, both: what sockets without a QP receive is copied then. */
 	int (*stream_create)(struct tqp_offload_device *odev,
 			     const struct tqp_offload_stream *stream);

@@ -18,7 +18,8 @@ struct nupa_qp_dev {
 enum {
 	NUPA_OFFLOAD_TX_FLAGS = TQP_OFFLOAD_QP_TX_V0 | TQP_OFFLOAD_QP_ICRC,
 	NUPA_OFFLOAD_FLAGS = NUPA_OFFLOAD_TX_FLAGS | TQP_OFFLOAD_QP_NO_RQ |
-			     TQP_OFFLOAD_QP_REMOTE_WRITE | TQP_OFFLOAD_QP_COMPLETE,
+			     TQP_OFFLOAD_QP_REMOTE_WRITE | TQP_OFFLOAD_QP_COMPLETE |
+			     TQP_OFFLOAD_QP_SRQ,
 };
 
 static struct nupa_dev *nupa_of(struct tqp_offload_device *odev)
@@ -96,7 +97,8 @@ static u32 nupa_qp_flags(u32 flags)
 	       (flags & TQP_OFFLOAD_QP_NO_RQ ? NUPA_QP_F_NO_RQ : 0) |
 	       (flags & TQP_OFFLOAD_QP_ICRC ? NUPA_QP_F_ICRC : 0) |
 	       (flags & TQP_OFFLOAD_QP_REMOTE_WRITE ? NUPA_QP_F_REMOTE_WRITE : 0) |
-	       (flags & TQP_OFFLOAD_QP_COMPLETE ? NUPA_QP_F_COMPLETE : 0);
+	       (flags & TQP_OFFLOAD_QP_COMPLETE ? NUPA_QP_F_COMPLETE : 0) |
+	       (flags & TQP_OFFLOAD_QP_SRQ ? NUPA_QP_F_SRQ : 0);
 }
 
 static struct nupa_flow nupa_flow(const struct tqp_offload_flow *from)
@@ -190,6 +192,7 @@ static void nupa_qp_command(struct nupa_admin_cmd *cmd, const struct tqp_offload
 		.qp.rq_pages = cpu_to_le32(qp->nr_rq_pages),
 		.qp.shadow_addr = cpu_to_le64(qp->shadow),
 		.qp.cq = cpu_to_le32(qp->cq),
+		.qp.srq = cpu_to_le32(qp->srq),
 	};
 }
 
@@ -205,7 +208,7 @@ static int nupa_qp_create(struct tqp_offload_device *odev, const struct tqp_offl
 	if (qp->nr_rq_pages > NUPA_RQ_PAGES_MAX)
 		return -E2BIG;
 	nupa_qp_command(&cmd, qp);
-	if (!qp->nr_rq_pages)		/* NUPA_QP_F_NO_RQ */
+	if (!qp->nr_rq_pages)		/* NUPA_QP_F_NO_RQ, NUPA_QP_F_SRQ */
 		return nupa_admin_submit(nupa, &cmd, NULL);
 	err = nupa_table_alloc(nupa, &table, qp->rq_pages, qp->nr_rq_pages);
 	if (err)
@@ -330,6 +333,44 @@ static int nupa_cq_destroy(struct tqp_offload_device *odev, u32 id)
 	return err;
 }
 
+/* And a shared receive queue. */
+static_assert(sizeof(struct tqp_offload_srq_ctl) == sizeof(struct nupa_srq_ctl));
+static_assert(offsetof(struct tqp_offload_srq_ctl, owner) == offsetof(struct nupa_srq_ctl, owner));
+static_assert(offsetof(struct tqp_offload_srq_ctl, index) == offsetof(struct nupa_srq_ctl, index));
+
+static int nupa_srq_create(struct tqp_offload_device *odev, const struct tqp_offload_srq *srq)
+{
+	struct nupa_admin_cmd cmd = {
+		.op = cpu_to_le16(NUPA_ADMIN_SRQ_CREATE),
+		.id = cpu_to_le32(srq->id),
+		.srq.ctl_addr = cpu_to_le64(srq->ctl),
+		.srq.pages = cpu_to_le32(srq->nr_pages),
+		.srq.mask = cpu_to_le32(srq->mask),
+		.srq.sge_max = cpu_to_le16(srq->sge_max),
+		.srq.log2_bytes = srq->log2_bytes,
+	};
+	struct nupa_dev *nupa = nupa_of(odev);
+	struct nupa_table table;
+	int err;
+
+	if (!(nupa->features & NUPA_FEAT_SRQ))
+		return -EOPNOTSUPP;
+	if (srq->nr_pages > NUPA_RQ_PAGES_MAX)
+		return -E2BIG;
+	err = nupa_table_alloc(nupa, &table, srq->pages, srq->nr_pages);
+	if (err)
+		return err;
+	cmd.srq.table_addr = cpu_to_le64(table.dma);
+	err = nupa_admin_submit(nupa, &cmd, NULL);
+	nupa_table_free(nupa, &table);	/* copied by the switch */
+	return err;
+}
+
+static int nupa_srq_destroy(struct tqp_offload_device *odev, u32 id)
+{
+	return nupa_forget(nupa_of(odev), NUPA_ADMIN_SRQ_DESTROY, id);
+}
+
 /* The post is the same memory to tcp_qp and to the switch. */
 static_assert(sizeof(struct tqp_offload_post) == sizeof(struct nupa_post));
 static_assert(offsetof(struct tqp_offload_post, placed) == offsetof(struct nupa_post, placed));
@@ -376,6 +417,8 @@ static const struct tqp_offload_ops nupa_qp_ops = {
 	.qp_destroy = nupa_qp_destroy,
 	.cq_create = nupa_cq_create,
 	.cq_destroy = nupa_cq_destroy,
+	.srq_create = nupa_srq_create,
+	.srq_destroy = nupa_srq_destroy,
 	.stream_create = nupa_stream_create,
 	.stream_destroy = nupa_stream_destroy,
 };

@@ -11,23 +11,35 @@
 /* As long as an admin command may take: then the NIC hangs, and its QPs end. */
 #define TQP_CQ_HANG_NS (5ULL * NSEC_PER_SEC)
 
-bool tqp_cq_take(struct tqp_cq *cq)
+bool tqp_nic_own(__le32 *owner)
 {
-	struct tqp_offload_cq_ctl *ctl = cq->nic.ctl;
 	const __le32 none = cpu_to_le32(TQP_OFFLOAD_CQ_OWNER_NONE);
 	u64 began = 0;
 
-	lockdep_assert_held(&cq->lock);
-	if (!cq->nic.shared)
-		return true;
-	while (tqp_offload_cmpxchg(&ctl->owner, none, cpu_to_le32(TQP_OFFLOAD_CQ_OWNER_HOST)) != none) {
+	while (tqp_offload_cmpxchg(owner, none, cpu_to_le32(TQP_OFFLOAD_CQ_OWNER_HOST)) != none) {
 		if (!began)
 			began = local_clock();
 		else if (local_clock() - began > TQP_CQ_HANG_NS)
 			return false;
 		cpu_relax();
 	}
-	cq->ring->index = le32_to_cpu(ctl->prod) & cq->ring->mask;
+	return true;
+}
+
+void tqp_nic_disown(__le32 *owner)
+{
+	/* after all that we wrote: the NIC takes it with acquire */
+	smp_store_release(owner, cpu_to_le32(TQP_OFFLOAD_CQ_OWNER_NONE));
+}
+
+bool tqp_cq_take(struct tqp_cq *cq)
+{
+	lockdep_assert_held(&cq->lock);
+	if (!cq->nic.shared)
+		return true;
+	if (!tqp_nic_own(&cq->nic.ctl->owner))
+		return false;
+	cq->ring->index = le32_to_cpu(cq->nic.ctl->prod) & cq->ring->mask;
 	return true;
 }
 
@@ -47,8 +59,7 @@ void tqp_cq_give(struct tqp_cq *cq)
 	if (!cq->nic.shared)
 		return;
 	WRITE_ONCE(ctl->prod, cpu_to_le32(tqp_cq_prod(cq)));
-	/* after all that we wrote: the NIC takes it with acquire */
-	smp_store_release(&ctl->owner, cpu_to_le32(TQP_OFFLOAD_CQ_OWNER_NONE));
+	tqp_nic_disown(&ctl->owner);
 }
 
 void tqp_cq_waits(struct tqp_cq *cq)
@@ -108,7 +119,7 @@ static int tqp_cq_tell(struct tqp_cq *cq, struct tqp_device *dev)
 	cq->nic.pages = tqp_ring_map(cq->ring, dev->offload->dma_dev, &cq->nic.nr_pages);
 	if (IS_ERR(cq->nic.pages))
 		return PTR_ERR(cq->nic.pages);
-	cq->nic.ctl = dma_pool_zalloc(dev->cq_ctls, GFP_KERNEL, &cq->nic.ctl_dma);
+	cq->nic.ctl = dma_pool_zalloc(dev->ring_ctls, GFP_KERNEL, &cq->nic.ctl_dma);
 	if (!cq->nic.ctl)
 		goto unmap;
 	ocq.pages = cq->nic.pages;
@@ -121,7 +132,7 @@ static int tqp_cq_tell(struct tqp_cq *cq, struct tqp_device *dev)
 		goto free;
 	return 0;
 free:
-	dma_pool_free(dev->cq_ctls, cq->nic.ctl, cq->nic.ctl_dma);
+	dma_pool_free(dev->ring_ctls, cq->nic.ctl, cq->nic.ctl_dma);
 	cq->nic.ctl = NULL;
 unmap:
 	tqp_cq_unmap(cq, dev->offload->dma_dev);
@@ -177,6 +188,6 @@ void tqp_cq_forget(struct tqp_cq *cq)
 		kvfree(cq->nic.pages);
 		return;
 	}
-	dma_pool_free(dev->cq_ctls, cq->nic.ctl, cq->nic.ctl_dma);
+	dma_pool_free(dev->ring_ctls, cq->nic.ctl, cq->nic.ctl_dma);
 	tqp_cq_unmap(cq, dev->offload->dma_dev);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Shared receive queues.  Whose message begins next takes the next receive, so
- * the switch cannot know where a message will land: it delivers, the CPU copies.
+ * Shared receive queues.  Whose message begins next takes the next receive, so a NIC
+ * cannot know where one that is not whole will land: it delivers that, and the CPU copies.
  */
 #include "object/tqp.h"
 
@@ -40,6 +40,7 @@ int tqp_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init, struct i
 		return ret;
 	}
 	spin_lock_init(&srq->lock);
+	mutex_init(&srq->nic.lock);
 	srq->ring = ring;
 	srq->max_sge = attr->max_sge;
 	srq->limit = attr->srq_limit;
@@ -50,7 +51,10 @@ int tqp_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init, struct i
 /* Every QP on it is gone by now. */
 int tqp_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 {
-	tqp_ring_destroy(to_tqp_srq(ibsrq)->ring);
+	struct tqp_srq *srq = to_tqp_srq(ibsrq);
+
+	tqp_srq_forget(srq);
+	tqp_ring_destroy(srq->ring);
 	return 0;
 }
 
@@ -102,26 +106,50 @@ static void tqp_srq_limit_event(struct tqp_srq *srq)
 
 u32 tqp_srq_posted(const struct tqp_srq *srq)
 {
-	return tqp_ring_posted(srq->ring, READ_ONCE(srq->ring->index));
+	return (tqp_ring_user_prod(srq->ring) - tqp_srq_index(srq)) & srq->ring->mask;
+}
+
+/* Fewer are left than the application wants to know of; once, until it is armed again by modify_srq. */
+static bool tqp_srq_is_low(struct tqp_srq *srq)
+{
+	lockdep_assert_held(&srq->lock);
+	if (tqp_srq_posted(srq) >= srq->limit)
+		return false;
+	srq->limit = 0;
+	return true;
+}
+
+void tqp_srq_taken(struct tqp_srq *srq)
+{
+	unsigned long flags;
+	bool low;
+
+	if (!READ_ONCE(srq->limit))
+		return;
+	spin_lock_irqsave(&srq->lock, flags);
+	low = tqp_srq_is_low(srq);
+	spin_unlock_irqrestore(&srq->lock, flags);
+	if (low)
+		tqp_srq_limit_event(srq);
 }
 
 bool tqp_srq_take(struct tqp_srq *srq, tqp_srq_copy_t copy, void *to)
 {
 	struct tqp_ring *ring = srq->ring;
-	bool limit = false, taken = false;
+	bool low = false, taken = false;
 	unsigned long flags;
 
 	spin_lock_irqsave(&srq->lock, flags);
-	if (tqp_ring_posted(ring, ring->index) &&
-	    copy(tqp_ring_entry(ring, ring->index), srq->max_sge, to)) {
-		tqp_ring_consume(ring);
-		taken = true;
-		limit = tqp_ring_posted(ring, ring->index) < srq->limit;
-		if (limit)
-			srq->limit = 0;		/* it is armed again by modify_srq */
+	if (tqp_srq_own(srq)) {
+		taken = tqp_ring_posted(ring, ring->index) &&
+			copy(tqp_ring_entry(ring, ring->index), srq->max_sge, to);
+		if (taken)
+			tqp_ring_consume(ring);
+		tqp_srq_disown(srq);
+		low = taken && tqp_srq_is_low(srq);
 	}
 	spin_unlock_irqrestore(&srq->lock, flags);
-	if (limit)
+	if (low)
 		tqp_srq_limit_event(srq);
 	return taken;
 }

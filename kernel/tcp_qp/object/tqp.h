@@ -115,7 +115,7 @@ struct tqp_device {
 	struct net_device *netdev;	/* we hold a reference */
 	netdevice_tracker netdev_tracker;
 	struct tqp_offload_device *offload;	/* NULL: software only; constant for the device's life */
-	struct dma_pool *shadows, *shadow_reads, *cq_ctls;	/* of its dma_dev; shadow.c */
+	struct dma_pool *shadows, *shadow_reads, *ring_ctls;	/* of its dma_dev; shadow.c */
 	struct list_head node;		/* tqp_devices, under tqp_devices_mutex */
 	struct rhashtable mrs;		/* key -> struct tqp_mr, RCU; tqp_mr_table_init() */
 	struct xarray mws;		/* key >> 8 -> struct tqp_window, RCU */
@@ -226,12 +226,25 @@ struct tqp_cq_fd {
 	bool signalled;
 };
 
+/* What a NIC has of an SRQ that it takes receives from, too: srq_nic.c. */
+struct tqp_srq_nic {
+	struct mutex lock;		/* outside srq->lock */
+	struct tqp_offload_srq_ctl *ctl;	/* NULL: the NIC does not know it */
+	dma_addr_t ctl_dma;
+	dma_addr_t *pages;
+	u32 nr_pages;
+	bool shared;			/* under srq->lock, too: it may take, so the ring is its owner's */
+	bool refused;			/* never */
+	bool hangs;			/* under srq->lock: it owns the ring, and does not give it back */
+};
+
 struct tqp_srq {
 	struct ib_srq ib;
 	spinlock_t lock;		/* the ring's consumer side, and limit */
 	struct tqp_ring *ring;
 	u32 max_sge;
 	u32 limit;			/* 0: not armed */
+	struct tqp_srq_nic nic;
 };
 
 struct tqp_qp {
@@ -380,6 +393,9 @@ static inline void tqp_cq_post(struct tqp_cq *cq, const struct ib_uverbs_wc *wc,
 void tqp_cq_came(struct tqp_cq *cq, bool solicited);
 
 /* ---- cq_nic.c ---- */
+/* Whose a ring is that a NIC moves, too: any context, for a moment.  False: the NIC hangs. */
+bool tqp_nic_own(__le32 *owner);
+void tqp_nic_disown(__le32 *owner);
 /* May a NIC write to it, from now on?  Sleeps. */
 bool tqp_cq_share(struct tqp_cq *cq);
 void tqp_cq_unshare(struct tqp_cq *cq);	/* never again; resizing, sleeps */
@@ -443,6 +459,18 @@ u32 tqp_srq_posted(const struct tqp_srq *srq);
  */
 typedef bool (*tqp_srq_copy_t)(const struct rxe_recv_wqe *wqe, u32 max_sge, void *to);
 bool tqp_srq_take(struct tqp_srq *srq, tqp_srq_copy_t copy, void *to);
+/* A NIC has taken some; any context. */
+void tqp_srq_taken(struct tqp_srq *srq);
+
+/* ---- srq_nic.c ---- */
+/* May a NIC take from it, from now on?  Sleeps. */
+bool tqp_srq_share(struct tqp_srq *srq);
+void tqp_srq_forget(struct tqp_srq *srq);	/* it goes; no QP is on it; sleeps */
+/* Between these we alone take, and ring->index is right; srq->lock.  False: the NIC hangs. */
+bool tqp_srq_own(struct tqp_srq *srq);
+void tqp_srq_disown(struct tqp_srq *srq);
+/* Where the next receive is; any context. */
+u32 tqp_srq_index(const struct tqp_srq *srq);
 
 /* ---- op.c ---- */
 enum {

@@ -68,9 +68,26 @@ static void tqp_offload_rq(const struct tqp_conn *conn, struct tqp_offload_qp *o
 	oqp->rq_base = qp->rq->index;
 	oqp->rq_pages = conn->offload.rq_dma;
 	oqp->nr_rq_pages = conn->offload.nr_rq_dma;
-	if (READ_ONCE(nic_completes) && tqp_cq_share(qp->rcq)) {
+}
+
+static void tqp_offload_receives(const struct tqp_conn *conn, struct tqp_offload_qp *oqp)
+{
+	const struct tqp_qp *qp = conn->qp;
+	bool completes;
+
+	if (qp->rq)
+		tqp_offload_rq(conn, oqp);
+	completes = READ_ONCE(nic_completes) && (qp->rq || tqp_srq_share(qp->srq)) &&
+		    tqp_cq_share(qp->rcq);
+	if (completes) {
 		oqp->flags |= TQP_OFFLOAD_QP_COMPLETE;
 		oqp->cq = qp->rcq->ib.res.id;
+	}
+	if (qp->srq && completes) {
+		oqp->flags |= TQP_OFFLOAD_QP_SRQ;
+		oqp->srq = qp->srq->ib.res.id;
+	} else if (qp->srq) {
+		oqp->flags |= TQP_OFFLOAD_QP_NO_RQ;
 	}
 }
 
@@ -85,10 +102,7 @@ static int tqp_conn_offload_create(struct tqp_conn *conn, struct tqp_offload_dev
 	};
 	int err;
 
-	if (qp->rq)
-		tqp_offload_rq(conn, &oqp);
-	else
-		oqp.flags |= TQP_OFFLOAD_QP_NO_RQ;
+	tqp_offload_receives(conn, &oqp);
 	if (conn->wire_version == 0)
 		oqp.flags |= TQP_OFFLOAD_QP_TX_V0;
 	if (conn->icrc)

@@ -9,7 +9,7 @@
 
 enum {
 	TQP_SHADOW_ALIGN = 64,	/* no two QPs in one cache line */
-	TQP_CQ_CTL_ALIGN = 16,
+	TQP_RING_CTL_ALIGN = 16,
 };
 
 int tqp_shadow_init(struct tqp_device *dev)
@@ -23,14 +23,15 @@ int tqp_shadow_init(struct tqp_device *dev)
 				       TQP_SHADOW_ALIGN, 0);
 	dev->shadow_reads = dma_pool_create("tcp_qp reads", dma_dev, sizeof(struct tqp_offload_reads),
 					    TQP_SHADOW_ALIGN, 0);
-	dev->cq_ctls = dma_pool_create("tcp_qp cqs", dma_dev, sizeof(struct tqp_offload_cq_ctl),
-				       TQP_CQ_CTL_ALIGN, 0);
-	return dev->shadows && dev->shadow_reads && dev->cq_ctls ? 0 : -ENOMEM;
+	static_assert(sizeof(struct tqp_offload_cq_ctl) == sizeof(struct tqp_offload_srq_ctl));
+	dev->ring_ctls = dma_pool_create("tcp_qp rings", dma_dev, sizeof(struct tqp_offload_cq_ctl),
+				       TQP_RING_CTL_ALIGN, 0);
+	return dev->shadows && dev->shadow_reads && dev->ring_ctls ? 0 : -ENOMEM;
 }
 
 void tqp_shadow_exit(struct tqp_device *dev)
 {
-	dma_pool_destroy(dev->cq_ctls);
+	dma_pool_destroy(dev->ring_ctls);
 	dma_pool_destroy(dev->shadow_reads);
 	dma_pool_destroy(dev->shadows);
 }

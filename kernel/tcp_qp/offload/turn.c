@@ -25,7 +25,11 @@ static void tqp_turn_receives(struct tqp_conn *conn, u32 count)
 	u32 solicited = le32_to_cpu(READ_ONCE(shadow->solicited));
 	struct tqp_ring *rq = conn->qp->rq;
 
-	rq->index = (rq->index + count) & rq->mask;	/* user space has read it from the NIC */
+	/* user space has read it from the NIC */
+	if (rq)
+		rq->index = (rq->index + count) & rq->mask;
+	else
+		tqp_srq_taken(conn->qp->srq);
 	conn->rx.next.untagged += count;
 	conn->counters.rx_messages += count;
 	turn->untold = true;

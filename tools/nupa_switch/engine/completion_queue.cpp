@@ -6,14 +6,12 @@
 #include <new>
 
 #include "endian.hpp"
-#include "mix.hpp"
 #include "ring_pages.hpp"
 
 namespace nupa {
 
 namespace {
 
-constexpr std::size_t kIndexBytes = 16;
 // So no element crosses a page.
 static_assert(kRingElementsAt % NUPA_CQE_BYTES == 0 && kRingPageBytes % NUPA_CQE_BYTES == 0);
 static_assert(sizeof(ib_uverbs_wc) <= NUPA_CQE_BYTES);
@@ -30,27 +28,22 @@ std::uint32_t* word(std::byte* at) noexcept { return reinterpret_cast<std::uint3
 
 }  // namespace
 
-nupa_admin_status CompletionQueue::init(const HostMemory& memory, std::uint32_t id,
-                                        const nupa_cmd_cq& cmd) noexcept try {
+nupa_admin_status CompletionQueue::init(const HostMemory& memory, const nupa_cmd_cq& cmd) noexcept
+    try {
+    if (!sane(cmd))
+        return NUPA_E_INVALID;
     std::byte* ctl = memory.at(cmd.ctl_addr, sizeof(nupa_cq_ctl));
     if (!ctl)
         return NUPA_E_ADDRESS;
     if (const auto status = ring_pages(memory, cmd.table_addr, cmd.pages, pages_);
         status != NUPA_OK)
         return status;
-    id_ = id;
     mask_ = cmd.mask;
     says_waiting_ = cmd.flags & NUPA_CQ_F_WAITING;
     ctl_ = reinterpret_cast<nupa_cq_ctl*>(ctl);
     return NUPA_OK;
 } catch (const std::bad_alloc&) {
     return NUPA_E_NOSPACE;
-}
-
-bool CompletionQueue::take() noexcept {
-    std::uint32_t owner = NUPA_CQ_OWNER_NONE;
-    return __atomic_compare_exchange_n(&ctl_->owner, &owner, NUPA_CQ_OWNER_SWITCH, false,
-                                       __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
 }
 
 std::uint32_t CompletionQueue::room() const noexcept {
@@ -72,73 +65,13 @@ void CompletionQueue::give(std::uint32_t count) noexcept {
         __atomic_store_n(word(pages_[0] + kRingProducerAt), prod & mask_, __ATOMIC_RELEASE);
         __atomic_store_n(&ctl_->prod, prod, __ATOMIC_RELEASE);
     }
-    __atomic_store_n(&ctl_->owner, NUPA_CQ_OWNER_NONE, __ATOMIC_RELEASE);
+    disown(ctl_->owner);
 }
 
 bool CompletionQueue::wake() noexcept {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);  // the ring before this look
     return __atomic_load_n(&ctl_->waiting, __ATOMIC_RELAXED) != 0 &&
            __atomic_exchange_n(&ctl_->waiting, 0, __ATOMIC_SEQ_CST) != 0;
-}
-
-nupa_admin_status CqTable::create(const HostMemory& memory, std::uint32_t id,
-                                  const nupa_cmd_cq& cmd) noexcept {
-    if (find(id))
-        return NUPA_E_EXISTS;
-    if (size() >= max_)
-        return NUPA_E_NOSPACE;
-    if (!sane(cmd))
-        return NUPA_E_INVALID;
-    const std::size_t footprint =
-        sizeof(CompletionQueue) + cmd.pages * sizeof(std::byte*) + kIndexBytes;
-    if (!budget_.take(footprint))
-        return NUPA_E_QUOTA;
-    try {
-        ids_.make_room();
-        cqs_.reserve();
-    } catch (const std::bad_alloc&) {
-        budget_.give_back(footprint);
-        return NUPA_E_NOSPACE;
-    }
-    const std::uint32_t n = cqs_.take();
-    cqs_[n].footprint_ = footprint;
-    const nupa_admin_status status = cqs_[n].init(memory, id, cmd);
-    if (status != NUPA_OK) {
-        forget(n);
-        return status;
-    }
-    ids_.insert(hash_number(id, seed_), n);
-    return NUPA_OK;
-}
-
-void CqTable::forget(std::uint32_t number) noexcept {
-    budget_.give_back(cqs_[number].footprint_);
-    cqs_.give_back(number);
-}
-
-nupa_admin_status CqTable::destroy(std::uint32_t id) noexcept {
-    const std::uint32_t n = number(id);
-    if (n == HashIndex::kNone)
-        return NUPA_E_NOENT;
-    if (cqs_[n].users)
-        return NUPA_E_INVALID;
-    ids_.erase(hash_number(id, seed_), n);
-    forget(n);
-    return NUPA_OK;
-}
-
-std::uint32_t CqTable::number(std::uint32_t id) const noexcept {
-    return ids_.find(hash_number(id, seed_), [&](std::uint32_t n) { return cqs_[n].id_ == id; });
-}
-
-CompletionQueue* CqTable::find(std::uint32_t id) const noexcept {
-    const std::uint32_t n = number(id);
-    return n == HashIndex::kNone ? nullptr : &cqs_[n];
-}
-
-void CqTable::clear() noexcept {
-    ids_.clear();
-    cqs_.clear();
 }
 
 }  // namespace nupa

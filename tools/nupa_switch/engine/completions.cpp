@@ -34,7 +34,9 @@ nupa_admin_status Completions::init(const HostMemory& memory, std::uint32_t qpn,
                                     const nupa_cmd_qp& cmd) noexcept {
     shadow_ = nullptr;
     if (!(cmd.flags & NUPA_QP_F_COMPLETE))
-        return cmd.cq ? NUPA_E_INVALID : NUPA_OK;
+        return cmd.cq || cmd.srq || cmd.flags & NUPA_QP_F_SRQ ? NUPA_E_INVALID : NUPA_OK;
+    if (cmd.srq && !(cmd.flags & NUPA_QP_F_SRQ))
+        return NUPA_E_INVALID;
     if (cmd.flags & (NUPA_QP_F_NO_RQ | NUPA_QP_F_STREAM) ||
         cmd.shadow_addr % alignof(nupa_qp_shadow) != 0)
         return NUPA_E_INVALID;
@@ -75,65 +77,103 @@ bool Completions::newer(const tcp_bth& b) const noexcept {
     return !has_tsval_ || !(b.flags & TCP_BTH_F_TIMESTAMP) || !seq_before(b.tsval, tsval_);
 }
 
-std::uint32_t Completions::complete(const ReceiveQueue& rq, const tcp_bth& b, std::uint32_t seq,
-                                    std::uint32_t bytes) noexcept {
+bool Completions::begin(const tcp_bth& b, std::uint32_t seq, std::uint32_t bytes) noexcept {
     if (!cq_ || load(shadow_->turn) != NUPA_TURN_SWITCH || load(shadow_->done) != seq || !newer(b))
-        return 0;
-    const Messages all = messages(b, bytes);
+        return false;
+    all_ = messages(b, bytes);
     std::uint32_t turn = NUPA_TURN_SWITCH;
-    if (!all.count || !__atomic_compare_exchange_n(&shadow_->turn, &turn, NUPA_TURN_BUSY, false,
-                                                   __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-        return 0;
-    const bool completed = load(shadow_->done) == seq && in_turn(rq, b, all);
+    if (!all_.count || !__atomic_compare_exchange_n(&shadow_->turn, &turn, NUPA_TURN_BUSY, false,
+                                                    __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+        return false;
+    if (load(shadow_->done) == seq)  // it may have been the host's turn meanwhile
+        return true;
+    end(b, seq, false);
+    return false;
+}
+
+std::uint32_t Completions::end(const tcp_bth& b, std::uint32_t done, bool completed) noexcept {
     if (completed) {
         const std::uint32_t kind = tcp_bth_is_write(b.opcode) ? std::uint32_t{NUPA_LAST_WRITE} : 0;
-        store(shadow_->last, all.length | kind);
+        store(shadow_->last, all_.length | kind);
         // After the counts: who sees that these bytes are done knows how many messages they were.
-        __atomic_store_n(&shadow_->done, seq + bytes, __ATOMIC_RELEASE);
+        __atomic_store_n(&shadow_->done, done, __ATOMIC_RELEASE);
         has_tsval_ = b.flags & TCP_BTH_F_TIMESTAMP;
         tsval_ = b.tsval;
     }
     __atomic_store_n(&shadow_->turn, NUPA_TURN_SWITCH, __ATOMIC_RELEASE);
-    return completed ? all.count : 0;
+    return completed ? all_.count : 0;
 }
 
-bool Completions::in_turn(const ReceiveQueue& rq, const tcp_bth& b, const Messages& all) noexcept {
-    if (all.untagged)
-        return receives(rq, b, all);
-    if (static_cast<std::uint16_t>(load(shadow_->writes)) != all.msn)
+std::uint32_t Completions::complete(const ReceiveQueue& rq, const tcp_bth& b, std::uint32_t seq,
+                                    std::uint32_t bytes) noexcept {
+    if (!begin(b, seq, bytes))
+        return 0;
+    return end(b, seq + bytes, all_.untagged ? take_receives(&rq) && tell(&rq, b) : writes());
+}
+
+bool Completions::claim(const tcp_bth& b, std::uint32_t seq, std::uint32_t bytes) noexcept {
+    if (!srq_ || !begin(b, seq, bytes))
         return false;
-    store(shadow_->writes, load(shadow_->writes) + all.count);
+    if (take_receives(nullptr))
+        return true;
+    end(b, seq, false);
+    return false;
+}
+
+std::uint32_t Completions::settle(const tcp_bth& b, std::uint32_t seq, std::uint32_t bytes,
+                                  bool placed) noexcept {
+    if (!placed)
+        srq_->give(0);
+    return end(b, seq + bytes, placed && tell(nullptr, b));
+}
+
+bool Completions::writes() noexcept {
+    if (static_cast<std::uint16_t>(load(shadow_->writes)) != all_.msn)
+        return false;
+    store(shadow_->writes, load(shadow_->writes) + all_.count);
     return true;
 }
 
-bool Completions::receives(const ReceiveQueue& rq, const tcp_bth& b, const Messages& all) noexcept {
-    const std::uint32_t before = load(shadow_->completed);
-    const auto last = static_cast<std::uint16_t>(all.msn + all.count - 1);
-    if (static_cast<std::uint16_t>(before) != all.msn || !rq.posted(last) || !cq_->take())
-        return false;
-    if (cq_->room() < all.count) {  // the host says that it overflows
-        cq_->give(0);
+// Of the next messages.
+bool Completions::take_receives(const ReceiveQueue* rq) noexcept {
+    const auto last = static_cast<std::uint16_t>(all_.msn + all_.count - 1);
+    return static_cast<std::uint16_t>(load(shadow_->completed)) == all_.msn &&
+           (srq_ ? srq_->take(all_.count) : rq->posted(last));
+}
+
+// After take_receives(); an SRQ is given back.
+bool Completions::tell(const ReceiveQueue* rq, const tcp_bth& b) noexcept {
+    const bool owner = cq_->take();
+    if (!owner || cq_->room() < all_.count) {  // the host says that it overflows
+        if (owner)
+            cq_->give(0);
+        if (srq_)
+            srq_->give(0);
         return false;
     }
     ib_uverbs_wc wc{};
     wc.opcode = tcp_bth_is_write(b.opcode) ? kWcRecvWriteImm : kWcRecv;
-    wc.byte_len = all.length;
+    wc.byte_len = all_.length;
     wc.qp_num = wc.src_qp = qpn_;
     wc.port_num = 1;
     if (tcp_bth_has_immediate(b.opcode)) {
         put_be32(reinterpret_cast<std::uint8_t*>(&wc.ex.imm_data), immediate(b));
         wc.wc_flags = kWcWithImm;
     }
-    for (std::uint32_t i = 0; i < all.count; i++) {
-        wc.wr_id = rq.wr_id(static_cast<std::uint16_t>(all.msn + i));
+    for (std::uint32_t i = 0; i < all_.count; i++) {
+        wc.wr_id = srq_ ? srq_->wr_id(i) : rq->wr_id(static_cast<std::uint16_t>(all_.msn + i));
         cq_->write(i, wc);
     }
     if (b.flags & TCP_BTH_F_SOLICITED)
-        store(shadow_->solicited, load(shadow_->solicited) + all.count);
+        store(shadow_->solicited, load(shadow_->solicited) + all_.count);
     // The slots are used before the application can post them again.
-    __atomic_store_n(&shadow_->completed, before + all.count, __ATOMIC_RELEASE);
-    rq.consumed(before + all.count);
-    cq_->give(all.count);
+    const std::uint32_t completed = load(shadow_->completed) + all_.count;
+    __atomic_store_n(&shadow_->completed, completed, __ATOMIC_RELEASE);
+    if (srq_)
+        srq_->give(all_.count);
+    else
+        rq->consumed(completed);
+    cq_->give(all_.count);
     return true;
 }
 

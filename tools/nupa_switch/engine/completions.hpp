@@ -10,6 +10,7 @@
 #include "completion_queue.hpp"
 #include "host_memory.hpp"
 #include "rq.hpp"
+#include "srq.hpp"
 
 namespace nupa {
 
@@ -18,8 +19,10 @@ public:
     // Without NUPA_QP_F_COMPLETE nothing is ever completed.
     nupa_admin_status init(const HostMemory& memory, std::uint32_t qpn,
                            const nupa_cmd_qp& cmd) noexcept;
-    void use(CompletionQueue& cq) noexcept { cq_ = &cq; }
+    // @srq: where receives come from, or nullptr.
+    void use(CompletionQueue& cq, SharedReceiveQueue* srq) noexcept { cq_ = &cq, srq_ = srq; }
     CompletionQueue* cq() const noexcept { return cq_; }
+    SharedReceiveQueue* srq() const noexcept { return srq_; }
     // Has the host acknowledged late, and without data, since the last call?
     bool acked_late() noexcept;
     // Are sends of the host's under way whose completions it expects before any answer's?
@@ -30,6 +33,14 @@ public:
     std::uint32_t complete(const ReceiveQueue& rq, const tcp_bth& b, std::uint32_t seq,
                            std::uint32_t bytes) noexcept;
 
+    // With an SRQ no receive is a SEND's before it is completed.  So before it is placed: may it
+    // be completed then?  If so srq() is taken, with a receive for each message in @bytes.
+    bool claim(const tcp_bth& b, std::uint32_t seq, std::uint32_t bytes) noexcept;
+    // After claim(), of the same: it was @placed.  How many are completed; 0: none, and the
+    // receives are anybody's again.
+    std::uint32_t settle(const tcp_bth& b, std::uint32_t seq, std::uint32_t bytes,
+                         bool placed) noexcept;
+
 private:
     struct Messages {
         std::uint32_t count = 0, length = 0;  // each is so long; no messages: not whole ones
@@ -38,11 +49,17 @@ private:
     };
     static Messages messages(const tcp_bth& b, std::uint32_t bytes) noexcept;
     bool newer(const tcp_bth& b) const noexcept;
-    bool in_turn(const ReceiveQueue& rq, const tcp_bth& b, const Messages& all) noexcept;
-    bool receives(const ReceiveQueue& rq, const tcp_bth& b, const Messages& all) noexcept;
+    // It is busy from begin() on, if that says so, to end().
+    bool begin(const tcp_bth& b, std::uint32_t seq, std::uint32_t bytes) noexcept;
+    std::uint32_t end(const tcp_bth& b, std::uint32_t done, bool completed) noexcept;
+    bool writes() noexcept;
+    bool take_receives(const ReceiveQueue* rq) noexcept;
+    bool tell(const ReceiveQueue* rq, const tcp_bth& b) noexcept;
 
     nupa_qp_shadow* shadow_ = nullptr;
     CompletionQueue* cq_ = nullptr;
+    SharedReceiveQueue* srq_ = nullptr;
+    Messages all_;  // of the packet that it is busy with
     std::uint32_t qpn_ = 0;
     std::uint32_t late_ = 0;
     std::uint32_t tsval_ = 0;  // of the last packet that was completed

@@ -167,6 +167,9 @@ private:
     Reason train() noexcept;
     Reason mixed() noexcept;
     Reason receive(std::uint16_t msn, std::uint64_t offset, std::uint64_t bytes) noexcept;
+    Reason receive(const RecvWqe& wqe, std::uint64_t offset, std::uint64_t bytes) noexcept;
+    Reason shared() noexcept;
+    Reason shared_receives() noexcept;
     Reason tagged() noexcept;
     Reason write_order() const noexcept;
     Reason write_train() noexcept;
@@ -215,6 +218,8 @@ Reason PlacementChecks::run() noexcept {
         return Reason::kLengths;
     if (!agrees)
         return Reason::kInconsistent;
+    if (tcp_bth_is_send(d_.bth.opcode) && qp_.completions.srq())
+        return shared();
     const Reason reason = tcp_bth_is_send(d_.bth.opcode) ? untagged() : tagged();
     if (reason == Reason::kPlaced)
         target_.fill(packet_.payload);
@@ -357,8 +362,11 @@ Reason PlacementChecks::receive(std::uint16_t msn, std::uint64_t offset,
     if (!qp_.rq.posted(msn))
         return Reason::kNoReceive;
     RecvWqe wqe;
-    if (!qp_.rq.read(msn, wqe))
-        return Reason::kBounds;
+    return qp_.rq.read(msn, wqe) ? receive(wqe, offset, bytes) : Reason::kBounds;
+}
+
+Reason PlacementChecks::receive(const RecvWqe& wqe, std::uint64_t offset,
+                                std::uint64_t bytes) noexcept {
     std::uint64_t skip = offset;
     std::uint64_t left = bytes;
     for (std::uint32_t i = 0; i < wqe.num_sge && left; i++) {
@@ -378,6 +386,36 @@ Reason PlacementChecks::receive(std::uint16_t msn, std::uint64_t offset,
         left -= n;
     }
     return left ? Reason::kBounds : Reason::kPlaced;
+}
+
+// SENDs to an SRQ: they are completed with it, or else the host finds receives for them.
+Reason PlacementChecks::shared() noexcept {
+    if (bytes_ > NUPA_SRQ_BURST_MAX_BYTES || mixed_ ||
+        !qp_.completions.claim(d_.bth, seq_, bytes_))
+        return Reason::kNoReceive;
+    const Reason reason = shared_receives();
+    if (reason == Reason::kPlaced)
+        target_.fill(packet_.payload);
+    d_.completed = qp_.completions.settle(d_.bth, seq_, bytes_, reason == Reason::kPlaced);
+    if (reason != Reason::kPlaced)
+        return reason;
+    return d_.completed ? Reason::kPlaced : Reason::kNoReceive;
+}
+
+Reason PlacementChecks::shared_receives() noexcept {
+    const SharedReceiveQueue& srq = *qp_.completions.srq();
+    RecvWqe wqe;
+    if (!is_train(d_.bth))
+        return srq.read(0, wqe) ? receive(wqe, 0, bytes_) : Reason::kBounds;
+    const std::uint32_t first = d_.bth.mbo / d_.bth.length;
+    Reason reason = Reason::kBounds;
+    each_message(d_.bth, bytes_,
+                 [&](std::uint32_t place, std::uint32_t offset, std::uint32_t bytes) {
+                     reason = srq.read(place - first, wqe) ? receive(wqe, offset, bytes)
+                                                           : Reason::kBounds;
+                     return reason == Reason::kPlaced;
+                 });
+    return reason;
 }
 
 // WRITEs and read responses carry their own target.  A WRITE needs the right
@@ -566,7 +604,7 @@ Decision place(QpContext& qp, const MrTable& mrs, const Packet& packet) noexcept
         qp.passed_up(at.seq, bytes);
         if (!d.stream)
             remember(qp, d, at.seq, bytes);
-        if (d.reason == Reason::kPlaced && !d.stream)
+        if (d.reason == Reason::kPlaced && !d.stream && !d.completed)
             d.completed = qp.completions.complete(qp.rq, d.bth, at.seq, bytes);
         // Who reads a stream waits for just these bytes.
         d.may_wait = d.placed() && !d.stream && whole && !urgent(packet) && qp.may_wait();

@@ -17,6 +17,7 @@ PortEngine::PortEngine(const HostMemory& memory, PortStats& stats, std::uint64_t
       budget_(limits.memory_bytes),
       mrs_(hash_seed, budget_, limits.mrs_max),
       cqs_(hash_seed, budget_, limits.qps_max),
+      srqs_(hash_seed, budget_, limits.qps_max),
       qps_(hash_seed, budget_, limits.qps_max) {}
 
 PortEngine::~PortEngine() = default;
@@ -36,14 +37,17 @@ std::optional<nupa_admin_status> PortEngine::mr_reg_go_on(std::uint32_t pages_ma
 nupa_admin_status PortEngine::mr_dereg(std::uint32_t key) noexcept { return mrs_.dereg(key); }
 
 nupa_admin_status PortEngine::qp_create(std::uint32_t qpn, const nupa_cmd_qp& cmd) noexcept {
-    const bool completes = cmd.flags & NUPA_QP_F_COMPLETE;
+    const bool completes = cmd.flags & NUPA_QP_F_COMPLETE, shares = cmd.flags & NUPA_QP_F_SRQ;
     CompletionQueue* cq = completes ? cqs_.find(cmd.cq) : nullptr;
-    if (completes && !cq)
+    SharedReceiveQueue* srq = shares ? srqs_.find(cmd.srq) : nullptr;
+    if ((completes && !cq) || (shares && !srq))
         return NUPA_E_NOENT;
     const nupa_admin_status status = qps_.create(memory_, qpn, cmd);
     if (status == NUPA_OK && cq) {
-        qps_.find(qpn)->completions.use(*cq);
+        qps_.find(qpn)->completions.use(*cq, srq);
         cq->users++;
+        if (srq)
+            srq->users++;
     }
     return status;
 }
@@ -52,6 +56,8 @@ nupa_admin_status PortEngine::qp_destroy(std::uint32_t qpn) noexcept {
     const QpContext* qp = qps_.find(qpn);
     if (CompletionQueue* cq = qp ? qp->completions.cq() : nullptr)
         cq->users--;
+    if (SharedReceiveQueue* srq = qp ? qp->completions.srq() : nullptr)
+        srq->users--;
     return qps_.destroy(qpn);
 }
 
@@ -61,6 +67,12 @@ nupa_admin_status PortEngine::cq_create(std::uint32_t id, const nupa_cmd_cq& cmd
 
 nupa_admin_status PortEngine::cq_destroy(std::uint32_t id) noexcept { return cqs_.destroy(id); }
 
+nupa_admin_status PortEngine::srq_create(std::uint32_t id, const nupa_cmd_srq& cmd) noexcept {
+    return srqs_.create(memory_, id, cmd);
+}
+
+nupa_admin_status PortEngine::srq_destroy(std::uint32_t id) noexcept { return srqs_.destroy(id); }
+
 const QpStats* PortEngine::qp_stats(std::uint32_t qpn) const noexcept {
     const QpContext* qp = qps_.find(qpn);
     return qp ? &qp->stats : nullptr;
@@ -69,6 +81,7 @@ const QpStats* PortEngine::qp_stats(std::uint32_t qpn) const noexcept {
 void PortEngine::reset() noexcept {
     qps_.clear();
     cqs_.clear();
+    srqs_.clear();
     mrs_.clear();
     budget_.clear();
 }

@@ -14,6 +14,7 @@
 #include "packet.hpp"
 #include "placement.hpp"
 #include "qp_table.hpp"
+#include "srq.hpp"
 #include "stats.hpp"
 
 namespace nupa {
@@ -41,8 +42,10 @@ public:
     nupa_admin_status qp_destroy(std::uint32_t qpn) noexcept;
     nupa_admin_status cq_create(std::uint32_t id, const nupa_cmd_cq& cmd) noexcept;
     nupa_admin_status cq_destroy(std::uint32_t id) noexcept;
+    nupa_admin_status srq_create(std::uint32_t id, const nupa_cmd_srq& cmd) noexcept;
+    nupa_admin_status srq_destroy(std::uint32_t id) noexcept;
     const QpStats* qp_stats(std::uint32_t qpn) const noexcept;  // nullptr: no such QP
-    void reset() noexcept;                                      // all MRs, QPs and CQs are gone
+    void reset() noexcept;                                      // all of these are gone
 
     // A packet (or burst) the host sends, before it is cut: moves the marks of
     // its QP context.  @egress: the switch's port it goes to, or kNoPort.  Answers what the cutter
@@ -85,6 +88,7 @@ private:
     MemoryBudget budget_;
     MrTable mrs_;
     CqTable cqs_;
+    SrqTable srqs_;
     QpTable qps_;
 };
 

@@ -7,13 +7,17 @@ namespace {
 
 constexpr std::uint32_t kFlagsKnown = NUPA_QP_F_TX_V0 | NUPA_QP_F_NO_RQ | NUPA_QP_F_ICRC |
                                       NUPA_QP_F_REMOTE_WRITE | NUPA_QP_F_SHADOW | NUPA_QP_F_STREAM |
-                                      NUPA_QP_F_COMPLETE;
+                                      NUPA_QP_F_COMPLETE | NUPA_QP_F_SRQ;
 constexpr std::uint32_t kWindowMax = 65535;
+
+bool no_rq(const nupa_cmd_qp& cmd) noexcept {
+    return !cmd.rq_log2_bytes && !cmd.rq_sge_max && !cmd.rq_mask && !cmd.rq_base &&
+           !cmd.rq_pages && !cmd.rq_table_addr;
+}
 
 // A stream has nothing that a queue pair has.
 bool only_stream(const nupa_cmd_qp& cmd) noexcept {
-    return cmd.flags == NUPA_QP_F_STREAM && !cmd.pd && !cmd.rq_log2_bytes && !cmd.rq_sge_max &&
-           !cmd.rq_mask && !cmd.rq_base && !cmd.rq_pages && !cmd.rq_table_addr && !cmd.shadow_addr;
+    return cmd.flags == NUPA_QP_F_STREAM && !cmd.pd && no_rq(cmd) && !cmd.shadow_addr;
 }
 
 }  // namespace
@@ -22,7 +26,8 @@ nupa_admin_status QpContext::init(const HostMemory& memory, std::uint32_t qpn,
                                   const nupa_cmd_qp& cmd) noexcept {
     flow_.raw = cmd.flow;
     if (!flow_.valid() || cmd.flags & ~kFlagsKnown || cmd.rcv_wscale > kWindowScaleMax ||
-        (cmd.flags & NUPA_QP_F_STREAM && !only_stream(cmd)))
+        cmd.reserved || (cmd.flags & NUPA_QP_F_STREAM && !only_stream(cmd)) ||
+        (cmd.flags & NUPA_QP_F_SRQ && !no_rq(cmd)))
         return NUPA_E_INVALID;
     if (const nupa_admin_status status = post.init(memory, cmd); status != NUPA_OK)
         return status;

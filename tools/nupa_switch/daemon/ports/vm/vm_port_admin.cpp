@@ -126,6 +126,10 @@ std::optional<VmPort::Outcome> VmPort::execute(const nupa_admin_cmd& cmd,
             return Outcome{engine_.cq_create(cmd.id, cmd.cq)};
         case NUPA_ADMIN_CQ_DESTROY:
             return Outcome{engine_.cq_destroy(cmd.id)};
+        case NUPA_ADMIN_SRQ_CREATE:
+            return Outcome{engine_.srq_create(cmd.id, cmd.srq)};
+        case NUPA_ADMIN_SRQ_DESTROY:
+            return Outcome{engine_.srq_destroy(cmd.id)};
         default:
             return Outcome{NUPA_E_OPCODE};
     }
