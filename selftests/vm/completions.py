@@ -24,7 +24,7 @@ SMALL = "--messages 3000 --max-bytes 1000 --depth 64"
 COUNTERS = "/sys/class/infiniband/tcpqp0/ports/1/hw_counters"
 PARAMETER = "/sys/module/tcp_qp/parameters/nic_completes"
 ENDS = 8
-SHARED = {"tqp_cq_take", "tqp_turn_take", "tqp_post_revoke"}  # they swap words that a device changes, too
+SHARED = {"tqp_nic_own", "tqp_turn_take", "tqp_post_revoke"}  # they swap words that a device changes, too
 REFUSED = 50  # one packet in so many
 
 

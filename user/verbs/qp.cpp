@@ -46,6 +46,7 @@ QueuePair::QueuePair(const Context& context, const CompletionQueue& cq, QpDepth 
     ibv_qp_init_attr attr{};
     attr.send_cq = cq.get();
     attr.recv_cq = cq.get();
+    attr.srq = depth.srq;
     attr.cap = {.max_send_wr = depth.sends,
                 .max_recv_wr = depth.receives,
                 .max_send_sge = depth.sges,

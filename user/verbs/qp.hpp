@@ -20,6 +20,7 @@ struct QpDepth {
     int access = 0;     // IBV_ACCESS_REMOTE_*: what the peer may do
     uint32_t inline_bytes = 0;
     bool signal_all = true;  // a completion for every send, asked for or not
+    ibv_srq* srq = nullptr;  // where receives come from, in place of the queue pair's own
 };
 
 // One buffer to send from or receive into; @cookie comes back in its completion.

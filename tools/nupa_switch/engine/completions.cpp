@@ -108,13 +108,16 @@ std::uint32_t Completions::complete(const ReceiveQueue& rq, const tcp_bth& b, st
                                     std::uint32_t bytes) noexcept {
     if (!begin(b, seq, bytes))
         return 0;
-    return end(b, seq + bytes, all_.untagged ? take_receives(&rq) && tell(&rq, b) : writes());
+    const bool taken = all_.untagged && take_queues(&rq);
+    if (taken)
+        tell(&rq, b);
+    return end(b, seq + bytes, all_.untagged ? taken : writes());
 }
 
 bool Completions::claim(const tcp_bth& b, std::uint32_t seq, std::uint32_t bytes) noexcept {
     if (!srq_ || !begin(b, seq, bytes))
         return false;
-    if (take_receives(nullptr))
+    if (take_queues(nullptr))
         return true;
     end(b, seq, false);
     return false;
@@ -122,9 +125,13 @@ bool Completions::claim(const tcp_bth& b, std::uint32_t seq, std::uint32_t bytes
 
 std::uint32_t Completions::settle(const tcp_bth& b, std::uint32_t seq, std::uint32_t bytes,
                                   bool placed) noexcept {
-    if (!placed)
+    if (placed) {
+        tell(nullptr, b);
+    } else {
         srq_->give(0);
-    return end(b, seq + bytes, placed && tell(nullptr, b));
+        cq_->give(0);
+    }
+    return end(b, seq + bytes, placed);
 }
 
 bool Completions::writes() noexcept {
@@ -134,23 +141,23 @@ bool Completions::writes() noexcept {
     return true;
 }
 
-// Of the next messages.
-bool Completions::take_receives(const ReceiveQueue* rq) noexcept {
-    const auto last = static_cast<std::uint16_t>(all_.msn + all_.count - 1);
-    return static_cast<std::uint16_t>(load(shadow_->completed)) == all_.msn &&
-           (srq_ ? srq_->take(all_.count) : rq->posted(last));
+// Where the next messages are completed, and what they take.
+bool Completions::take_queues(const ReceiveQueue* rq) noexcept {
+    if (static_cast<std::uint16_t>(load(shadow_->completed)) != all_.msn || !cq_->take())
+        return false;
+    if (cq_->room() >= all_.count && take_receives(rq))  // the host says that it overflows
+        return true;
+    cq_->give(0);
+    return false;
 }
 
-// After take_receives(); an SRQ is given back.
-bool Completions::tell(const ReceiveQueue* rq, const tcp_bth& b) noexcept {
-    const bool owner = cq_->take();
-    if (!owner || cq_->room() < all_.count) {  // the host says that it overflows
-        if (owner)
-            cq_->give(0);
-        if (srq_)
-            srq_->give(0);
-        return false;
-    }
+bool Completions::take_receives(const ReceiveQueue* rq) noexcept {
+    const auto last = static_cast<std::uint16_t>(all_.msn + all_.count - 1);
+    return srq_ ? srq_->take(all_.count) : rq->posted(last);
+}
+
+// After take_queues(), which are given back.
+void Completions::tell(const ReceiveQueue* rq, const tcp_bth& b) noexcept {
     ib_uverbs_wc wc{};
     wc.opcode = tcp_bth_is_write(b.opcode) ? kWcRecvWriteImm : kWcRecv;
     wc.byte_len = all_.length;
@@ -174,7 +181,6 @@ bool Completions::tell(const ReceiveQueue* rq, const tcp_bth& b) noexcept {
     else
         rq->consumed(completed);
     cq_->give(all_.count);
-    return true;
 }
 
 }  // namespace nupa

@@ -34,10 +34,10 @@ public:
                            std::uint32_t bytes) noexcept;
 
     // With an SRQ no receive is a SEND's before it is completed.  So before it is placed: may it
-    // be completed then?  If so srq() is taken, with a receive for each message in @bytes.
+    // be completed then?  If so both queues are taken, with a receive for each message in @bytes.
     bool claim(const tcp_bth& b, std::uint32_t seq, std::uint32_t bytes) noexcept;
-    // After claim(), of the same: it was @placed.  How many are completed; 0: none, and the
-    // receives are anybody's again.
+    // After claim(), of the same: how many are completed.  Not @placed: none, and the receives are
+    // anybody's again.
     std::uint32_t settle(const tcp_bth& b, std::uint32_t seq, std::uint32_t bytes,
                          bool placed) noexcept;
 
@@ -53,8 +53,9 @@ private:
     bool begin(const tcp_bth& b, std::uint32_t seq, std::uint32_t bytes) noexcept;
     std::uint32_t end(const tcp_bth& b, std::uint32_t done, bool completed) noexcept;
     bool writes() noexcept;
+    bool take_queues(const ReceiveQueue* rq) noexcept;
     bool take_receives(const ReceiveQueue* rq) noexcept;
-    bool tell(const ReceiveQueue* rq, const tcp_bth& b) noexcept;
+    void tell(const ReceiveQueue* rq, const tcp_bth& b) noexcept;
 
     nupa_qp_shadow* shadow_ = nullptr;
     CompletionQueue* cq_ = nullptr;

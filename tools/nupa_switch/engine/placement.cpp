@@ -397,9 +397,7 @@ Reason PlacementChecks::shared() noexcept {
     if (reason == Reason::kPlaced)
         target_.fill(packet_.payload);
     d_.completed = qp_.completions.settle(d_.bth, seq_, bytes_, reason == Reason::kPlaced);
-    if (reason != Reason::kPlaced)
-        return reason;
-    return d_.completed ? Reason::kPlaced : Reason::kNoReceive;
+    return reason;
 }
 
 Reason PlacementChecks::shared_receives() noexcept {
