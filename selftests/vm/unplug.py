@@ -19,8 +19,10 @@ from harness.needs import Needs, on_debug_kernel
 from harness.pairs import Pair
 from harness.traffic import ncqp
 
+from vm import shared
+
 # A boot of its own: these guests end up with other devices than they began with.
-NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_end", "tools/ncqp/ncqp"), setup="full", topology="slot")
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_end", "selftests/vm/programs/qp_shared", "tools/ncqp/ncqp"), setup="full", topology="slot")
 pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.waits]
 SETUP = "sh $REPO/tools/vm/guest/setup full"
 GONE = "[ ! -e /sys/class/net/nupa0 ]"
@@ -198,9 +200,10 @@ def new_switch(t: Guests) -> None:
 @kills_the_switch
 def test_switch_dies(t: Guests) -> None:
     """The fabric falls silent: errors on both sides in bounded time, no splat; new devices on a new switch work."""
-    pair = _busy(t)
+    pair, sharers = _busy(t), shared.endless(t)
     t.cluster.stop_switch()
     _all_end(t, pair, "switch killed", gone=(0, 1))
+    shared.both_end(t, sharers, "switch killed")
     for node in (0, 1):
         _unplug(t, node)
     new_switch(t)
@@ -210,13 +213,14 @@ def test_switch_dies(t: Guests) -> None:
 @kills_the_switch
 def test_switch_hangs(t: Guests) -> None:
     """For good, so to the driver, whatever it was doing: the programs end, and what it does later is done to nobody's memory."""
-    pair = _busy(t)
+    pair, sharers = _busy(t), shared.endless(t)
     switch = t.cluster.switch.process.pid
     stop_at_work(switch)
     try:
         for node in (0, 1):
             t.run(node, "until dmesg | grep -q 'port is dead'; do sleep 0.2; done", 60)
         _all_end(t, pair, "switch hangs", gone=(0, 1))
+        shared.both_end(t, sharers, "switch hangs")
         for node in (0, 1):
             t.run(node, "dmesg | grep -q 'memory is lost: the NIC may still write it'")
             t.run(node, HELD.format(QPS_HELD_MIB))  # what the programs let go is others' now
