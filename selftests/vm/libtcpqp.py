@@ -92,10 +92,10 @@ BUSY_READ = "net.core.busy_read"  # what sockets that are made meanwhile have as
 @pytest.mark.parametrize("engine", ("offload", "software"))
 def test_busy_polling(t: Guests, engine: str) -> None:
     """Who waits for a queue pair looks for himself, if its socket has SO_BUSY_POLL: into the NIC's queue, or at the ring to which the NIC writes."""
-    count = 60
+    count = 300  # beside some 150 sleeps of a program that begins and ends
     echo(t, (engine, engine), count=count)  # the programs' pages are here from now on
     polled, slept = {}, {}
-    for us in (0, 20_000):
+    for us in (0, 200_000):
         before = [int(t.run(node, BUSY_POLLED)) for node in (0, 1)]
         with sysctl(t, BUSY_READ, us):
             ends = echo(t, (engine, engine), count=count, under=COUNTS_SLEEPS)
@@ -105,9 +105,9 @@ def test_busy_polling(t: Guests, engine: str) -> None:
         exchange(t, (engine, engine), "--messages 30 --in-vain-ms 300")
     # a close and a query look once
     t.check(sum(polled[0]) <= 4, f"packets, with nobody who asked for it: {polled[0]}")
-    t.check(sum(slept[20_000]) <= sum(slept[0]) - count / 2, f"sleeps {slept} with {count} messages each way")
+    t.check(sum(slept[200_000]) <= sum(slept[0]) - count / 2, f"sleeps {slept} with {count} messages each way")
     if engine == "software":  # all its messages come by the NIC's queue
-        t.check(sum(polled[20_000]) >= count / 4, f"packets that waiters found: {polled[20_000]} of {count} messages each way")
+        t.check(sum(polled[200_000]) >= count / 4, f"packets that waiters found: {polled[200_000]} of {count} messages each way")
 
 
 def test_the_choice(t: Guests) -> None:
@@ -211,7 +211,7 @@ def test_streams(t: Guests) -> None:
 @pytest.mark.long
 def test_streams_of_each_engine(t: Guests) -> None:
     for engine in ("offload", "software", "stock"):
-        streams(t, engine, (20_000_003, 3_000_000))
+        streams(t, engine, (200_000_003, 3_000_000))
 
 
 def test_peer_that_leaves(t: Guests) -> None:
