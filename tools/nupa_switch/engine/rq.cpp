@@ -10,15 +10,12 @@ nupa_admin_status ReceiveQueue::init(const HostMemory& memory, const nupa_cmd_qp
         return NUPA_OK;
     if (cmd.shadow_addr % alignof(nupa_qp_shadow) != 0)
         return NUPA_E_INVALID;
-    if (const auto status = ring_.init(memory, {cmd.rq_table_addr, cmd.rq_pages, cmd.rq_mask,
-                                                cmd.rq_sge_max, cmd.rq_log2_bytes});
-        status != NUPA_OK)
-        return status;
     shadow_ = memory.at(cmd.shadow_addr, sizeof(nupa_qp_shadow));
     if (!shadow_)
         return NUPA_E_ADDRESS;
     base_ = cmd.rq_base;
-    return NUPA_OK;
+    return ring_.init(memory, {cmd.rq_table_addr, cmd.rq_pages, cmd.rq_mask, cmd.rq_sge_max,
+                               cmd.rq_log2_bytes});
 }
 
 bool ReceiveQueue::posted(std::uint16_t msn) const noexcept {
