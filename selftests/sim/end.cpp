@@ -126,6 +126,12 @@ nupa_admin_status End::create_context(std::uint32_t rcv_nxt) {
         if (host_.engine.cq_create(cmd.cq, qp_.cq_command()) != NUPA_OK)
             throw std::logic_error("cq_create");
     }
+    if (settings().shared) {
+        cmd.flags |= NUPA_QP_F_SRQ;
+        cmd.srq = qpn_of(number_, side_);
+        if (host_.engine.srq_create(cmd.srq, qp_.srq_command()) != NUPA_OK)
+            throw std::logic_error("srq_create");
+    }
     cmd.rcv_nxt = rcv_nxt;
     cmd.rcv_wscale = settings().wscale;
     context_ = true;
@@ -142,6 +148,8 @@ void End::destroy_context() {
     host_.engine.qp_destroy(qpn_of(number_, side_));
     if (settings().completes)
         host_.engine.cq_destroy(qpn_of(number_, side_));
+    if (settings().shared)
+        host_.engine.srq_destroy(qpn_of(number_, side_));
     qp_.turn_over();
     context_ = false;
 }
@@ -292,8 +300,9 @@ void End::check_epilogue() {
     const auto first = std::ranges::find_if(in.messages, &Message::clean);
     const bool in_the_way = first != in.messages.end() && forged_reach_ > first->at;
     const auto sure = [&](const Message& m) {
+        // a SEND of several segments is nobody's receive before all of it is there
         return m.clean && m.payload() && m.length && !start_unsure(in, m) &&
-               !(in_the_way && m.write());
+               !(in_the_way && m.write()) && !(settings().shared && tcp_bth_is_send(m.opcode));
     };
     const auto last = std::find_if(in.messages.rbegin(), in.messages.rend(), sure);
     if (last == in.messages.rend())

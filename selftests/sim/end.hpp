@@ -51,9 +51,9 @@ public:
     void count_late(const Truth& truth);
     // The engine has passed up what the peer never sent: TCP might take it.
     void forged(const nupa::Packet& packet);
-    // The engine has seen it, and says that it completed so many messages.
-    void judge_completed(const Truth& truth, std::uint32_t count) {
-        qp_.judge_completed(truth, count);
+    // The engine has seen it, and says what it did.
+    void judge_completed(const Truth& truth, const nupa::Decision& decision) {
+        qp_.judge_completed(truth, decision);
     }
     void judge_quiet(const nupa::Decision& decision) { qp_.judge_quiet(decision); }
 

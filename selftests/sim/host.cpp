@@ -185,7 +185,7 @@ void Host::receive(nupa::Packet& packet, const Truth& truth) {
         world_.violation("host {} segment at {} written, but not called placed", {id_, truth.at});
     if (decision.placed())
         end.judge_placed(truth, decision.bth, writes_);
-    end.judge_completed(truth, decision.completed);
+    end.judge_completed(truth, decision);
     end.judge_quiet(decision);
     if (truth.len)
         check_memory();

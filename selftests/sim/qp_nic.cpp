@@ -71,6 +71,23 @@ void QpReceiver::turn_over() {
         take_turn();
 }
 
+void QpReceiver::taken() { taken_.push_back(next_receive_++); }
+
+// Another queue pair of the host's: what comes of its message does not matter here.
+void QpReceiver::taken_by_others() {
+    if (!end_.attached() || end_.world().quiet() || !ring_.posted())
+        return;
+    ring_.take();
+    others_++;
+    end_.world().coverage.add(k_shared_by_others);
+    const std::size_t r = next_receive_++;
+    if (r >= receives_.size())  // a hostile producer index
+        return;
+    receives_[r].state = Receive::State::kReturned;
+    poison(places_[receives_[r].place]);
+    places_[receives_[r].place].busy = false;
+}
+
 // Other processors: one of them writes to the queue, or looks for work, just now.
 void QpReceiver::disturb() {
     if (!end_.settings().completes)
@@ -78,6 +95,10 @@ void QpReceiver::disturb() {
     disturbed_++;
     tell_awaits();
     cq_.own(disturbed_ % 16 == 5);
+    if (shared())
+        ring_.own(disturbed_ % 16 == 11);
+    if (shared() && disturbed_ % 8 == 6)
+        taken_by_others();
     if (disturbed_ % 32 == 9 && given_)
         take_turn();
 }
@@ -97,10 +118,16 @@ void QpReceiver::tell_awaits() {
 
 // ---- what is right ----
 
-// The engine has seen @segment, and says that it completed @count messages.
-void QpReceiver::judge_completed(const Truth& segment, std::uint32_t count) {
+// The engine has seen @segment, and says what it did.
+void QpReceiver::judge_completed(const Truth& segment, const nupa::Decision& decision) {
+    const std::uint32_t count = decision.completed;
     if (!end_.settings().completes)
         return;
+    if (shared() && !count && decision.reason == nupa::Reason::kPlaced &&
+        tcp_bth_is_send(decision.bth.opcode))
+        violation("end {}.{} message {}: a SEND is in a shared queue's receive that it has not");
+    if (shared() && ring_.owned() && decision.reason == nupa::Reason::kNoReceive)
+        end_.world().coverage.add(k_shared_owned);
     if (!given_) {
         if (count)
             violation("end {}.{} message {} is completed by the switch out of turn");
@@ -117,10 +144,18 @@ void QpReceiver::judge_completed(const Truth& segment, std::uint32_t count) {
         violation("end {}.{} message {} is completed by the switch out of turn");
     if (receives && cq_.owned())
         violation("end {}.{} message {} is completed in a queue that is the host's");
+    if (receives && shared() && ring_.owned())
+        violation("end {}.{} message {} has a receive of a queue that is the host's");
     if (segment.tampered)
         end_.exempt();
     seen_ = {seen_.completed + receives, seen_.writes + writes};
     ring_.accept_turn();
+    if (shared() && !ring_.taken(receives))
+        violation("end {}.{} message {}: other receives were taken than were completed");
+    if (shared()) {
+        end_.world().coverage.add(k_shared_completions, receives);
+        end_.world().coverage.add(k_shared_trains, receives > 1);
+    }
     for (std::uint32_t i = 0; i < count; i++)
         judge_one(segment, i < receives);
     if (!cq_.agrees())
@@ -155,7 +190,7 @@ void QpReceiver::judge_quiet(const nupa::Decision& decision) {
 }
 
 void QpReceiver::judge_one(const Truth& segment, bool receive) {
-    const std::size_t name = completed_;
+    const std::size_t name = receive_of(completed_);
     const ib_uverbs_wc wc = receive ? cq_.taken() : ib_uverbs_wc{};
     const Message* m = truth();
     const bool known = m && !end_.settings().hostile;
@@ -163,11 +198,10 @@ void QpReceiver::judge_one(const Truth& segment, bool receive) {
         judge_message(*m, segment, receive);
     if (known && receive)
         judge_entry(*m, wc, name);
-    if (receive) {
-        completed_++;
-        if (completed_ <= receives_.size())
-            receives_[completed_ - 1].state = Receive::State::kCompleted;
-    }
+    if (receive && shared())
+        taken();
+    if (receive)
+        note_completed(completed_++);
     done_++;
 }
 

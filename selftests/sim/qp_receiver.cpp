@@ -24,7 +24,7 @@ QpReceiver::QpReceiver(End& end)
     : end_(end),
       host_(end.host()),
       ring_(host_.ram, end.settings().rq_entries, end.settings().sges_max, end.settings().rq_index,
-            first_msn(end)),
+            first_msn(end), end.settings().shared),
       cq_(host_.ram),
       known_{first_msn(end), first_msn(end)},
       seen_(known_) {
@@ -39,6 +39,14 @@ QpReceiver::QpReceiver(End& end)
         for (std::uint32_t p = 0; p < each; p++)
             places_.push_back({r, host_.region(r).iova + std::uint64_t{p} * bytes, bytes, false});
     }
+}
+
+nupa_cmd_qp QpReceiver::command() const {
+    if (!shared())
+        return ring_.cmd;
+    nupa_cmd_qp cmd{};
+    cmd.shadow_addr = ring_.cmd.shadow_addr;
+    return cmd;
 }
 
 // ---- application ----
@@ -88,12 +96,15 @@ void QpReceiver::post() {
     const auto free = std::find_if(places_.begin(), places_.end(), [&](const Buffer& p) {
         return !p.busy && host_.region(p.region).live;
     });
-    if (end_.dead() || receives_.size() == plan.size() || free == places_.end() || ring_.full())
+    if (end_.dead() || receives_.size() == plan.size() + others_ || free == places_.end() ||
+        ring_.full())
         return;
     Dice& dice = end_.dice();
     const EndSettings& s = end_.settings();
-    const Planned& planned = plan[receives_.size()];
-    const std::uint32_t length = planned.verb == Verb::kSend ? planned.length : 0;
+    const Planned& planned = plan[std::min(receives_.size(), plan.size() - 1)];
+    const std::uint32_t length = shared()                      ? end_.connection().message_max
+                                 : planned.verb == Verb::kSend ? planned.length
+                                                               : 0;
     std::uint32_t room = dice.percent(50) ? length : length + dice.below(free->bytes - length + 1);
     Receive r{{}, static_cast<std::size_t>(free - places_.begin()), true, Receive::State::kPosted};
     if (length > 1 && !end_.world().quiet() && dice.per_mille(s.short_receive)) {
@@ -132,8 +143,10 @@ void QpReceiver::poison(const Buffer& place) {
 // The application looks at what is completed and uses its buffers for something else.
 void QpReceiver::poll() {
     // a hostile producer index makes the kernel complete what was never posted
-    for (; polled_ < std::min(completed_, receives_.size()) && end_.dice().percent(80); polled_++) {
-        Receive& r = receives_[polled_];
+    for (;
+         polled_ < completed_ && receive_of(polled_) < receives_.size() && end_.dice().percent(80);
+         polled_++) {
+        Receive& r = receives_[receive_of(polled_)];
         r.state = Receive::State::kReturned;
         poison(places_[r.place]);
         places_[r.place].busy = false;
@@ -210,9 +223,22 @@ void QpReceiver::revoke(std::uint32_t region) {
 
 // ---- what may be written where ----
 
+bool QpReceiver::shared() const { return end_.settings().shared; }
+
 bool QpReceiver::open_receive(std::size_t receive) const noexcept {
     return receive < receives_.size() && receives_[receive].state == Receive::State::kPosted &&
-           receive >= completed_;
+           receive >= (shared() ? next_receive_ : completed_);
+}
+
+std::size_t QpReceiver::receive_of(std::size_t message) const {
+    if (!shared() || message == kNoReceive)
+        return message;
+    return message < taken_.size() ? taken_[message] : next_receive_ + (message - taken_.size());
+}
+
+void QpReceiver::note_completed(std::size_t message) {
+    if (const std::size_t r = receive_of(message); r < receives_.size())
+        receives_[r].state = Receive::State::kCompleted;
 }
 
 // A region's own key alone: the engine knows no windows.
@@ -227,14 +253,15 @@ bool QpReceiver::open(std::size_t index) const {
     const Message& m = end_.peer().sender().stream.messages[index];
     if (index < done_)
         return false;
-    return tcp_bth_is_send(m.opcode) ? open_receive(m.receive) : tagged_region(m) != nullptr;
+    return tcp_bth_is_send(m.opcode) ? open_receive(receive_of(m.receive))
+                                     : tagged_region(m) != nullptr;
 }
 
 std::vector<QpReceiver::Run> QpReceiver::place(std::size_t index, std::uint32_t offset,
                                                std::uint32_t bytes) const {
     const Message& m = end_.peer().sender().stream.messages[index];
     if (tcp_bth_is_send(m.opcode))
-        return place_receive(m.receive, offset, bytes);
+        return place_receive(receive_of(m.receive), offset, bytes);
     std::vector<Run> runs;
     if (const Region* region = tagged_region(m))
         region->runs(m.va + offset, bytes, [&](std::uint64_t at, std::uint64_t n) {
@@ -246,6 +273,8 @@ std::vector<QpReceiver::Run> QpReceiver::place(std::size_t index, std::uint32_t 
 std::vector<QpReceiver::Run> QpReceiver::place_receive(std::size_t receive, std::uint32_t offset,
                                                        std::uint32_t bytes) const {
     std::vector<Run> runs;
+    if (receive >= receives_.size())
+        return runs;
     for (const nupa::RecvSge& sge : receives_[receive].sges) {
         if (offset >= sge.length) {
             offset -= sge.length;
@@ -265,7 +294,7 @@ std::vector<QpReceiver::Run> QpReceiver::place_receive(std::size_t receive, std:
 }
 
 bool QpReceiver::inside_open(std::uint64_t addr, std::uint64_t bytes) const {
-    for (std::size_t i = completed_; i < receives_.size(); i++) {
+    for (std::size_t i = shared() ? next_receive_ : completed_; i < receives_.size(); i++) {
         if (!open_receive(i))
             continue;
         const std::vector<Run> runs = place_receive(i, 0, UINT32_MAX);

@@ -42,13 +42,14 @@ public:
     std::size_t done() const noexcept { return done_; }            // messages of any kind
     // Asks the message being received for what its sender has no right to?
     bool bad_message() const;
-    std::size_t posted() const noexcept { return receives_.size(); }
-    nupa_cmd_qp command() const { return ring_.cmd; }
+    std::size_t posted() const noexcept { return receives_.size() - others_; }  // for its messages
+    nupa_cmd_qp command() const;
+    nupa_cmd_srq srq_command() const { return ring_.srq_cmd; }
     nupa_cmd_cq cq_command() const { return cq_.cmd; }
 
     // ---- the switch's completions, qp_nic.cpp ----
     void disturb();
-    void judge_completed(const Truth& segment, std::uint32_t count);
+    void judge_completed(const Truth& segment, const nupa::Decision& decision);
     void judge_quiet(const nupa::Decision& decision);
     void tell_awaits();
     void turn_over();
@@ -88,7 +89,14 @@ private:
     std::vector<nupa::RecvSge> cut(const Buffer& place, std::uint32_t bytes);
     void revoke(std::uint32_t region);
 
+    bool shared() const;
     bool open_receive(std::size_t receive) const noexcept;
+    // Which receive the message takes that is number @message of those that take one.
+    std::size_t receive_of(std::size_t message) const;
+    // Of a shared queue: the next message has the next receive.
+    void taken();
+    void taken_by_others();
+    void note_completed(std::size_t message);
     // What the stream really says; nullptr when nobody can know.
     const Message* truth() const;
     const Region* tagged_region(const Message& m) const;
@@ -133,6 +141,9 @@ private:
     CompletionRing cq_;
     std::vector<Buffer> places_;
     std::vector<Receive> receives_;
+    // Of a shared queue: whose receives messages have, and which one is the next.
+    std::vector<std::size_t> taken_;
+    std::size_t next_receive_ = 0, others_ = 0;
     std::size_t polled_ = 0, completed_ = 0, done_ = 0;
     bool started_ = false;
     tqp_rx_numbers next_{};

@@ -124,6 +124,8 @@ bool QpReceiver::take_wqe() {
     if (!ring_.posted())
         return false;
     wqe_ = ring_.take();
+    if (shared())
+        taken();
     return have_wqe_ = true;
 }
 
@@ -336,11 +338,9 @@ void QpReceiver::consume() {
     cq_.post();
     known_.completed++;
     seen_.completed++;
-    completed_++;
+    note_completed(completed_++);
     msg_.active = false;
     have_wqe_ = false;
-    if (completed_ <= receives_.size())
-        receives_[completed_ - 1].state = Receive::State::kCompleted;
 }
 
 // Before anyone may use its buffer for something else.
@@ -410,14 +410,14 @@ void QpReceiver::check_payload(const Message& m) {
 }
 
 void QpReceiver::check_bytes(const Message& m) {
-    if (m.receive != kNoReceive && m.receive >= receives_.size())
+    if (m.receive != kNoReceive && receive_of(m.receive) >= receives_.size())
         violation("end {}.{} message {} completes without a receive");
     if (m.write()) {
         if (m.length && host_.find(key_of(end_, kTargetRegion)) && !end_.exposed().covered(m))
             violation("end {}.{} message {}: a WRITE is done, and not all of it is there");
         return;
     }
-    if (tcp_bth_is_send(m.opcode) && !receives_[m.receive].good)
+    if (tcp_bth_is_send(m.opcode) && !receives_[receive_of(m.receive)].good)
         return;  // part of its buffer is the application's again
     if (!tcp_bth_is_send(m.opcode) && !host_.find(key_of(end_, kSinkRegion)))
         return;

@@ -11,8 +11,13 @@ static_assert(offsetof(rxe_queue_buf, producer_index) == 128 &&
               offsetof(rxe_queue_buf, data) == 384);
 
 ReceiveRing::ReceiveRing(Ram& ram, std::uint32_t entries, std::uint32_t sge_max,
-                         std::uint32_t index, std::uint16_t first_msn)
-    : ram_(ram), mask_(entries - 1), sge_max_(sge_max), producer_(index), consumer_(index) {
+                         std::uint32_t index, std::uint16_t first_msn, bool shared)
+    : ram_(ram),
+      mask_(entries - 1),
+      sge_max_(sge_max),
+      shared_(shared),
+      producer_(index),
+      consumer_(index) {
     const std::uint32_t element =
         std::bit_ceil(kSgesAt + sge_max * std::uint32_t{sizeof(nupa::RecvSge)});
     cmd.rq_log2_bytes = static_cast<std::uint8_t>(std::countr_zero(element));
@@ -32,6 +37,13 @@ ReceiveRing::ReceiveRing(Ram& ram, std::uint32_t entries, std::uint32_t sge_max,
                            cmd.shadow_addr + sizeof(nupa_qp_shadow));
     put32(kProducerAt, index);
     put32(kConsumerAt, index);
+    srq_cmd.table_addr = cmd.rq_table_addr;
+    srq_cmd.ctl_addr = ram.alloc(sizeof(nupa_srq_ctl), 64);
+    srq_cmd.pages = cmd.rq_pages;
+    srq_cmd.mask = mask_;
+    srq_cmd.sge_max = cmd.rq_sge_max;
+    srq_cmd.log2_bytes = cmd.rq_log2_bytes;
+    ram.put(srq_cmd.ctl_addr + offsetof(nupa_srq_ctl, index), index);
 }
 
 std::uint64_t ReceiveRing::at(std::uint64_t offset) const noexcept {
@@ -83,7 +95,7 @@ std::uint32_t ReceiveRing::posted() const noexcept {
     return (get32(kProducerAt) - consumer_) & mask_;
 }
 
-std::vector<nupa::RecvSge> ReceiveRing::take() const noexcept {
+std::vector<nupa::RecvSge> ReceiveRing::take() noexcept {
     const std::uint64_t e = element(consumer_);
     std::vector<nupa::RecvSge> sges(std::min(get32(e + kNumSgeAt), sge_max_));
     for (std::size_t i = 0; i < sges.size(); i++) {
@@ -92,13 +104,40 @@ std::vector<nupa::RecvSge> ReceiveRing::take() const noexcept {
         sges[i].length = get32(s + 8);
         sges[i].lkey = get32(s + 12);
     }
+    if (shared_)
+        used(1);
     return sges;
+}
+
+void ReceiveRing::used(std::uint32_t count) noexcept {
+    consumer_ = (consumer_ + count) & mask_;
+    put32(kConsumerAt, consumer_);
+    if (shared_)
+        ram_.put(srq_cmd.ctl_addr + offsetof(nupa_srq_ctl, index), consumer_);
 }
 
 void ReceiveRing::complete() noexcept {
     ram_.put(cmd.shadow_addr, completed() + 1);
-    consumer_ = (consumer_ + 1) & mask_;
-    put32(kConsumerAt, consumer_);
+    if (!shared_)
+        used(1);
+}
+
+void ReceiveRing::own(bool host) noexcept {
+    owned_ = host;
+    ram_.put<std::uint32_t>(srq_cmd.ctl_addr + offsetof(nupa_srq_ctl, owner),
+                            host ? NUPA_CQ_OWNER_HOST : NUPA_CQ_OWNER_NONE);
+}
+
+bool ReceiveRing::taken(std::uint32_t count) noexcept {
+    const std::uint64_t index = srq_cmd.ctl_addr + offsetof(nupa_srq_ctl, index);
+    consumer_ = (consumer_ + count) & mask_;
+    const bool right = get32(kConsumerAt) == consumer_ &&
+                       ram_.get<std::uint32_t>(index) == consumer_ &&
+                       ram_.get<std::uint32_t>(srq_cmd.ctl_addr) ==
+                           (owned_ ? NUPA_CQ_OWNER_HOST : NUPA_CQ_OWNER_NONE);
+    ram_.accept(at(kConsumerAt), sizeof(std::uint32_t));
+    ram_.accept(index, sizeof(std::uint32_t));
+    return right;
 }
 
 std::uint32_t ReceiveRing::turn_word(std::size_t field) const noexcept {
@@ -115,7 +154,7 @@ void ReceiveRing::accept_turn() noexcept {
           offsetof(nupa_qp_shadow, writes), offsetof(nupa_qp_shadow, solicited),
           offsetof(nupa_qp_shadow, last)})
         ram_.accept(cmd.shadow_addr + field, sizeof(std::uint32_t));
-    if (get32(kConsumerAt) == ((cmd.rq_base + completed()) & mask_))
+    if (!shared_ && get32(kConsumerAt) == ((cmd.rq_base + completed()) & mask_))
         ram_.accept(at(kConsumerAt), sizeof(std::uint32_t));
 }
 

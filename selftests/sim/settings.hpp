@@ -32,6 +32,7 @@ struct EndSettings {
     std::uint32_t sges_max = 1;
     bool completes = false;        // the switch may complete its receives
     bool quiet = false;            // .. and TCP hear of them later
+    bool shared = false;           // .. and they are of an SRQ that others take from, too
     bool hostile = false;          // its application writes nonsense into its rings
     bool refuses_writes = false;   // its QP has no right of remote write
     std::uint32_t bad_access = 0;  // per mille of its one-sided requests: to where it has no right

@@ -51,7 +51,9 @@ def refused_by_tcp(t: Guests) -> Iterator[None]:
     for node in range(2):
         if not t.nodes[node].run("tc qdisc add dev nupa0 clsact", 30).ok:
             pytest.skip("this kernel has no clsact")
-        t.run(node, f"tc filter add dev nupa0 ingress protocol ip matchall action ok random netrand drop {REFUSED}")
+        if not t.nodes[node].run(f"tc filter add dev nupa0 ingress protocol ip matchall action ok random netrand drop {REFUSED}", 30).ok:
+            t.run(node, "tc qdisc del dev nupa0 clsact")
+            pytest.skip("this kernel has no actions for packets (NET_ACT_GACT)")
     try:
         yield
     finally:

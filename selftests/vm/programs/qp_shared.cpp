@@ -194,9 +194,9 @@ private:
             by_number_[one.qp->get()->qp_num] = static_cast<uint32_t>(all_.size() - 1);
             const auto attached = tcpqp::attach(*context_, *one.qp, one.socket.get(), request);
             if (attached.error)
-                tcpqp::throw_errno("attach: " + std::string(tcpqp::reason_name(
-                                                    attached.response.reason)),
-                                   attached.error);
+                tcpqp::throw_errno(
+                    "attach: " + std::string(tcpqp::reason_name(attached.response.reason)),
+                    attached.error);
         }
     }
 
@@ -217,8 +217,7 @@ private:
     void send(uint32_t i) {
         One& one = all_[i];
         for (;;) {
-            const uint32_t n =
-                std::min(o_.train - one.posted % o_.train, o_.messages - one.posted);
+            const uint32_t n = std::min(o_.train - one.posted % o_.train, o_.messages - one.posted);
             if (!n || one.posted - one.sent + n > o_.sends)
                 return;
             std::vector<ibv_send_wr> wrs(n);

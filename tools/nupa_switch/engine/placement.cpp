@@ -390,8 +390,7 @@ Reason PlacementChecks::receive(const RecvWqe& wqe, std::uint64_t offset,
 
 // SENDs to an SRQ: they are completed with it, or else the host finds receives for them.
 Reason PlacementChecks::shared() noexcept {
-    if (bytes_ > NUPA_SRQ_BURST_MAX_BYTES || mixed_ ||
-        !qp_.completions.claim(d_.bth, seq_, bytes_))
+    if (bytes_ > NUPA_SRQ_BURST_MAX_BYTES || mixed_ || !qp_.completions.claim(d_.bth, seq_, bytes_))
         return Reason::kNoReceive;
     const Reason reason = shared_receives();
     if (reason == Reason::kPlaced)
@@ -407,12 +406,11 @@ Reason PlacementChecks::shared_receives() noexcept {
         return srq.read(0, wqe) ? receive(wqe, 0, bytes_) : Reason::kBounds;
     const std::uint32_t first = d_.bth.mbo / d_.bth.length;
     Reason reason = Reason::kBounds;
-    each_message(d_.bth, bytes_,
-                 [&](std::uint32_t place, std::uint32_t offset, std::uint32_t bytes) {
-                     reason = srq.read(place - first, wqe) ? receive(wqe, offset, bytes)
-                                                           : Reason::kBounds;
-                     return reason == Reason::kPlaced;
-                 });
+    each_message(
+        d_.bth, bytes_, [&](std::uint32_t place, std::uint32_t offset, std::uint32_t bytes) {
+            reason = srq.read(place - first, wqe) ? receive(wqe, offset, bytes) : Reason::kBounds;
+            return reason == Reason::kPlaced;
+        });
     return reason;
 }
 

@@ -11,8 +11,8 @@ constexpr std::uint32_t kFlagsKnown = NUPA_QP_F_TX_V0 | NUPA_QP_F_NO_RQ | NUPA_Q
 constexpr std::uint32_t kWindowMax = 65535;
 
 bool no_rq(const nupa_cmd_qp& cmd) noexcept {
-    return !cmd.rq_log2_bytes && !cmd.rq_sge_max && !cmd.rq_mask && !cmd.rq_base &&
-           !cmd.rq_pages && !cmd.rq_table_addr;
+    return !cmd.rq_log2_bytes && !cmd.rq_sge_max && !cmd.rq_mask && !cmd.rq_base && !cmd.rq_pages &&
+           !cmd.rq_table_addr;
 }
 
 // A stream has nothing that a queue pair has.

@@ -14,8 +14,8 @@ nupa_admin_status ReceiveQueue::init(const HostMemory& memory, const nupa_cmd_qp
     if (!shadow_)
         return NUPA_E_ADDRESS;
     base_ = cmd.rq_base;
-    return ring_.init(memory, {cmd.rq_table_addr, cmd.rq_pages, cmd.rq_mask, cmd.rq_sge_max,
-                               cmd.rq_log2_bytes});
+    return ring_.init(
+        memory, {cmd.rq_table_addr, cmd.rq_pages, cmd.rq_mask, cmd.rq_sge_max, cmd.rq_log2_bytes});
 }
 
 bool ReceiveQueue::posted(std::uint16_t msn) const noexcept {

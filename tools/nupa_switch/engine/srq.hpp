@@ -25,9 +25,7 @@ public:
     bool read(std::uint32_t place, RecvWqe& wqe) const noexcept {
         return ring_.read(index() + place, wqe);
     }
-    std::uint64_t wr_id(std::uint32_t place) const noexcept {
-        return ring_.wr_id(index() + place);
-    }
+    std::uint64_t wr_id(std::uint32_t place) const noexcept { return ring_.wr_id(index() + place); }
     // The next @count were used, and others may be the owner.
     void give(std::uint32_t count) noexcept;
 
