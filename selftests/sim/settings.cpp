@@ -125,7 +125,7 @@ Settings Settings::draw(std::uint64_t seed, Dice& dice) {
         for (std::uint32_t i = 0; i < 2; i++) {
             c.end[i].completes = offloaded(c.end[i].engine) && (seed + i) % 3 != 0;
             c.end[i].quiet = c.end[i].completes && s.quiet;
-            c.end[i].shared = c.end[i].completes && (seed / 2 + i) % 3 == 1;
+            c.end[i].shared = c.end[i].completes && (seed / 2 + i) % 5 == 0;
         }
     }
     return s;

@@ -22,7 +22,8 @@ from harness.traffic import ncqp
 from vm import shared
 
 # A boot of its own: these guests end up with other devices than they began with.
-NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_end", "selftests/vm/programs/qp_shared", "tools/ncqp/ncqp"), setup="full", topology="slot")
+PROGRAMS = ("selftests/vm/programs/qp_end", "selftests/vm/programs/qp_shared", "tools/ncqp/ncqp")
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=PROGRAMS, setup="full", topology="slot")
 pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.waits]
 SETUP = "sh $REPO/tools/vm/guest/setup full"
 GONE = "[ ! -e /sys/class/net/nupa0 ]"
