@@ -165,13 +165,16 @@ class Sender(End):
         self.sizes = MR(self.device.pd, SLOTS * SIZES_ROW, HOST)
         self.meet_peer(self.fifo.rkey, self.fifo.buf)
 
+    def row(self) -> list[tuple]:
+        return list(RECORD.iter_unpack(self.fifo.read(ROW, self.head % SLOTS * ROW)))
+
     def records(self) -> list[tuple]:
         """Of the next request, once all of them are there."""
-        row, until = self.head % SLOTS * ROW, time.monotonic() + LIMIT_S
+        until = time.monotonic() + LIMIT_S
         while True:
-            found = list(RECORD.iter_unpack(self.fifo.read(ROW, row)))
+            found = self.row()
             if found[0][-1] == self.head + 1 and all(r[-1] == self.head + 1 for r in found[: found[0][10]]):
-                return found[: found[0][10]]
+                return self.row()[: found[0][10]]  # as NCCL does: a copy may have begun before what is written last was there
             require(time.monotonic() < until, f"request {self.head + 1} was not announced: {found[0]}")
             time.sleep(0.0005)
 
