@@ -20,8 +20,13 @@ enum : std::uint64_t {
     kRingPages = 2,
     kShadows = 0x9000,
     kShadowBytes = 0x500,  // of each QP
+    kQueueTables = 0x0c00,
+    kCqCtls = 0x0e00,
+    kSrqCtls = 0x0e80,
+    kCqRings = 0xb000,  // of a page each
+    kSrqRings = 0xd000,
 };
-constexpr unsigned kQps = 4, kKeys = 8;
+constexpr unsigned kQps = 4, kKeys = 8, kQueues = 2;
 constexpr unsigned kOperationsMax = 48;
 
 struct Peer {  // the sender of one flow
@@ -52,6 +57,8 @@ public:
     }
 
 private:
+    using Ring = std::vector<std::uint64_t>;  // its pages
+
     void step(Input& in) {
         const std::uint8_t op = in.u8();
         switch (op & 15) {
@@ -59,7 +66,10 @@ private:
                 mr_reg(in);
                 break;
             case 1:
-                mr_dereg(in.below(kKeys));
+                if (op >> 4 >= 12)
+                    queue_command(in, op >> 4);
+                else
+                    mr_dereg(in.below(kKeys));
                 break;
             case 2:
                 qp_create(in);
@@ -71,20 +81,29 @@ private:
                 poke(in);
                 break;
             case 5:
-                shadow(in);
+                if (op >> 4 >= 8)
+                    turn(in);
+                else
+                    shadow(in);
                 break;
             case 6:
                 host_segment(in);
                 break;
             case 7:
             case 8:
-                post(in);
+                if (op >> 4 >= 8)
+                    post_shared(in);
+                else
+                    post(in);
                 break;
             case 9:
                 raw_segment(in);
                 break;
             case 10:
-                open_all(in);
+                if (op >> 4 >= 8)
+                    open_shared();
+                else
+                    open_all(in);
                 break;
             case 11:
                 if (op >> 4 == 15)
@@ -151,7 +170,8 @@ private:
         nupa_cmd_qp cmd{};
         cmd.flow = flow_of(flow);
         cmd.pd = in.u8() & 1;
-        cmd.flags = in.u8() & 31;
+        const std::uint8_t kind = in.u8();
+        cmd.flags = kind & 31;
         if (!(in.u8() & 0x80))
             cmd.flags &= ~std::uint32_t{NUPA_QP_F_NO_RQ};
         cmd.rcv_nxt = in.u8() & 1 ? in.u32() : 0xfffff000u + in.u16();
@@ -166,12 +186,68 @@ private:
         for (std::uint64_t i = 0; i < kRingPages; i++)
             memory_.put<std::uint64_t>(cmd.rq_table_addr + 8 * i,
                                        kRings + (kRingPages * qpn + i) * kPageBytes);
+        if (kind >> 6 == 3)
+            make_complete(in, cmd, kind & 32);
         if (in.u8() & 0x80)
             spoil(in, cmd);
         if (engine_.qp_create(qpn, cmd) != NUPA_OK)
             return;
         model_.created(qpn, flow, cmd);
         peers_[flow] = {cmd.rcv_nxt, 0};
+    }
+
+    static void make_complete(Input& in, nupa_cmd_qp& cmd, bool shares) {
+        cmd.flags |= NUPA_QP_F_COMPLETE;
+        cmd.cq = in.below(kQueues);
+        if (!shares)
+            return;
+        cmd.flags |= NUPA_QP_F_SRQ;
+        cmd.srq = in.below(kQueues);
+        cmd.rq_log2_bytes = 0, cmd.rq_sge_max = 0, cmd.rq_mask = 0, cmd.rq_base = 0;
+        cmd.rq_pages = 0, cmd.rq_table_addr = 0;
+    }
+
+    void queue_command(Input& in, unsigned which) {
+        const std::uint32_t id = in.below(kQueues);
+        if (which == 12)
+            cq_create(in, id);
+        else if (which == 13)
+            require((engine_.cq_destroy(id) == NUPA_OK) == model_.cq_destroyed(id), "destroyed");
+        else if (which == 14)
+            srq_create(in, id);
+        else
+            require((engine_.srq_destroy(id) == NUPA_OK) == model_.srq_destroyed(id), "destroyed");
+    }
+
+    void cq_create(Input& in, std::uint32_t id) {
+        const std::uint8_t how = in.u8();
+        nupa_cmd_cq cmd{};
+        cmd.table_addr = kQueueTables + 8 * id;
+        cmd.ctl_addr = kCqCtls + sizeof(nupa_cq_ctl) * id;
+        cmd.pages = 1;
+        cmd.mask = (2u << how % 5) - 1;
+        cmd.flags = how & 32 ? NUPA_CQ_F_WAITING : 0;
+        memory_.put<std::uint64_t>(cmd.table_addr, kCqRings + kPageBytes * id);
+        if (how & 0x80)
+            spoil(in, cmd);
+        if (engine_.cq_create(id, cmd) == NUPA_OK)
+            model_.created(id, cmd);
+    }
+
+    void srq_create(Input& in, std::uint32_t id) {
+        const std::uint8_t how = in.u8();
+        nupa_cmd_srq cmd{};
+        cmd.table_addr = kQueueTables + 8 * (kQueues + id);
+        cmd.ctl_addr = kSrqCtls + sizeof(nupa_srq_ctl) * id;
+        cmd.pages = 1;
+        cmd.mask = (2u << how % 4) - 1;
+        cmd.log2_bytes = how & 32 ? 7 : 6;
+        cmd.sge_max = how & 32 ? 5 : 1;
+        memory_.put<std::uint64_t>(cmd.table_addr, kSrqRings + kPageBytes * id);
+        if (how & 0x80)
+            spoil(in, cmd);
+        if (engine_.srq_create(id, cmd) == NUPA_OK)
+            model_.created(id, cmd);
     }
 
     void qp_destroy(std::uint32_t qpn) {
@@ -197,6 +273,31 @@ private:
             qp[1] = static_cast<std::uint8_t>((how >> 2 & 1) + i);
             Input qp_in(qp.data(), qp.size());
             qp_create(qp_in);
+        }
+    }
+
+    // The same with completions: a QP with its own receives, and two that share theirs.
+    void open_shared() {
+        static constexpr std::uint8_t kCq[] = {0, 0x22}, kSrq[] = {0, 0x23};
+        static constexpr std::uint8_t kMr[] = {1, 0, 0, 0xff, 0x3f, 0, 0, 15, 15, 16, 17, 18};
+        Input cq_in(kCq, sizeof kCq), srq_in(kSrq, sizeof kSrq), mr_in(kMr, sizeof kMr);
+        queue_command(cq_in, 12);
+        queue_command(srq_in, 14);
+        mr_reg(mr_in);
+        for (std::uint8_t i = 0; i < 3; i++) {
+            const std::uint8_t kind = i == 2 ? 0xd8 : 0xf8;
+            const std::uint8_t qp[] = {i, i, 0, kind, 0, 0, 0, 0, 7, 1, 3, 2, 5, 0, 0, 0};
+            Input qp_in(qp, sizeof qp);
+            qp_create(qp_in);
+            const std::uint8_t ack[] = {i, 0}, give[] = {i, 0};
+            Input ack_in(ack, sizeof ack), give_in(give, sizeof give);
+            host_segment(ack_in);
+            turn(give_in);
+        }
+        static constexpr std::uint8_t kReceive[] = {0, 1, 1, 0, 0, 0, 0xff, 3};
+        for (unsigned i = 0; i < 4; i++) {
+            Input post_in(kReceive, sizeof kReceive);
+            post_shared(post_in);
         }
     }
 
@@ -228,6 +329,34 @@ private:
         }
     }
 
+    // The kernel gives the turn, or takes it; it owns queues, or nobody does; somebody sleeps; the
+    // application polls.
+    void turn(Input& in) {
+        const std::uint32_t qpn = in.below(kQps);
+        const auto it = model_.qps.find(qpn);
+        if (it == model_.qps.end())
+            return;
+        const Peer& peer = peers_[it->second.flow];
+        const std::uint8_t how = in.u8();
+        const auto shadow = [&](std::size_t field, std::uint32_t v) {
+            memory_.put(it->second.cmd.shadow_addr + field, v);
+        };
+        shadow(offsetof(nupa_qp_shadow, done), how & 1 ? in.u32() : peer.next);
+        shadow(offsetof(nupa_qp_shadow, completed), how & 2 ? in.u16() : peer.msn);
+        shadow(offsetof(nupa_qp_shadow, writes), peer.msn);
+        shadow(offsetof(nupa_qp_shadow, turn), how & 4 ? in.below(4) : NUPA_TURN_SWITCH);
+        for (std::uint64_t id = 0; id < kQueues; id++) {
+            const std::uint64_t cq = kCqCtls + sizeof(nupa_cq_ctl) * id;
+            const std::uint64_t srq = kSrqCtls + sizeof(nupa_srq_ctl) * id;
+            memory_.put<std::uint32_t>(cq, how & 8 ? in.below(3) : 0);
+            memory_.put<std::uint32_t>(cq + offsetof(nupa_cq_ctl, waiting), how & 16 ? 1 : 0);
+            memory_.put<std::uint32_t>(srq, how & 32 ? in.below(3) : 0);
+            const std::uint64_t ring = kCqRings + kPageBytes * id;
+            memory_.put<std::uint32_t>(
+                ring + 256, how & 64 ? in.u16() : memory_.read<std::uint32_t>(ring + 128));
+        }
+    }
+
     // A receive with up to four SGEs, and the producer index.
     void post(Input& in) {
         const std::uint32_t qpn = in.below(kQps);
@@ -235,31 +364,41 @@ private:
         if (it == model_.qps.end() || it->second.rq_pages.empty())
             return;
         const ModelQp& qp = it->second;
-        const std::uint32_t producer = ring32(qp, 128);
-        const std::uint64_t wqe =
-            384 + (std::uint64_t{producer & qp.cmd.rq_mask} << qp.cmd.rq_log2_bytes);
+        post_to(in, qp.rq_pages, qp.cmd.rq_mask, qp.cmd.rq_log2_bytes);
+    }
+
+    void post_shared(Input& in) {
+        const auto it = model_.srqs.find(in.below(kQueues));
+        if (it != model_.srqs.end())
+            post_to(in, it->second.pages, it->second.mask, it->second.log2_bytes);
+    }
+
+    void post_to(Input& in, const Ring& ring, std::uint32_t mask, std::uint32_t log2_bytes) {
+        const std::uint32_t producer = ring32(ring, 128);
+        const std::uint64_t wqe = 384 + (std::uint64_t{producer & mask} << log2_bytes);
         const std::uint32_t sges = in.below(5);
-        put32(qp, wqe + 28, sges);
+        put32(ring, wqe, receives_++);  // its name
+        put32(ring, wqe + 28, sges);
         for (std::uint64_t i = 0; i < sges; i++) {
             const std::uint32_t key = in.below(kKeys);
             const std::uint64_t at = wqe + 40 + 16 * i;
-            put32(qp, at, 0x10000u * key + in.u16());
-            put32(qp, at + 4, in.u8() == 0xff ? 0xffffffffu : 0);
-            put32(qp, at + 8, in.u16());
-            put32(qp, at + 12, key);
+            put32(ring, at, 0x10000u * key + in.u16());
+            put32(ring, at + 4, in.u8() == 0xff ? 0xffffffffu : 0);
+            put32(ring, at + 8, in.u16());
+            put32(ring, at + 12, key);
         }
-        put32(qp, 128, (producer + 1) & qp.cmd.rq_mask);
+        put32(ring, 128, (producer + 1) & mask);
     }
 
-    std::uint64_t ring_at(const ModelQp& qp, std::uint64_t offset) {
-        return qp.rq_pages[std::min<std::size_t>(offset / kPageBytes, qp.rq_pages.size() - 1)] +
+    static std::uint64_t ring_at(const Ring& ring, std::uint64_t offset) {
+        return ring[std::min<std::size_t>(offset / kPageBytes, ring.size() - 1)] +
                offset % kPageBytes;
     }
-    std::uint32_t ring32(const ModelQp& qp, std::uint64_t offset) {
-        return memory_.read<std::uint32_t>(ring_at(qp, offset));
+    std::uint32_t ring32(const Ring& ring, std::uint64_t offset) {
+        return memory_.read<std::uint32_t>(ring_at(ring, offset));
     }
-    void put32(const ModelQp& qp, std::uint64_t offset, std::uint32_t v) {
-        memory_.put<std::uint32_t>(ring_at(qp, offset), v);
+    void put32(const Ring& ring, std::uint64_t offset, std::uint32_t v) {
+        memory_.put<std::uint32_t>(ring_at(ring, offset), v);
     }
 
     // The host's own segment: acknowledges, opens the window, may carry data to be cut.
@@ -555,6 +694,7 @@ private:
     nupa::PortEngine engine_;
     std::array<Peer, kFlows> peers_{};
     std::uint64_t counted_ = 0;
+    std::uint32_t receives_ = 0;
     std::deque<std::vector<std::uint8_t>> frames_;
     nupa::Merger merger_;
     nupa::Decision first_;

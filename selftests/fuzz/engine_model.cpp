@@ -105,6 +105,7 @@ void Model::created(std::uint32_t qpn, unsigned flow, const nupa_cmd_qp& cmd) {
     ModelQp qp{};
     qp.cmd = cmd;
     qp.flow = flow;
+    qp.qpn = qpn;
     for (std::uint64_t i = 0; i < cmd.rq_pages && !(cmd.flags & NUPA_QP_F_NO_RQ); i++)
         qp.rq_pages.push_back(memory_.read<std::uint64_t>(cmd.rq_table_addr + 8 * i));
     require(qps.emplace(qpn, qp).second, "a QP number is used once");
@@ -165,20 +166,28 @@ void Model::received(ModelQp& qp, const nupa::Packet& packet, const nupa::Decisi
         packet.payload.copy_to(reinterpret_cast<std::byte*>(payload.data()));
         if (!qp.anywhere)
             sequence(qp, seq, bytes);
+        const bool shares = tcp_bth_is_send(b.opcode) && srq_of(qp);
+        require(!shares || d.completed, "what takes a shared receive is completed");
+        if (shares)
+            take_turn(qp, b, seq, whole(b, bytes));
         if (tcp_bth_is_send(b.opcode))
             untagged(qp, b, payload);
         else
             tagged(qp, b, payload);
+        if (d.completed)
+            completed(qp, b, seq, bytes, d, shares);
+    } else {
+        require(!d.completed, "only what is placed is completed");
     }
     if (begin + bytes <= 4 * std::uint64_t{kReach})
         qp.edge = std::max(qp.edge, begin + bytes);
 }
 
-std::uint32_t Model::ring32(const ModelQp& qp, std::uint64_t offset) {
+std::uint32_t Model::ring32(const std::vector<std::uint64_t>& ring, std::uint64_t offset) {
     std::uint32_t v = 0;
     for (std::uint64_t i = 0; i < 4; i++) {
         const std::uint64_t at = offset + i;
-        const std::uint8_t* p = memory_.mirror(qp.rq_pages.at(at / kPageBytes) + at % kPageBytes);
+        const std::uint8_t* p = memory_.mirror(ring.at(at / kPageBytes) + at % kPageBytes);
         require(p, "the ring lies in guest memory");
         v |= std::uint32_t{*p} << (8 * i);
     }
@@ -188,7 +197,9 @@ std::uint32_t Model::ring32(const ModelQp& qp, std::uint64_t offset) {
 void Model::untagged(const ModelQp& qp, const tcp_bth& b,
                      const std::vector<std::uint8_t>& payload) {
     std::vector<Piece> pieces;
-    if (b.opcode == TCP_BTH_OP_MIXED_TRAIN)
+    if (srq_of(qp))
+        shared(qp, whole(b, static_cast<std::uint32_t>(payload.size())), payload, pieces);
+    else if (b.opcode == TCP_BTH_OP_MIXED_TRAIN)
         mixed(qp, b, payload, pieces);
     else if (b.opcode == TCP_BTH_OP_SEND_TRAIN)
         train(qp, b, payload, pieces);
@@ -285,22 +296,29 @@ void Model::receive(const ModelQp& qp, std::uint16_t msn, std::uint64_t skip,
     const nupa_cmd_qp& c = qp.cmd;
     require(!(c.flags & NUPA_QP_F_NO_RQ), "there is a receive queue");
     const auto completed = memory_.read<std::uint32_t>(c.shadow_addr);
-    const std::uint32_t posted = (ring32(qp, 128) - c.rq_base - completed) & c.rq_mask;
+    const std::uint32_t posted = (ring32(qp.rq_pages, 128) - c.rq_base - completed) & c.rq_mask;
     require(std::uint16_t(msn - completed) < posted, "a receive is posted for the msn");
     const std::uint64_t wqe =
         384 + (std::uint64_t{(c.rq_base + msn) & c.rq_mask} << c.rq_log2_bytes);
-    const std::uint32_t sges = ring32(qp, wqe + 28);
-    require(sges <= c.rq_sge_max, "the SGE count is in range");
+    pieces_of(qp.rq_pages, wqe, c.rq_sge_max, skip, left, pieces);
+}
+
+// The same for the receive at @wqe of @ring.
+void Model::pieces_of(const std::vector<std::uint64_t>& ring, std::uint64_t wqe,
+                      std::uint32_t sge_max, std::uint64_t skip, std::span<const std::uint8_t> left,
+                      std::vector<Piece>& pieces) {
+    const std::uint32_t sges = ring32(ring, wqe + 28);
+    require(sges <= sge_max, "the SGE count is in range");
     for (std::uint64_t i = 0; i < sges && !left.empty(); i++) {
         const std::uint64_t at = wqe + 40 + 16 * i;
-        const std::uint64_t addr = ring32(qp, at) | std::uint64_t{ring32(qp, at + 4)} << 32;
-        const std::uint32_t length = ring32(qp, at + 8);
+        const std::uint64_t addr = ring32(ring, at) | std::uint64_t{ring32(ring, at + 4)} << 32;
+        const std::uint32_t length = ring32(ring, at + 8);
         if (skip >= length) {
             skip -= length;
             continue;
         }
         const std::size_t n = std::min<std::uint64_t>(length - skip, left.size());
-        pieces.push_back({ring32(qp, at + 12), addr + skip, left.first(n)});
+        pieces.push_back({ring32(ring, at + 12), addr + skip, left.first(n)});
         left = left.subspan(n), skip = 0;
     }
     require(left.empty(), "never beyond the posted buffer");

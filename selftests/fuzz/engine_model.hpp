@@ -78,10 +78,23 @@ struct ModelMr {
     std::uint64_t at(std::uint64_t addr) const;
 };
 
+// A ring of its application's, which its host and the switch both move: of completions or of
+// receives that are shared.
+struct ModelQueue {
+    std::uint64_t ctl;
+    std::uint32_t mask;
+    std::uint32_t flags;  // of a completion queue
+    std::uint32_t sge_max, log2_bytes;
+    std::vector<std::uint64_t> pages;
+};
+
 struct ModelQp {
     nupa_cmd_qp cmd;
     unsigned flow = 0;
+    std::uint32_t qpn = 0;
     std::vector<std::uint64_t> rq_pages;
+    bool has_tsval = false;
+    std::uint32_t tsval = 0;  // of what was completed last
     // Sequence numbers relative to rcv_nxt - kReach; no bounds are checked once
     // a sequence number from anywhere was used, since then they may wrap.
     bool anywhere = false;
@@ -103,10 +116,15 @@ struct ModelQp {
 class Model {
 public:
     explicit Model(Memory& memory) : memory_(memory) {}
-    void reset() { mrs.clear(), qps.clear(); }
+    void reset() { mrs.clear(), qps.clear(), cqs.clear(), srqs.clear(); }
 
     void registered(std::uint32_t key, const nupa_cmd_mr& cmd);
     void created(std::uint32_t qpn, unsigned flow, const nupa_cmd_qp& cmd);
+    void created(std::uint32_t id, const nupa_cmd_cq& cmd);
+    void created(std::uint32_t id, const nupa_cmd_srq& cmd);
+    // May it go?  Not while a QP names it.
+    bool cq_destroyed(std::uint32_t id);
+    bool srq_destroyed(std::uint32_t id);
     ModelQp* find(unsigned flow);
     // The host sent this: moves what may still be placed.
     void host_sent(ModelQp& qp, const Frame& f);
@@ -115,6 +133,7 @@ public:
 
     std::map<std::uint32_t, ModelMr> mrs;
     std::map<std::uint32_t, ModelQp> qps;
+    std::map<std::uint32_t, ModelQueue> cqs, srqs;
 
 private:
     using Pieces = std::vector<std::pair<std::uint64_t, std::uint64_t>>;  // MR address, bytes
@@ -138,13 +157,49 @@ private:
                std::vector<Piece>& pieces);
     void receive(const ModelQp& qp, std::uint16_t msn, std::uint64_t skip,
                  std::span<const std::uint8_t> left, std::vector<Piece>& pieces);
+    void pieces_of(const std::vector<std::uint64_t>& ring, std::uint64_t wqe, std::uint32_t sge_max,
+                   std::uint64_t skip, std::span<const std::uint8_t> left,
+                   std::vector<Piece>& pieces);
     void untagged(const ModelQp& qp, const tcp_bth& b, const std::vector<std::uint8_t>& payload);
     void write_train(const ModelQp& qp, const tcp_bth& b, std::span<const std::uint8_t> left);
     void tagged(const ModelQp& qp, const tcp_bth& b, const std::vector<std::uint8_t>& payload);
     void write(const ModelQp& qp, std::uint32_t key, std::uint32_t access, std::uint64_t addr,
                std::span<const std::uint8_t> bytes);
     void sequence(ModelQp& qp, std::uint32_t seq, std::uint32_t bytes);
-    std::uint32_t ring32(const ModelQp& qp, std::uint64_t offset);
+    std::uint32_t ring32(const std::vector<std::uint64_t>& ring, std::uint64_t offset);
+
+    // ---- completions (completion_model.cpp) ----
+    // Whole messages of one segment.
+    struct Whole {
+        std::uint32_t count = 0, length = 0;
+        std::uint16_t msn = 0;
+        bool takes_receives = false;
+    };
+    static Whole whole(const tcp_bth& b, std::uint32_t bytes);
+    std::vector<std::uint64_t> pages_at(std::uint64_t table, std::uint32_t pages);
+    const ModelQueue* srq_of(const ModelQp& qp) const;
+    std::uint64_t field(const ModelQp& qp, std::size_t offset) const {
+        return qp.cmd.shadow_addr + offset;
+    }
+    template <class T>
+    void allow(std::uint64_t addr, T v) {
+        for (std::size_t i = 0; i < sizeof v; i++)
+            require(memory_.allow(addr + i, reinterpret_cast<const std::uint8_t*>(&v)[i]),
+                    "inside guest memory");
+    }
+    void allow32(const std::vector<std::uint64_t>& ring, std::uint64_t offset, std::uint32_t v) {
+        allow(ring.at(offset / kPageBytes) + offset % kPageBytes, v);
+    }
+    // A segment that is completed: the turn, then the queues, then what the host sees of it.
+    void take_turn(const ModelQp& qp, const tcp_bth& b, std::uint32_t seq, const Whole& all);
+    void take(const ModelQp& qp, const Whole& all);
+    void shared(const ModelQp& qp, const Whole& all, std::span<const std::uint8_t> left,
+                std::vector<Piece>& pieces);
+    void tell(const ModelQp& qp, const tcp_bth& b, const Whole& all);
+    void give_turn(ModelQp& qp, const tcp_bth& b, std::uint32_t done, const Whole& all);
+    void completed(ModelQp& qp, const tcp_bth& b, std::uint32_t seq, std::uint32_t bytes,
+                   const nupa::Decision& d, bool begun);
+    void woken(const ModelQp& qp, const nupa::Decision& d);
 
     Memory& memory_;
 };

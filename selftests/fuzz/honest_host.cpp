@@ -21,6 +21,9 @@ enum : std::uint64_t {
     kTables = 10 * kPage,
     kShadow = 11 * kPage,
     kRq = 12 * kPage,
+    kSrq = 13 * kPage,
+    kCq = 14 * kPage,
+    kWords = 15 * kPage,  // what the kernel keeps for a QP that shares its receives
     kFillBuffers = 16 * kPage,
     kPosted = 50 * kPage,    // of the MR for receives: two pages that receives name
     kUnposted = 52 * kPage,  // of the same MR: two pages that no receive names
@@ -32,6 +35,9 @@ enum : std::uint64_t {
     kLongBuffers = 64 * kPage,
     kRamPages = 82,
 };
+constexpr std::uint64_t kSharedShadow = kWords, kSrqCtl = kWords + 64, kCqCtl = kWords + 80;
+constexpr std::uint64_t kProducer = 128, kConsumer = 256;  // of a ring
+constexpr std::uint32_t kQueueId = 1;                      // of the SRQ and the CQ
 constexpr std::uint32_t kReceiveKey = 5, kRemoteKey = 6, kOtherPdKey = 7;
 constexpr std::uint64_t kTxBufferBytes = 3 * kPage;
 constexpr std::uint64_t kFillBuffersEnd = kFillBuffers + kEntries * std::uint64_t{kBufBytes};
@@ -45,6 +51,8 @@ constexpr Range kGiven[] = {
     {kAdminComps, kAdminComps + NUPA_ADMIN_ENTRIES * sizeof(nupa_admin_comp)},
     {kComps, kComps + kEntries * sizeof(nupa_rx_comp)},
     {kSlots, kSlots + kEntries* std::uint64_t{NUPA_RX_SLOT_BYTES}},
+    {kSrq + kConsumer, kSrq + kConsumer + 4},
+    {kCq, kWords + kPage},
     {kFillBuffers, kFillBuffersEnd},
     {kPosted, kUnposted},
     {kRemote, kRemote + kPage / 2},
@@ -83,16 +91,16 @@ void HonestHost::restart(std::uint8_t rx_mode) {
     clear(kFillBuffersEnd, kLongBuffers);
     clear(kLongBuffersEnd, client.ram.bytes());
     client.restart(kAdminRing, kAdminComps);
-    sent_ = consumed_ = buffers_used_ = longs_used_ = posted_ = 0;
+    sent_ = consumed_ = buffers_used_ = longs_used_ = posted_ = shared_ = polled_ = 0;
     has_longs_ = rx_mode & 0x40;
     for (std::uint64_t i = 0; i < kEntries; i++)
         put<std::uint64_t>(kFills + 8 * i, kFillBuffers + i * kBufBytes);
     for (std::uint64_t i = 0; i < kEntries; i++)
         put<std::uint64_t>(kLongFills + 8 * i, kLongBuffers + i % kLongs * kLongBytes);
     std::uint64_t table = kTables;
-    for (const std::uint64_t page :
-         {kPosted + 0 * kPage, kPosted + kPage, kUnposted + 0 * kPage, kUnposted + kPage,
-          kRemote + 0 * kPage, kOtherPd + 0 * kPage, kRq + 0 * kPage}) {
+    for (const std::uint64_t page : {kPosted + 0 * kPage, kPosted + kPage, kUnposted + 0 * kPage,
+                                     kUnposted + kPage, kRemote + 0 * kPage, kOtherPd + 0 * kPage,
+                                     kRq + 0 * kPage, kSrq + 0 * kPage, kCq + 0 * kPage}) {
         put<std::uint64_t>(table, page);
         table += 8;
     }
@@ -132,15 +140,58 @@ void HonestHost::restart(std::uint8_t rx_mode) {
         qp.rq_pages = 1, qp.rq_table_addr = kTables + 48, qp.shadow_addr = kShadow;
         command(NUPA_ADMIN_QP_CREATE, flow, &qp, sizeof qp);
     }
+    share_receives();
     for (std::uint32_t slot = 0; slot <= kRqMask; slot++)
         prepare(slot);
     // The admin ring is read, not written.
     std::memcpy(expected_.data() + kAdminRing, client.ram.at(kAdminRing), 2 * kPage);
 }
 
-void HonestHost::receive_sge(std::uint32_t slot, unsigned n, std::uint64_t at,
+// A QP whose receives the switch takes and completes, beside those of the others.
+void HonestHost::share_receives() {
+    nupa_cmd_cq cq{};
+    cq.table_addr = kTables + 64, cq.ctl_addr = kCqCtl, cq.pages = 1, cq.mask = kRqMask;
+    cq.flags = NUPA_CQ_F_WAITING;
+    command(NUPA_ADMIN_CQ_CREATE, kQueueId, &cq, sizeof cq);
+    nupa_cmd_srq srq{};
+    srq.table_addr = kTables + 56, srq.ctl_addr = kSrqCtl, srq.pages = 1, srq.mask = kRqMask;
+    srq.sge_max = 2, srq.log2_bytes = kRqLog2;
+    command(NUPA_ADMIN_SRQ_CREATE, kQueueId, &srq, sizeof srq);
+    nupa_cmd_qp qp{};
+    qp.flow = flow_of(kSharedFlow), qp.pd = kPd, qp.rcv_nxt = kRcvNxt, qp.rcv_wscale = 4;
+    qp.flags = NUPA_QP_F_REMOTE_WRITE | NUPA_QP_F_COMPLETE | NUPA_QP_F_SRQ;
+    qp.shadow_addr = kSharedShadow, qp.cq = qp.srq = kQueueId;
+    command(NUPA_ADMIN_QP_CREATE, kSharedFlow, &qp, sizeof qp);
+    put<std::uint32_t>(kSharedShadow + offsetof(nupa_qp_shadow, done), kRcvNxt);
+    put<std::uint32_t>(kSharedShadow + offsetof(nupa_qp_shadow, turn), NUPA_TURN_SWITCH);
+}
+
+std::uint32_t HonestHost::word(std::uint64_t addr) const {
+    std::uint32_t v;
+    std::memcpy(&v, client.ram.at(addr), sizeof v);
+    return v;
+}
+
+// What the kernel and the application find of what the switch completed; the application polls, and
+// posts what was used.
+void HonestHost::poll() {
+    const std::uint32_t prod = word(kCqCtl + offsetof(nupa_cq_ctl, prod));
+    const std::uint32_t index = word(kSrqCtl + offsetof(nupa_srq_ctl, index));
+    require(word(kCqCtl) == NUPA_CQ_OWNER_NONE && word(kSrqCtl) == NUPA_CQ_OWNER_NONE &&
+                word(kSharedShadow + offsetof(nupa_qp_shadow, turn)) == NUPA_TURN_SWITCH,
+            "the switch at rest holds nothing");
+    require(word(kCq + kProducer) == (prod & kRqMask) && word(kSrq + kConsumer) == index,
+            "the application sees what its kernel sees");
+    require((prod & kRqMask) == index && prod - polled_ <= shared_ - polled_,
+            "each completion used one posted receive");
+    require(word(kSharedShadow) == prod, "each completion is of a message");
+    polled_ = prod;
+    put<std::uint32_t>(kCq + kConsumer, prod & kRqMask);
+}
+
+void HonestHost::receive_sge(std::uint64_t ring, std::uint32_t slot, unsigned n, std::uint64_t at,
                              std::uint32_t bytes) {
-    const std::uint64_t wqe = kRq + 384 + (std::uint64_t{slot & kRqMask} << kRqLog2);
+    const std::uint64_t wqe = ring + 384 + (std::uint64_t{slot & kRqMask} << kRqLog2);
     put<std::uint32_t>(wqe + 28, n + 1);
     put<std::uint64_t>(wqe + 40 + 16 * n, at), put<std::uint32_t>(wqe + 48 + 16 * n, bytes);
     put<std::uint32_t>(wqe + 52 + 16 * n, kReceiveKey);
@@ -149,19 +200,24 @@ void HonestHost::receive_sge(std::uint32_t slot, unsigned n, std::uint64_t at,
 // A receive that waits to be posted, as applications keep them: written, and
 // nobody may use it before the producer index says so, or after its completion.
 void HonestHost::prepare(std::uint32_t slot) {
-    receive_sge(slot, 0, kUnposted - kPosted, 2 * kPage);
+    receive_sge(kRq, slot, 0, kUnposted - kPosted, 2 * kPage);
 }
 
 void HonestHost::post_receive(std::uint16_t bytes) {
     const std::uint32_t first = bytes % (2 * kPage), second = (bytes >> 3) % 512;
-    receive_sge(posted_, 0, 0, first);
-    receive_sge(posted_, 1, kPage + second, kPage - second);
+    receive_sge(kRq, posted_, 0, 0, first);
+    receive_sge(kRq, posted_, 1, kPage + second, kPage - second);
     // The oldest counts as completed when there is no room for more.
     if (++posted_ >= kRqMask) {
         put<std::uint32_t>(kShadow, posted_ - kRqMask + 1);
         prepare(posted_ - kRqMask);
     }
-    put<std::uint32_t>(kRq + 128, posted_ & kRqMask);
+    put<std::uint32_t>(kRq + kProducer, posted_ & kRqMask);
+    if (shared_ - polled_ == kRqMask)
+        return;
+    receive_sge(kSrq, shared_, 0, 0, first);
+    receive_sge(kSrq, shared_, 1, kPage + second, kPage - second);
+    put<std::uint32_t>(kSrq + kProducer, ++shared_ & kRqMask);
 }
 
 void HonestHost::send(const Frame& frame) {
@@ -203,6 +259,7 @@ void HonestHost::consume() {
     ctl.fill_prod = filled_, ctl.comp_cons = consumed_;
     if (has_longs_)
         ctl.long_prod = longs_used_ + kLongs;
+    poll();
 }
 
 void HonestHost::completion(const nupa_rx_comp& c, const std::uint8_t* header) {

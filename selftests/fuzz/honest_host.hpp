@@ -15,6 +15,7 @@ public:
     explicit HonestHost(const nupa::daemon::PortContext& context);
     static constexpr Mac kMac{2, 0, 0, 0, 0, 2};
     static constexpr std::uint32_t kRcvNxt = 1000;
+    static constexpr unsigned kSharedFlow = 2;  // of the QP with an SRQ
 
     void restart(std::uint8_t rx_mode);
     void send(const Frame& frame);
@@ -32,7 +33,11 @@ private:
         std::memcpy(expected_.data() + addr, &v, sizeof v);
     }
     void clear(std::uint64_t from, std::uint64_t to);
-    void receive_sge(std::uint32_t slot, unsigned n, std::uint64_t at, std::uint32_t bytes);
+    void share_receives();
+    void poll();
+    std::uint32_t word(std::uint64_t addr) const;
+    void receive_sge(std::uint64_t ring, std::uint32_t slot, unsigned n, std::uint64_t at,
+                     std::uint32_t bytes);
     void prepare(std::uint32_t slot);
     void command(nupa_admin_op op, std::uint32_t id, const void* body, std::size_t bytes);
     void completion(const nupa_rx_comp& c, const std::uint8_t* header);
@@ -41,6 +46,7 @@ private:
     std::uint32_t sent_ = 0, consumed_ = 0, filled_ = 0, buffers_used_ = 0, longs_used_ = 0;
     bool has_longs_ = false;
     std::uint32_t posted_ = 0;
+    std::uint32_t shared_ = 0, polled_ = 0;  // receives of the SRQ, completions
 };
 
 }  // namespace fuzz

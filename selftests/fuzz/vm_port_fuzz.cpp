@@ -205,43 +205,47 @@ private:
                 cmd.mr.table_addr = table(in, cmd.mr.pages);
                 cmd.mr.pd = in.u8() & 1, cmd.mr.access = in.u8() & 15, cmd.mr.page_shift = 12;
                 break;
-            case NUPA_ADMIN_QP_CREATE: {
+            case NUPA_ADMIN_QP_CREATE:
                 cmd.qp.flow = flow_of(in.below(kFlows));
                 cmd.qp.pd = in.u8() & 1;
-                const std::uint8_t how = in.u8();
-                cmd.qp.flags = how & 31, cmd.qp.rcv_nxt = in.u16();
+                qp_flags(in, in.u8(), cmd.qp);
+                cmd.qp.rcv_nxt = in.u16();
                 cmd.qp.rcv_wscale = in.below(15),
                 cmd.qp.rq_log2_bytes = static_cast<__u8>(6 + in.below(3));
                 cmd.qp.rq_sge_max = in.below(4), cmd.qp.rq_mask = (2u << in.below(4)) - 1;
                 cmd.qp.rq_pages = 1 + in.below(2), cmd.qp.rq_table_addr = table(in, 2);
                 cmd.qp.shadow_addr = page(in) + 4 * in.u8();
-                if ((how & 0xc0) == 0xc0)
-                    completes(in, how & 32, cmd.qp);
+                if (cmd.qp.flags & NUPA_QP_F_SRQ)
+                    no_rq(cmd.qp);
                 break;
-            }
             case NUPA_ADMIN_CQ_CREATE:
                 cmd.cq.pages = 1 + in.below(2), cmd.cq.table_addr = table(in, 2);
-                cmd.cq.ctl_addr = page(in) + 4 * in.u8(), cmd.cq.mask = (2u << in.below(4)) - 1;
-                cmd.cq.flags = in.u8() & 1;
+                cmd.cq.ctl_addr = page(in) + 4 * in.u8();
+                cmd.cq.mask = (2u << in.below(7)) - 1;
+                cmd.cq.flags = in.u8() & NUPA_CQ_F_WAITING;
                 break;
             case NUPA_ADMIN_SRQ_CREATE:
                 cmd.srq.pages = 1 + in.below(2), cmd.srq.table_addr = table(in, 2);
-                cmd.srq.ctl_addr = page(in) + 4 * in.u8(), cmd.srq.mask = (2u << in.below(4)) - 1;
-                cmd.srq.sge_max = in.below(4), cmd.srq.log2_bytes = 6 + in.below(3);
+                cmd.srq.ctl_addr = page(in) + 4 * in.u8();
+                cmd.srq.mask = (2u << in.below(4)) - 1, cmd.srq.sge_max = in.below(4);
+                cmd.srq.log2_bytes = static_cast<__u8>(6 + in.below(3));
                 break;
             default:
                 break;
         }
     }
 
-    void completes(Input& in, bool shared, nupa_cmd_qp& qp) {
-        qp.flags |= NUPA_QP_F_COMPLETE;
-        qp.cq = in.below(8);
-        if (!shared)
+    static void qp_flags(Input& in, std::uint8_t how, nupa_cmd_qp& qp) {
+        qp.flags = how & 31;
+        if ((how & 0xc0) != 0xc0)
             return;
-        qp.flags |= NUPA_QP_F_SRQ;
-        qp.srq = in.below(8);
-        qp.rq_log2_bytes = 0, qp.rq_sge_max = 0, qp.rq_mask = 0;
+        qp.flags |= NUPA_QP_F_COMPLETE, qp.cq = in.below(8);
+        if (how & 32)
+            qp.flags |= NUPA_QP_F_SRQ, qp.srq = in.below(8);
+    }
+
+    static void no_rq(nupa_cmd_qp& qp) {
+        qp.rq_log2_bytes = 0, qp.rq_sge_max = 0, qp.rq_mask = 0, qp.rq_base = 0;
         qp.rq_pages = 0, qp.rq_table_addr = 0;
     }
 

@@ -69,7 +69,10 @@ void FakeMr::deregister() {
 }
 
 FakeCq::FakeCq(FakePort& port, uint32_t id, uint32_t flags)
-    : port_(port), ring_(port.alloc(kPageBytes)), ctl_(port.alloc(sizeof(nupa_cq_ctl), 64)) {
+    : port_(port),
+      id_(id),
+      ring_(port.alloc(kPageBytes)),
+      ctl_(port.alloc(sizeof(nupa_cq_ctl), 64)) {
     static_assert(sizeof(rxe_queue_buf) + kCqEntries * NUPA_CQE_BYTES <= kPageBytes);
     nupa_admin_cmd cmd{};
     cmd.op = NUPA_ADMIN_CQ_CREATE;
@@ -93,9 +96,87 @@ uint32_t FakeCq::completions() const {
     return __atomic_load_n(&port_.at<rxe_queue_buf>(ring_)->producer_index, __ATOMIC_ACQUIRE);
 }
 
+ib_uverbs_wc FakeCq::completion(uint32_t index) const {
+    ib_uverbs_wc wc;
+    std::memcpy(&wc, port_.ram(ring_ + sizeof(rxe_queue_buf) + index % kCqEntries * NUPA_CQE_BYTES),
+                sizeof(wc));
+    return wc;
+}
+
 void FakeCq::poll() {
     __atomic_store_n(&port_.at<rxe_queue_buf>(ring_)->consumer_index, completions(),
                      __ATOMIC_RELEASE);
+}
+
+nupa_admin_status FakeCq::destroy() {
+    nupa_admin_cmd cmd{};
+    cmd.op = NUPA_ADMIN_CQ_DESTROY;
+    cmd.id = id_;
+    return port_.admin_status(cmd);
+}
+
+FakeRing::FakeRing(FakePort& port, uint32_t entries, uint32_t base)
+    : port_(port), mask_(entries - 1), producer_(base) {
+    uint64_t bytes = sizeof(rxe_queue_buf) + (uint64_t{entries} << kElementLog2);
+    ring_ = port.alloc(bytes);
+    port.at<rxe_queue_buf>(ring_)->producer_index = base;
+    for (uint64_t at = 0; at < bytes; at += kPageBytes)
+        pages_.push_back(ring_ + at);
+    port.alloc(kPageBytes);  // the last page is whole
+}
+
+void FakeRing::post(const std::vector<std::pair<uint64_t, uint32_t>>& sges, uint32_t lkey,
+                    uint64_t wr_id) {
+    uint8_t* wqe =
+        port_.ram(ring_) + sizeof(rxe_queue_buf) + (uint64_t{producer_ & mask_} << kElementLog2);
+    std::memset(wqe, 0, 1u << kElementLog2);
+    auto* recv = reinterpret_cast<rxe_recv_wqe*>(wqe);
+    recv->wr_id = wr_id;
+    recv->dma.num_sge = static_cast<uint32_t>(sges.size());
+    for (size_t i = 0; i < sges.size(); i++) {
+        rxe_sge sge{};
+        sge.addr = sges[i].first;
+        sge.length = sges[i].second;
+        sge.lkey = lkey;
+        recv->dma.length += sge.length;
+        std::memcpy(wqe + kWqeHeadBytes + i * sizeof(sge), &sge, sizeof(sge));
+    }
+    producer_ = (producer_ + 1) & mask_;
+    __atomic_store_n(&port_.at<rxe_queue_buf>(ring_)->producer_index, producer_, __ATOMIC_RELEASE);
+}
+
+uint32_t FakeRing::consumed() const {
+    return __atomic_load_n(&port_.at<rxe_queue_buf>(ring_)->consumer_index, __ATOMIC_ACQUIRE);
+}
+
+uint64_t FakeRing::write_table() const { return testing::write_table(port_, pages_); }
+
+FakeSrq::FakeSrq(FakePort& port, uint32_t id, uint32_t entries)
+    : ring(port, entries, 0), port_(port), id_(id), ctl_(port.alloc(sizeof(nupa_srq_ctl), 64)) {
+    nupa_admin_cmd cmd{};
+    cmd.op = NUPA_ADMIN_SRQ_CREATE;
+    cmd.id = id;
+    cmd.srq.table_addr = ring.write_table();
+    cmd.srq.ctl_addr = ctl_;
+    cmd.srq.pages = ring.pages();
+    cmd.srq.mask = ring.mask();
+    cmd.srq.sge_max = kSgeMax;
+    cmd.srq.log2_bytes = kElementLog2;
+    port.must(cmd);
+}
+
+uint32_t FakeSrq::index() const { return __atomic_load_n(&ctl().index, __ATOMIC_ACQUIRE); }
+
+void FakeSrq::own(bool host) {
+    __atomic_store_n(&ctl().owner, uint32_t{host ? NUPA_CQ_OWNER_HOST : NUPA_CQ_OWNER_NONE},
+                     __ATOMIC_RELEASE);
+}
+
+nupa_admin_status FakeSrq::destroy() {
+    nupa_admin_cmd cmd{};
+    cmd.op = NUPA_ADMIN_SRQ_DESTROY;
+    cmd.id = id_;
+    return port_.admin_status(cmd);
 }
 
 nupa_admin_cmd FakeQp::command(const TcpFrame& incoming, const QpShape& shape) {
@@ -116,48 +197,27 @@ nupa_admin_cmd FakeQp::command(const TcpFrame& incoming, const QpShape& shape) {
     cmd.qp.flags = shape.flags;
     cmd.qp.rcv_nxt = incoming.seq;
     cmd.qp.rcv_wscale = shape.wscale;
+    cmd.qp.cq = shape.cq;
+    cmd.qp.srq = shape.srq;
+    if (shape.flags & NUPA_QP_F_SRQ)
+        return cmd;
     cmd.qp.rq_log2_bytes = kElementLog2;
     cmd.qp.rq_sge_max = kSgeMax;
     cmd.qp.rq_mask = shape.rq_entries - 1;
     cmd.qp.rq_base = shape.rq_base;
-    cmd.qp.cq = shape.cq;
     return cmd;
 }
 
 FakeQp::FakeQp(FakePort& port, const TcpFrame& incoming, const QpShape& shape)
-    : port_(port), shape_(shape), producer_(shape.rq_base) {
-    uint64_t bytes = sizeof(rxe_queue_buf) + (uint64_t{shape.rq_entries} << kElementLog2);
-    ring_ = port.alloc(bytes);
+    : port_(port), shape_(shape), ring_(port, shape.rq_entries, shape.rq_base) {
     shadow_ = port.alloc(sizeof(nupa_qp_shadow), 64);
-    port.at<rxe_queue_buf>(ring_)->producer_index = shape.rq_base;
-    std::vector<uint64_t> pages;
-    for (uint64_t at = 0; at < bytes; at += kPageBytes)
-        pages.push_back(ring_ + at);
-    port.alloc(kPageBytes);  // the last page is whole
     nupa_admin_cmd cmd = command(incoming, shape);
-    cmd.qp.rq_pages = static_cast<uint32_t>(pages.size());
-    cmd.qp.rq_table_addr = write_table(port, pages);
+    if (!(shape.flags & NUPA_QP_F_SRQ)) {
+        cmd.qp.rq_pages = ring_.pages();
+        cmd.qp.rq_table_addr = ring_.write_table();
+    }
     cmd.qp.shadow_addr = shadow_;
     port.must(cmd);
-}
-
-void FakeQp::post(const std::vector<std::pair<uint64_t, uint32_t>>& sges, uint32_t lkey) {
-    const uint32_t mask = shape_.rq_entries - 1;
-    uint8_t* wqe =
-        port_.ram(ring_) + sizeof(rxe_queue_buf) + (uint64_t{producer_ & mask} << kElementLog2);
-    std::memset(wqe, 0, 1u << kElementLog2);
-    auto* recv = reinterpret_cast<rxe_recv_wqe*>(wqe);
-    recv->dma.num_sge = static_cast<uint32_t>(sges.size());
-    for (size_t i = 0; i < sges.size(); i++) {
-        rxe_sge sge{};
-        sge.addr = sges[i].first;
-        sge.length = sges[i].second;
-        sge.lkey = lkey;
-        recv->dma.length += sge.length;
-        std::memcpy(wqe + kWqeHeadBytes + i * sizeof(sge), &sge, sizeof(sge));
-    }
-    producer_ = (producer_ + 1) & mask;
-    __atomic_store_n(&port_.at<rxe_queue_buf>(ring_)->producer_index, producer_, __ATOMIC_RELEASE);
 }
 
 void FakeQp::complete(uint32_t messages) {

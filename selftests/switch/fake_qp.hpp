@@ -3,6 +3,8 @@
 // rxe receive ring, and the kernel's shadow.
 #pragma once
 
+#include <rdma/ib_user_verbs.h>
+
 #include "fake_port.hpp"
 #include "frames.hpp"
 
@@ -37,7 +39,29 @@ struct QpShape {
     uint32_t rq_entries = 64;
     uint32_t rq_base = 0;
     uint8_t wscale = 7;
-    uint32_t cq = 0;  // with NUPA_QP_F_COMPLETE
+    uint32_t cq = 0;   // with NUPA_QP_F_COMPLETE
+    uint32_t srq = 0;  // with NUPA_QP_F_SRQ: nothing is posted to the queue pair itself
+};
+
+// A receive ring, as applications post to.
+class FakeRing {
+public:
+    FakeRing(FakePort& port, uint32_t entries, uint32_t base);
+
+    // A receive of one or more SGEs, which its application calls @wr_id.
+    void post(const std::vector<std::pair<uint64_t, uint32_t>>& sges, uint32_t lkey,
+              uint64_t wr_id = 0);
+    [[nodiscard]] uint32_t consumed() const;  // ring index behind the last that was used
+    [[nodiscard]] uint32_t mask() const { return mask_; }
+    [[nodiscard]] uint32_t pages() const { return static_cast<uint32_t>(pages_.size()); }
+    [[nodiscard]] uint64_t write_table() const;
+
+private:
+    FakePort& port_;
+    uint32_t mask_;
+    uint64_t ring_ = 0;
+    uint32_t producer_;
+    std::vector<uint64_t> pages_;
 };
 
 // A completion queue of one page, which the switch writes to.
@@ -49,13 +73,34 @@ public:
     void wait();
     [[nodiscard]] bool waiting() const;
     [[nodiscard]] uint32_t completions() const;  // as the application sees them
-    void poll();                                 // takes all of them
+    [[nodiscard]] ib_uverbs_wc completion(uint32_t index) const;
+    void poll();  // takes all of them
+    nupa_admin_status destroy();
 
 private:
     [[nodiscard]] nupa_cq_ctl& ctl() const { return *port_.at<nupa_cq_ctl>(ctl_); }
 
     FakePort& port_;
+    uint32_t id_;
     uint64_t ring_ = 0, ctl_ = 0;
+};
+
+// A shared receive queue that the switch takes from.
+class FakeSrq {
+public:
+    FakeSrq(FakePort& port, uint32_t id, uint32_t entries);
+
+    FakeRing ring;
+    [[nodiscard]] uint32_t index() const;  // as its kernel sees it
+    void own(bool host);                   // the host takes receives, or nobody does
+    nupa_admin_status destroy();
+
+private:
+    [[nodiscard]] nupa_srq_ctl& ctl() const { return *port_.at<nupa_srq_ctl>(ctl_); }
+
+    FakePort& port_;
+    uint32_t id_;
+    uint64_t ctl_ = 0;
 };
 
 class FakeQp {
@@ -64,7 +109,9 @@ public:
     FakeQp(FakePort& port, const TcpFrame& incoming, const QpShape& shape = {});
 
     // Posts a receive of one or more SGEs.
-    void post(const std::vector<std::pair<uint64_t, uint32_t>>& sges, uint32_t lkey);
+    void post(const std::vector<std::pair<uint64_t, uint32_t>>& sges, uint32_t lkey) {
+        ring_.post(sges, lkey);
+    }
     void complete(uint32_t messages);
     // From @seq on the switch may complete, with NUPA_QP_F_COMPLETE.
     void give_turn(uint32_t seq);
@@ -80,9 +127,8 @@ public:
 private:
     FakePort& port_;
     QpShape shape_;
-    uint64_t ring_ = 0;
+    FakeRing ring_;
     uint64_t shadow_ = 0;
-    uint32_t producer_ = 0;
     uint32_t completed_ = 0;
 };
 

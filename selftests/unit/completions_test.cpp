@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Receives that the switch completes: which ones, in which order, and whose turn it is.
 #include <gtest/gtest.h>
-#include <rdma/ib_user_verbs.h>
-#include <rdma/rdma_user_rxe.h>
 
 #include <atomic>
 #include <random>
@@ -18,15 +16,11 @@ namespace {
 using namespace test;
 using nupa::Reason;
 
-using Ring = CqRing;
-
 constexpr std::uint32_t kCq = 7, kEntries = 16, kLength = 64, kStride = 256;
 constexpr std::uint32_t kPlaces = 1024;
-constexpr std::uint32_t kElementsAt = 384, kConsumerAt = 256;
-constexpr std::uint32_t kWcRecv = 128, kWcRecvWriteImm = 129;
 
 struct Completions : testing::Test {
-    Completions() : cq(host.guest) {
+    Completions() : cq(host.guest, kEntries) {
         EXPECT_EQ(host.engine.qp_destroy(kQpn), NUPA_OK);
         EXPECT_EQ(host.engine.cq_create(kCq, cq.cmd), NUPA_OK);
         EXPECT_EQ(host.engine.qp_create(kQpn, cmd()), NUPA_OK);
@@ -77,7 +71,7 @@ struct Completions : testing::Test {
     std::uint64_t messages() { return host.stat(NUPA_STAT_completed_messages); }
 
     Host host;
-    Ring cq;
+    CqRing cq;
     std::uint32_t posted = 0;
 };
 

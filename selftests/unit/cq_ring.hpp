@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A pretended host's completion queue.
+// A completion queue in the rxe user ABI, and what is in it.
 #pragma once
 
 #include <rdma/ib_user_verbs.h>
@@ -7,16 +7,16 @@
 #include <cstring>
 #include <vector>
 
-#include <tcp_qp/nupa_hw.h>
 #include "guest.hpp"
 
 namespace test {
 
+inline constexpr std::uint32_t kElementsAt = 384, kProducerAt = 128, kConsumerAt = 256;
+inline constexpr std::uint32_t kWcRecv = 128, kWcRecvWriteImm = 129;
+
 // A completion queue as its application and its kernel see it.
 struct CqRing {
-    static constexpr std::uint32_t kElementsAt = 384, kProducerAt = 128, kConsumerAt = 256;
-
-    explicit CqRing(Guest& g, std::uint32_t entries = 16) : guest(g) {
+    CqRing(Guest& g, std::uint32_t entries) : guest(g) {
         const std::uint64_t bytes = kElementsAt + std::uint64_t{entries} * NUPA_CQE_BYTES;
         for (std::uint64_t i = 0; i < (bytes + kPage - 1) / kPage; i++)
             pages.push_back(guest.alloc(kPage, kPage, (i & 1) != 0));

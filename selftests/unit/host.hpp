@@ -23,12 +23,14 @@ struct HostOptions {
     std::uint32_t sge_max = 4;
     std::uint64_t mr_bytes = 1 << 20;
     std::uint8_t wscale = 7;
+    std::uint64_t half_bytes = 8 << 20;  // RAM in each of its two regions
 };
 
 class Host {
 public:
     explicit Host(HostOptions o = {})
         : options(o),
+          guest(o.half_bytes, o.half_bytes),
           ring(guest, o.rq_entries, o.sge_max, o.rq_base),
           mr(guest, kIova, o.mr_bytes, kPd),
           engine(guest.memory, stats, 42) {
