@@ -6,8 +6,14 @@ from dataclasses import dataclass, field
 NETDEV, DEVICE = "nupa0", "tcpqp0:1"
 OMPI_UCX = "--mca pml ucx --mca osc ucx --mca opal_common_ucx_devices any --mca opal_common_ucx_tls any"
 OMPI_OFI = "--mca pml cm --mca mtl ofi --mca osc pt2pt --mca mtl_ofi_provider_include"
-# As docs/mpi.md says: one connection to each peer, and nothing long into a shared receive queue.
-UCX_QP = {"UCX_NET_DEVICES": DEVICE, "UCX_TLS": "rc_verbs,ud_verbs,self", "UCX_IB_NUM_PATHS": "1", "UCX_RNDV_SEND_NBR_THRESH": "16k"}
+# As docs/mpi.md says: one connection to each peer, nothing long into a shared receive queue, and no short message that waits for its ACK.
+UCX_QP = {
+    "UCX_NET_DEVICES": DEVICE,
+    "UCX_TLS": "rc_verbs,ud_verbs,self",
+    "UCX_IB_NUM_PATHS": "1",
+    "UCX_ZCOPY_THRESH": "8k",
+    "UCX_RNDV_SEND_NBR_THRESH": "16k",
+}
 UCX_TCP = {"UCX_NET_DEVICES": NETDEV, "UCX_TLS": "tcp,self"}
 # MPICH 4.0 does not end over UCX's tcp (docs/known-faults.md).  Longer than ranks are apart, shorter than a person waits.
 LEAVES = {"CHECKED_FINALIZE_S": "10"}
