@@ -175,7 +175,7 @@ void QpReceiver::judge_quiet(const nupa::Decision& decision) {
     }
     if (!decision.completed || !end_.settings().quiet)
         violation("end {}.{} message {}: TCP is to hear later of what nobody else knows");
-    if (ring_.turn_word(offsetof(nupa_qp_shadow, awaits)))
+    if (ring_.turn_word(offsetof(nupa_qp_shadow, awaits)) && cq_.waited_for())
         violation("end {}.{} message {}: TCP is to hear later, while sends are awaited");
     if (seen != late_)
         violation("end {}.{} message {}: TCP is to hear later, although it was late before");

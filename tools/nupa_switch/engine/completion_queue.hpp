@@ -30,6 +30,9 @@ public:
     void give(std::uint32_t count) noexcept;
     // The host says whether somebody may sleep until a completion comes.
     bool says_waiting() const noexcept { return says_waiting_; }
+    bool is_waited_for() const noexcept {
+        return __atomic_load_n(&ctl_->waiting, __ATOMIC_RELAXED) != 0;
+    }
     // Somebody may, and is to be told now.  After give(): who falls asleep looks once more.
     bool wake() noexcept;
 

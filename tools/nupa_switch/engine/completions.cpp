@@ -65,7 +65,10 @@ Completions::Messages Completions::messages(const tcp_bth& b, std::uint32_t byte
     return {1, bytes, b.msn, tcp_bth_takes_receive(b.opcode)};
 }
 
-bool Completions::host_awaits() const noexcept { return load(shadow_->awaits) != 0; }
+// Who spins looks for both, and answers before the host has to hear of anything.
+bool Completions::host_awaits() const noexcept {
+    return load(shadow_->awaits) != 0 && cq_->is_waited_for();
+}
 
 bool Completions::acked_late() noexcept {
     const std::uint32_t late = load(shadow_->late);

@@ -25,7 +25,7 @@ public:
     SharedReceiveQueue* srq() const noexcept { return srq_; }
     // Has the host acknowledged late, and without data, since the last call?
     bool acked_late() noexcept;
-    // Are sends of the host's under way whose completions it expects before any answer's?
+    // Does somebody sleep who expects that sends of the host's are completed before any answer?
     bool host_awaits() const noexcept;
 
     // @bytes of payload from @seq on, which @b names, were placed: if they are whole messages and
