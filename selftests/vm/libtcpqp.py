@@ -211,7 +211,7 @@ def test_streams(t: Guests) -> None:
 @pytest.mark.long
 def test_streams_of_each_engine(t: Guests) -> None:
     for engine in ("offload", "software", "stock"):
-        streams(t, engine, (200_000_003, 3_000_000))
+        streams(t, engine, (20_000_003, 3_000_000))
 
 
 def test_peer_that_leaves(t: Guests) -> None:
