@@ -54,6 +54,21 @@ static void nupa_table_free(struct nupa_dev *nupa, struct nupa_table *table)
 	dma_free_coherent(nupa_device(nupa), table->bytes, table->at, table->dma);
 }
 
+/* @cmd, whose field @at says where the table of @pages is: the switch copies it. */
+static int nupa_submit_table(struct nupa_dev *nupa, struct nupa_admin_cmd *cmd, __le64 *at,
+			     const dma_addr_t *pages, u32 nr)
+{
+	struct nupa_table table;
+	int err = nupa_table_alloc(nupa, &table, pages, nr);
+
+	if (err)
+		return err;
+	*at = cpu_to_le64(table.dma);
+	err = nupa_admin_submit(nupa, cmd, NULL);
+	nupa_table_free(nupa, &table);
+	return err;
+}
+
 /* The shadow is the same memory to tcp_qp and to the switch. */
 static_assert(sizeof(struct tqp_offload_shadow) == sizeof(struct nupa_qp_shadow));
 static_assert(offsetof(struct tqp_offload_shadow, completed) ==
@@ -126,21 +141,12 @@ static int nupa_mr_reg(struct tqp_offload_device *odev, const struct tqp_offload
 		.mr.access = cpu_to_le32(nupa_access(mr->access)),
 		.mr.page_shift = mr->page_shift,
 	};
-	struct nupa_dev *nupa = nupa_of(odev);
-	struct nupa_table table;
-	int err;
 
 	if (!mr->nr_pages)
 		return -EINVAL;
 	if (mr->nr_pages > NUPA_MR_PAGES_MAX)
 		return -E2BIG;
-	err = nupa_table_alloc(nupa, &table, mr->pages, mr->nr_pages);
-	if (err)
-		return err;
-	cmd.mr.table_addr = cpu_to_le64(table.dma);
-	err = nupa_admin_submit(nupa, &cmd, NULL);
-	nupa_table_free(nupa, &table);	/* copied by the switch */
-	return err;
+	return nupa_submit_table(nupa_of(odev), &cmd, &cmd.mr.table_addr, mr->pages, mr->nr_pages);
 }
 
 /* A reset that the switch acknowledged: it knows nothing of ours. */
@@ -200,8 +206,6 @@ static int nupa_qp_create(struct tqp_offload_device *odev, const struct tqp_offl
 {
 	struct nupa_dev *nupa = nupa_of(odev);
 	struct nupa_admin_cmd cmd;
-	struct nupa_table table;
-	int err;
 
 	if (qp->flags & ~NUPA_OFFLOAD_FLAGS)
 		return -EOPNOTSUPP;
@@ -210,13 +214,7 @@ static int nupa_qp_create(struct tqp_offload_device *odev, const struct tqp_offl
 	nupa_qp_command(&cmd, qp);
 	if (!qp->nr_rq_pages)		/* NUPA_QP_F_NO_RQ, NUPA_QP_F_SRQ */
 		return nupa_admin_submit(nupa, &cmd, NULL);
-	err = nupa_table_alloc(nupa, &table, qp->rq_pages, qp->nr_rq_pages);
-	if (err)
-		return err;
-	cmd.qp.rq_table_addr = cpu_to_le64(table.dma);
-	err = nupa_admin_submit(nupa, &cmd, NULL);
-	nupa_table_free(nupa, &table);
-	return err;
+	return nupa_submit_table(nupa, &cmd, &cmd.qp.rq_table_addr, qp->rq_pages, qp->nr_rq_pages);
 }
 
 static int nupa_qp_destroy(struct tqp_offload_device *odev, u32 qpn)
@@ -302,7 +300,6 @@ static int nupa_cq_create(struct tqp_offload_device *odev, const struct tqp_offl
 		.cq.mask = cpu_to_le32(cq->mask),
 	};
 	struct nupa_dev *nupa = nupa_of(odev);
-	struct nupa_table table;
 	int err;
 
 	if (!(nupa->features & NUPA_FEAT_COMPLETE))
@@ -311,17 +308,12 @@ static int nupa_cq_create(struct tqp_offload_device *odev, const struct tqp_offl
 		cmd.cq.flags = cpu_to_le32(NUPA_CQ_F_WAITING);
 	if (cq->nr_pages > NUPA_CQ_PAGES_MAX)
 		return -E2BIG;
-	err = nupa_table_alloc(nupa, &table, cq->pages, cq->nr_pages);
+	err = nupa_cq_note(nupa, cq);
 	if (err)
 		return err;
-	cmd.cq.table_addr = cpu_to_le64(table.dma);
-	err = nupa_cq_note(nupa, cq);
-	if (!err) {
-		err = nupa_admin_submit(nupa, &cmd, NULL);
-		if (err)
-			nupa_cq_forget(nupa, cq->id);
-	}
-	nupa_table_free(nupa, &table);	/* copied by the switch */
+	err = nupa_submit_table(nupa, &cmd, &cmd.cq.table_addr, cq->pages, cq->nr_pages);
+	if (err)
+		nupa_cq_forget(nupa, cq->id);
 	return err;
 }
 
@@ -350,20 +342,12 @@ static int nupa_srq_create(struct tqp_offload_device *odev, const struct tqp_off
 		.srq.log2_bytes = srq->log2_bytes,
 	};
 	struct nupa_dev *nupa = nupa_of(odev);
-	struct nupa_table table;
-	int err;
 
 	if (!(nupa->features & NUPA_FEAT_SRQ))
 		return -EOPNOTSUPP;
 	if (srq->nr_pages > NUPA_RQ_PAGES_MAX)
 		return -E2BIG;
-	err = nupa_table_alloc(nupa, &table, srq->pages, srq->nr_pages);
-	if (err)
-		return err;
-	cmd.srq.table_addr = cpu_to_le64(table.dma);
-	err = nupa_admin_submit(nupa, &cmd, NULL);
-	nupa_table_free(nupa, &table);	/* copied by the switch */
-	return err;
+	return nupa_submit_table(nupa, &cmd, &cmd.srq.table_addr, srq->pages, srq->nr_pages);
 }
 
 static int nupa_srq_destroy(struct tqp_offload_device *odev, u32 id)

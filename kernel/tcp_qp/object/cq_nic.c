@@ -4,33 +4,7 @@
  * owns the ring for that time.  The NIC never waits for us, and has it for as long
  * as it takes to write the completions of one packet.
  */
-#include <linux/dmapool.h>
-#include <linux/sched/clock.h>
 #include "object/tqp.h"
-
-/* As long as an admin command may take: then the NIC hangs, and its QPs end. */
-#define TQP_CQ_HANG_NS (5ULL * NSEC_PER_SEC)
-
-bool tqp_nic_own(__le32 *owner)
-{
-	const __le32 none = cpu_to_le32(TQP_OFFLOAD_CQ_OWNER_NONE);
-	u64 began = 0;
-
-	while (tqp_offload_cmpxchg(owner, none, cpu_to_le32(TQP_OFFLOAD_CQ_OWNER_HOST)) != none) {
-		if (!began)
-			began = local_clock();
-		else if (local_clock() - began > TQP_CQ_HANG_NS)
-			return false;
-		cpu_relax();
-	}
-	return true;
-}
-
-void tqp_nic_disown(__le32 *owner)
-{
-	/* after all that we wrote: the NIC takes it with acquire */
-	smp_store_release(owner, cpu_to_le32(TQP_OFFLOAD_CQ_OWNER_NONE));
-}
 
 bool tqp_cq_take(struct tqp_cq *cq)
 {
@@ -99,11 +73,6 @@ void tqp_cq_told(struct tqp_cq *cq, bool woken)
 		WRITE_ONCE(cq->nic.ctl->waiting, cpu_to_le32(waits));
 }
 
-static void tqp_cq_unmap(struct tqp_cq *cq, struct device *dma_dev)
-{
-	tqp_ring_unmap(dma_dev, cq->nic.pages, cq->nic.nr_pages);
-}
-
 static void tqp_cq_nic_came(void *arg)
 {
 	tqp_cq_came(arg, false);	/* whether an event was asked for is told with the packet */
@@ -112,30 +81,25 @@ static void tqp_cq_nic_came(void *arg)
 /* The NIC writes once a QP of it is told to, which is after this. */
 static int tqp_cq_tell(struct tqp_cq *cq, struct tqp_device *dev)
 {
-	const struct tqp_offload_ops *ops = dev->offload->ops;
-	struct tqp_offload_cq ocq = { .id = cq->ib.res.id, .mask = cq->ring->mask };
-	int err = -ENOMEM;
+	struct tqp_offload_cq ocq = {
+		.id = cq->ib.res.id,
+		.mask = cq->ring->mask,
+		.came = tqp_cq_nic_came,
+		.arg = cq,
+	};
+	void *ctl = tqp_nic_ring_map(&cq->nic.ring, cq->ring, dev);
+	int err;
 
-	cq->nic.pages = tqp_ring_map(cq->ring, dev->offload->dma_dev, &cq->nic.nr_pages);
-	if (IS_ERR(cq->nic.pages))
-		return PTR_ERR(cq->nic.pages);
-	cq->nic.ctl = dma_pool_zalloc(dev->ring_ctls, GFP_KERNEL, &cq->nic.ctl_dma);
-	if (!cq->nic.ctl)
-		goto unmap;
-	ocq.pages = cq->nic.pages;
-	ocq.nr_pages = cq->nic.nr_pages;
-	ocq.ctl = cq->nic.ctl_dma;
-	ocq.came = tqp_cq_nic_came;
-	ocq.arg = cq;
-	err = ops->cq_create(dev->offload, &ocq);
+	if (IS_ERR(ctl))
+		return PTR_ERR(ctl);
+	ocq.pages = cq->nic.ring.pages;
+	ocq.nr_pages = cq->nic.ring.nr_pages;
+	ocq.ctl = cq->nic.ring.ctl_dma;
+	err = dev->offload->ops->cq_create(dev->offload, &ocq);
 	if (err)
-		goto free;
-	return 0;
-free:
-	dma_pool_free(dev->ring_ctls, cq->nic.ctl, cq->nic.ctl_dma);
-	cq->nic.ctl = NULL;
-unmap:
-	tqp_cq_unmap(cq, dev->offload->dma_dev);
+		tqp_nic_ring_unmap(&cq->nic.ring, ctl, dev);
+	else
+		cq->nic.ctl = ctl;
 	return err;
 }
 
@@ -185,9 +149,8 @@ void tqp_cq_forget(struct tqp_cq *cq)
 	if (!tqp_end_is_forgotten(dev, dev->offload->ops->cq_destroy(dev->offload, cq->ib.res.id))) {
 		if (cq->nic.shared)
 			tqp_ring_give_up(cq->ring);
-		kvfree(cq->nic.pages);
+		kvfree(cq->nic.ring.pages);
 		return;
 	}
-	dma_pool_free(dev->ring_ctls, cq->nic.ctl, cq->nic.ctl_dma);
-	tqp_cq_unmap(cq, dev->offload->dma_dev);
+	tqp_nic_ring_unmap(&cq->nic.ring, cq->nic.ctl, dev);
 }

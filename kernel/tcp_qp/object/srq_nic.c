@@ -4,7 +4,6 @@
  * owns the ring for that time, which for the NIC is as long as it takes to place one
  * packet and to complete it.
  */
-#include <linux/dmapool.h>
 #include "object/tqp.h"
 
 bool tqp_srq_own(struct tqp_srq *srq)
@@ -31,7 +30,8 @@ void tqp_srq_disown(struct tqp_srq *srq)
 
 u32 tqp_srq_index(const struct tqp_srq *srq)
 {
-	return READ_ONCE(srq->nic.shared) ? le32_to_cpu(READ_ONCE(srq->nic.ctl->index)) :
+	/* so is the index that it had before */
+	return smp_load_acquire(&srq->nic.shared) ? le32_to_cpu(READ_ONCE(srq->nic.ctl->index)) :
 					    READ_ONCE(srq->ring->index);
 }
 
@@ -44,27 +44,19 @@ static int tqp_srq_tell(struct tqp_srq *srq, struct tqp_device *dev)
 		.sge_max = srq->max_sge,
 		.log2_bytes = srq->ring->log2_elem,
 	};
-	struct tqp_srq_nic *nic = &srq->nic;
-	int err = -ENOMEM;
+	void *ctl = tqp_nic_ring_map(&srq->nic.ring, srq->ring, dev);
+	int err;
 
-	nic->pages = tqp_ring_map(srq->ring, dev->offload->dma_dev, &nic->nr_pages);
-	if (IS_ERR(nic->pages))
-		return PTR_ERR(nic->pages);
-	nic->ctl = dma_pool_zalloc(dev->ring_ctls, GFP_KERNEL, &nic->ctl_dma);
-	if (!nic->ctl)
-		goto unmap;
-	osrq.pages = nic->pages;
-	osrq.nr_pages = nic->nr_pages;
-	osrq.ctl = nic->ctl_dma;
+	if (IS_ERR(ctl))
+		return PTR_ERR(ctl);
+	osrq.pages = srq->nic.ring.pages;
+	osrq.nr_pages = srq->nic.ring.nr_pages;
+	osrq.ctl = srq->nic.ring.ctl_dma;
 	err = dev->offload->ops->srq_create(dev->offload, &osrq);
 	if (err)
-		goto free;
-	return 0;
-free:
-	dma_pool_free(dev->ring_ctls, nic->ctl, nic->ctl_dma);
-	nic->ctl = NULL;
-unmap:
-	tqp_ring_unmap(dev->offload->dma_dev, nic->pages, nic->nr_pages);
+		tqp_nic_ring_unmap(&srq->nic.ring, ctl, dev);
+	else
+		srq->nic.ctl = ctl;
 	return err;
 }
 
@@ -100,9 +92,8 @@ void tqp_srq_forget(struct tqp_srq *srq)
 		return;
 	if (!tqp_end_is_forgotten(dev, dev->offload->ops->srq_destroy(dev->offload, srq->ib.res.id))) {
 		tqp_ring_give_up(srq->ring);
-		kvfree(nic->pages);
+		kvfree(nic->ring.pages);
 		return;
 	}
-	dma_pool_free(dev->ring_ctls, nic->ctl, nic->ctl_dma);
-	tqp_ring_unmap(dev->offload->dma_dev, nic->pages, nic->nr_pages);
+	tqp_nic_ring_unmap(&nic->ring, nic->ctl, dev);
 }

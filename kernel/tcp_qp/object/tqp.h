@@ -193,13 +193,18 @@ struct tqp_mw {
 	struct tqp_window *window;	/* what outlives the core's object for its readers */
 };
 
-/* What a NIC has of a CQ that it writes to, too: cq_nic.c. */
-struct tqp_cq_nic {
-	struct tqp_offload_cq_ctl *ctl;	/* NULL: the NIC does not know it */
-	u32 armed_at;			/* ctl->prod when an event was asked for */
+/* What a NIC is told of a ring that it moves, too: nic_ring.c. */
+struct tqp_nic_ring {
 	dma_addr_t ctl_dma;
 	dma_addr_t *pages;		/* of the ring that it knows */
 	u32 nr_pages;
+};
+
+/* What a NIC has of a CQ that it writes to, too: cq_nic.c. */
+struct tqp_cq_nic {
+	struct tqp_offload_cq_ctl *ctl;	/* NULL: the NIC does not know it */
+	struct tqp_nic_ring ring;
+	u32 armed_at;			/* ctl->prod when an event was asked for */
 	bool shared;			/* under cq->lock, too: it may write, so the ring is its owner's */
 	bool refused;			/* never (again) */
 };
@@ -230,9 +235,7 @@ struct tqp_cq_fd {
 struct tqp_srq_nic {
 	struct mutex lock;		/* outside srq->lock */
 	struct tqp_offload_srq_ctl *ctl;	/* NULL: the NIC does not know it */
-	dma_addr_t ctl_dma;
-	dma_addr_t *pages;
-	u32 nr_pages;
+	struct tqp_nic_ring ring;
 	bool shared;			/* under srq->lock, too: it may take, so the ring is its owner's */
 	bool refused;			/* never */
 	bool hangs;			/* under srq->lock: it owns the ring, and does not give it back */
@@ -392,10 +395,16 @@ static inline void tqp_cq_post(struct tqp_cq *cq, const struct ib_uverbs_wc *wc,
 /* Others than we have posted: wake who waits for it.  Any context. */
 void tqp_cq_came(struct tqp_cq *cq, bool solicited);
 
-/* ---- cq_nic.c ---- */
+/* ---- nic_ring.c ---- */
 /* Whose a ring is that a NIC moves, too: any context, for a moment.  False: the NIC hangs. */
 bool tqp_nic_own(__le32 *owner);
 void tqp_nic_disown(__le32 *owner);
+/* For a NIC: the control block, zeroed, or an error; sleeps. */
+void *tqp_nic_ring_map(struct tqp_nic_ring *nic, const struct tqp_ring *ring,
+		       struct tqp_device *dev);
+void tqp_nic_ring_unmap(struct tqp_nic_ring *nic, void *ctl, struct tqp_device *dev);
+
+/* ---- cq_nic.c ---- */
 /* May a NIC write to it, from now on?  Sleeps. */
 bool tqp_cq_share(struct tqp_cq *cq);
 void tqp_cq_unshare(struct tqp_cq *cq);	/* never again; resizing, sleeps */
