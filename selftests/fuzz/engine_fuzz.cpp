@@ -278,7 +278,7 @@ private:
 
     // The same with completions: a QP with its own receives, and two that share theirs.
     void open_shared() {
-        static constexpr std::uint8_t kCq[] = {0, 0x22}, kSrq[] = {0, 0x23};
+        static constexpr std::uint8_t kCq[] = {0, 0x24}, kSrq[] = {0, 0x21};
         static constexpr std::uint8_t kMr[] = {1, 0, 0, 0xff, 0x3f, 0, 0, 15, 15, 16, 17, 18};
         Input cq_in(kCq, sizeof kCq), srq_in(kSrq, sizeof kSrq), mr_in(kMr, sizeof kMr);
         queue_command(cq_in, 12);
@@ -295,7 +295,8 @@ private:
             turn(give_in);
         }
         static constexpr std::uint8_t kReceive[] = {0, 1, 1, 0, 0, 0, 0xff, 3};
-        for (unsigned i = 0; i < 4; i++) {
+        // Once round, and two: so those that are not posted are written, as applications keep them.
+        for (unsigned i = 0; i < 6; i++) {
             Input post_in(kReceive, sizeof kReceive);
             post_shared(post_in);
         }
