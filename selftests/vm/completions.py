@@ -14,6 +14,7 @@ from nupavm.paths import module_dir
 from harness.guests import Guests
 from harness.needs import Needs
 from harness.pairs import fabric
+from harness.traffic import parameter
 
 from vm.exchange import TRAINS, exchange, under_faults
 
@@ -22,7 +23,6 @@ pytestmark = pytest.mark.needs(NEEDS)
 
 SMALL = "--messages 3000 --max-bytes 1000 --depth 64"
 COUNTERS = "/sys/class/infiniband/tcpqp0/ports/1/hw_counters"
-PARAMETER = "/sys/module/tcp_qp/parameters/nic_completes"
 ENDS = 8
 SHARED = {"tqp_nic_own", "tqp_turn_take", "tqp_post_revoke"}  # they swap words that a device changes, too
 REFUSED = 50  # one packet in so many
@@ -86,15 +86,10 @@ def test_the_last_message(t: Guests) -> None:
 
 @pytest.mark.long
 def test_turned_off(t: Guests) -> None:
-    for node in range(2):
-        t.run(node, f"echo N > {PARAMETER}")
-    try:
+    with parameter(t, "nic_completes", "N"):
         before = [counted(t, node, "rx_nic_messages") for node in range(2)]
         exchange(t, "offload", "offload", f"{SMALL} --seed 74")
         t.equal([counted(t, node, "rx_nic_messages") for node in range(2)], before, "messages that the switch completed")
-    finally:
-        for node in range(2):
-            t.run(node, f"echo Y > {PARAMETER}")
 
 
 def test_tcp_refuses_what_is_completed(t: Guests) -> None:

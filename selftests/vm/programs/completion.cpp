@@ -7,6 +7,14 @@
 
 namespace nupa::programs {
 
+bool await_completions(tcpqp::CompletionQueue& cq, int limit_ms) {
+    pollfd fd{cq.fd(), POLLIN, 0};
+    if (::poll(&fd, 1, limit_ms) <= 0)
+        return false;
+    cq.consume_events();
+    return true;
+}
+
 ibv_wc next_completion(tcpqp::CompletionQueue& cq, int limit_ms) {
     ibv_wc wc{};
     for (;;) {

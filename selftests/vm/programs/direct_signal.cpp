@@ -13,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include "tcp.hpp"
 #include "verbs/attach.hpp"
 
 namespace nupa::programs {
@@ -37,13 +38,6 @@ struct Offered {
     if (!fd)
         tcpqp::throw_errno("eventfd");
     return fd;
-}
-
-void meet(const tcpqp::Fd& control) {
-    char byte = 0;
-    if (::send(control.get(), &byte, 1, MSG_NOSIGNAL) != 1 ||
-        ::recv(control.get(), &byte, 1, MSG_WAITALL) != 1)
-        tcpqp::throw_errno("meet the other end");
 }
 
 [[nodiscard]] nupa_accel_call wait_call(int buffer, uint64_t offset, uint32_t value) {

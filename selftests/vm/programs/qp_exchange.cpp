@@ -13,7 +13,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -24,6 +23,7 @@
 #include <vector>
 
 #include "command.hpp"
+#include "completion.hpp"
 #include "memory.hpp"
 #include "mismatch.hpp"
 #include "pattern.hpp"
@@ -245,17 +245,11 @@ private:
             post_receive();
         ring();
         resize();
-        if (!cq_.arm())
-            die("req_notify");
-        if (drain())
-            return;
-        pollfd p{cq_.fd(), POLLIN, 0};
-        if (poll(&p, 1, static_cast<int>(o_.timeout_s) * 1000) <= 0)
+        if (!drain_next(cq_, static_cast<int>(o_.timeout_s) * 1000,
+                        [this](const ibv_wc& wc) { completion(wc); }))
             die("no completion for " + std::to_string(o_.timeout_s) + " s: sent " +
                     std::to_string(completed_) + " received " + std::to_string(received_),
                 0);
-        cq_.consume_events();
-        drain();
     }
 
     // In mid-traffic, each time to another size.
@@ -266,19 +260,6 @@ private:
         const int entries = static_cast<int>(4 * o_.depth + 16 + ++resizes_ % 3 * 4 * o_.depth);
         if (const int error = ibv_resize_cq(cq_.get(), entries); error != 0)
             die("resize_cq", error);
-    }
-
-    bool drain() {
-        std::array<ibv_wc, 32> wcs;
-        bool any = false;
-        while (const int n = cq_.poll(wcs)) {
-            if (n < 0)
-                die("poll_cq", 0);
-            any = true;
-            for (int i = 0; i < n; i++)
-                completion(wcs[static_cast<size_t>(i)]);
-        }
-        return any;
     }
 
     void completion(const ibv_wc& wc) {

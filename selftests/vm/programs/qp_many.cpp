@@ -4,11 +4,8 @@
 // Prints one JSON object.
 //
 //   qp_many [--connect ADDR] --port PORT --count N
-#include <poll.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 
-#include <array>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -16,9 +13,11 @@
 #include <vector>
 
 #include "command.hpp"
+#include "completion.hpp"
 #include "memory.hpp"
 #include "mismatch.hpp"
 #include "pattern.hpp"
+#include "tcp.hpp"
 #include "verbs/attach.hpp"
 #include "verbs/cq.hpp"
 #include "verbs/device.hpp"
@@ -33,7 +32,6 @@ using Clock = std::chrono::steady_clock;
 constexpr uint32_t kDepth = 4;  // receives and sends posted on each queue pair
 constexpr uint32_t kSlots = 2 * kDepth;
 constexpr uint64_t kReceive = uint64_t{1} << 63;
-constexpr size_t kBatch = 64;
 
 struct Options {
     PeerOptions peer;
@@ -83,11 +81,11 @@ public:
         const auto used =
             static_cast<double>(before) - static_cast<double>(kilobytes("MemAvailable"));
         const auto slab_used = static_cast<double>(kilobytes("Slab")) - static_cast<double>(slab);
-        meet();
+        meet(control_);  // nobody sends to one that still attaches
         then = Clock::now();
         exchange();
         const double exchanging = seconds_since(then);
-        meet();
+        meet(control_);  // nor closes early
         then = Clock::now();
         const uint64_t placed = counters();
         all_.clear();
@@ -160,30 +158,11 @@ private:
         for (uint32_t i = 0; i < o_.count; i++)
             send(i);
         const uint64_t wanted = uint64_t{2} * o_.count * o_.messages;
-        while (done_ < wanted) {
-            if (!cq_.arm())
-                tcpqp::throw_errno("arm");
-            if (drain())
-                continue;
-            pollfd ready{cq_.fd(), POLLIN, 0};
-            if (poll(&ready, 1, static_cast<int>(o_.timeout_ms)) <= 0)
+        while (done_ < wanted)
+            if (!drain_next(cq_, static_cast<int>(o_.timeout_ms),
+                            [this](const ibv_wc& wc) { completion(wc); }))
                 throw std::runtime_error("silence after " + std::to_string(done_) + " of " +
                                          std::to_string(wanted) + " completions");
-            cq_.consume_events();
-        }
-    }
-
-    bool drain() {
-        std::array<ibv_wc, kBatch> wcs;
-        bool any = false;
-        while (const int n = cq_.poll(wcs)) {
-            if (n < 0)
-                throw std::runtime_error("the completion queue is broken");
-            any = true;
-            for (int k = 0; k < n; k++)
-                completion(wcs[static_cast<size_t>(k)]);
-        }
-        return any;
     }
 
     void completion(const ibv_wc& wc) {
@@ -229,14 +208,6 @@ private:
             return "";
         return "; of this queue pair's bytes " + std::to_string(info.rx_placed_bytes) +
                " were placed and " + std::to_string(info.rx_copied_bytes) + " copied";
-    }
-
-    // Returns when the other side is here too: nobody sends to one that still attaches, or closes
-    // early.
-    void meet() {
-        char byte = 0;
-        if (::send(control_.get(), &byte, 1, 0) != 1 || ::recv(control_.get(), &byte, 1, 0) != 1)
-            tcpqp::throw_errno("the other side is gone");
     }
 
     uint64_t counters() {

@@ -11,10 +11,8 @@
 #include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <cstring>
 #include <deque>
@@ -24,9 +22,11 @@
 #include <vector>
 
 #include "command.hpp"
+#include "completion.hpp"
 #include "memory.hpp"
 #include "mismatch.hpp"
 #include "pattern.hpp"
+#include "tcp.hpp"
 #include "verbs/attach.hpp"
 #include "verbs/cq.hpp"
 #include "verbs/device.hpp"
@@ -40,7 +40,6 @@ using namespace nupa::programs;
 constexpr uint8_t kPoison = 0xa5;
 constexpr uint64_t kSend = uint64_t{1} << 63;
 constexpr uint32_t kSlackBytes = 64;  // beyond the longest message
-constexpr size_t kBatch = 32;
 
 struct Options {
     PeerOptions peer;
@@ -156,7 +155,7 @@ public:
         const uint64_t wanted = uint64_t{2} * o_.count * o_.messages;
         while (done_ < wanted)
             step(wanted);
-        meet();
+        meet(control_);  // nobody closes early
         report();
     }
 
@@ -251,28 +250,10 @@ private:
             poll(nullptr, 0, static_cast<int>(o_.slow_ms));
         post_receives();
         events_ = srq_.events();
-        if (!cq_.arm())
-            tcpqp::throw_errno("arm");
-        if (drain())
-            return;
-        pollfd ready{cq_.fd(), POLLIN, 0};
-        if (poll(&ready, 1, static_cast<int>(o_.timeout_ms)) <= 0)
+        if (!drain_next(cq_, static_cast<int>(o_.timeout_ms),
+                        [this](const ibv_wc& wc) { completion(wc); }))
             throw std::runtime_error("silence after " + std::to_string(done_) + " of " +
                                      std::to_string(wanted) + " completions");
-        cq_.consume_events();
-    }
-
-    bool drain() {
-        std::array<ibv_wc, kBatch> wcs;
-        bool any = false;
-        while (const int n = cq_.poll(wcs)) {
-            if (n < 0)
-                throw std::runtime_error("the completion queue is broken");
-            any = true;
-            for (int k = 0; k < n; k++)
-                completion(wcs[static_cast<size_t>(k)]);
-        }
-        return any;
     }
 
     void completion(const ibv_wc& wc) {
@@ -312,13 +293,6 @@ private:
                                      std::to_string(m) + ": " + wrong);
         bytes_ += n;
         std::memset(in.data(), kPoison, n);
-    }
-
-    // Returns when the other side is here too: nobody closes early.
-    void meet() {
-        char byte = 0;
-        if (::send(control_.get(), &byte, 1, 0) != 1 || ::recv(control_.get(), &byte, 1, 0) != 1)
-            tcpqp::throw_errno("the other side is gone");
     }
 
     void report() {

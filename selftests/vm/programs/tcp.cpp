@@ -68,6 +68,13 @@ tcpqp::Fd connect_to(const std::string& address, uint16_t port) {
     tcpqp::throw_errno("connect to " + address);
 }
 
+void meet(const tcpqp::Fd& control) {
+    char byte = 0;
+    if (::send(control.get(), &byte, 1, MSG_NOSIGNAL) != 1 ||
+        ::recv(control.get(), &byte, 1, MSG_WAITALL) != 1)
+        tcpqp::throw_errno("meet the other end");
+}
+
 std::vector<tcpqp::Fd> accept_many(const tcpqp::Fd& listener, const tcpqp::Fd& control,
                                    size_t count) {
     std::vector<tcpqp::Fd> any, sorted(count);

@@ -17,6 +17,9 @@ tcpqp::Fd accept_from(const tcpqp::Fd& listener);
 // Tries for ten seconds: the listener may still be starting.  @address is numeric.
 tcpqp::Fd connect_to(const std::string& address, uint16_t port);
 
+// Returns when the other end, with its own end of @control, is here too.  Throws std::system_error.
+void meet(const tcpqp::Fd& control);
+
 // Several connections whose order both ends agree on.  accept() gives connections in the order in
 // which handshakes end, and these overtake each other: so the connecting end names its ports over
 // @control, one more connection, and the accepting end sorts by them.  Blocks; throws
