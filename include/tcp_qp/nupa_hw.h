@@ -53,7 +53,7 @@ enum {
 
 	NUPA_MAGIC = 0x4150554e,	/* "NUPA" */
 	NUPA_ABI_MAJOR = 4,		/* must be equal */
-	NUPA_ABI_MINOR = 7,		/* may grow; features say what is there */
+	NUPA_ABI_MINOR = 8,		/* may grow; features say what is there */
 
 	NUPA_QUEUE_PAIRS_MAX = 16,
 	NUPA_VECTORS = 1 + NUPA_QUEUE_PAIRS_MAX,
@@ -114,6 +114,7 @@ enum {
 	NUPA_FEAT_COMPLETE = 1 << 16,	/* CQ_CREATE, NUPA_QP_F_COMPLETE, since 4.5 */
 	NUPA_FEAT_QUIET = 1 << 17,	/* NUPA_CQ_F_WAITING, nupa_rxq_ctl.signalled, since 4.6 */
 	NUPA_FEAT_SRQ = 1 << 18,	/* SRQ_CREATE, NUPA_QP_F_SRQ, since 4.7 */
+	NUPA_FEAT_SENDS = 1 << 19,	/* NUPA_QP_F_SENDS, since 4.8 */
 };
 
 /* struct nupa_regs.status, switch to host */
@@ -469,6 +470,7 @@ enum {
 	NUPA_QP_F_STREAM = 1 << 5,
 	NUPA_QP_F_COMPLETE = 1 << 6,	/* receives may be completed in @cq, in turns (struct nupa_qp_shadow) */
 	NUPA_QP_F_SRQ = 1 << 7,		/* with COMPLETE: the receives are those of @srq, and rq_* are 0 */
+	NUPA_QP_F_SENDS = 1 << 8,	/* with COMPLETE: sends may be completed in @send_cq (struct nupa_qp_sends) */
 };
 
 struct nupa_cmd_qp {
@@ -488,7 +490,7 @@ struct nupa_cmd_qp {
 	__le32 post_pages;		/* room for so many page addresses in it */
 	__le32 cq;			/* id of a CQ_CREATE, with NUPA_QP_F_COMPLETE; else 0 */
 	__le32 srq;			/* id of an SRQ_CREATE, with NUPA_QP_F_SRQ; else 0 */
-	__le32 reserved;
+	__le32 send_cq;			/* id of a CQ_CREATE, with NUPA_QP_F_SENDS; else 0 */
 };
 
 /*
@@ -534,6 +536,32 @@ enum {
 	NUPA_LAST_WRITE = 1 << 30,
 };
 
+/*
+ * With NUPA_QP_F_SENDS: the oldest sends under way that complete visibly, none of
+ * which anything but its acknowledgement keeps from completion.  The host adds one
+ * before it is sent, while fewer than NUPA_SENDS_MAX are in use.  When the switch has
+ * completed a packet, or one in its place acknowledges alone, it completes the sends
+ * that the packet acknowledges, if it can become the owner of the completion queue.  Who owns that completes, and counts; the
+ * host skips what was counted when TCP hears of the acknowledgement.
+ */
+enum {
+	NUPA_SENDS_MAX = 2,
+};
+
+struct nupa_qp_send {
+	__le64 wr_id;
+	__le32 end;			/* sequence number behind its last byte */
+	__le32 bytes;
+	__le32 opcode;			/* of its completion */
+	__le32 reserved;
+};
+
+struct nupa_qp_sends {
+	__le32 posted;			/* the host's; how many were added, stored after the last one */
+	__le32 completed;		/* the owner's of the send CQ; so many of them are completed */
+	struct nupa_qp_send send[NUPA_SENDS_MAX];	/* the n-th one is at n mod NUPA_SENDS_MAX */
+};
+
 struct nupa_qp_shadow {
 	__le32 completed;		/* turn; untagged messages completed; advanced before their CQE is visible */
 	__le32 consumed;		/* sequence number before which all delivered payload was copied */
@@ -544,12 +572,14 @@ struct nupa_qp_shadow {
 	__le32 solicited;		/* turn; how many messages that the switch completed asked for an event */
 	__le32 last;			/* turn; length of the last one that it completed; NUPA_LAST_WRITE */
 	__le32 late;			/* the host's; how often it acknowledged late and without data: senders may have waited for it */
-	__le32 awaits;			/* the host's; not zero: sends that are to be completed visibly are under way */
+	__le32 awaits;			/* the host's; not zero: sends that the host is to complete visibly are under way */
 	__le32 reserved;
+	struct nupa_qp_sends sends;	/* with NUPA_QP_F_SENDS; else it ends here */
 };
 NUPA_STATIC_ASSERT(sizeof(struct nupa_qp_read) == 32, "nupa_qp_read");
 NUPA_STATIC_ASSERT(sizeof(struct nupa_qp_reads) == 1024, "nupa_qp_reads");
-NUPA_STATIC_ASSERT(sizeof(struct nupa_qp_shadow) == 48, "nupa_qp_shadow");
+NUPA_STATIC_ASSERT(sizeof(struct nupa_qp_send) == 24, "nupa_qp_send");
+NUPA_STATIC_ASSERT(sizeof(struct nupa_qp_shadow) == 104, "nupa_qp_shadow");
 
 /*
  * CQ_CREATE: id = the host's number.  The ring is the application's (rxe user
@@ -667,7 +697,7 @@ NUPA_STATIC_ASSERT(sizeof(struct nupa_admin_comp) == 16, "nupa_admin_comp");
 	X(queue_drop) X(ecn_marked) X(abi_errors) \
 	X(deliver_order) X(fault_truncate) X(fault_bleach) X(fault_mangle) X(fault_copy) \
 	X(drop_overtaken) X(deliver_peer) X(tx_drop_source) X(deliver_lengths) \
-	X(tx_watch_ends) X(tx_seen) X(completed_messages) X(rx_quiet)
+	X(tx_watch_ends) X(tx_seen) X(completed_messages) X(rx_quiet) X(completed_sends)
 
 #define NUPA_STAT_ENUM(name) NUPA_STAT_##name,
 enum nupa_stat { NUPA_STATS(NUPA_STAT_ENUM) NUPA_STAT_COUNT };

@@ -45,7 +45,8 @@ void Model::created(std::uint32_t id, const nupa_cmd_srq& cmd) {
 }
 
 bool Model::cq_destroyed(std::uint32_t id) {
-    return !used(qps, NUPA_QP_F_COMPLETE, &nupa_cmd_qp::cq, id) && cqs.erase(id) == 1;
+    return !used(qps, NUPA_QP_F_COMPLETE, &nupa_cmd_qp::cq, id) &&
+           !used(qps, NUPA_QP_F_SENDS, &nupa_cmd_qp::send_cq, id) && cqs.erase(id) == 1;
 }
 
 bool Model::srq_destroyed(std::uint32_t id) {
@@ -187,9 +188,8 @@ void Model::give_turn(ModelQp& qp, const tcp_bth& b, std::uint32_t done, const W
 
 // @begun: the turn and the queues were taken before it was placed.
 void Model::completed(ModelQp& qp, const tcp_bth& b, std::uint32_t seq, std::uint32_t bytes,
-                      const nupa::Decision& d, bool begun) {
+                      bool begun) {
     const Whole all = whole(b, bytes);
-    require(d.completed == all.count, "all messages of the segment");
     if (!begun)
         take_turn(qp, b, seq, all);
     if (all.takes_receives) {
@@ -203,7 +203,59 @@ void Model::completed(ModelQp& qp, const tcp_bth& b, std::uint32_t seq, std::uin
         allow(at, writes + all.count);
     }
     give_turn(qp, b, seq + bytes, all);
-    woken(qp, d);
+}
+
+// Of the sends under way, how many lie before @ack?
+std::uint32_t Model::sends_before(const ModelQp& qp, std::uint32_t ack) {
+    const std::uint64_t at = field(qp, offsetof(nupa_qp_shadow, sends));
+    const auto first = memory_.read<std::uint32_t>(at + offsetof(nupa_qp_sends, completed));
+    const std::uint32_t posted =
+        memory_.read<std::uint32_t>(at + offsetof(nupa_qp_sends, posted)) - first;
+    std::uint32_t n = 0;
+    for (; posted <= NUPA_SENDS_MAX && n < posted; n++) {
+        const auto one =
+            memory_.read<nupa_qp_send>(at + offsetof(nupa_qp_sends, send) +
+                                       (first + n) % NUPA_SENDS_MAX * sizeof(nupa_qp_send));
+        if (static_cast<std::int32_t>(ack - one.end) < 0)
+            break;
+    }
+    return n;
+}
+
+// What a completed segment acknowledges, as the owner of another queue, or of the same.
+std::uint32_t Model::sends(const ModelQp& qp, std::uint32_t ack) {
+    if (!(qp.cmd.flags & NUPA_QP_F_SENDS) || !sends_before(qp, ack))
+        return 0;
+    const ModelQueue& cq = cqs.at(qp.cmd.send_cq);
+    if (memory_.read<std::uint32_t>(cq.ctl + kOwner) != NUPA_CQ_OWNER_NONE)
+        return 0;
+    allow<std::uint32_t>(cq.ctl + kOwner, NUPA_CQ_OWNER_SWITCH);
+    std::uint32_t count = sends_before(qp, ack);
+    const std::uint32_t used =
+        (memory_.read<std::uint32_t>(cq.ctl + kIndex) - ring32(cq.pages, kConsumer)) & cq.mask;
+    if (cq.mask - used < count)
+        count = 0;
+    if (count) {
+        const std::uint64_t at = field(qp, offsetof(nupa_qp_shadow, sends));
+        const auto first = memory_.read<std::uint32_t>(at + offsetof(nupa_qp_sends, completed));
+        for (std::uint32_t i = 0; i < count; i++) {
+            const auto one =
+                memory_.read<nupa_qp_send>(at + offsetof(nupa_qp_sends, send) +
+                                           (first + i) % NUPA_SENDS_MAX * sizeof(nupa_qp_send));
+            ib_uverbs_wc wc{};
+            wc.wr_id = one.wr_id, wc.opcode = one.opcode, wc.byte_len = one.bytes;
+            wc.qp_num = qp.qpn;
+            const std::uint32_t to = (memory_.read<std::uint32_t>(cq.ctl + kIndex) + i) & cq.mask;
+            const std::uint64_t entry = kElements + std::uint64_t{to} * NUPA_CQE_BYTES;
+            allow(cq.pages.at(entry / kPageBytes) + entry % kPageBytes, wc);
+        }
+        allow(at + offsetof(nupa_qp_sends, completed), first + count);
+        const std::uint32_t prod = memory_.read<std::uint32_t>(cq.ctl + kIndex) + count;
+        allow32(cq.pages, kProducer, prod & cq.mask);
+        allow(cq.ctl + kIndex, prod);
+    }
+    allow<std::uint32_t>(cq.ctl + kOwner, NUPA_CQ_OWNER_NONE);
+    return count;
 }
 
 // Who may sleep is woken by what is quiet, once.

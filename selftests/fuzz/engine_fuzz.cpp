@@ -169,8 +169,8 @@ private:
         const unsigned flow = in.below(kFlows);
         nupa_cmd_qp cmd{};
         cmd.flow = flow_of(flow);
-        cmd.pd = in.u8() & 1;
-        const std::uint8_t kind = in.u8();
+        const std::uint8_t more = in.u8(), kind = in.u8();
+        cmd.pd = more & 1;
         cmd.flags = kind & 31;
         if (!(in.u8() & 0x80))
             cmd.flags &= ~std::uint32_t{NUPA_QP_F_NO_RQ};
@@ -187,7 +187,7 @@ private:
             memory_.put<std::uint64_t>(cmd.rq_table_addr + 8 * i,
                                        kRings + (kRingPages * qpn + i) * kPageBytes);
         if (kind >> 6 == 3)
-            make_complete(in, cmd, kind & 32);
+            make_complete(in, cmd, kind & 32, more);
         if (in.u8() & 0x80)
             spoil(in, cmd);
         if (engine_.qp_create(qpn, cmd) != NUPA_OK)
@@ -196,9 +196,11 @@ private:
         peers_[flow] = {cmd.rcv_nxt, 0};
     }
 
-    static void make_complete(Input& in, nupa_cmd_qp& cmd, bool shares) {
+    static void make_complete(Input& in, nupa_cmd_qp& cmd, bool shares, std::uint8_t more) {
         cmd.flags |= NUPA_QP_F_COMPLETE;
         cmd.cq = in.below(kQueues);
+        if (more & 2)
+            cmd.flags |= NUPA_QP_F_SENDS, cmd.send_cq = (more >> 2) % kQueues;
         if (!shares)
             return;
         cmd.flags |= NUPA_QP_F_SRQ;
@@ -286,7 +288,8 @@ private:
         mr_reg(mr_in);
         for (std::uint8_t i = 0; i < 3; i++) {
             const std::uint8_t kind = i == 2 ? 0xd8 : 0xf8;
-            const std::uint8_t qp[] = {i, i, 0, kind, 0, 0, 0, 0, 7, 1, 3, 2, 5, 0, 0, 0};
+            const std::uint8_t sends = i == 1 ? 0 : 2;
+            const std::uint8_t qp[] = {i, i, sends, kind, 0, 0, 0, 0, 7, 1, 3, 2, 5, 0, 0, 0};
             Input qp_in(qp, sizeof qp);
             qp_create(qp_in);
             const std::uint8_t ack[] = {i, 0}, give[] = {i, 0};
@@ -346,6 +349,8 @@ private:
         shadow(offsetof(nupa_qp_shadow, completed), how & 2 ? in.u16() : peer.msn);
         shadow(offsetof(nupa_qp_shadow, writes), peer.msn);
         shadow(offsetof(nupa_qp_shadow, turn), how & 4 ? in.below(4) : NUPA_TURN_SWITCH);
+        if (it->second.cmd.flags & NUPA_QP_F_SENDS)
+            send(in, it->second.cmd.shadow_addr + offsetof(nupa_qp_shadow, sends), how & 128);
         for (std::uint64_t id = 0; id < kQueues; id++) {
             const std::uint64_t cq = kCqCtls + sizeof(nupa_cq_ctl) * id;
             const std::uint64_t srq = kSrqCtls + sizeof(nupa_srq_ctl) * id;
@@ -356,6 +361,17 @@ private:
             memory_.put<std::uint32_t>(
                 ring + 256, how & 64 ? in.u16() : memory_.read<std::uint32_t>(ring + 128));
         }
+    }
+
+    // One more, or as many as it likes, which anything acknowledges, or not.
+    void send(Input& in, std::uint64_t sends, bool odd) {
+        const auto completed =
+            memory_.read<std::uint32_t>(sends + offsetof(nupa_qp_sends, completed));
+        const std::uint32_t posted = completed + (odd ? in.below(4) : 1);
+        const nupa_qp_send one{in.u8(), odd ? in.u32() : 0, in.u16(), in.below(3), 0};
+        for (std::uint64_t i = 0; i < NUPA_SENDS_MAX; i++)
+            memory_.put(sends + offsetof(nupa_qp_sends, send) + i * sizeof one, one);
+        memory_.put(sends + offsetof(nupa_qp_sends, posted), posted);
     }
 
     // A receive with up to four SGEs, and the producer index.

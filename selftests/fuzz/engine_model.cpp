@@ -174,10 +174,18 @@ void Model::received(ModelQp& qp, const nupa::Packet& packet, const nupa::Decisi
             untagged(qp, b, payload);
         else
             tagged(qp, b, payload);
-        if (d.completed)
-            completed(qp, b, seq, bytes, d, shares);
+        if (d.completed) {
+            require(d.completed == whole(b, bytes).count, "all messages of the segment");
+            completed(qp, b, seq, bytes, shares);
+            require(sends(qp, packet.at.ack) == d.sends, "what it acknowledges");
+            woken(qp, d);
+        }
     } else {
         require(!d.completed, "only what is placed is completed");
+        require(!d.sends || (!bytes && !(packet.at.tcp_flags & 7) && packet.at.tcp_flags & 0x10),
+                "acknowledged alone");
+        if (d.sends)
+            require(sends(qp, packet.at.ack) == d.sends, "what it acknowledges");
     }
     if (begin + bytes <= 4 * std::uint64_t{kReach})
         qp.edge = std::max(qp.edge, begin + bytes);

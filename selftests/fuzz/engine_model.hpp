@@ -198,7 +198,10 @@ private:
     void tell(const ModelQp& qp, const tcp_bth& b, const Whole& all);
     void give_turn(ModelQp& qp, const tcp_bth& b, std::uint32_t done, const Whole& all);
     void completed(ModelQp& qp, const tcp_bth& b, std::uint32_t seq, std::uint32_t bytes,
-                   const nupa::Decision& d, bool begun);
+                   bool begun);
+    // How many.
+    std::uint32_t sends(const ModelQp& qp, std::uint32_t ack);
+    std::uint32_t sends_before(const ModelQp& qp, std::uint32_t ack);
     void woken(const ModelQp& qp, const nupa::Decision& d);
 
     Memory& memory_;

@@ -242,6 +242,8 @@ private:
         qp.flags |= NUPA_QP_F_COMPLETE, qp.cq = in.below(8);
         if (how & 32)
             qp.flags |= NUPA_QP_F_SRQ, qp.srq = in.below(8);
+        if (in.u8() & 1)
+            qp.flags |= NUPA_QP_F_SENDS, qp.send_cq = in.below(8);
     }
 
     static void no_rq(nupa_cmd_qp& qp) {

@@ -35,6 +35,11 @@ void CompletionRing::wait() noexcept {
     ram_.put<std::uint32_t>(cmd.ctl_addr + offsetof(nupa_cq_ctl, waiting), 1);
 }
 
+void CompletionRing::wake() noexcept {
+    waited_for_ = false;
+    ram_.put<std::uint32_t>(cmd.ctl_addr + offsetof(nupa_cq_ctl, waiting), 0);
+}
+
 bool CompletionRing::woken() noexcept {
     const std::uint64_t at = cmd.ctl_addr + offsetof(nupa_cq_ctl, waiting);
     ram_.accept(at, sizeof(std::uint32_t));

@@ -22,6 +22,7 @@ public:
     bool owned() const noexcept { return owned_; }
     void wait() noexcept;  // somebody falls asleep until one comes
     bool waited_for() const noexcept { return waited_for_; }
+    void wake() noexcept;  // by the host
     // The switch says that it wakes who waits.  False: it had to leave them alone.
     bool woken() noexcept;
     // What the switch wrote as the next one: the mirror is brought up to date.

@@ -18,6 +18,7 @@ constexpr std::uint32_t kRtrEveryUs = 2000;
 constexpr std::uint32_t kTeardownUs = 600;  // at most, from the error to the context's end
 constexpr std::uint32_t kBufferBudgetBytes = 24 << 10;
 constexpr std::uint8_t kTimestampBytes = 12;
+constexpr std::uint32_t kSendCq = 1 << 20;  // its number, beside that of receives
 
 std::uint32_t qpn_of(std::uint32_t number, int side) {
     return 2 * number + static_cast<std::uint32_t>(side) + 1;
@@ -123,7 +124,10 @@ nupa_admin_status End::create_context(std::uint32_t rcv_nxt) {
     if (settings().completes) {
         cmd.flags |= NUPA_QP_F_COMPLETE;
         cmd.cq = qpn_of(number_, side_);
-        if (host_.engine.cq_create(cmd.cq, qp_.cq_command()) != NUPA_OK)
+        cmd.flags |= NUPA_QP_F_SENDS;
+        cmd.send_cq = cmd.cq | kSendCq;
+        if (host_.engine.cq_create(cmd.cq, qp_.cq_command()) != NUPA_OK ||
+            host_.engine.cq_create(cmd.send_cq, qp_.send_cq_command()) != NUPA_OK)
             throw std::logic_error("cq_create");
     }
     if (settings().shared) {
@@ -147,7 +151,8 @@ void End::destroy_context() {
     world_.coverage.add(k_overflows, stats[NUPA_QP_STAT_disorder_overflows]);
     host_.engine.qp_destroy(qpn_of(number_, side_));
     if (settings().completes)
-        host_.engine.cq_destroy(qpn_of(number_, side_));
+        for (const std::uint32_t which : {0u, kSendCq})
+            host_.engine.cq_destroy(qpn_of(number_, side_) | which);
     if (settings().shared)
         host_.engine.srq_destroy(qpn_of(number_, side_));
     qp_.turn_over();

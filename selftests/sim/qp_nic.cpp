@@ -94,6 +94,7 @@ void QpReceiver::disturb() {
         return;
     disturbed_++;
     tell_awaits();
+    tell_sends();
     cq_.own(disturbed_ % 16 == 5);
     if (shared())
         ring_.own(disturbed_ % 16 == 11);
@@ -101,6 +102,16 @@ void QpReceiver::disturb() {
         taken_by_others();
     if (disturbed_ % 32 == 9 && given_)
         take_turn();
+}
+
+// TCP has heard of ACKs that the switch may have seen before, and the next sends are under way.
+void QpReceiver::tell_sends() {
+    sends_.own(disturbed_ % 16 == 9);
+    if (disturbed_ % 3 == 0)
+        sends_.heard(end_.sender().una());
+    sends_.post(end_.sender().stream, end_.sender().una());
+    if (end_.settings().quiet && disturbed_ % 8 == 2)
+        sends_.wait();
 }
 
 // Sends that complete visibly are under way, in every second connection; who has answered late
@@ -123,6 +134,7 @@ void QpReceiver::judge_completed(const Truth& segment, const nupa::Decision& dec
     const std::uint32_t count = decision.completed;
     if (!end_.settings().completes)
         return;
+    judge_sends(segment, decision);
     if (shared() && !count && decision.reason == nupa::Reason::kPlaced &&
         tcp_bth_is_send(decision.bth.opcode))
         violation("end {}.{} message {}: a SEND is in a shared queue's receive that it has not");
@@ -165,6 +177,15 @@ void QpReceiver::judge_completed(const Truth& segment, const nupa::Decision& dec
         violation("end {}.{} message {}: another end of what is completed");
 }
 
+void QpReceiver::judge_sends(const Truth& segment, const nupa::Decision& decision) {
+    if (const char* wrong = sends_.judge(end_.sender().stream, end_.peer().tcp().next(),
+                                         decision.completed || !segment.len))
+        violation(wrong);
+    if (decision.sends != sends_.judged())
+        violation("end {}.{} message {}: the switch says that it completed other sends");
+    end_.world().coverage.add(k_switch_sends, sends_.judged());
+}
+
 // Only what is completed may wait for TCP, and who waits for that must be told.
 void QpReceiver::judge_quiet(const nupa::Decision& decision) {
     const std::uint32_t seen = std::exchange(seen_late_, decision.completed ? late_ : seen_late_);
@@ -177,6 +198,10 @@ void QpReceiver::judge_quiet(const nupa::Decision& decision) {
         violation("end {}.{} message {}: TCP is to hear later of what nobody else knows");
     if (ring_.turn_word(offsetof(nupa_qp_shadow, awaits)) && cq_.waited_for())
         violation("end {}.{} message {}: TCP is to hear later, while sends are awaited");
+    if (sends_.under_way() && (cq_.waited_for() || sends_.waited_for()))
+        violation("end {}.{} message {}: TCP is to hear later, while sends are slept for");
+    if (sends_.judged() && sends_.waited_for())
+        violation("end {}.{} message {}: nobody tells who sleeps that a send is completed");
     if (seen != late_)
         violation("end {}.{} message {}: TCP is to hear later, although it was late before");
     const bool receive = tcp_bth_takes_receive(decision.bth.opcode);

@@ -26,11 +26,13 @@ QpReceiver::QpReceiver(End& end)
       ring_(host_.ram, end.settings().rq_entries, end.settings().sges_max, end.settings().rq_index,
             first_msn(end), end.settings().shared),
       cq_(host_.ram),
+      sends_(host_.ram, ring_.cmd.shadow_addr),
       known_{first_msn(end), first_msn(end)},
       seen_(known_) {
     const std::uint16_t first = first_msn(end);
     next_ = {first, first, first, end.settings().first_msn};  // responses: our own requests'
     cq_.cmd.flags = end.settings().quiet ? NUPA_CQ_F_WAITING : 0;
+    sends_.cq_command().flags = cq_.cmd.flags;
     const std::uint32_t bytes = end.connection().message_max + kPlaceSlackBytes;
     const std::uint32_t each = (end.buffers() + kRegions - 1) / kRegions;
     for (std::uint32_t i = 0; i < kRegions; i++) {

@@ -10,6 +10,7 @@
 #include "completion_ring.hpp"
 #include "engine/placement.hpp"
 #include "receive_ring.hpp"
+#include "send_table.hpp"
 #include "stream.hpp"
 #include "tcp_receiver.hpp"
 
@@ -46,12 +47,14 @@ public:
     nupa_cmd_qp command() const;
     nupa_cmd_srq srq_command() const { return ring_.srq_cmd; }
     nupa_cmd_cq cq_command() const { return cq_.cmd; }
+    nupa_cmd_cq send_cq_command() { return sends_.cq_command(); }
 
     // ---- the switch's completions, qp_nic.cpp ----
     void disturb();
     void judge_completed(const Truth& segment, const nupa::Decision& decision);
     void judge_quiet(const nupa::Decision& decision);
     void tell_awaits();
+    void tell_sends();
     void turn_over();
 
     struct Run {
@@ -131,6 +134,7 @@ private:
     void skip();
     void take_turn();
     void give_turn();
+    void judge_sends(const Truth& segment, const nupa::Decision& decision);
     void judge_one(const Truth& segment, bool receive);
     void judge_message(const Message& m, const Truth& segment, bool receive);
     void judge_entry(const Message& m, const ib_uverbs_wc& wc, std::size_t name);
@@ -139,6 +143,7 @@ private:
     Host& host_;
     ReceiveRing ring_;
     CompletionRing cq_;
+    SendTable sends_;
     std::vector<Buffer> places_;
     std::vector<Receive> receives_;
     // Of a shared queue: whose receives messages have, and which one is the next.

@@ -46,6 +46,7 @@ public:
     bool post();
     // Messages of the plan that may be posted now.
     void allow(std::size_t messages) noexcept { allowed_ = messages; }
+    std::uint32_t una() const noexcept { return una_; }
     bool all_acked() const noexcept { return una_ == stream.end(); }
     bool all_posted() const noexcept { return planned_ == plan_.size() && responses_.empty(); }
     std::size_t planned() const noexcept { return planned_; }

@@ -36,6 +36,7 @@ TEST(Abi, EnumsKeepTheirNumbers) {
     EXPECT_EQ(NUPA_STAT_abi_errors, 41);
     EXPECT_EQ(NUPA_STAT_completed_messages, 53);
     EXPECT_EQ(NUPA_STAT_rx_quiet, 54);
+    EXPECT_EQ(NUPA_STAT_completed_sends, 55);
     EXPECT_EQ(NUPA_QP_STAT_disorder_overflows, 7);
     EXPECT_EQ(NUPA_QP_STAT_completed_messages, 8);
     EXPECT_EQ(NUPA_ADMIN_CQ_DESTROY, 18);

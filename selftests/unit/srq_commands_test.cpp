@@ -94,7 +94,7 @@ TEST_F(SharedCommands, QueuePairs) {
               }),
               NUPA_E_INVALID);
     EXPECT_EQ(qp_with([](auto& c) { c.flags |= NUPA_QP_F_STREAM; }), NUPA_E_INVALID);
-    EXPECT_EQ(qp_with([](auto& c) { c.reserved = 1; }), NUPA_E_INVALID);
+    EXPECT_EQ(qp_with([](auto& c) { c.send_cq = 1; }), NUPA_E_INVALID);
     EXPECT_EQ(qp_with([](auto& c) { c.shadow_addr = 1ull << 40; }), NUPA_E_ADDRESS);
     EXPECT_EQ(qp_with([](auto& c) { c.shadow_addr += 4; }), NUPA_E_INVALID);
     const auto with_rq = [&](auto change) {

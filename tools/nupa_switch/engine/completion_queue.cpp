@@ -68,10 +68,14 @@ void CompletionQueue::give(std::uint32_t count) noexcept {
     disown(ctl_->owner);
 }
 
+bool CompletionQueue::may_be_waited_for() const noexcept {
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);  // the ring before this look
+    return !says_waiting_ || is_waited_for();
+}
+
 bool CompletionQueue::wake() noexcept {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);  // the ring before this look
-    return __atomic_load_n(&ctl_->waiting, __ATOMIC_RELAXED) != 0 &&
-           __atomic_exchange_n(&ctl_->waiting, 0, __ATOMIC_SEQ_CST) != 0;
+    return is_waited_for() && __atomic_exchange_n(&ctl_->waiting, 0, __ATOMIC_SEQ_CST) != 0;
 }
 
 }  // namespace nupa

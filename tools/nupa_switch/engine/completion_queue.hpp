@@ -33,6 +33,8 @@ public:
     bool is_waited_for() const noexcept {
         return __atomic_load_n(&ctl_->waiting, __ATOMIC_RELAXED) != 0;
     }
+    // The same after give(): who falls asleep looks once more.
+    bool may_be_waited_for() const noexcept;
     // Somebody may, and is to be told now.  After give(): who falls asleep looks once more.
     bool wake() noexcept;
 

@@ -4,6 +4,7 @@
 #include <rdma/ib_user_verbs.h>
 #include <tcp_qp/tcp_bth_option.h>
 
+#include <cstddef>
 #include <utility>
 
 #include "disorder.hpp"
@@ -33,14 +34,18 @@ std::uint32_t immediate(const tcp_bth& b) noexcept {
 nupa_admin_status Completions::init(const HostMemory& memory, std::uint32_t qpn,
                                     const nupa_cmd_qp& cmd) noexcept {
     shadow_ = nullptr;
+    constexpr std::uint32_t kMore = NUPA_QP_F_SRQ | NUPA_QP_F_SENDS;
     if (!(cmd.flags & NUPA_QP_F_COMPLETE))
-        return cmd.cq || cmd.srq || cmd.flags & NUPA_QP_F_SRQ ? NUPA_E_INVALID : NUPA_OK;
-    if (cmd.srq && !(cmd.flags & NUPA_QP_F_SRQ))
+        return cmd.cq || cmd.srq || cmd.send_cq || cmd.flags & kMore ? NUPA_E_INVALID : NUPA_OK;
+    if ((cmd.srq && !(cmd.flags & NUPA_QP_F_SRQ)) ||
+        (cmd.send_cq && !(cmd.flags & NUPA_QP_F_SENDS)))
         return NUPA_E_INVALID;
     if (cmd.flags & (NUPA_QP_F_NO_RQ | NUPA_QP_F_STREAM) ||
         cmd.shadow_addr % alignof(nupa_qp_shadow) != 0)
         return NUPA_E_INVALID;
-    std::byte* at = memory.at(cmd.shadow_addr, sizeof(nupa_qp_shadow));
+    const std::size_t bytes =
+        cmd.flags & NUPA_QP_F_SENDS ? sizeof(nupa_qp_shadow) : offsetof(nupa_qp_shadow, sends);
+    std::byte* at = memory.at(cmd.shadow_addr, bytes);
     if (!at)
         return NUPA_E_ADDRESS;
     shadow_ = reinterpret_cast<nupa_qp_shadow*>(at);
@@ -66,8 +71,18 @@ Completions::Messages Completions::messages(const tcp_bth& b, std::uint32_t byte
 }
 
 // Who spins looks for both, and answers before the host has to hear of anything.
-bool Completions::host_awaits() const noexcept {
-    return load(shadow_->awaits) != 0 && cq_->is_waited_for();
+bool Completions::sleeper_awaits_sends() const noexcept {
+    if (!load(shadow_->awaits) && !(send_cq_ && sends().under_way()))
+        return false;
+    return cq_->is_waited_for() || (send_cq_ && send_cq_->is_waited_for());
+}
+
+std::uint32_t Completions::complete_sends(std::uint32_t ack) noexcept {
+    return send_cq_ ? sends().complete(ack) : 0;
+}
+
+bool Completions::send_is_waited_for(bool receive) const noexcept {
+    return !(receive && send_cq_ == cq_) && send_cq_->may_be_waited_for();
 }
 
 bool Completions::acked_late() noexcept {

@@ -10,6 +10,7 @@
 #include "completion_queue.hpp"
 #include "host_memory.hpp"
 #include "rq.hpp"
+#include "send_completions.hpp"
 #include "srq.hpp"
 
 namespace nupa {
@@ -19,14 +20,23 @@ public:
     // Without NUPA_QP_F_COMPLETE nothing is ever completed.
     nupa_admin_status init(const HostMemory& memory, std::uint32_t qpn,
                            const nupa_cmd_qp& cmd) noexcept;
-    // @srq: where receives come from, or nullptr.
-    void use(CompletionQueue& cq, SharedReceiveQueue* srq) noexcept { cq_ = &cq, srq_ = srq; }
+    // @srq: where receives come from, @send_cq: where sends are completed; or nullptr.
+    void use(CompletionQueue& cq, SharedReceiveQueue* srq, CompletionQueue* send_cq) noexcept {
+        cq_ = &cq, srq_ = srq, send_cq_ = send_cq;
+    }
     CompletionQueue* cq() const noexcept { return cq_; }
     SharedReceiveQueue* srq() const noexcept { return srq_; }
+    CompletionQueue* send_cq() const noexcept { return send_cq_; }
     // Has the host acknowledged late, and without data, since the last call?
     bool acked_late() noexcept;
     // Does somebody sleep who expects that sends of the host's are completed before any answer?
-    bool host_awaits() const noexcept;
+    bool sleeper_awaits_sends() const noexcept;
+    // All before @ack is acknowledged, by what was completed, or alone: so sends may be completed,
+    // too.  How many.
+    std::uint32_t complete_sends(std::uint32_t ack) noexcept;
+    // Then: may somebody sleep until that is so?  @receive: there is one, and who sleeps at its
+    // queue is told of that.
+    bool send_is_waited_for(bool receive) const noexcept;
 
     // @bytes of payload from @seq on, which @b names, were placed: if they are whole messages and
     // what comes next, they are completed.  How many; 0: they are left to the host.
@@ -56,10 +66,12 @@ private:
     bool take_queues(const ReceiveQueue* rq) noexcept;
     bool take_receives(const ReceiveQueue* rq) noexcept;
     void tell(const ReceiveQueue* rq, const tcp_bth& b) noexcept;
+    SendCompletions sends() const noexcept { return {shadow_->sends, *send_cq_, qpn_}; }
 
     nupa_qp_shadow* shadow_ = nullptr;
     CompletionQueue* cq_ = nullptr;
     SharedReceiveQueue* srq_ = nullptr;
+    CompletionQueue* send_cq_ = nullptr;
     Messages all_;  // of the packet that it is busy with
     std::uint32_t qpn_ = 0;
     std::uint32_t late_ = 0;

@@ -522,6 +522,11 @@ bool urgent(const Packet& packet) noexcept {
     return packet.at.tcp_flags & kTcpPsh || congested(packet);
 }
 
+// Who may sleep until a send is completed is told by the host, unless a receive tells.
+bool host_tells_of_sends(const QpContext& qp, const Decision& d) noexcept {
+    return d.sends && qp.completions.send_is_waited_for(tcp_bth_takes_receive(d.bth.opcode));
+}
+
 // Who sleeps until the messages of @d are completed is woken, and TCP hears of them later.
 void be_quiet(Decision& d, CompletionQueue& cq) noexcept {
     d.quiet = true;
@@ -580,8 +585,11 @@ Decision place(QpContext& qp, const MrTable& mrs, const Packet& packet) noexcept
         return d;
     }
     if (bytes == 0) {
-        if (csum_proven(packet) && qp.from_peer(packet))
+        if (csum_proven(packet) && qp.from_peer(packet)) {
             qp.heard(packet);
+            if (!(at.tcp_flags & (kTcpSyn | kTcpRst | kTcpFin)) && at.seq == qp.disorder.next())
+                d.sends = qp.completions.complete_sends(at.ack);
+        }
         return d;
     }
     if (!csum_proven(packet)) {
@@ -604,8 +612,10 @@ Decision place(QpContext& qp, const MrTable& mrs, const Packet& packet) noexcept
             d.completed = qp.completions.complete(qp.rq, d.bth, at.seq, bytes);
         // Who reads a stream waits for just these bytes.
         d.may_wait = d.placed() && !d.stream && whole && !urgent(packet) && qp.may_wait();
+        if (d.completed)
+            d.sends = qp.completions.complete_sends(at.ack);
         if (d.completed && whole && !congested(packet) && qp.completions.cq()->says_waiting() &&
-            qp.may_be_quiet())
+            !host_tells_of_sends(qp, d) && qp.may_be_quiet())
             be_quiet(d, *qp.completions.cq());
     }
     return d;

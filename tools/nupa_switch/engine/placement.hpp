@@ -23,6 +23,7 @@ struct Decision {
     std::uint16_t bth_at = 0;  // offset of the option in Packet::header
     std::uint32_t qpn = 0;
     std::uint32_t completed = 0;  // messages that the host need not complete
+    std::uint32_t sends = 0;      // of the host's, that were completed by the acknowledgement
     std::uint32_t cq = 0;
     tcp_bth bth{};
     bool placed() const noexcept {

@@ -37,17 +37,21 @@ std::optional<nupa_admin_status> PortEngine::mr_reg_go_on(std::uint32_t pages_ma
 nupa_admin_status PortEngine::mr_dereg(std::uint32_t key) noexcept { return mrs_.dereg(key); }
 
 nupa_admin_status PortEngine::qp_create(std::uint32_t qpn, const nupa_cmd_qp& cmd) noexcept {
-    const bool completes = cmd.flags & NUPA_QP_F_COMPLETE, shares = cmd.flags & NUPA_QP_F_SRQ;
+    const bool completes = cmd.flags & NUPA_QP_F_COMPLETE, shares = cmd.flags & NUPA_QP_F_SRQ,
+               sends = cmd.flags & NUPA_QP_F_SENDS;
     CompletionQueue* cq = completes ? cqs_.find(cmd.cq) : nullptr;
     SharedReceiveQueue* srq = shares ? srqs_.find(cmd.srq) : nullptr;
-    if ((completes && !cq) || (shares && !srq))
+    CompletionQueue* send_cq = sends ? cqs_.find(cmd.send_cq) : nullptr;
+    if ((completes && !cq) || (shares && !srq) || (sends && !send_cq))
         return NUPA_E_NOENT;
     const nupa_admin_status status = qps_.create(memory_, qpn, cmd);
     if (status == NUPA_OK && cq) {
-        qps_.find(qpn)->completions.use(*cq, srq);
+        qps_.find(qpn)->completions.use(*cq, srq, send_cq);
         cq->users++;
         if (srq)
             srq->users++;
+        if (send_cq)
+            send_cq->users++;
     }
     return status;
 }
@@ -58,6 +62,8 @@ nupa_admin_status PortEngine::qp_destroy(std::uint32_t qpn) noexcept {
         cq->users--;
     if (SharedReceiveQueue* srq = qp ? qp->completions.srq() : nullptr)
         srq->users--;
+    if (CompletionQueue* cq = qp ? qp->completions.send_cq() : nullptr)
+        cq->users--;
     return qps_.destroy(qpn);
 }
 
@@ -193,6 +199,8 @@ void PortEngine::quiet_in_vain(std::uint32_t qpn) noexcept {
 }
 
 void PortEngine::count(QpContext& qp, const Decision& decision, const Packet& packet) noexcept {
+    if (decision.sends)
+        stats_.add(NUPA_STAT_completed_sends, decision.sends);
     if (decision.reason == Reason::kNoQp)
         return;
     const std::uint32_t bytes = packet.payload.bytes(), segments = packet.segments();

@@ -76,8 +76,8 @@ public:
     bool may_be_quiet() noexcept {
         if (completions.acked_late())
             quiet.in_vain();
-        return !completions.host_awaits() && (pace.may_delay(disorder.next()) || may_wait()) &&
-               quiet.may();
+        return !completions.sleeper_awaits_sends() &&
+               (pace.may_delay(disorder.next()) || may_wait()) && quiet.may();
     }
     // [seq, seq + bytes) goes up to the host, placed or delivered.
     void passed_up(std::uint32_t seq, std::uint32_t bytes) noexcept;

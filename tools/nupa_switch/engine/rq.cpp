@@ -10,7 +10,7 @@ nupa_admin_status ReceiveQueue::init(const HostMemory& memory, const nupa_cmd_qp
         return NUPA_OK;
     if (cmd.shadow_addr % alignof(nupa_qp_shadow) != 0)
         return NUPA_E_INVALID;
-    shadow_ = memory.at(cmd.shadow_addr, sizeof(nupa_qp_shadow));
+    shadow_ = memory.at(cmd.shadow_addr, offsetof(nupa_qp_shadow, sends));
     if (!shadow_)
         return NUPA_E_ADDRESS;
     base_ = cmd.rq_base;

@@ -11,7 +11,7 @@ nupa_admin_status Shadow::init(const HostMemory& memory, const nupa_cmd_qp& cmd)
         return NUPA_OK;
     if (cmd.shadow_addr % alignof(nupa_qp_shadow) != 0)
         return NUPA_E_INVALID;
-    const std::byte* at = memory.at(cmd.shadow_addr, sizeof(nupa_qp_shadow));
+    const std::byte* at = memory.at(cmd.shadow_addr, offsetof(nupa_qp_shadow, sends));
     if (!at)
         return NUPA_E_ADDRESS;
     memory_ = &memory;

@@ -71,6 +71,7 @@ constexpr Help kPort[] = {
     {"tx_seen", "Times that a watch found new packets that no doorbell told of"},
     {"completed_messages", "Messages of queue pairs that the switch completed, not the host"},
     {"rx_quiet", "Receive completions whose interrupt waited, since nobody slept until they came"},
+    {"completed_sends", "Sends of queue pairs that the switch completed, not the host"},
 };
 static_assert(std::size(kPort) == NUPA_STAT_COUNT);
 
