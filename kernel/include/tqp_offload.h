@@ -55,6 +55,8 @@ enum {
 	TQP_OFFLOAD_QP_COMPLETE = 1 << 4,
 	/* With COMPLETE: the receives are those of @srq, and rq_* are 0. */
 	TQP_OFFLOAD_QP_SRQ = 1 << 5,
+	/* With COMPLETE: sends may be completed by the hardware, too, in @send_cq. */
+	TQP_OFFLOAD_QP_SENDS = 1 << 6,
 };
 
 /* One direction of a TCP connection as this host receives it: saddr is the peer. */
@@ -86,6 +88,7 @@ struct tqp_offload_qp {
 	dma_addr_t shadow;		/* struct tqp_offload_shadow; until qp_destroy returns */
 	u32 cq;				/* with TQP_OFFLOAD_QP_COMPLETE: of a cq_create */
 	u32 srq;			/* with TQP_OFFLOAD_QP_SRQ: of an srq_create */
+	u32 send_cq;			/* with TQP_OFFLOAD_QP_SENDS: of a cq_create */
 };
 
 /*
@@ -128,6 +131,30 @@ enum {
 	TQP_OFFLOAD_LAST_WRITE = 1 << 30,
 };
 
+/*
+ * With TQP_OFFLOAD_QP_SENDS: the oldest sends under way that complete visibly, each by
+ * nothing but its acknowledgement.  tcp_qp adds one before it is sent.  When the hardware
+ * has completed a packet, or one in its place acknowledges alone, it completes those that
+ * the packet acknowledges, as the owner of the send CQ.  Who owns it completes, and counts; what was counted tcp_qp skips.
+ */
+enum {
+	TQP_OFFLOAD_SENDS_MAX = 2,
+};
+
+struct tqp_offload_send {
+	__le64 wr_id;
+	__le32 end;			/* sequence number behind its last byte */
+	__le32 bytes;
+	__le32 opcode;			/* enum ib_wc_opcode */
+	__le32 reserved;
+};
+
+struct tqp_offload_sends {
+	__le32 posted;			/* tcp_qp's; how many were added, stored after the last one */
+	__le32 completed;		/* the owner's of the send CQ; so many of them are completed */
+	struct tqp_offload_send send[TQP_OFFLOAD_SENDS_MAX];	/* the n-th is at n mod TQP_OFFLOAD_SENDS_MAX */
+};
+
 struct tqp_offload_shadow {
 	__le32 completed;		/* turn; untagged messages completed; advanced before their CQE is visible */
 	__le32 consumed;		/* sequence number before which all delivered payload was copied */
@@ -138,8 +165,9 @@ struct tqp_offload_shadow {
 	__le32 solicited;		/* turn; how many that the hardware completed asked for an event */
 	__le32 last;			/* turn; length of the last one that it completed; TQP_OFFLOAD_LAST_WRITE */
 	__le32 late;			/* tcp_qp's; how often it acknowledged late and without data: senders may have waited for it */
-	__le32 awaits;			/* tcp_qp's; not zero: sends that are to be completed visibly are under way */
+	__le32 awaits;			/* tcp_qp's; not zero: sends that it is to complete visibly are under way */
 	__le32 reserved;
+	struct tqp_offload_sends sends;	/* with TQP_OFFLOAD_QP_SENDS */
 };
 
 /*
@@ -198,7 +226,7 @@ struct tqp_offload_srq {
 };
 
 static_assert(sizeof(struct tqp_offload_read) == 32);
-static_assert(sizeof(struct tqp_offload_shadow) == 48);
+static_assert(sizeof(struct tqp_offload_shadow) == 104);
 
 /*
  * Where the bytes of a stream from @seq on belong: a reader waits for them, and its
@@ -282,6 +310,7 @@ struct tqp_offload_device {
 	 * qp_create() is asked for nothing else; the other flags say what the QP is.
 	 */
 	u32 tx_flags;
+	bool completes_sends;	/* TQP_OFFLOAD_QP_SENDS */
 	bool mixed_trains;	/* it places them, of SENDs and of WRITEs; else peers are not told that we take any */
 };
 

@@ -19,7 +19,7 @@ enum {
 	NUPA_OFFLOAD_TX_FLAGS = TQP_OFFLOAD_QP_TX_V0 | TQP_OFFLOAD_QP_ICRC,
 	NUPA_OFFLOAD_FLAGS = NUPA_OFFLOAD_TX_FLAGS | TQP_OFFLOAD_QP_NO_RQ |
 			     TQP_OFFLOAD_QP_REMOTE_WRITE | TQP_OFFLOAD_QP_COMPLETE |
-			     TQP_OFFLOAD_QP_SRQ,
+			     TQP_OFFLOAD_QP_SRQ | TQP_OFFLOAD_QP_SENDS,
 };
 
 static struct nupa_dev *nupa_of(struct tqp_offload_device *odev)
@@ -86,6 +86,17 @@ static_assert(offsetof(struct tqp_offload_shadow, solicited) ==
 static_assert(offsetof(struct tqp_offload_shadow, last) == offsetof(struct nupa_qp_shadow, last));
 static_assert(offsetof(struct tqp_offload_shadow, awaits) ==
 	      offsetof(struct nupa_qp_shadow, awaits));
+static_assert(offsetof(struct tqp_offload_shadow, sends.posted) ==
+	      offsetof(struct nupa_qp_shadow, sends.posted));
+static_assert(offsetof(struct tqp_offload_shadow, sends.completed) ==
+	      offsetof(struct nupa_qp_shadow, sends.completed));
+static_assert(offsetof(struct tqp_offload_shadow, sends.send) ==
+	      offsetof(struct nupa_qp_shadow, sends.send));
+static_assert(sizeof(struct tqp_offload_send) == sizeof(struct nupa_qp_send));
+static_assert(offsetof(struct tqp_offload_send, end) == offsetof(struct nupa_qp_send, end));
+static_assert(offsetof(struct tqp_offload_send, bytes) == offsetof(struct nupa_qp_send, bytes));
+static_assert(offsetof(struct tqp_offload_send, opcode) == offsetof(struct nupa_qp_send, opcode));
+static_assert((int)TQP_OFFLOAD_SENDS_MAX == (int)NUPA_SENDS_MAX);
 static_assert((int)TQP_OFFLOAD_TURN_HOST == (int)NUPA_TURN_HOST);
 static_assert((int)TQP_OFFLOAD_TURN_NIC == (int)NUPA_TURN_SWITCH);
 static_assert((int)TQP_OFFLOAD_TURN_BUSY == (int)NUPA_TURN_BUSY);
@@ -113,7 +124,8 @@ static u32 nupa_qp_flags(u32 flags)
 	       (flags & TQP_OFFLOAD_QP_ICRC ? NUPA_QP_F_ICRC : 0) |
 	       (flags & TQP_OFFLOAD_QP_REMOTE_WRITE ? NUPA_QP_F_REMOTE_WRITE : 0) |
 	       (flags & TQP_OFFLOAD_QP_COMPLETE ? NUPA_QP_F_COMPLETE : 0) |
-	       (flags & TQP_OFFLOAD_QP_SRQ ? NUPA_QP_F_SRQ : 0);
+	       (flags & TQP_OFFLOAD_QP_SRQ ? NUPA_QP_F_SRQ : 0) |
+	       (flags & TQP_OFFLOAD_QP_SENDS ? NUPA_QP_F_SENDS : 0);
 }
 
 static struct nupa_flow nupa_flow(const struct tqp_offload_flow *from)
@@ -199,6 +211,7 @@ static void nupa_qp_command(struct nupa_admin_cmd *cmd, const struct tqp_offload
 		.qp.shadow_addr = cpu_to_le64(qp->shadow),
 		.qp.cq = cpu_to_le32(qp->cq),
 		.qp.srq = cpu_to_le32(qp->srq),
+		.qp.send_cq = cpu_to_le32(qp->send_cq),
 	};
 }
 
@@ -430,6 +443,7 @@ static struct nupa_qp_dev *nupa_qp_alloc(struct nupa_dev *nupa)
 		.ops = &nupa_qp_ops,
 		.tx_flags = NUPA_OFFLOAD_TX_FLAGS,
 		.mixed_trains = true,
+		.completes_sends = nupa->features & NUPA_FEAT_SENDS,
 	};
 	return qp_dev;
 }

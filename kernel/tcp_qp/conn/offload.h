@@ -28,6 +28,14 @@ struct tqp_turn {
 	bool untold_solicited;
 };
 
+/* Sends that the NIC may complete, too (struct tqp_offload_sends): offload/sends.c. */
+struct tqp_nic_sends {
+	__le32 completed;		/* as the NIC has left it, without a shadow */
+	u32 posted;			/* so many; sk lock */
+	u32 heard;			/* so many of them are not under way any more for TCP; as msgs[].done */
+	bool on;			/* it may; sk lock */
+};
+
 /*
  * Locks: the mutex, and of shadow and reads beside it the sk lock: the data path
  * has that one alone.
@@ -37,6 +45,7 @@ struct tqp_conn_offload {
 	bool active;			/* the NIC has a context */
 	bool no_mixed;			/* and would deliver mixed trains */
 	struct tqp_turn turn;
+	struct tqp_nic_sends sends;
 	struct tqp_offload_shadow *shadow;
 	struct tqp_offload_reads *reads;	/* from the first READ on */
 	dma_addr_t shadow_dma, reads_dma;

@@ -23,6 +23,7 @@ enum {
 	TQP_TX_WQE_BYTES = 8 << 10,		/* a WQE or a response counts for so many, beside its own */
 	TQP_YIELD_MS = 1,			/* after a turn of tx.work, if others want the lock */
 	TQP_TRAIN_COPY_BYTES = 4096,		/* of small messages, gathered */
+	TQP_SENDS_COPY_BYTES = 4096,		/* a message alone, that then the NIC may complete */
 	TQP_TRAIN_COPY_MESSAGE_BYTES = 256,	/* longer ones are sent from where they lie */
 	TQP_TRAIN_BYTES = 1 << 20,		/* of these: a burst */
 	TQP_WATCH_US = 50,			/* from a look at a watched send queue to the next */
@@ -70,6 +71,7 @@ struct tqp_tx_msg {
 	u8 is_response : 1;		/* not of the SQ */
 	u8 copied : 1;			/* copied as a whole: no skb, no driver has to do with it */
 	u8 counted : 1;			/* in tx.signaled, and not in tx.reported */
+	u8 nic : 1;			/* the NIC may complete it, too; as done */
 	bool loaded;			/* has its place in the stream */
 	bool done;			/* done_lock */
 };
@@ -105,6 +107,7 @@ struct tqp_wqe {
 	u32 nr_sge;			/* of sges[], those with bytes */
 	struct ib_sge *sges;		/* [cap.max_send_sge] */
 	u8 *data;			/* [cap.max_inline_data] */
+	const u8 *copy;			/* of its bytes, for TCP to copy; NULL: they leave from where they lie */
 	u8 operands[TCP_BTH_OPERANDS_MAX_BYTES];	/* of the request that is being sent */
 };
 

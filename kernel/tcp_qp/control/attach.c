@@ -275,6 +275,7 @@ void tqp_conn_doorbell(struct tqp_qp *qp)
 		return;
 	lock_sock(conn->sk);
 	tqp_watch_renew(conn);
+	tqp_rx_hear(conn);
 	tqp_conn_look(conn);
 	release_sock(conn->sk);
 	tqp_conn_put(conn);

@@ -70,6 +70,8 @@ static inline int tqp_mr_check(const struct tqp_mr *mr, u32 pdn, u64 addr, u64 b
 void *tqp_mr_kaddr(const struct tqp_mr *mr, u64 addr, u32 bytes, u32 *run);
 /* The bytes of @sge to @to; RCU keeps the pages pinned, as in place.c.  False: no right to them. */
 bool tqp_mr_copy_from(struct tqp_device *dev, u32 pdn, const struct ib_sge *sge, u8 *to);
+/* The same, but not of a device's own memory, which is slow to read. */
+bool tqp_mr_copy_from_ram(struct tqp_device *dev, u32 pdn, const struct ib_sge *sge, u8 *to);
 /* How much more of the region is in the page in which the byte before @addr lies. */
 static inline u32 tqp_mr_room(const struct tqp_mr *mr, u64 addr)
 {

@@ -30,34 +30,43 @@ static void tqp_cq_overflow(struct tqp_cq *cq)
 		cq->ib.event_handler(&event, cq->ib.cq_context);
 }
 
-void tqp_cq_post_all(struct tqp_cq *cq, const struct ib_uverbs_wc *wc, const u64 *wr_ids,
-		     const u32 *lengths, u32 count, bool solicited)
-{
-	bool overflow = false, notify = false;
-	struct ib_uverbs_wc *entry;
-	struct tqp_cq_fd *fd;
-	unsigned long flags;
-	u32 n;
+struct tqp_cq_batch {
+	const struct ib_uverbs_wc *wc;
+	const u64 *wr_ids;
+	const u32 *lengths;		/* or NULL */
+	u32 count;
+	bool solicited;
+};
 
-	spin_lock_irqsave(&cq->lock, flags);
-	if (cq->overflown) {
-		spin_unlock_irqrestore(&cq->lock, flags);
-		return;
-	}
-	n = tqp_cq_take(cq) ? min(count, tqp_ring_room(cq->ring)) : 0;
+/* As many as there is room for; how many. */
+static u32 tqp_cq_fill(struct tqp_cq *cq, const struct tqp_cq_batch *batch)
+{
+	u32 n = min(batch->count, tqp_ring_room(cq->ring));
+	struct ib_uverbs_wc *entry;
+
 	for (u32 i = 0; i < n; i++) {
 		entry = tqp_ring_entry(cq->ring, cq->ring->index + i);
-		*entry = *wc;
-		entry->wr_id = wr_ids[i];
-		if (lengths)
-			entry->byte_len = lengths[i];
+		*entry = *batch->wc;
+		entry->wr_id = batch->wr_ids[i];
+		if (batch->lengths)
+			entry->byte_len = batch->lengths[i];
 	}
+	return n;
+}
+
+/* The ring is ours, if @owned; the lock is given back, and who waits is woken. */
+static void tqp_cq_post_owned(struct tqp_cq *cq, bool owned, const struct tqp_cq_batch *batch,
+			      unsigned long flags) __releases(&cq->lock)
+{
+	u32 n = owned ? tqp_cq_fill(cq, batch) : 0;
+	bool overflow = n < batch->count, notify = false;
+	struct tqp_cq_fd *fd;
+
 	if (n) {
 		tqp_ring_produce(cq->ring, n);
-		notify = tqp_cq_take_notify(cq, wc, solicited);
+		notify = tqp_cq_take_notify(cq, batch->wc, batch->solicited);
 		tqp_cq_told(cq, true);
 	}
-	overflow = n < count;
 	cq->overflown = overflow;
 	if (!overflow)		/* else nobody writes there any more */
 		tqp_cq_give(cq);
@@ -70,6 +79,45 @@ void tqp_cq_post_all(struct tqp_cq *cq, const struct ib_uverbs_wc *wc, const u64
 		tqp_cq_overflow(cq);
 	if (notify)
 		cq->ib.comp_handler(&cq->ib, cq->ib.cq_context);
+}
+
+void tqp_cq_post_all(struct tqp_cq *cq, const struct ib_uverbs_wc *wc, const u64 *wr_ids,
+		     const u32 *lengths, u32 count, bool solicited)
+{
+	const struct tqp_cq_batch batch = { wc, wr_ids, lengths, count, solicited };
+	unsigned long flags;
+
+	spin_lock_irqsave(&cq->lock, flags);
+	if (cq->overflown) {
+		spin_unlock_irqrestore(&cq->lock, flags);
+		return;
+	}
+	tqp_cq_post_owned(cq, tqp_cq_take(cq), &batch, flags);
+}
+
+bool tqp_cq_post_claimed(struct tqp_cq *cq, const struct ib_uverbs_wc *wc, __le32 *completed,
+			 u32 number)
+{
+	const struct tqp_cq_batch batch = { .wc = wc, .wr_ids = &wc->wr_id, .count = 1 };
+	unsigned long flags;
+	bool owned;
+
+	spin_lock_irqsave(&cq->lock, flags);
+	if (cq->overflown) {
+		spin_unlock_irqrestore(&cq->lock, flags);
+		return true;
+	}
+	owned = tqp_cq_take(cq);
+	if (owned && le32_to_cpu(READ_ONCE(*completed)) != number) {
+		tqp_cq_give(cq);
+		spin_unlock_irqrestore(&cq->lock, flags);
+		tqp_cq_came(cq, false);
+		return false;
+	}
+	if (owned)
+		WRITE_ONCE(*completed, cpu_to_le32(number + 1));
+	tqp_cq_post_owned(cq, owned, &batch, flags);
+	return true;
 }
 
 void tqp_cq_came(struct tqp_cq *cq, bool solicited)

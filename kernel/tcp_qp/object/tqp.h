@@ -77,7 +77,7 @@ enum {
 /* Per-device counters, `rdma statistic show`: names are the enum in lower case. */
 #define TQP_COUNTERS(X) \
 	X(tx_messages) X(tx_bytes) X(tx_segments) X(tx_zerocopy_bytes) X(tx_copied_bytes) \
-	X(tx_sack_stripped) X(tx_header_nomem) X(tx_credit_waits) X(tx_credit_probes) X(tx_memory_waits) X(tx_train_messages) \
+	X(tx_sack_stripped) X(tx_header_nomem) X(tx_credit_waits) X(tx_credit_probes) X(tx_memory_waits) X(tx_train_messages) X(tx_nic_messages) \
 	X(tx_release_timeouts) X(doorbells) X(tx_watch_looks) X(tx_bell_rings) X(tx_bell_pauses) \
 	X(rx_messages) X(rx_delivered_bytes) X(rx_placed_bytes) X(rx_copied_bytes) X(rx_stalls) X(rx_quick_acks) X(rx_nic_messages) X(rx_turns) \
 	X(rx_protocol_errors) X(rx_length_errors) X(rx_protection_errors) \
@@ -391,6 +391,13 @@ static inline void tqp_cq_post(struct tqp_cq *cq, const struct ib_uverbs_wc *wc,
 
 	tqp_cq_post_all(cq, wc, &wr_id, NULL, 1, solicited);
 }
+
+/*
+ * The same of one that a NIC may have written: the @number-th of those that @completed
+ * counts, in order, by whoever owns the CQ.  False: it has, and who waits for it is woken.
+ */
+bool tqp_cq_post_claimed(struct tqp_cq *cq, const struct ib_uverbs_wc *wc, __le32 *completed,
+			 u32 number);
 
 /* Others than we have posted: wake who waits for it.  Any context. */
 void tqp_cq_came(struct tqp_cq *cq, bool solicited);

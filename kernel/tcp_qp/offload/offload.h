@@ -37,6 +37,17 @@ void tqp_turn_end(struct tqp_conn *conn);
 /* Wake who waits for what the NIC has completed. */
 void tqp_turn_tell(struct tqp_conn *conn);
 
+/* ---- sends.c ---- */
+/* May the NIC complete the current WQE, if TCP copies it?  sk lock. */
+bool tqp_sends_may(const struct tqp_conn *conn);
+/* It may @msg, whose record @rec is, and which is about to be sent; sk lock. */
+void tqp_sends_post(struct tqp_conn *conn, const struct tqp_tx_msg *msg,
+		    const struct tqp_msg_rec *rec);
+/* The oldest of these is done, with @wc. */
+void tqp_sends_done(struct tqp_conn *conn, const struct ib_uverbs_wc *wc);
+/* The NIC has forgotten the QP; sk lock. */
+void tqp_sends_end(struct tqp_conn *conn);
+
 /* ---- qp.c ---- */
 /* The connection as the switch sees it arrive. */
 void tqp_offload_flow_of(const struct sock *sk, struct tqp_offload_flow *flow);

@@ -70,6 +70,16 @@ static void tqp_offload_rq(const struct tqp_conn *conn, struct tqp_offload_qp *o
 	oqp->nr_rq_pages = conn->offload.nr_rq_dma;
 }
 
+static void tqp_offload_sends(const struct tqp_conn *conn, struct tqp_offload_qp *oqp)
+{
+	struct tqp_cq *cq = conn->qp->scq;
+
+	if (!conn->dev->offload->completes_sends || !tqp_cq_share(cq))
+		return;
+	oqp->flags |= TQP_OFFLOAD_QP_SENDS;
+	oqp->send_cq = cq->ib.res.id;
+}
+
 static void tqp_offload_receives(const struct tqp_conn *conn, struct tqp_offload_qp *oqp)
 {
 	const struct tqp_qp *qp = conn->qp;
@@ -82,6 +92,7 @@ static void tqp_offload_receives(const struct tqp_conn *conn, struct tqp_offload
 	if (completes) {
 		oqp->flags |= TQP_OFFLOAD_QP_COMPLETE;
 		oqp->cq = qp->rcq->ib.res.id;
+		tqp_offload_sends(conn, oqp);
 	}
 	if (qp->srq && completes) {
 		oqp->flags |= TQP_OFFLOAD_QP_SRQ;
@@ -119,6 +130,7 @@ static int tqp_conn_offload_create(struct tqp_conn *conn, struct tqp_offload_dev
 		return err;
 	lock_sock(conn->sk);
 	conn->offload.turn.state = TQP_TURN_OURS;
+	conn->offload.sends.on = oqp.flags & TQP_OFFLOAD_QP_SENDS;
 	release_sock(conn->sk);
 	return 0;
 }

@@ -68,6 +68,7 @@ static struct tqp_offload_shadow *tqp_shadow_take(struct tqp_conn *conn,
 
 	lock_sock(conn->sk);
 	tqp_turn_end(conn);
+	tqp_sends_end(conn);
 	shadow = conn->offload.shadow;
 	*reads = conn->offload.reads;
 	conn->offload.shadow = NULL;

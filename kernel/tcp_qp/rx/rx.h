@@ -22,6 +22,8 @@ void tqp_rx_yield(struct tqp_conn *conn);
 void tqp_rx_settle(struct tqp_conn *conn);
 /* What the NIC has completed and not told of yet is received; without the sk lock, in a task. */
 void tqp_rx_look(struct tqp_conn *conn);
+/* The same before something is sent, which so acknowledges it; sk lock, in a task. */
+void tqp_rx_hear(struct tqp_conn *conn);
 
 /* ---- message.c; sk lock ---- */
 /*

@@ -21,6 +21,24 @@ void tqp_rx_look(struct tqp_conn *conn)
 #endif
 }
 
+/*
+ * What is about to be sent acknowledges what the NIC has completed, once TCP has heard of it;
+ * then nothing else has to, and the peer, who may wait for both, has them at once.  It is not
+ * read before: that would acknowledge it, too, by a packet of its own.
+ */
+void tqp_rx_hear(struct tqp_conn *conn)
+{
+	struct sock *sk = conn->sk;
+
+	sock_owned_by_me(sk);
+	if (conn->tx.late || !tqp_turn_given(conn) || !tqp_turn_done(conn, tcp_sk(sk)->rcv_nxt))
+		return;
+	tqp_rx_look(conn);
+	conn->rx.running = true;
+	sk_flush_backlog(sk);
+	conn->rx.running = false;
+}
+
 void tqp_rx_settle(struct tqp_conn *conn)
 {
 	struct tqp_qp *qp;

@@ -68,7 +68,7 @@ static void tqp_begin_payload(struct tqp_conn *conn)
 		.rec = tqp_wqe_record(wqe, wqe->bytes),
 		.sges = wqe->sges,
 		.nr_sge = wqe->nr_sge,
-		.data = wqe->flags & IB_SEND_INLINE ? wqe->data : NULL,
+		.data = wqe->copy,
 		.ends_wqe = true,
 	};
 
@@ -105,7 +105,7 @@ static bool tqp_wqe_local(struct tqp_conn *conn)
 		return tqp_wqe_refuse(conn, status);
 	tqp_tx_msg_init(msg, conn);
 	conn->tx.wqe.bytes = 0;
-	tqp_wqe_set_completion(conn, msg);
+	tqp_wqe_set_completion(conn, msg, false);
 	if (old)
 		tqp_mw_retire(old, msg, tqp_tx_msg_put);
 	tqp_wqe_sent(conn);

@@ -128,8 +128,10 @@ static bool tqp_train_add(struct tqp_conn *conn)
 	    !tqp_train_copy(conn))
 		return false;
 	tqp_tx_msg_init_copied(msg, conn);
-	tqp_wqe_set_completion(conn, msg);
+	tqp_wqe_set_completion(conn, msg, true);
 	tqp_train_log(conn, msg, conn->tx.train.end);
+	if (msg->nic)
+		tqp_sends_post(conn, msg, tqp_msglog_newest(&conn->tx.log));
 	conn->tx.train.end += conn->tx.train.like.length;
 	tqp_wqe_advance(conn);
 	return true;

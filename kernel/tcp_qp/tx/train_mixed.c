@@ -226,7 +226,7 @@ static bool tqp_mixed_add(struct tqp_conn *conn, struct tqp_train_mixed *mixed)
 	}
 	if (!pages->lead)
 		pages->lead = msg;
-	tqp_wqe_set_completion(conn, msg);
+	tqp_wqe_set_completion(conn, msg, false);
 	msg->unacked = 1;
 	tqp_mixed_log(conn, msg, mixed);
 	tqp_mixed_entry(conn, mixed);

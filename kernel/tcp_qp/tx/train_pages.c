@@ -93,7 +93,7 @@ static bool tqp_pages_add(struct tqp_conn *conn, struct tqp_train_pages *pages)
 		return false;
 	if (!pages->lead)
 		pages->lead = msg;
-	tqp_wqe_set_completion(conn, msg);
+	tqp_wqe_set_completion(conn, msg, false);
 	msg->unacked = 1;
 	tqp_train_log(conn, msg, pages->bytes);
 	tqp_wqe_advance(conn);

@@ -73,6 +73,8 @@ void tqp_tx_begin(struct tqp_conn *conn, const struct tqp_tx_source *source)
 	};
 	if (!msg)
 		return;
+	if (msg->nic)
+		tqp_sends_post(conn, msg, rec);
 	refcount_inc(&msg->ubuf.refcnt);
 	msg->unacked++;
 	if (tqp_tx_more(conn))		/* nothing of it was sent yet */

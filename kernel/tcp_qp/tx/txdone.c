@@ -12,9 +12,10 @@
  * pages that has no count, a probe of the MTU, never leaves as it is (socket/xmit.c).
  */
 #include "memory/memory.h"
+#include "offload/offload.h"
 #include "tx/tx.h"
 
-static void tqp_post_send_wc(struct tqp_conn *conn, const struct tqp_tx_msg *msg,
+static void tqp_post_send_wc(struct tqp_conn *conn, struct tqp_tx_msg *msg,
 			     enum ib_wc_status status)
 {
 	struct ib_uverbs_wc wc = {
@@ -25,8 +26,12 @@ static void tqp_post_send_wc(struct tqp_conn *conn, const struct tqp_tx_msg *msg
 		.qp_num = conn->qpn,
 	};
 
-	if (msg->signaled || status)
+	if (msg->nic) {
+		msg->nic = false;
+		tqp_sends_done(conn, &wc);
+	} else if (msg->signaled || status) {
 		tqp_cq_post(conn->qp->scq, &wc, false);
+	}
 }
 
 /* Completions go up in SQ order, whatever order the pages came back in; slots before them. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* A work request: what is copied of it beside wqe.h's, and its checks. */
 #include "memory/memory.h"
-#include "tx/wqe.h"
+#include "tx/train.h"
 
 /* ---- the one copy ---- */
 
@@ -154,12 +154,38 @@ enum ib_wc_status tqp_wqe_pin(struct tqp_conn *conn, struct tqp_tx_msg *msg, str
 	return IB_WC_SUCCESS;
 }
 
+/*
+ * What the NIC may complete is copied, if it is short: nobody waits then for TCP to give
+ * its pages back.  NULL: it is not, or something is wrong with it, which pinning finds.
+ */
+static const u8 *tqp_wqe_copy_payload(struct tqp_conn *conn)
+{
+	struct tqp_tx_train *train = &conn->tx.train;
+	const struct tqp_wqe *wqe = &conn->tx.wqe;
+	u8 *to;
+
+	static_assert((int)TQP_SENDS_COPY_BYTES <= (int)TQP_TRAIN_COPY_BYTES);
+	if (!wqe->nr_sge || wqe->bytes > TQP_SENDS_COPY_BYTES || !tqp_wqe_is_signaled(conn) ||
+	    !tqp_sends_may(conn) || tqp_train_waits(conn) || !tqp_train_has_buffer(train))
+		return NULL;
+	to = train->bytes;
+	for (u32 i = 0; i < wqe->nr_sge; to += wqe->sges[i++].length)
+		if (!tqp_mr_copy_from_ram(conn->dev, conn->qp->pd->pdn, &wqe->sges[i], to))
+			return NULL;
+	return train->bytes;
+}
+
 static enum ib_wc_status tqp_load_payload(struct tqp_conn *conn, struct tqp_tx_msg *msg)
 {
-	if (!(conn->tx.wqe.flags & IB_SEND_INLINE))
-		return tqp_wqe_pin(conn, msg, NULL);
-	tqp_wqe_copy_inline(&conn->tx.wqe, conn->tx.wqe.data);
-	return IB_WC_SUCCESS;
+	struct tqp_wqe *wqe = &conn->tx.wqe;
+
+	if (wqe->flags & IB_SEND_INLINE) {
+		tqp_wqe_copy_inline(wqe, wqe->data);
+		wqe->copy = wqe->data;
+		return IB_WC_SUCCESS;
+	}
+	wqe->copy = tqp_wqe_copy_payload(conn);
+	return wqe->copy ? IB_WC_SUCCESS : tqp_wqe_pin(conn, msg, NULL);
 }
 
 /* The sinks are looked up again when the response is here: nothing is pinned. */
@@ -205,12 +231,13 @@ enum ib_wc_status tqp_wqe_load(struct tqp_conn *conn)
 	if (status)
 		return status;
 	tqp_tx_msg_init(msg, conn);
+	wqe->copy = NULL;
 	status = wqe->op->request ? tqp_load_request(conn) : tqp_load_payload(conn, msg);
 	if (status) {
 		tqp_tx_msg_put(msg);
 		return status;
 	}
-	tqp_wqe_set_completion(conn, msg);
+	tqp_wqe_set_completion(conn, msg, wqe->copy);
 	wqe->loaded = true;
 	return IB_WC_SUCCESS;
 }

@@ -6,6 +6,7 @@
 #ifndef TQP_WQE_H
 #define TQP_WQE_H
 
+#include "offload/offload.h"
 #include "tx/tx.h"
 
 static inline bool tqp_is_atomic(const struct tqp_op *op)
@@ -113,17 +114,25 @@ static inline void tqp_wqe_count_signaled(struct tqp_conn *conn, struct tqp_tx_m
 		WRITE_ONCE(conn->offload.shadow->awaits, cpu_to_le32(1));
 }
 
-/* What its completion will say. */
-static inline void tqp_wqe_set_completion(struct tqp_conn *conn, struct tqp_tx_msg *msg)
+static inline bool tqp_wqe_is_signaled(const struct tqp_conn *conn)
+{
+	return conn->qp->sq_sig_all || conn->tx.wqe.flags & IB_SEND_SIGNALED;
+}
+
+/* What its completion will say.  @copied: TCP copies it, and nobody waits for pages. */
+static inline void tqp_wqe_set_completion(struct tqp_conn *conn, struct tqp_tx_msg *msg,
+					  bool copied)
 {
 	const struct tqp_wqe *wqe = &conn->tx.wqe;
 
 	msg->wr_id = wqe->wr_id;
 	msg->bytes = wqe->bytes;
 	msg->wc_opcode = wqe->op->wc_opcode;
-	msg->signaled = conn->qp->sq_sig_all || wqe->flags & IB_SEND_SIGNALED;
+	msg->signaled = tqp_wqe_is_signaled(conn);
 	msg->loaded = true;
-	tqp_wqe_count_signaled(conn, msg);
+	msg->nic = copied && msg->signaled && tqp_sends_may(conn);
+	if (!msg->nic)
+		tqp_wqe_count_signaled(conn, msg);
 }
 
 /* It has its place in the stream: the next one is the current one. */
