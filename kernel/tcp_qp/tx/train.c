@@ -180,6 +180,7 @@ static u32 tqp_train_copied(struct tqp_conn *conn, u32 limit)
 
 bool tqp_train_gather(struct tqp_conn *conn)
 {
+	const struct tqp_op *op = conn->tx.wqe.op;
 	u32 limit, n;
 
 	if (!tqp_train_takes(conn))
@@ -195,6 +196,8 @@ bool tqp_train_gather(struct tqp_conn *conn)
 	if (!n)
 		return false;
 	tqp_tx_timed_wait_over(conn, TQP_TX_WAIT_CREDIT);
+	if (op->untagged)		/* they had credit */
+		conn->credit.probe_delay_ms = TQP_PROBE_FIRST_MS;
 	if (!tqp_wqe_follows(conn, conn->tx.sq_next))
 		tqp_msglog_newest(&conn->tx.log)->flags &= ~TCP_BTH_F_MORE;
 	tqp_tx_count(conn, n);
