@@ -15,41 +15,32 @@ void *tqp_mr_kaddr(const struct tqp_mr *mr, u64 addr, u32 bytes, u32 *run)
 	return page_address(page) + offset_in_page(addr);
 }
 
-static bool tqp_mr_copy(const struct tqp_mr *mr, u32 pdn, const struct ib_sge *sge, u8 *to)
+static bool tqp_mr_copy(struct tqp_device *dev, u32 pdn, const struct ib_sge *sge, u8 *to,
+			bool of_device)
 {
 	u32 left = sge->length, run;
 	u64 addr = sge->addr;
-
-	if (!mr || tqp_mr_check(mr, pdn, addr, left, 0))
-		return false;
-	for (; left; left -= run, addr += run, to += run) {
-		const void *from = tqp_mr_kaddr(mr, addr, left, &run);
-
-		memcpy(to, from, run);
-	}
-	return true;
-}
-
-bool tqp_mr_copy_from(struct tqp_device *dev, u32 pdn, const struct ib_sge *sge, u8 *to)
-{
-	bool ok;
-
-	if (!sge->length)
-		return true;
-	rcu_read_lock();
-	ok = tqp_mr_copy(tqp_mr_lookup(dev, sge->lkey), pdn, sge, to);
-	rcu_read_unlock();
-	return ok;
-}
-
-bool tqp_mr_copy_from_ram(struct tqp_device *dev, u32 pdn, const struct ib_sge *sge, u8 *to)
-{
-	const struct tqp_mr *mr;
+	const void *from;
+	struct tqp_mr *mr;
 	bool ok;
 
 	rcu_read_lock();
 	mr = tqp_mr_lookup(dev, sge->lkey);
-	ok = mr && !mr->attach && tqp_mr_copy(mr, pdn, sge, to);
+	ok = mr && (of_device || !mr->attach) && !tqp_mr_check(mr, pdn, addr, left, 0);
+	for (; ok && left; left -= run, addr += run, to += run) {
+		from = tqp_mr_kaddr(mr, addr, left, &run);
+		memcpy(to, from, run);
+	}
 	rcu_read_unlock();
 	return ok;
+}
+
+bool tqp_mr_copy_from(struct tqp_device *dev, u32 pdn, const struct ib_sge *sge, u8 *to)
+{
+	return !sge->length || tqp_mr_copy(dev, pdn, sge, to, true);
+}
+
+bool tqp_mr_copy_from_ram(struct tqp_device *dev, u32 pdn, const struct ib_sge *sge, u8 *to)
+{
+	return tqp_mr_copy(dev, pdn, sge, to, false);
 }

@@ -74,7 +74,7 @@ static void tqp_offload_sends(const struct tqp_conn *conn, struct tqp_offload_qp
 {
 	struct tqp_cq *cq = conn->qp->scq;
 
-	if (!conn->dev->offload->completes_sends || !tqp_cq_share(cq))
+	if (conn->tx.late || !conn->dev->offload->completes_sends || !tqp_cq_share(cq))
 		return;
 	oqp->flags |= TQP_OFFLOAD_QP_SENDS;
 	oqp->send_cq = cq->ib.res.id;

@@ -15,7 +15,7 @@ bool tqp_sends_may(const struct tqp_conn *conn)
 	const struct tqp_tx *tx = &conn->tx;
 	u32 done, ahead;
 
-	if (!conn->offload.sends.on || tx->late)
+	if (!conn->offload.sends.on)
 		return false;
 	done = READ_ONCE(conn->qp->sq->index);	/* may move meanwhile, but past none of these */
 	ahead = (tx->sq_next - done) & tx->sq_mask;
