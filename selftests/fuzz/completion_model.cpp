@@ -94,21 +94,45 @@ void Model::take_turn(const ModelQp& qp, const tcp_bth& b, std::uint32_t seq, co
         take(qp, all);
 }
 
+// The switch becomes the owner of a CQ, or of an SRQ.  False: somebody is.
+bool Model::own(const ModelQueue& queue) {
+    if (memory_.read<std::uint32_t>(queue.ctl + kOwner) != NUPA_CQ_OWNER_NONE)
+        return false;
+    allow<std::uint32_t>(queue.ctl + kOwner, NUPA_CQ_OWNER_SWITCH);
+    return true;
+}
+
+// As the owner of a CQ: for so many more, the one behind the next @place, and the end of it.
+std::uint32_t Model::room(const ModelQueue& cq) {
+    const auto prod = memory_.read<std::uint32_t>(cq.ctl + kIndex);
+    return cq.mask - ((prod - ring32(cq.pages, kConsumer)) & cq.mask);
+}
+
+void Model::put(const ModelQueue& cq, std::uint32_t place, const ib_uverbs_wc& wc) {
+    const std::uint32_t to = (memory_.read<std::uint32_t>(cq.ctl + kIndex) + place) & cq.mask;
+    const std::uint64_t at = kElements + std::uint64_t{to} * NUPA_CQE_BYTES;
+    allow(cq.pages.at(at / kPageBytes) + at % kPageBytes, wc);
+}
+
+void Model::give(const ModelQueue& cq, std::uint32_t count) {
+    if (count) {
+        const std::uint32_t prod = memory_.read<std::uint32_t>(cq.ctl + kIndex) + count;
+        allow32(cq.pages, kProducer, prod & cq.mask);
+        allow(cq.ctl + kIndex, prod);
+    }
+    allow<std::uint32_t>(cq.ctl + kOwner, NUPA_CQ_OWNER_NONE);
+}
+
 // Owner of both queues, with room and receives.
 void Model::take(const ModelQp& qp, const Whole& all) {
     const auto completed =
         memory_.read<std::uint32_t>(field(qp, offsetof(nupa_qp_shadow, completed)));
     require(static_cast<std::uint16_t>(completed) == all.msn, "the next number");
     const ModelQueue& cq = cqs.at(qp.cmd.cq);
-    require(memory_.read<std::uint32_t>(cq.ctl + kOwner) == NUPA_CQ_OWNER_NONE, "nobody's CQ");
-    allow<std::uint32_t>(cq.ctl + kOwner, NUPA_CQ_OWNER_SWITCH);
-    const std::uint32_t used =
-        (memory_.read<std::uint32_t>(cq.ctl + kIndex) - ring32(cq.pages, kConsumer)) & cq.mask;
-    require(cq.mask - used >= all.count, "room for the completions");
+    require(own(cq), "nobody's CQ");
+    require(room(cq) >= all.count, "room for the completions");
     if (const ModelQueue* srq = srq_of(qp)) {
-        require(memory_.read<std::uint32_t>(srq->ctl + kOwner) == NUPA_CQ_OWNER_NONE,
-                "nobody's SRQ");
-        allow<std::uint32_t>(srq->ctl + kOwner, NUPA_CQ_OWNER_SWITCH);
+        require(own(*srq), "nobody's SRQ");
         const auto index = memory_.read<std::uint32_t>(srq->ctl + kIndex);
         require(((ring32(srq->pages, kProducer) - index) & srq->mask) >= all.count,
                 "a receive is posted for each");
@@ -152,9 +176,7 @@ void Model::tell(const ModelQp& qp, const tcp_bth& b, const Whole& all) {
         const std::uint64_t wqe =
             kElements + (std::uint64_t{index} << (srq ? srq->log2_bytes : qp.cmd.rq_log2_bytes));
         wc.wr_id = ring32(ring, wqe) | std::uint64_t{ring32(ring, wqe + 4)} << 32;
-        const std::uint32_t to = (memory_.read<std::uint32_t>(cq.ctl + kIndex) + i) & cq.mask;
-        const std::uint64_t at = kElements + std::uint64_t{to} * NUPA_CQE_BYTES;
-        allow(cq.pages.at(at / kPageBytes) + at % kPageBytes, wc);
+        put(cq, i, wc);
     }
     const std::uint64_t solicited = field(qp, offsetof(nupa_qp_shadow, solicited));
     if (b.flags & TCP_BTH_F_SOLICITED)
@@ -171,10 +193,7 @@ void Model::tell(const ModelQp& qp, const tcp_bth& b, const Whole& all) {
     } else {
         allow32(qp.rq_pages, kConsumer, (qp.cmd.rq_base + completed) & qp.cmd.rq_mask);
     }
-    const std::uint32_t prod = memory_.read<std::uint32_t>(cq.ctl + kIndex) + all.count;
-    allow32(cq.pages, kProducer, prod & cq.mask);
-    allow(cq.ctl + kIndex, prod);
-    allow<std::uint32_t>(cq.ctl + kOwner, NUPA_CQ_OWNER_NONE);
+    give(cq, all.count);
 }
 
 void Model::give_turn(ModelQp& qp, const tcp_bth& b, std::uint32_t done, const Whole& all) {
@@ -205,20 +224,21 @@ void Model::completed(ModelQp& qp, const tcp_bth& b, std::uint32_t seq, std::uin
     give_turn(qp, b, seq + bytes, all);
 }
 
+nupa_qp_send Model::send_at(const ModelQp& qp, std::uint32_t number) {
+    return memory_.read<nupa_qp_send>(field(qp, offsetof(nupa_qp_shadow, sends.send)) +
+                                      number % NUPA_SENDS_MAX * sizeof(nupa_qp_send));
+}
+
 // Of the sends under way, how many lie before @ack?
 std::uint32_t Model::sends_before(const ModelQp& qp, std::uint32_t ack) {
-    const std::uint64_t at = field(qp, offsetof(nupa_qp_shadow, sends));
-    const auto first = memory_.read<std::uint32_t>(at + offsetof(nupa_qp_sends, completed));
+    const auto first =
+        memory_.read<std::uint32_t>(field(qp, offsetof(nupa_qp_shadow, sends.completed)));
     const std::uint32_t posted =
-        memory_.read<std::uint32_t>(at + offsetof(nupa_qp_sends, posted)) - first;
+        memory_.read<std::uint32_t>(field(qp, offsetof(nupa_qp_shadow, sends.posted))) - first;
     std::uint32_t n = 0;
-    for (; posted <= NUPA_SENDS_MAX && n < posted; n++) {
-        const auto one =
-            memory_.read<nupa_qp_send>(at + offsetof(nupa_qp_sends, send) +
-                                       (first + n) % NUPA_SENDS_MAX * sizeof(nupa_qp_send));
-        if (static_cast<std::int32_t>(ack - one.end) < 0)
-            break;
-    }
+    while (posted <= NUPA_SENDS_MAX && n < posted &&
+           static_cast<std::int32_t>(ack - send_at(qp, first + n).end) >= 0)
+        n++;
     return n;
 }
 
@@ -227,34 +247,23 @@ std::uint32_t Model::sends(const ModelQp& qp, std::uint32_t ack) {
     if (!(qp.cmd.flags & NUPA_QP_F_SENDS) || !sends_before(qp, ack))
         return 0;
     const ModelQueue& cq = cqs.at(qp.cmd.send_cq);
-    if (memory_.read<std::uint32_t>(cq.ctl + kOwner) != NUPA_CQ_OWNER_NONE)
+    if (!own(cq))
         return 0;
-    allow<std::uint32_t>(cq.ctl + kOwner, NUPA_CQ_OWNER_SWITCH);
     std::uint32_t count = sends_before(qp, ack);
-    const std::uint32_t used =
-        (memory_.read<std::uint32_t>(cq.ctl + kIndex) - ring32(cq.pages, kConsumer)) & cq.mask;
-    if (cq.mask - used < count)
+    if (room(cq) < count)
         count = 0;
-    if (count) {
-        const std::uint64_t at = field(qp, offsetof(nupa_qp_shadow, sends));
-        const auto first = memory_.read<std::uint32_t>(at + offsetof(nupa_qp_sends, completed));
-        for (std::uint32_t i = 0; i < count; i++) {
-            const auto one =
-                memory_.read<nupa_qp_send>(at + offsetof(nupa_qp_sends, send) +
-                                           (first + i) % NUPA_SENDS_MAX * sizeof(nupa_qp_send));
-            ib_uverbs_wc wc{};
-            wc.wr_id = one.wr_id, wc.opcode = one.opcode, wc.byte_len = one.bytes;
-            wc.qp_num = qp.qpn;
-            const std::uint32_t to = (memory_.read<std::uint32_t>(cq.ctl + kIndex) + i) & cq.mask;
-            const std::uint64_t entry = kElements + std::uint64_t{to} * NUPA_CQE_BYTES;
-            allow(cq.pages.at(entry / kPageBytes) + entry % kPageBytes, wc);
-        }
-        allow(at + offsetof(nupa_qp_sends, completed), first + count);
-        const std::uint32_t prod = memory_.read<std::uint32_t>(cq.ctl + kIndex) + count;
-        allow32(cq.pages, kProducer, prod & cq.mask);
-        allow(cq.ctl + kIndex, prod);
+    const std::uint64_t at = field(qp, offsetof(nupa_qp_shadow, sends.completed));
+    const auto first = memory_.read<std::uint32_t>(at);
+    for (std::uint32_t i = 0; i < count; i++) {
+        const nupa_qp_send send = send_at(qp, first + i);
+        ib_uverbs_wc wc{};
+        wc.wr_id = send.wr_id, wc.opcode = send.opcode, wc.byte_len = send.bytes;
+        wc.qp_num = qp.qpn;
+        put(cq, i, wc);
     }
-    allow<std::uint32_t>(cq.ctl + kOwner, NUPA_CQ_OWNER_NONE);
+    if (count)
+        allow(at, first + count);
+    give(cq, count);
     return count;
 }
 

@@ -3,6 +3,7 @@
 // mirror of guest memory that changes only as the rules allow.
 #pragma once
 
+#include <rdma/ib_user_verbs.h>
 #include <tcp_qp/nupa_hw.h>
 #include <tcp_qp/tcp_bth_mixed.h>
 
@@ -199,6 +200,11 @@ private:
     void give_turn(ModelQp& qp, const tcp_bth& b, std::uint32_t done, const Whole& all);
     void completed(ModelQp& qp, const tcp_bth& b, std::uint32_t seq, std::uint32_t bytes,
                    bool begun);
+    bool own(const ModelQueue& queue);
+    std::uint32_t room(const ModelQueue& cq);
+    void put(const ModelQueue& cq, std::uint32_t place, const ib_uverbs_wc& wc);
+    void give(const ModelQueue& cq, std::uint32_t count);
+    nupa_qp_send send_at(const ModelQp& qp, std::uint32_t number);
     // How many.
     std::uint32_t sends(const ModelQp& qp, std::uint32_t ack);
     std::uint32_t sends_before(const ModelQp& qp, std::uint32_t ack);
