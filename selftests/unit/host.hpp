@@ -50,13 +50,19 @@ public:
     }
 
     // The host's own segment: acknowledges @ack and offers @window_bytes beyond.
-    nupa::TxRewrite ack(std::uint32_t ack, std::uint32_t window_bytes = 1 << 20) {
+    TcpFrame from_host(std::uint32_t ack, std::uint32_t window_bytes = 1 << 20) const {
         TcpFrame f;
         f.src = 2, f.dst = 1, f.sport = 2000, f.dport = 1000;
         f.ack = ack;
         f.window = static_cast<std::uint16_t>(window_bytes >> options.wscale);
-        Wire w(f);
+        return f;
+    }
+    nupa::TxRewrite tx(const TcpFrame& frame) {
+        Wire w(frame);
         return engine.transmit(w.packet);
+    }
+    nupa::TxRewrite ack(std::uint32_t ack, std::uint32_t window_bytes = 1 << 20) {
+        return tx(from_host(ack, window_bytes));
     }
 
     nupa::Decision rx(const TcpFrame& frame) {

@@ -2,7 +2,6 @@
 // Sends that the switch completes, with what acknowledges them.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <random>
 #include <thread>
 
@@ -11,7 +10,6 @@
 namespace {
 
 using namespace test;
-using nupa::Reason;
 
 constexpr std::uint32_t kSendCq = 8, kSentFrom = 5000, kSendBytes = 100;
 constexpr std::uint32_t kWcSend = 0, kWcWrite = 1;
@@ -55,15 +53,10 @@ struct Sends : Quiet {
         put(at + offsetof(nupa_qp_send, bytes), kSendBytes);
         put(at + offsetof(nupa_qp_send, opcode), opcode);
         put(field(offsetof(nupa_qp_sends, posted)), ++number);
-        TcpFrame f;
-        f.src = 2, f.dst = 1, f.sport = 2000, f.dport = 1000;
-        f.flags = nupa::kTcpAck;
+        TcpFrame f = host.from_host(seq);
         f.seq = end - kSendBytes;
-        f.ack = seq;
-        f.window = 1 << 15;
         f.payload = pattern(kSendBytes);
-        Wire w(f);
-        host.engine.transmit(w.packet);
+        host.tx(f);
     }
     static std::uint64_t name(std::uint32_t number) { return (std::uint64_t{7} << 32) + number; }
     nupa::Decision answer(std::uint32_t ack) {
@@ -186,8 +179,8 @@ TEST_F(Sends, ByAnAcknowledgementAlone) {
         f.flags = flags;
         return host.rx(f);
     };
-    EXPECT_EQ(acknowledge(end, seq + 1, nupa::kTcpAck).sends,
-              0u);  // something before it is missing
+    // Something before it is missing.
+    EXPECT_EQ(acknowledge(end, seq + 1, nupa::kTcpAck).sends, 0u);
     EXPECT_EQ(acknowledge(end, seq, nupa::kTcpAck | nupa::kTcpRst).sends, 0u);
     EXPECT_EQ(acknowledge(end, seq, nupa::kTcpAck | nupa::kTcpFin).sends, 0u);
     EXPECT_EQ(acknowledge(end + 1, seq, nupa::kTcpAck).sends, 0u);  // was not sent
@@ -302,11 +295,8 @@ TEST_F(Sends, TwoThreads) {
     for (std::uint32_t i = 0; i < kMessages; i++) {
         sent();
         std::thread kernel;
-        std::atomic<bool> go{false};
         bool mine = false;
         const auto claim = [&] {
-            while (!go)
-                continue;
             std::uint32_t none;
             do
                 none = NUPA_CQ_OWNER_NONE;
@@ -319,10 +309,8 @@ TEST_F(Sends, TwoThreads) {
             }
             __atomic_store_n(&ctl->owner, NUPA_CQ_OWNER_NONE, __ATOMIC_RELEASE);
         };
-        if (i % 8 == 0) {
+        if (i % 8 == 0)
             kernel = std::thread(claim);
-            go = true;
-        }
         answer(end);
         if (kernel.joinable())
             kernel.join();
