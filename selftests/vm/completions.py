@@ -46,6 +46,15 @@ def by_switch(t: Guests, options: str, share: float) -> None:
 
 
 @contextlib.contextmanager
+def turned_off(t: Guests, name: str) -> Iterator[None]:
+    """The switch completes nothing that this counter counts."""
+    with parameter(t, "nic_completes", "N"):
+        before = [counted(t, node, name) for node in range(2)]
+        yield
+        t.equal([counted(t, node, name) for node in range(2)], before, f"{name}, which the switch completed")
+
+
+@contextlib.contextmanager
 def refused_by_tcp(t: Guests) -> Iterator[None]:
     """Both hosts lose packets that their switch has seen."""
     for node in range(2):
@@ -86,10 +95,8 @@ def test_the_last_message(t: Guests) -> None:
 
 @pytest.mark.long
 def test_turned_off(t: Guests) -> None:
-    with parameter(t, "nic_completes", "N"):
-        before = [counted(t, node, "rx_nic_messages") for node in range(2)]
+    with turned_off(t, "rx_nic_messages"):
         exchange(t, "offload", "offload", f"{SMALL} --seed 74")
-        t.equal([counted(t, node, "rx_nic_messages") for node in range(2)], before, "messages that the switch completed")
 
 
 def test_tcp_refuses_what_is_completed(t: Guests) -> None:

@@ -60,10 +60,15 @@ def test_more_addresses_than_gids(t: Guests) -> None:
     wait_gids(t, 0, before)
 
 
-def pingpong(t: Guests, options: str, client_node: int = 1, program: str = "ibv_rc_pingpong") -> None:
+def by_number(t: Guests, command: str, client_node: int = 1) -> str:
+    """What the server says of a program that takes its peer's name, and whose ends exchange numbers over a socket."""
     port = free_port()
-    command = f"{program} -d tcpqp0 -p {port} -n 200 {options}"
-    out, _ = served(t, command, f"{command} {ADDRESS}", port, client_node=client_node)
+    full = f"{command} -d tcpqp0 -p {port}"
+    return served(t, full, f"{full} {ADDRESS}", port, client_node=client_node)[0]
+
+
+def pingpong(t: Guests, options: str, client_node: int = 1, program: str = "ibv_rc_pingpong") -> None:
+    out = by_number(t, f"{program} -n 200 {options}", client_node)
     t.check("200 iters in" in out, out)
 
 
@@ -439,9 +444,7 @@ def test_killed_at_any_moment(t: Guests) -> None:
 
 
 def perftest(t: Guests, command: str) -> None:
-    port = free_port()
-    full = f"{command} -d tcpqp0 -x 0 -F -p {port}"
-    served(t, full, f"{full} {ADDRESS}", port)
+    by_number(t, f"{command} -x 0 -F")
 
 
 @pytest.mark.parametrize("verb", ("send", "write", "read", "atomic"))

@@ -8,18 +8,16 @@ import pytest
 
 from harness.guests import Guests
 from harness.needs import Needs
-from harness.pairs import served
-from harness.traffic import free_port, parameter, wait_moving
+from harness.traffic import wait_moving
 
-from vm.completions import counted, refused_by_tcp
+from vm.completions import counted, refused_by_tcp, turned_off
 from vm.exchange import LIMIT_S, PORT, PROGRAM, exchange, under_faults
+from vm.number import ADDRESS, by_number, perftest
+from vm.shared import ENDLESS, SETUP
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_exchange",), setup="full")
 pytestmark = pytest.mark.needs(NEEDS)
 
-ADDRESS = "10.77.0.1"
-ENDLESS = 1 << 31
-SETUP = "sh $REPO/tools/vm/guest/setup full"
 TURNS = 500
 # Both ends have one or two sends under way, which the other's messages acknowledge.
 ONE = "--messages 1500 --max-bytes 4096 --depth 1"
@@ -36,12 +34,6 @@ def by_switch(t: Guests, least: int) -> Iterator[None]:
         t.check(sends >= least, f"node{node}: the switch completed {sends} sends, not {least}")
 
 
-def program(t: Guests, command: str) -> str:
-    port = free_port()
-    full = f"{command} -d tcpqp0 -p {port}"
-    return served(t, full, f"{full} {ADDRESS}", port)[0]
-
-
 def test_every_byte(t: Guests) -> None:
     for seed, options in ((1, ONE), (2, TWO), (3, f"{ONE} --inline 200 --sges 4")):
         with by_switch(t, 100):
@@ -53,19 +45,19 @@ def test_question_and_answer(t: Guests, bytes_: int) -> None:
     """Spinning, and asleep: one queue has both completions."""
     for options in ("-c", "-c -e"):
         with by_switch(t, TURNS // 2):
-            out = program(t, f"ibv_rc_pingpong -g 0 -s {bytes_} -n {TURNS} {options}")
+            out = by_number(t, f"ibv_rc_pingpong -g 0 -s {bytes_} -n {TURNS} {options}")
         t.check(f"{TURNS} iters in" in out, out)
 
 
 def test_two_queues(t: Guests) -> None:
     with by_switch(t, TURNS // 4):
-        program(t, f"ib_send_lat -x 0 -F -s 2048 -n {TURNS}")
-    program(t, f"ib_send_lat -x 0 -F -s 2048 -n {TURNS} -e")
+        perftest(t, f"ib_send_lat -s 2048 -n {TURNS}")
+    perftest(t, f"ib_send_lat -s 2048 -n {TURNS} -e")
 
 
 def test_writes(t: Guests) -> None:
     with by_switch(t, TURNS // 4):
-        program(t, f"ib_write_lat -x 0 -F -s 64 -n {TURNS}")
+        perftest(t, f"ib_write_lat -s 64 -n {TURNS}")
 
 
 def test_tcp_refuses_what_acknowledges(t: Guests) -> None:
@@ -88,10 +80,8 @@ def test_the_queue_is_resized(t: Guests) -> None:
 
 
 def test_turned_off(t: Guests) -> None:
-    with parameter(t, "nic_completes", "N"):
-        before = [counted(t, node, "tx_nic_messages") for node in range(2)]
+    with turned_off(t, "tx_nic_messages"):
         exchange(t, "offload", "offload", f"{ONE} --seed 10")
-        t.equal([counted(t, node, "tx_nic_messages") for node in range(2)], before, "sends that the switch completed")
 
 
 def test_another_end_that_cannot(t: Guests) -> None:
