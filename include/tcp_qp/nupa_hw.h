@@ -53,7 +53,7 @@ enum {
 
 	NUPA_MAGIC = 0x4150554e,	/* "NUPA" */
 	NUPA_ABI_MAJOR = 4,		/* must be equal */
-	NUPA_ABI_MINOR = 8,		/* may grow; features say what is there */
+	NUPA_ABI_MINOR = 9,		/* may grow; features say what is there */
 
 	NUPA_QUEUE_PAIRS_MAX = 16,
 	NUPA_VECTORS = 1 + NUPA_QUEUE_PAIRS_MAX,
@@ -115,6 +115,7 @@ enum {
 	NUPA_FEAT_QUIET = 1 << 17,	/* NUPA_CQ_F_WAITING, nupa_rxq_ctl.signalled, since 4.6 */
 	NUPA_FEAT_SRQ = 1 << 18,	/* SRQ_CREATE, NUPA_QP_F_SRQ, since 4.7 */
 	NUPA_FEAT_SENDS = 1 << 19,	/* NUPA_QP_F_SENDS, since 4.8 */
+	NUPA_FEAT_LATER = 1 << 20,	/* NUPA_RX_F_COMPLETED, nupa_rxq_ctl.seen, since 4.9 */
 };
 
 /* struct nupa_regs.status, switch to host */
@@ -181,7 +182,8 @@ struct nupa_rxq_ctl {
 	__le32 comp_cons;
 	__le32 irq_event;	/* interrupt when comp_prod moves past this */
 	__le32 long_prod;	/* of the ring of long buffers, where the queue has one */
-	__u8 pad_host[48];
+	__le32 seen;		/* what is quiet and before this was looked at, and is taken later (NUPA_FEAT_LATER) */
+	__u8 pad_host[44];
 	/* switch */
 	__le32 fill_cons;
 	__le32 comp_prod;
@@ -257,6 +259,7 @@ enum {
 	NUPA_RX_F_QP = 1 << 6,		/* flow has a QP context; the host must not merge it in software */
 	NUPA_RX_F_STREAM = 1 << 7,	/* that context is a stream's; PLACED: where a struct nupa_post says */
 	NUPA_RX_F_WAKE = 1 << 8,	/* somebody may have slept until it was completed, in @cq */
+	NUPA_RX_F_COMPLETED = 1 << 9,	/* PLACED, and before the shadow's done (NUPA_FEAT_LATER) */
 };
 
 /*

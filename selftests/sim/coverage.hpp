@@ -21,7 +21,7 @@ namespace sim {
     X(trains) X(train_segments_placed) X(write_train_segments_placed) X(mixed_trains) X(mixed_train_segments_placed) X(write_mixed_trains) X(write_mixed_train_segments_placed) X(placed_bytes) X(copied_bytes) X(plain_bytes) X(messages) X(empty_messages) X(immediates) \
     X(msn_wraps) X(stalls) X(writes) X(write_immediates) X(window_writes) X(overlapping_writes) \
     X(reads) X(atomics) X(invalidates) X(switch_completions) X(turns_taken) \
-    X(quiet) X(quiet_in_vain) X(woken) X(shared_completions) X(shared_trains) X(shared_by_others) X(shared_owned) X(switch_sends)
+    X(quiet) X(quiet_in_vain) X(later) X(joined) X(woken) X(shared_completions) X(shared_trains) X(shared_by_others) X(shared_owned) X(switch_sends)
 #define SIM_TROUBLE_COUNTERS(X) \
     X(deregistered) X(short_receives) X(bad_keys) X(hostile_writes) X(bad_requests) X(bad_responses) \
     X(writes_refused) X(revoked_targets) X(revoked_sources) X(revoked_sinks) X(revoked_windows) \

@@ -20,6 +20,7 @@ constexpr std::uint32_t kHoldMaxUs = 2000, kHoldShortUs = 20;
 constexpr std::uint32_t kForgeEach = 32;  // data segments
 constexpr std::uint32_t kQuietShare = 4;  // of the hold, and
 constexpr std::size_t kQuietMax = 32;     // as in ports/vm/rx_queue.cpp
+constexpr std::size_t kLaterMax = 4;      // as in nupa_dev
 
 }  // namespace
 
@@ -253,7 +254,8 @@ void Host::flush() {
     r.placed = run_placed_;
     r.data = std::move(run_data_);
     run_data_.clear();
-    ring_.push_back({&end, std::move(r), run_quiet_ ? merger_.qpn() : 0});
+    ring_.push_back({&end, std::move(r), run_quiet_ ? merger_.qpn() : 0,
+                     (merged.flags & NUPA_RX_F_COMPLETED) != 0});
     if (!run_quiet_ || ring_.size() == kQuietMax)
         return hear(false);
     world_.coverage.add(k_quiet);
@@ -282,9 +284,34 @@ void Host::hear(bool in_vain) {
     while (!ring_.empty()) {
         Waiting first = std::move(ring_.front());
         ring_.pop_front();
+        join(first);
         first.end->arrive(std::move(first.received));
     }
     hearing_ = false;
+}
+
+// As nupa_dev's rx_join.c: it begins where the first one does, and says what the last one says.
+void Host::join(Waiting& first) {
+    while (!ring_.empty()) {
+        const Waiting& next = ring_.front();
+        const TcpFields &a = first.received.tcp, &b = next.received.tcp;
+        if (!first.completed || !next.completed || next.end != first.end ||
+            b.seq != a.seq + first.received.bytes || static_cast<std::int32_t>(b.ack - a.ack) < 0 ||
+            ((a.flags | b.flags) & ~nupa::kTcpPsh) != nupa::kTcpAck)
+            return;
+        Truth truth = next.received.truth;
+        truth.at = first.received.truth.at;
+        truth.len += first.received.truth.len;
+        truth.tampered |= first.received.truth.tampered;
+        truth.bleached |= first.received.truth.bleached;
+        first.received.truth = std::move(truth);
+        const std::uint32_t seq = a.seq;
+        first.received.tcp = b;
+        first.received.tcp.seq = seq;
+        first.received.bytes += next.received.bytes;
+        ring_.pop_front();
+        world_.coverage.add(k_joined);
+    }
 }
 
 void Host::hear_if_due() {
@@ -296,6 +323,12 @@ void Host::hear_if_due() {
 void Host::sent() {
     if (ring_.empty() || hearing_)
         return;
+    if (ring_.size() < kLaterMax && world_.now() + hold_us_ / (2 * kQuietShare) < hear_due_) {
+        for (Waiting& waiting : ring_)
+            waiting.quiet_qpn = 0;
+        world_.coverage.add(k_later);
+        return;
+    }
     looks_ = true;
     world_.at(world_.now(), EventKind::kHear, id_);
 }

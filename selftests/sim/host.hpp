@@ -93,10 +93,13 @@ private:
     struct Waiting {
         End* end;
         Received received;
-        std::uint32_t quiet_qpn;  // 0: is to be heard of at once
+        std::uint32_t quiet_qpn;  // 0: is to be heard of at once, or somebody has looked
+        bool completed;           // by the switch, and so is all before it
     };
 
     void note_in_vain();
+    // The completed messages that follow @first become one packet with it.
+    void join(Waiting& first);
     bool page_writable(std::uint64_t addr, std::uint64_t bytes, std::uint32_t pd,
                        std::uint32_t right) const;
     void merge(nupa::Packet& packet, const nupa::Decision& decision, const Truth& truth);

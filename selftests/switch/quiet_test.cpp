@@ -245,5 +245,37 @@ TEST(Quiet, WhoLooksIsNotTold) {
     });
 }
 
+// Nobody looked before the time was over: the next ones are told at once.  But whoever has looked,
+// and takes it later, has nothing against it.
+void quiet_until_told(bool seen) {
+    Quiet q(NUPA_CQ_F_WAITING, 400);
+    q.send();
+    if (seen)
+        __atomic_store_n(&q.p[1].rxq(0)->seen, q.came(), __ATOMIC_RELEASE);
+    q.p[1].wait_until([&] { return q.signalled() == q.came(); }, kVector, "the interrupt");
+    q.cq.poll();
+    EXPECT_TRUE(q.p[1].try_receive(0));
+    q.arm();
+    q.send();
+    EXPECT_EQ(q.stat(NUPA_STAT_rx_quiet), seen ? 2u : 1u);
+}
+
+TEST(Quiet, InVain) { quiet_until_told(false); }
+
+TEST(Quiet, SeenIsNotInVain) { quiet_until_told(true); }
+
+// What the host may join with what follows (kernel/nupa_dev/rx_join.c).
+TEST(Quiet, SaysThatItIsCompleted) {
+    Quiet q(NUPA_CQ_F_WAITING, 0);
+    q.send();
+    const auto completed = q.p[1].receive(0);
+    EXPECT_TRUE(completed.comp.flags & NUPA_RX_F_COMPLETED);
+    q.qp.take_turn();
+    q.send();
+    const auto placed = q.p[1].receive(0);
+    EXPECT_TRUE(placed.comp.flags & NUPA_RX_F_PLACED);
+    EXPECT_FALSE(placed.comp.flags & NUPA_RX_F_COMPLETED);
+}
+
 }  // namespace
 }  // namespace nupa::testing

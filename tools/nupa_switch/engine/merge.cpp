@@ -78,6 +78,8 @@ std::uint16_t rx_flags(const Packet& packet, const Decision& decision) noexcept 
         flags |= NUPA_RX_F_STREAM;
     if (decision.has_qp)
         flags |= NUPA_RX_F_QP;
+    if (decision.completed)
+        flags |= NUPA_RX_F_COMPLETED;
     return flags;
 }
 
@@ -205,6 +207,8 @@ void Merger::append(const Packet& packet, const Decision& decision) noexcept {
     next_seq_ += bytes;
     last_flags_ |= packet.at.tcp_flags & kEndFlags;
     last_opcode_ = decision.bth.opcode;
+    if (decision.completed)  // and so is all before it
+        run_.flags |= NUPA_RX_F_COMPLETED;
     closed_ = ends_short(packet, run_.gso_size) || last_flags_ || ends_message(packet, decision);
 }
 

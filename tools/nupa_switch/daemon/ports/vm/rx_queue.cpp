@@ -359,7 +359,8 @@ std::optional<RxQueue::Result> RxQueue::expire(uint64_t now_ns, uint32_t& silent
 // Room for them was reserved when the queue was made.
 void RxQueue::note_in_vain() noexcept {
     const uint32_t waiting = std::min(comp_prod_ - load_acquire(ctl_->comp_cons), kQuietMax);
-    for (uint32_t i = comp_prod_ - waiting; i != comp_prod_; i++)
+    const uint32_t unseen = std::min(comp_prod_ - load_relaxed(ctl_->seen), waiting);
+    for (uint32_t i = comp_prod_ - unseen; i != comp_prod_; i++)
         if (const uint32_t qpn = quiet_qpns_[i % kQuietMax];
             qpn && std::find(in_vain_.begin(), in_vain_.end(), qpn) == in_vain_.end())
             in_vain_.push_back(qpn);
