@@ -294,6 +294,11 @@ struct tqp_offload_ops {
 	int (*stream_create)(struct tqp_offload_device *odev,
 			     const struct tqp_offload_stream *stream);
 	int (*stream_destroy)(struct tqp_offload_device *odev, u32 id);
+	/*
+	 * May be NULL.  Has nothing come to that NAPI's queue but what the hardware has completed
+	 * and TCP need not hear of yet?  Any context.
+	 */
+	bool (*is_quiet)(struct tqp_offload_device *odev, u32 napi_id);
 };
 
 /*

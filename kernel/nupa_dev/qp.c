@@ -407,6 +407,19 @@ static int nupa_stream_destroy(struct tqp_offload_device *odev, u32 id)
 	return err == -ENOENT ? 0 : err;
 }
 
+static bool nupa_is_quiet(struct tqp_offload_device *odev, u32 napi_id)
+{
+	struct nupa_dev *nupa = nupa_of(odev);
+
+	for (int i = 0; i < nupa->nr_queues; i++) {
+		struct nupa_queue *q = &nupa->queues[i];
+
+		if (q->napi.napi_id == napi_id)
+			return nupa_rx_is_empty(q) || (nupa_rx_quiet(q) && !nupa_rx_due(q));
+	}
+	return false;
+}
+
 static const struct tqp_offload_ops nupa_qp_ops = {
 	.mr_reg = nupa_mr_reg,
 	.mr_dereg = nupa_mr_dereg,
@@ -418,6 +431,7 @@ static const struct tqp_offload_ops nupa_qp_ops = {
 	.srq_destroy = nupa_srq_destroy,
 	.stream_create = nupa_stream_create,
 	.stream_destroy = nupa_stream_destroy,
+	.is_quiet = nupa_is_quiet,
 };
 
 static void nupa_qp_release(struct device *dev)

@@ -23,17 +23,21 @@ enum {
 	NUPA_TX_WAKE_ENTRIES = 2 * NUPA_TX_PACKET_ENTRIES_MAX,
 	NUPA_TX_ALONE_MAX_BYTES = 512,
 	NUPA_TX_ALONE_PACKETS = 2,	/* under way before it: of who answers before TCP hears of the question */
+	NUPA_TX_ALONE_LATER = 10,	/* ... and where both ends hear of several questions at once */
 	NUPA_TX_PULL_BYTES = 128,	/* of a packet whose header length nobody noted */
 	NUPA_RX_PUBLISH_PACKETS = 32,	/* tell the switch at least this often */
 	NUPA_RX_REFILL_MIN = 32,
 	NUPA_RX_LONG_REFILL_MIN = 4,
 	NUPA_RX_RETRY_MS = 10,		/* after a failed refill */
+	NUPA_RX_LATER_MAX = 4,		/* completions that are quiet, and wait for another one although somebody sent */
+	NUPA_RX_LATER_SHARE = 8,	/* of the hold time: they wait no longer */
+	NUPA_RX_JOIN_MAX = 16,		/* completions in one skb */
 };
 
 #define NUPA_TX_STATS(X) \
 	X(packets) X(bytes) X(drops) X(map_errors) X(pull_errors) X(busy) X(doorbells) X(pure_acks)
 #define NUPA_RX_STATS(X) \
-	X(packets) X(bytes) X(drops) X(invalid) X(alloc_failures) X(csum_bad) X(merged_packets) \
+	X(packets) X(bytes) X(drops) X(invalid) X(alloc_failures) X(csum_bad) X(merged_packets) X(joined_packets) \
 	X(placed_packets) X(placed_bytes) X(qp_packets) X(polls) \
 	X(long_buffers) X(long_alloc_failures) \
 	X(device_bytes) X(device_drops) X(urgent_cleared)
@@ -106,6 +110,8 @@ struct nupa_rxq {
 	u32 entries;			/* of completions; 0: not allocated */
 	u32 comp_cons;
 	u32 woken;			/* completions before this have woken who slept */
+	u32 later_cons;			/* what is quiet waits from here on ... */
+	u32 later_us;			/* ... since then, in 1024 ns */
 	bool strict;			/* TCP payload is never in a header slot (tcp-data-split) */
 	bool ran;			/* the switch has had these rings before */
 	struct nupa_fill fill;
@@ -139,6 +145,9 @@ struct nupa_rx_desc {
 	u16 gso_segs;
 	u32 payload_bytes;
 	u32 hash;
+	u32 qpn;
+	bool joined;			/* several completions; not from the ring */
+	u32 seq;			/* where they begin */
 };
 
 static inline u16 nupa_queue_vector(const struct nupa_queue *q)
@@ -221,6 +230,15 @@ int nupa_rx_poll(struct nupa_queue *q, int budget);
 bool nupa_rx_arm(struct nupa_queue *q);		/* true: poll again */
 /* All that came was completed by the switch, and TCP need not hear of it yet; any context. */
 bool nupa_rx_quiet(const struct nupa_queue *q);
+bool nupa_rx_is_empty(const struct nupa_queue *q);	/* any context */
+/* Of what is quiet: is it so much, or so old, that TCP should hear of it?  Else the switch knows that it was seen. */
+bool nupa_rx_due(struct nupa_queue *q);
+/* Has that been so lately?  Then acknowledgements come late, by so many packets at each end. */
+static inline bool nupa_rx_later(const struct nupa_queue *q)
+{
+	return READ_ONCE(q->rx.comp_cons) - READ_ONCE(q->rx.later_cons) <= 2 * NUPA_RX_LATER_MAX;
+}
+
 void nupa_rx_wake(struct nupa_queue *q);	/* who slept until that came; hard irq */
 bool nupa_tx_done(struct nupa_queue *q);	/* what was awaited; hard irq */
 void nupa_rx_quiesce(struct nupa_queue *q);
@@ -229,6 +247,12 @@ struct sk_buff *nupa_rx_skb(struct nupa_queue *q, const struct nupa_rx_desc *des
 /* False: counted as invalid, but the rings stay in step.  *@fatal: they do not. */
 bool nupa_rx_check(struct nupa_queue *q, const struct nupa_rx_desc *desc, bool *fatal);
 void nupa_rx_drop_bufs(struct nupa_queue *q, const struct nupa_rx_desc *desc);
+
+/* ---- rx_join.c ---- */
+/* @desc, and the header that goes with it, and what follows: true if they are one packet, with @next_header, from now on. */
+bool nupa_rx_join(struct nupa_rx_desc *desc, const u8 *header, const struct nupa_rx_desc *next,
+		  const u8 *next_header);
+void nupa_rx_set_joined(struct sk_buff *skb, const struct nupa_rx_desc *desc);
 
 /* ---- rx_strict.c ---- */
 /* Of a queue whose payload may be in device memory, before it is merged; false: counted, and not to be delivered. */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Receive queues at work.  All of it runs in the queue's NAPI. */
+#include <linux/sched/clock.h>
 #include <net/busy_poll.h>
 #include "nupa.h"
 
@@ -45,9 +46,9 @@ void nupa_rx_drop_bufs(struct nupa_queue *q, const struct nupa_rx_desc *desc)
 }
 
 /* The only look at the entry in memory that the switch writes. */
-static void nupa_rx_copy_desc(const struct nupa_rxq *rx, struct nupa_rx_desc *desc)
+static void nupa_rx_copy_desc(const struct nupa_rxq *rx, u32 index, struct nupa_rx_desc *desc)
 {
-	const struct nupa_rx_comp *comp = &rx->comp[rx->comp_cons & (rx->entries - 1)];
+	const struct nupa_rx_comp *comp = &rx->comp[index & (rx->entries - 1)];
 
 	desc->flags = le16_to_cpu(READ_ONCE(comp->flags));
 	desc->bufs = le16_to_cpu(READ_ONCE(comp->bufs));
@@ -57,23 +58,50 @@ static void nupa_rx_copy_desc(const struct nupa_rxq *rx, struct nupa_rx_desc *de
 	desc->gso_segs = le16_to_cpu(READ_ONCE(comp->gso_segs));
 	desc->payload_bytes = nupa_get(&comp->payload_bytes);
 	desc->hash = nupa_get(&comp->hash);
+	desc->qpn = nupa_get(&comp->qpn);
+	desc->joined = false;
 }
 
-static bool nupa_rx_one(struct nupa_queue *q)
+static const u8 *nupa_rx_header(const struct nupa_rxq *rx, u32 index)
+{
+	return rx->header_slots + (size_t)(index & (rx->entries - 1)) * NUPA_RX_SLOT_BYTES;
+}
+
+/* What may be one packet with @desc, of at most @waiting completions; how many they are. */
+static u32 nupa_rx_join_all(struct nupa_queue *q, struct nupa_rx_desc *desc, u32 waiting)
+{
+	const struct nupa_rxq *rx = &q->rx;
+	u32 at = rx->comp_cons, count = 1;
+	struct nupa_rx_desc next;
+
+	for (; count < min_t(u32, waiting, NUPA_RX_JOIN_MAX); count++) {
+		nupa_rx_copy_desc(rx, at + count, &next);
+		if (!nupa_rx_join(desc, nupa_rx_header(rx, at + count - 1), &next,
+				  nupa_rx_header(rx, at + count)))
+			break;
+	}
+	return count;
+}
+
+/* How many of the @waiting completions were taken; 0: the rings are out of step. */
+static u32 nupa_rx_one(struct nupa_queue *q, u32 waiting)
 {
 	struct nupa_rxq *rx = &q->rx;
 	struct nupa_rx_desc desc;
-	struct sk_buff *skb;
 	bool fatal = false;
-	const u8 *header;
+	struct sk_buff *skb;
+	u32 count = 1;
 
-	nupa_rx_copy_desc(rx, &desc);
+	nupa_rx_copy_desc(rx, rx->comp_cons, &desc);
 	if (!nupa_rx_check(q, &desc, &fatal))
 		return !fatal;
-	header = rx->header_slots + (size_t)(rx->comp_cons & (rx->entries - 1)) * NUPA_RX_SLOT_BYTES;
-	skb = nupa_rx_skb(q, &desc, header);
+	if (desc.flags & NUPA_RX_F_COMPLETED)
+		count = nupa_rx_join_all(q, &desc, waiting);
+	if (count > 1)
+		nupa_rx_count(q, NUPA_RXS_joined_packets, count);
+	skb = nupa_rx_skb(q, &desc, nupa_rx_header(rx, rx->comp_cons + count - 1));
 	if (!skb)
-		return true;
+		return count;
 	/* software GRO would lose message boundaries, and mix what can be read with what can't */
 	if (desc.flags & NUPA_RX_F_QP || rx->fill.device) {
 		skb_mark_napi_id(skb, &q->napi);	/* as GRO does: for who polls this queue */
@@ -81,7 +109,7 @@ static bool nupa_rx_one(struct nupa_queue *q)
 	} else {
 		napi_gro_receive(&q->napi, skb);
 	}
-	return true;
+	return count;
 }
 
 static u32 nupa_rx_waiting(struct nupa_queue *q)
@@ -98,7 +126,7 @@ static u32 nupa_rx_waiting(struct nupa_queue *q)
 int nupa_rx_poll(struct nupa_queue *q, int budget)
 {
 	struct nupa_rxq *rx = &q->rx;
-	u32 waiting = 0;
+	u32 waiting = 0, taken;
 	int done = 0;
 
 	nupa_rx_count(q, NUPA_RXS_polls, 1);
@@ -107,13 +135,14 @@ int nupa_rx_poll(struct nupa_queue *q, int budget)
 			waiting = nupa_rx_waiting(q);
 		if (!waiting)
 			break;
-		if (!nupa_rx_one(q)) {
+		taken = nupa_rx_one(q, waiting);
+		if (!taken) {
 			nupa_fail(q->nupa, "receive completion does not match the buffers");
 			break;
 		}
-		waiting--;
+		waiting -= taken;
 		done++;
-		WRITE_ONCE(rx->comp_cons, rx->comp_cons + 1);
+		WRITE_ONCE(rx->comp_cons, rx->comp_cons + taken);
 		if (done % NUPA_RX_PUBLISH_PACKETS == 0)
 			nupa_put_release(&rx->ctl->comp_cons, rx->comp_cons);
 		nupa_rx_refill(q);
@@ -146,6 +175,28 @@ bool nupa_rx_quiet(const struct nupa_queue *q)
 	cons = READ_ONCE(rx->comp_cons);
 	return nupa_get_acquire(&rx->ctl->comp_prod) != cons &&
 	       (s32)(nupa_get(&rx->ctl->signalled) - cons) <= 0;
+}
+
+bool nupa_rx_is_empty(const struct nupa_queue *q)
+{
+	return nupa_get_acquire(&q->rx.ctl->comp_prod) == READ_ONCE(q->rx.comp_cons);
+}
+
+bool nupa_rx_due(struct nupa_queue *q)
+{
+	u32 cons = READ_ONCE(q->rx.comp_cons), prod = nupa_get_acquire(&q->rx.ctl->comp_prod);
+	u32 now_us = local_clock() >> 10, most_us = READ_ONCE(q->nupa->rx_hold_us) / NUPA_RX_LATER_SHARE;
+
+	if (!(q->nupa->features & NUPA_FEAT_LATER) || prod - cons >= NUPA_RX_LATER_MAX)
+		return true;
+	if (READ_ONCE(q->rx.later_cons) != cons) {
+		WRITE_ONCE(q->rx.later_us, now_us);
+		WRITE_ONCE(q->rx.later_cons, cons);
+	} else if (now_us - READ_ONCE(q->rx.later_us) >= most_us) {
+		return true;
+	}
+	nupa_put(&q->rx.ctl->seen, prod);
+	return false;
 }
 
 void nupa_rx_wake(struct nupa_queue *q)

@@ -81,6 +81,7 @@ int nupa_rx_alloc(struct nupa_queue *q, struct nupa_rxq *rx)
 		return err;
 	rx->entries = entries;
 	rx->comp_cons = 0;
+	rx->later_cons = U32_MAX;
 	rx->strict = q->nupa->strict_split;
 	rx->ran = false;
 	return nupa_rx_alloc_fill(q, rx) ?: nupa_rx_alloc_long(q, rx);
@@ -112,6 +113,7 @@ int nupa_rx_create(struct nupa_queue *q)
 	}
 	nupa_fill_show(&rx->fill, &rx->ctl->fill_prod);
 	nupa_put(&rx->ctl->comp_cons, 0);
+	nupa_put(&rx->ctl->seen, 0);
 	nupa_put(&rx->ctl->irq_event, 0);
 	err = nupa_admin_submit(q->nupa, &cmd, NULL);
 	if (!err)

@@ -199,6 +199,8 @@ struct sk_buff *nupa_rx_skb(struct nupa_queue *q, const struct nupa_rx_desc *des
 		nupa_rx_add_delivered(q, skb, desc);
 	nupa_rx_count_packet(q, desc);
 	skb->protocol = eth_type_trans(skb, q->nupa->netdev);
+	if (desc->joined)
+		nupa_rx_set_joined(skb, desc);
 	skb_record_rx_queue(skb, q->index);
 	if (q->nupa->netdev->features & NETIF_F_RXHASH)
 		skb_set_hash(skb, desc->hash, desc->flags & NUPA_RX_F_HASH_L4 ? PKT_HASH_TYPE_L4 :

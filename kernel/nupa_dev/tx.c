@@ -350,20 +350,21 @@ static void nupa_tx_count_packet(struct nupa_queue *q, const struct sk_buff *skb
  * TCP's autocorking and small queues begin with what is sent behind it, which so
  * is awaited: a round trip is one interrupt, and not two.
  */
-static bool nupa_tx_alone(struct sk_buff *skb)
+static bool nupa_tx_alone(struct sk_buff *skb, const struct nupa_queue *asked)
 {
+	u32 most = nupa_rx_later(asked) ? NUPA_TX_ALONE_LATER : NUPA_TX_ALONE_PACKETS;
 	const struct sock *sk = skb->sk;
 
 	return skb->len <= NUPA_TX_ALONE_MAX_BYTES && sk && sk_fullsock(sk) && sk_is_tcp(sk) &&
-	       !skb_zcopy(skb) && tcp_sk(sk)->packets_out <= NUPA_TX_ALONE_PACKETS;
+	       !skb_zcopy(skb) && tcp_sk(sk)->packets_out <= most;
 }
 
 /* The packet's @bufs buffers are mapped: hand it to the switch.  True: ring the doorbell. */
 static bool nupa_tx_publish(struct nupa_queue *q, struct netdev_queue *txq, struct sk_buff *skb,
-			    u32 bufs)
+			    u32 bufs, const struct nupa_queue *asked)
 {
 	bool more = netdev_xmit_more(), ack = skb_is_tcp_pure_ack(skb);
-	bool awaited = !ack && !nupa_tx_alone(skb);
+	bool awaited = !ack && !nupa_tx_alone(skb, asked);
 	struct nupa_txq *tx = &q->tx;
 	struct nupa_tx_slot *slot = nupa_tx_slot(tx, tx->prod);
 	u32 first = tx->prod, end = first + 1 + bufs, bytes = skb->len;
@@ -435,9 +436,9 @@ netdev_tx_t nupa_tx_xmit(struct sk_buff *skb, struct net_device *dev)
 	if (unlikely(!bufs))
 		return nupa_tx_drop(q, skb, NUPA_TXS_map_errors);
 	asked = nupa_tx_answers(q, skb);
-	if (nupa_tx_publish(q, txq, skb, bufs)) {
+	if (nupa_tx_publish(q, txq, skb, bufs, asked)) {
 		nupa_tx_kick(q);
-		if (nupa_rx_quiet(asked))	/* now is the time for what was not urgent */
+		if (nupa_rx_quiet(asked) && nupa_rx_due(asked))	/* now is the time for what was not urgent */
 			napi_schedule(&asked->napi);
 	}
 	return NETDEV_TX_OK;

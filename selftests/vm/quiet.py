@@ -11,7 +11,7 @@ import pytest
 from harness.guests import Guests
 from harness.needs import Needs, on_debug_kernel
 
-from vm.completions import counted
+from vm.completions import counted, refused_by_tcp
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("bench/guest/nupa_bench", "selftests/vm/programs/lib_exchange"), setup="full")
 pytestmark = pytest.mark.needs(NEEDS)
@@ -85,6 +85,31 @@ def test_asleep(t: Guests) -> None:
         said = quiet_round_trips(t, "poll=0")
     us = said["tx"]["rtt_ns"]["p50"] / 1000
     t.check(us < LONGEST_HOLD_US / QUIET_SHARE or on_debug_kernel(), f"a round trip takes {us:.0f} us: nobody was woken")
+
+
+def joined(t: Guests) -> list[int]:
+    return [t.stat(node, "rx_joined_packets") for node in range(2)]
+
+
+def test_heard_together(t: Guests) -> None:
+    """Nothing hurries: who answers does not stop for each question, and TCP hears of several as of one packet."""
+    before = joined(t)
+    with hold(t, LONGEST_HOLD_US):
+        quiet_round_trips(t, "poll=0")
+    shares = [(now - then) / MESSAGES for now, then in zip(joined(t), before, strict=True)]
+    t.check(min(shares) > LEAST, f"share of messages that TCP heard of with others: {shares}")
+
+
+def test_heard_together_and_refused(t: Guests) -> None:
+    """What TCP loses of them comes again, and is completed once."""
+    before = joined(t)
+    with hold(t, LONGEST_HOLD_US), refused_by_tcp(t):
+        for turn in range(5):
+            server = t.start(0, f"{EXCHANGE} --port {PORT}", LIMIT_S)
+            t.wait_listening(0, PORT)
+            ends = [json.loads(said) for said in (t.run(1, f"{EXCHANGE} --port {PORT} --connect $PEER"), server.wait().stdout)]
+            t.equal([(end["sent"], end["received"]) for end in ends], [(40, 40)] * 2, f"turn {turn}")
+    t.check(sum(joined(t)) > sum(before), "nothing was joined")
 
 
 def test_sends_that_are_awaited(t: Guests) -> None:

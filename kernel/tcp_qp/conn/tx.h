@@ -188,6 +188,7 @@ struct tqp_tx {
 	bool running;
 	bool failed;			/* the WQE at sq_next was refused */
 	bool dead;			/* no more send CQEs; done_lock */
+	bool visible;			/* something that completes visibly was sent since the last doorbell; sk lock */
 	u32 gate;			/* a ring index, masked */
 	u32 waits;			/* TQP_TX_WAIT_*; read without the lock */
 	s32 turn;			/* TQP_TX_TURN_BYTES, what is left of them */

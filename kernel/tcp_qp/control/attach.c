@@ -277,6 +277,7 @@ void tqp_conn_doorbell(struct tqp_qp *qp)
 	tqp_watch_renew(conn);
 	tqp_rx_hear(conn);
 	tqp_conn_look(conn);
+	tqp_rx_hear_held(conn);
 	release_sock(conn->sk);
 	tqp_conn_put(conn);
 }

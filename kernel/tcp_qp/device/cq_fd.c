@@ -163,6 +163,21 @@ static u32 tqp_cq_fd_busy_us(struct tqp_cq_fd *fd, u32 *napi)
 	return us && *napi >= MIN_NAPI_ID ? us : 0;
 }
 
+/* A look into that queue would find nothing, or what TCP may hear of later. */
+static bool tqp_cq_fd_is_quiet(struct tqp_cq_fd *fd, u32 napi)
+{
+	struct tqp_offload_device *odev;
+	bool quiet = false;
+
+	spin_lock(&fd->lock);
+	if (fd->cq && READ_ONCE(fd->cq->nic.shared)) {
+		odev = to_tqp_device(fd->cq->ib.device)->offload;
+		quiet = odev->ops->is_quiet && odev->ops->is_quiet(odev, napi);
+	}
+	spin_unlock(&fd->lock);
+	return quiet;
+}
+
 /*
  * Look into the NIC's queue that the last receive came from: for its socket's time, at most *@ns,
  * which becomes what is left of it; or once, if that is none.
@@ -176,6 +191,8 @@ static __poll_t tqp_cq_fd_busy_poll(struct tqp_cq_fd *fd, u64 *ns)
 	if (!us)
 		return 0;
 	if (!*ns) {
+		if (tqp_cq_fd_is_quiet(fd, napi))
+			return 0;
 		napi_busy_loop(napi, NULL, NULL, false, BUSY_POLL_BUDGET);
 		return tqp_cq_fd_mask(fd, false);
 	}

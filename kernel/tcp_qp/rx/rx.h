@@ -24,6 +24,8 @@ void tqp_rx_settle(struct tqp_conn *conn);
 void tqp_rx_look(struct tqp_conn *conn);
 /* The same before something is sent, which so acknowledges it; sk lock, in a task. */
 void tqp_rx_hear(struct tqp_conn *conn);
+/* ... and after it, if congestion control holds back what was posted; sk lock, in a task. */
+void tqp_rx_hear_held(struct tqp_conn *conn);
 
 /* ---- message.c; sk lock ---- */
 /*

@@ -28,15 +28,27 @@ void tqp_rx_look(struct tqp_conn *conn)
  */
 void tqp_rx_hear(struct tqp_conn *conn)
 {
+	bool visible = conn->tx.visible;
 	struct sock *sk = conn->sk;
 
 	sock_owned_by_me(sk);
-	if (conn->tx.late || !tqp_turn_given(conn) || !tqp_turn_done(conn, tcp_sk(sk)->rcv_nxt))
+	conn->tx.visible = false;
+	if (!visible || conn->tx.late || !tqp_turn_given(conn) || !tqp_turn_done(conn, tcp_sk(sk)->rcv_nxt))
 		return;
 	tqp_rx_look(conn);
 	conn->rx.running = true;
 	sk_flush_backlog(sk);
 	conn->rx.running = false;
+}
+
+/* The acknowledgement that lets it go may be among what TCP hears of later. */
+void tqp_rx_hear_held(struct tqp_conn *conn)
+{
+	struct sock *sk = conn->sk;
+
+	sock_owned_by_me(sk);
+	if (tcp_send_head(sk) && tqp_turn_given(conn) && tqp_turn_done(conn, tcp_sk(sk)->rcv_nxt))
+		tqp_rx_look(conn);
 }
 
 void tqp_rx_settle(struct tqp_conn *conn)

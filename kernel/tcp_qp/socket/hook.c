@@ -127,6 +127,8 @@ static unsigned int tqp_in(struct sk_buff *skb, const struct nf_hook_state *stat
 	struct tcphdr *th;
 	u32 thl, payload;
 	unsigned int at;
+	bool joined;
+	int err;
 
 	if (!pskb_may_pull(skb, ihl + sizeof(*th)))
 		return NF_ACCEPT;
@@ -138,7 +140,12 @@ static unsigned int tqp_in(struct sk_buff *skb, const struct nf_hook_state *stat
 		return NF_ACCEPT;
 	th = (struct tcphdr *)(skb_network_header(skb) + ihl);
 	payload = skb->len - ihl - thl;
-	if (tcp_bth_find((u8 *)(th + 1), thl - sizeof(*th), ntohl(th->seq), payload, &bth, &at))
+	err = tcp_bth_find((u8 *)(th + 1), thl - sizeof(*th), ntohl(th->seq), payload, &bth, &at);
+	/* messages that the NIC has completed, in one packet: nobody asks which byte is whose */
+	joined = err == TCP_BTH_E_RANGE && skb->decrypted;
+	if (joined)
+		err = tcp_bth_find((u8 *)(th + 1), thl - sizeof(*th), ntohl(th->seq), 0, &bth, &at);
+	if (err)
 		return NF_ACCEPT;
 
 	if (bth.flags & (TCP_BTH_F_RTR | TCP_BTH_F_RTR_ACK) || !payload)
@@ -155,9 +162,11 @@ static unsigned int tqp_in(struct sk_buff *skb, const struct nf_hook_state *stat
 		return NF_DROP_REASON(skb, SKB_DROP_REASON_TCP_CSUM, 0);
 	}
 
-	tqp_map_fill(&map, &bth, payload);
-	if (!tqp_skb_map_put(skb, &map))
-		return NF_DROP;		/* without it the bytes would be lost to the QP: TCP resends */
+	if (!joined) {
+		tqp_map_fill(&map, &bth, payload);
+		if (!tqp_skb_map_put(skb, &map))
+			return NF_DROP;		/* without it the bytes would be lost to the QP: TCP resends */
+	}
 	if (bth.flags & TCP_BTH_F_TIMESTAMP) {
 		if (skb_ensure_writable(skb, ihl + thl))
 			return NF_DROP;

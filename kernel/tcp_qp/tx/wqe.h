@@ -130,6 +130,7 @@ static inline void tqp_wqe_set_completion(struct tqp_conn *conn, struct tqp_tx_m
 	msg->wc_opcode = wqe->op->wc_opcode;
 	msg->signaled = tqp_wqe_is_signaled(conn);
 	msg->loaded = true;
+	conn->tx.visible |= msg->signaled;
 	msg->nic = copied && msg->signaled && tqp_sends_may(conn);
 	if (!msg->nic)
 		tqp_wqe_count_signaled(conn, msg);
