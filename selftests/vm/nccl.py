@@ -9,6 +9,8 @@ from harness.guests import Failed, Guests
 from harness.needs import Needs
 from harness.traffic import free_port
 
+from vm.completions import counted
+
 NEEDS = Needs(
     modules=("tcp_qp", "nupa_dev"), programs=("tools/nccl_harness/nccl_harness", "user/nccl/libnccl-net-tcpqp.so"), setup="full",
 )  # fmt: skip
@@ -17,6 +19,7 @@ pytestmark = pytest.mark.needs(NEEDS)
 OURS = "user/nccl/libnccl-net-tcpqp.so"
 CASES = 14
 LIMIT_S = 120
+SHORT_MESSAGES = 1000
 FAULTS = {"loss": 0.01, "reorder": 0.05, "seed": 41}
 
 
@@ -57,6 +60,15 @@ def test_cases_on_offload(t: Guests) -> None:
 
 def test_cases_on_software(t: Guests) -> None:
     all_cases(t, ("software", "software"), "--no-self")
+
+
+def test_short_messages_need_few_acks(t: Guests) -> None:
+    """Nobody waits for the acknowledgement of an eager message, which was copied: the receiver learns it."""
+    before = counted(t, 0, "rx_messages"), counted(t, 0, "rx_quick_acks")
+    run(t, ("", ""), f"--ranks 2 --measure --operation send_receive --least 8 --most 8 --iterations {SHORT_MESSAGES}")
+    messages, acks = counted(t, 0, "rx_messages") - before[0], counted(t, 0, "rx_quick_acks") - before[1]
+    t.check(messages >= SHORT_MESSAGES, f"{messages} messages")
+    t.check(acks < 0.2 * messages, f"{acks} ACKs at once for {messages} messages")
 
 
 def under_faults(t: Guests, engine: str, options: str, limit_s: float = LIMIT_S) -> None:

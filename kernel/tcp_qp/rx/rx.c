@@ -144,6 +144,17 @@ static struct sk_buff *tqp_rx_next(struct sock *sk, u32 *off)
 }
 
 /*
+ * As tcp_read_done().  For each second short segment that was read TCP sends an ACK, since who
+ * typed may wait for it; of a message's sender we know.
+ */
+static void tqp_rx_read_done(struct tqp_conn *conn, u32 bytes)
+{
+	if (tqp_quickack_may_wait(&conn->rx.quickack))
+		inet_csk(conn->sk)->icsk_ack.pending &= ~(ICSK_ACK_PUSHED | ICSK_ACK_PUSHED2);
+	tcp_read_done(conn->sk, bytes);
+}
+
+/*
  * The NIC may have completed what comes next: then it is in its place, and told.  Else
  * the turn is taken, and the next look finds the rest.  *@stop: not now.
  */
@@ -156,7 +167,7 @@ static u32 tqp_rx_completed(struct tqp_conn *conn, bool *stop)
 	if (bytes) {
 		tqp_turn_sync(conn);
 		tqp_rx_account(conn, bytes, true);
-		tcp_read_done(conn->sk, bytes);
+		tqp_rx_read_done(conn, bytes);
 		tqp_turn_read(conn);
 	} else if (!tqp_turn_take(conn)) {
 		*stop = true;
@@ -222,7 +233,7 @@ static void tqp_rx_loop(struct tqp_conn *conn)
 		} else {
 			bytes = tqp_rx_skb(conn, skb, off, &stop);
 			if (bytes)
-				tcp_read_done(sk, bytes);
+				tqp_rx_read_done(conn, bytes);
 		}
 		if (conn->offload.shadow)	/* after the copy: the switch places later WRITEs now */
 			smp_store_release(&conn->offload.shadow->consumed, cpu_to_le32(tp->copied_seq));
@@ -265,8 +276,8 @@ static void tqp_rx_quick_ack(struct tqp_conn *conn)
 	const struct tcp_sock *tp = tcp_sk(conn->sk);
 	u8 slot = tqp_quickack_slot(conn->rx.msg.kind, conn->rx.msg.length);
 
-	if (!inet_csk_ack_scheduled(conn->sk) ||
-	    !tqp_quickack_end(&conn->rx.quickack, slot, tp->tcp_mstamp, tcp_min_rtt(tp)))
+	if (!tqp_quickack_end(&conn->rx.quickack, slot, tp->tcp_mstamp, tcp_min_rtt(tp),
+			      inet_csk_ack_scheduled(conn->sk)))
 		return;
 	if (in_softirq())
 		inet_csk(conn->sk)->icsk_ack.pending |= ICSK_ACK_NOW;

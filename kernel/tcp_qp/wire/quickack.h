@@ -7,7 +7,10 @@
  * kind and length of message, since protocols above answer some and others not: an
  * ACK that left late and alone says no, data that came soon says yes.  Ends that
  * follow each other faster than a round trip are of a sender that does not wait for
- * them: TCP's own ACKs are enough.
+ * them: TCP's own ACKs are enough.  So are they for a sender that goes on later, but
+ * without an ACK, or so soon after one that it can't have heard of it.  Where ACKs go at
+ * once that is not seen, so one in many is left to TCP: a sender that does wait loses
+ * milliseconds by it.
  *
  * Pure, like msglog.h; times in microseconds, modulo an hour.  The owner serialises all calls.
  */
@@ -22,6 +25,9 @@ enum {
 	TQP_QUICKACK_STEP = 8,		/* for each late ACK, less one for each answer: a wrong guess costs a packet, */
 	TQP_QUICKACK_FROM = 2,		/* a late ACK milliseconds; from here on at once */
 	TQP_QUICKACK_MAX = 32,
+	TQP_QUICKACK_OWED = 4,		/* ends that may share an ACK if the sender goes on without */
+	TQP_QUICKACK_TRIES = 16,	/* ACKs at once until one is left to TCP, to see whether the sender goes on; */
+	TQP_QUICKACK_TRIES_MAX = 4096,	/* four times as many each time */
 	TQP_QUICKACK_SLOTS_LOG2 = 4,
 	TQP_QUICKACK_SLOTS = 1 << TQP_QUICKACK_SLOTS_LOG2,
 };
@@ -29,8 +35,14 @@ enum {
 struct tqp_quickack {
 	__u32 end_us;		/* the newest end of a message */
 	__u32 left_us;		/* when data left last */
+	__u32 acked_us;		/* when an ACK left alone last */
+	__u32 gap_us;		/* how long the sender was silent, and then went on without an ACK */
+	__u16 tries;		/* ACKs at once since one was left to TCP */
+	__u8 more_log2;		/* of how much longer than TQP_QUICKACK_TRIES that takes */
 	__u8 slot;		/* the message's */
-	__u8 owed;		/* it is not acknowledged yet */
+	__u8 owed;		/* so many ends are not acknowledged yet, TQP_QUICKACK_OWED at most */
+	__u8 goes_on;		/* the sender does, without an ACK */
+	__u8 trying;		/* what is owed was left to TCP */
 	__u8 open;		/* nor is it answered */
 	__u8 score[TQP_QUICKACK_SLOTS];
 };
@@ -41,42 +53,88 @@ static inline __u8 tqp_quickack_slot(__u8 kind, __u32 length)
 	return ((length * 8 + kind) * 0x9e3779b1U) >> (32 - TQP_QUICKACK_SLOTS_LOG2);
 }
 
+/* The ACK could go at once: is it left to TCP, to see what the sender does? */
+static inline int tqp_quickack_tries(struct tqp_quickack *q)
+{
+	if (++q->tries < TQP_QUICKACK_TRIES << q->more_log2)
+		return 0;
+	q->tries = 0;
+	if (TQP_QUICKACK_TRIES << q->more_log2 < TQP_QUICKACK_TRIES_MAX)
+		q->more_log2 += 2;
+	q->trying = 1;
+	return 1;
+}
+
+static inline void tqp_quickack_went_on(struct tqp_quickack *q, __u32 after_us)
+{
+	q->score[q->slot] = 0;
+	q->more_log2 = 0;
+	q->goes_on = 1;
+	if (q->gap_us < after_us)
+		q->gap_us = after_us < TQP_QUICKACK_SOON_US ? after_us : TQP_QUICKACK_SOON_US;
+}
+
+/* An ACK leaves @age_us after a message, alone.  Nonzero: somebody may have waited for it. */
+static inline int tqp_quickack_is_late(struct tqp_quickack *q, __u32 age_us)
+{
+	if (age_us < TQP_QUICKACK_LATE_US)
+		return 0;
+	if (age_us >= 2 * q->gap_us)
+		return 1;
+	q->gap_us -= q->gap_us / 4;	/* more may be on its way, as before */
+	return 0;
+}
+
 /*
- * A message of @slot has ended, and TCP owes an ACK.  Nonzero: it should go now.  What left
- * just before is an answer to it: a NIC that completes may be ahead of TCP.
+ * A message of @slot has ended; @owed: its ACK has not left.  Nonzero: it should go now.  What
+ * left just before is an answer to it: a NIC that completes may be ahead of TCP.
  */
-static inline int tqp_quickack_end(struct tqp_quickack *q, __u8 slot, __u32 now_us, __u32 min_rtt_us)
+static inline int tqp_quickack_end(struct tqp_quickack *q, __u8 slot, __u32 now_us,
+				   __u32 min_rtt_us, int owed)
 {
 	int apart = now_us - q->end_us >= min_rtt_us;
 	int answered = now_us - q->left_us < min_rtt_us / 2;
 
+	if (apart && q->open && (q->owed || now_us - q->acked_us < min_rtt_us))
+		tqp_quickack_went_on(q, now_us - q->end_us);
 	q->end_us = now_us;
 	q->slot = slot;
-	q->owed = 1;
+	q->owed = !owed ? 0 : q->owed < TQP_QUICKACK_OWED ? q->owed + 1 : TQP_QUICKACK_OWED;
 	q->open = !answered;
 	if (answered && q->score[slot])
 		--q->score[slot];
-	return apart && !answered && q->score[slot] >= TQP_QUICKACK_FROM;
+	return owed && apart && !answered && q->score[slot] >= TQP_QUICKACK_FROM && !tqp_quickack_tries(q);
 }
 
-/* A segment leaves, and acknowledges what came.  Nonzero: late and alone. */
+/* TCP is about to acknowledge short segments because they were read: may that wait for more of them? */
+static inline int tqp_quickack_may_wait(const struct tqp_quickack *q)
+{
+	return q->goes_on && q->owed < TQP_QUICKACK_OWED - 1;
+}
+
+/* A segment leaves, and acknowledges what came.  Nonzero: late and alone, and not because it was left to TCP. */
 static inline int tqp_quickack_left(struct tqp_quickack *q, __u32 now_us, int has_data)
 {
 	__u8 *score = &q->score[q->slot];
-	int late = 0;
+	int late = 0, trying = q->trying;
 
+	q->trying = 0;
 	if (has_data) {
 		if (q->open && *score && now_us - q->end_us < TQP_QUICKACK_SOON_US)
 			--*score;
 		q->open = 0;
 		q->left_us = now_us;
-	} else if (q->owed && now_us - q->end_us >= TQP_QUICKACK_LATE_US) {
-		late = 1;
-		*score = *score + TQP_QUICKACK_STEP > TQP_QUICKACK_MAX ? TQP_QUICKACK_MAX :
-									 *score + TQP_QUICKACK_STEP;
+	} else if (q->owed) {
+		late = tqp_quickack_is_late(q, now_us - q->end_us);
+		if (late) {
+			*score = *score + TQP_QUICKACK_STEP > TQP_QUICKACK_MAX ?
+					 TQP_QUICKACK_MAX : *score + TQP_QUICKACK_STEP;
+			q->goes_on = 0;
+		}
+		q->acked_us = now_us;
 	}
 	q->owed = 0;
-	return late;
+	return late && !trying;
 }
 
 #endif
