@@ -159,6 +159,7 @@ void ReceiveComm::post_buffers(std::span<const uint32_t> buffers) noexcept {
         works[i].id = kEagerId | buffers[i];
         works[i].addr = eager_.data() + buffers[i] * kEagerBytes;
         works[i].length = kEagerBytes;
+        works[i].flags = TCPQP_F_MORE;  // the note that says so rings
         works[i].mr = eager_region_.get();
     }
     eager_posted_ += static_cast<uint32_t>(buffers.size());
