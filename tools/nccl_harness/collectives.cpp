@@ -14,6 +14,10 @@ namespace {
 constexpr size_t kSteps = 8;                       // NCCL_STEPS
 constexpr size_t kSlotBytes = size_t{512} * 1024;  // of 4 MiB of NCCL_BUFFSIZE
 constexpr size_t kSlotFloats = kSlotBytes / sizeof(float);
+// Short operations follow each other, as those of nccl-tests do: of one alone the barrier before it
+// would be a large part.
+constexpr size_t kShortBytes = size_t{64} * 1024;
+constexpr int kShortInARow = 20;
 
 double now_us() {
     return std::chrono::duration<double, std::micro>(
@@ -366,12 +370,14 @@ Row measure_one(Env& env, World& world, const Operation& op, size_t bytes, int i
     std::vector<double> times;
     double cpu = 0;
     const uint64_t touched = env.memory.touched();
-    for (int i = -1; i < iterations; i++) {  // the first is a warm-up
+    const int in_a_row = bytes <= kShortBytes ? std::min(kShortInARow, iterations) : 1;
+    for (int i = -in_a_row; i < iterations; i += in_a_row) {  // the first is a warm-up
         env.ranks.barrier();
         const double begin = now_us(), cpu_begin = cpu_us();
-        (world.*op.run)(from->floats(), to->floats(), count);
+        for (int k = 0; k < in_a_row; k++)
+            (world.*op.run)(from->floats(), to->floats(), count);
         if (i >= 0) {
-            times.push_back(now_us() - begin);
+            times.push_back((now_us() - begin) / in_a_row);
             cpu += cpu_us() - cpu_begin;
         }
     }
@@ -386,7 +392,8 @@ Row measure_one(Env& env, World& world, const Operation& op, size_t bytes, int i
         uint64_t wrong, touched;
     };
     const auto all = env.ranks.all_gather_values(
-        Ours{times[times.size() / 2], cpu / iterations, wrong, touches});
+        Ours{times[times.size() / 2], cpu / static_cast<double>(times.size()) / in_a_row, wrong,
+             touches});
     Row row{name, (op.divided ? n * count : count) * sizeof(float), 0, 0, 0, 0, 0, 0};
     for (const Ours& o : all) {
         row.time_us = std::max(row.time_us, o.time_us);
