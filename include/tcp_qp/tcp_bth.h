@@ -210,7 +210,8 @@ static inline void tcp_bth_put32(__u8 *p, __u32 v)
 
 /*
  * AETH of an ACKNOWLEDGE: our own use of IBTA's 32 bits (syndrome, MSN).
- * bits 31-24 syndrome, zero = credits; bits 23-20 zero; bit 19: takes mixed
+ * bits 31-24 syndrome, zero = credits; bits 23-21 zero; bit 20: has room for more
+ * sends, so that a few may be acknowledged together; bit 19: takes mixed
  * trains of WRITEs; bit 18: takes mixed trains of SENDs; bit 17: takes trains of
  * WRITEs; bit 16: takes trains of SENDs; bits 15-0 msn limit: the first untagged
  * msn for which no receive is posted.
@@ -220,6 +221,7 @@ enum {
 	TCP_BTH_AETH_WRITE_TRAINS = 1 << 17,
 	TCP_BTH_AETH_MIXED_TRAINS = 1 << 18,
 	TCP_BTH_AETH_WRITE_MIXED_TRAINS = 1 << 19,
+	TCP_BTH_AETH_ROOM = 1 << 20,
 };
 static inline __u32 tcp_bth_aeth_credits(__u16 msn_limit) { return msn_limit; }
 

@@ -166,7 +166,7 @@ struct tqp_offload_shadow {
 	__le32 last;			/* turn; length of the last one that it completed; TQP_OFFLOAD_LAST_WRITE */
 	__le32 late;			/* tcp_qp's; how often it acknowledged late and without data: senders may have waited for it */
 	__le32 awaits;			/* tcp_qp's; not zero: sends that it is to complete visibly are under way */
-	__le32 reserved;
+	__le32 later;			/* tcp_qp's; not zero: both ends have room for sends that complete late, so TCP may hear of a few messages at once */
 	struct tqp_offload_sends sends;	/* with TQP_OFFLOAD_QP_SENDS */
 };
 

@@ -86,6 +86,8 @@ static_assert(offsetof(struct tqp_offload_shadow, solicited) ==
 static_assert(offsetof(struct tqp_offload_shadow, last) == offsetof(struct nupa_qp_shadow, last));
 static_assert(offsetof(struct tqp_offload_shadow, awaits) ==
 	      offsetof(struct nupa_qp_shadow, awaits));
+static_assert(offsetof(struct tqp_offload_shadow, later) ==
+	      offsetof(struct nupa_qp_shadow, later));
 static_assert(offsetof(struct tqp_offload_shadow, sends.posted) ==
 	      offsetof(struct nupa_qp_shadow, sends.posted));
 static_assert(offsetof(struct tqp_offload_shadow, sends.completed) ==

@@ -255,7 +255,8 @@ void Host::flush() {
     r.data = std::move(run_data_);
     run_data_.clear();
     ring_.push_back({&end, std::move(r), run_quiet_ ? merger_.qpn() : 0,
-                     (merged.flags & NUPA_RX_F_COMPLETED) != 0});
+                     (merged.flags & NUPA_RX_F_COMPLETED) != 0,
+                     (merged.flags & NUPA_RX_F_LATER) != 0});
     if (!run_quiet_ || ring_.size() == kQuietMax)
         return hear(false);
     world_.coverage.add(k_quiet);
@@ -323,7 +324,10 @@ void Host::hear_if_due() {
 void Host::sent() {
     if (ring_.empty() || hearing_)
         return;
-    if (ring_.size() < kLaterMax && world_.now() + hold_us_ / (2 * kQuietShare) < hear_due_) {
+    const bool later = std::all_of(ring_.begin(), ring_.end(),
+                                   [](const Waiting& waiting) { return waiting.later; });
+    if (later && ring_.size() < kLaterMax &&
+        world_.now() + hold_us_ / (2 * kQuietShare) < hear_due_) {
         for (Waiting& waiting : ring_)
             waiting.quiet_qpn = 0;
         world_.coverage.add(k_later);

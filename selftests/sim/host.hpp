@@ -95,6 +95,7 @@ private:
         Received received;
         std::uint32_t quiet_qpn;  // 0: is to be heard of at once, or somebody has looked
         bool completed;           // by the switch, and so is all before it
+        bool later;               // with quiet_qpn: it may wait for others
     };
 
     void note_in_vain();

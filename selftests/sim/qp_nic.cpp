@@ -121,6 +121,7 @@ void QpReceiver::tell_awaits() {
         return;
     ring_.put_turn_word(offsetof(nupa_qp_shadow, awaits),
                         end_.number() % 2 && !end_.sender().all_acked());
+    ring_.put_turn_word(offsetof(nupa_qp_shadow, later), end_.number() % 4 != 3);
     if (disturbed_ % 64 == 3)
         ring_.put_turn_word(offsetof(nupa_qp_shadow, late), ++late_);
     if (disturbed_ % 4 == 1)
@@ -189,7 +190,10 @@ void QpReceiver::judge_sends(const Truth& segment, const nupa::Decision& decisio
 // Only what is completed may wait for TCP, and who waits for that must be told.
 void QpReceiver::judge_quiet(const nupa::Decision& decision) {
     const std::uint32_t seen = std::exchange(seen_late_, decision.completed ? late_ : seen_late_);
+    const bool was_later = std::exchange(later_, decision.completed ? decision.later : later_);
     if (!decision.quiet) {
+        if (decision.later)
+            violation("end {}.{} message {}: what is not quiet may wait for others");
         if (decision.wakes)
             violation("end {}.{} message {}: who waits is woken, and TCP told, too");
         return;
@@ -202,7 +206,7 @@ void QpReceiver::judge_quiet(const nupa::Decision& decision) {
         violation("end {}.{} message {}: TCP is to hear later, while sends are slept for");
     if (sends_.judged() && sends_.waited_for())
         violation("end {}.{} message {}: nobody tells who sleeps that a send is completed");
-    if (seen != late_)
+    if (seen != late_ && (decision.later || !was_later))
         violation("end {}.{} message {}: TCP is to hear later, although it was late before");
     const bool receive = tcp_bth_takes_receive(decision.bth.opcode);
     if (receive && cq_.waited_for() != decision.wakes)

@@ -168,6 +168,7 @@ private:
     bool given_ = false;
     std::uint32_t disturbed_ = 0;
     std::uint32_t late_ = 0, seen_late_ = 0;
+    bool later_ = false;  // the latest completed message was so quiet
 };
 
 }  // namespace sim

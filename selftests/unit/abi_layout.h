@@ -53,7 +53,7 @@
 	X(struct nupa_cmd_qp, rq_mask, 56) X(struct nupa_cmd_qp, rq_base, 60) X(struct nupa_cmd_qp, rq_pages, 64) \
 	X(struct nupa_cmd_qp, rq_table_addr, 72) X(struct nupa_cmd_qp, shadow_addr, 80) \
 	X(struct nupa_cmd_qp, post_addr, 88) X(struct nupa_cmd_qp, post_pages, 96) X(struct nupa_cmd_qp, cq, 100) X(struct nupa_cmd_qp, srq, 104) X(struct nupa_cmd_qp, send_cq, 108) \
-	X(struct nupa_qp_shadow, turn, 16) X(struct nupa_qp_shadow, done, 20) X(struct nupa_qp_shadow, writes, 24) X(struct nupa_qp_shadow, solicited, 28) X(struct nupa_qp_shadow, last, 32) X(struct nupa_qp_shadow, late, 36) X(struct nupa_qp_shadow, awaits, 40) \
+	X(struct nupa_qp_shadow, turn, 16) X(struct nupa_qp_shadow, done, 20) X(struct nupa_qp_shadow, writes, 24) X(struct nupa_qp_shadow, solicited, 28) X(struct nupa_qp_shadow, last, 32) X(struct nupa_qp_shadow, late, 36) X(struct nupa_qp_shadow, awaits, 40) X(struct nupa_qp_shadow, later, 44) \
 	X(struct nupa_qp_shadow, sends, 48) X(struct nupa_qp_sends, completed, 4) X(struct nupa_qp_sends, send, 8) X(struct nupa_qp_send, end, 8) X(struct nupa_qp_send, bytes, 12) X(struct nupa_qp_send, opcode, 16) \
 	X(struct nupa_cmd_cq, ctl_addr, 8) X(struct nupa_cmd_cq, pages, 16) X(struct nupa_cmd_cq, mask, 20) X(struct nupa_cmd_cq, flags, 24) X(struct nupa_cq_ctl, prod, 4) X(struct nupa_cq_ctl, waiting, 8) \
 	X(struct nupa_cmd_srq, ctl_addr, 8) X(struct nupa_cmd_srq, pages, 16) X(struct nupa_cmd_srq, mask, 20) X(struct nupa_cmd_srq, sge_max, 24) X(struct nupa_cmd_srq, log2_bytes, 26) X(struct nupa_srq_ctl, owner, 0) X(struct nupa_srq_ctl, index, 4) \

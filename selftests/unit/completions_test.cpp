@@ -389,6 +389,31 @@ TEST_F(Quiet, NotForAWhileAfterALateAck) {
     EXPECT_TRUE(next().quiet);
 }
 
+// Where TCP was to hear of several together that is the first to end.
+TEST_F(Quiet, NotTogetherForAWhileAfterALateAck) {
+    const auto next_is_later = [&] {
+        const auto d = next();
+        post(1);
+        host.ack(seq);
+        EXPECT_TRUE(d.quiet);
+        return d.later;
+    };
+    for (int i = 0; i < 5; i++)  // the peer may have no room
+        EXPECT_FALSE(next_is_later());
+    put(offsetof(nupa_qp_shadow, later), 1);
+    for (int i = 0; i < 4; i++)
+        static_cast<void>(next_is_later());
+    EXPECT_TRUE(next_is_later());
+    put(offsetof(nupa_qp_shadow, late), 1);
+    for (int i = 0; i < 4; i++)
+        EXPECT_FALSE(next_is_later());
+    EXPECT_TRUE(next_is_later());
+    put(offsetof(nupa_qp_shadow, late), 2);
+    EXPECT_FALSE(next_is_later());
+    put(offsetof(nupa_qp_shadow, late), 3);
+    EXPECT_FALSE(next().quiet);
+}
+
 // What this acknowledges completes sends: for who sleeps first those, and then this.
 TEST_F(Quiet, NotWhileASleeperAwaitsASend) {
     put(offsetof(nupa_qp_shadow, awaits), 1);

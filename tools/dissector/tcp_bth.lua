@@ -95,6 +95,7 @@ f.aeth_trains = ProtoField.bool("tcp_bth.aeth.trains", "Takes trains", 32, nil, 
 f.aeth_write_trains = ProtoField.bool("tcp_bth.aeth.write_trains", "Takes trains of WRITEs", 32, nil, 0x20000)
 f.aeth_mixed_trains = ProtoField.bool("tcp_bth.aeth.mixed_trains", "Takes mixed trains", 32, nil, 0x40000)
 f.aeth_write_mixed_trains = ProtoField.bool("tcp_bth.aeth.write_mixed_trains", "Takes mixed trains of WRITEs", 32, nil, 0x80000)
+f.aeth_room = ProtoField.bool("tcp_bth.aeth.room", "Has room for sends that are acknowledged late", 32, nil, 0x100000)
 f.train_step = ProtoField.uint16("tcp_bth.train.step", "From one target to the next, in lengths", base.DEC)
 f.train_messages = ProtoField.uint16("tcp_bth.train.messages", "Messages", base.DEC)
 f.aeth_limit = ProtoField.uint16("tcp_bth.aeth.msn_limit", "First message without a posted receive", base.DEC)
@@ -315,6 +316,7 @@ local function show_extension(tree, o, r)
 			aeth:add(f.aeth_write_trains, e)
 			aeth:add(f.aeth_mixed_trains, e)
 			aeth:add(f.aeth_write_mixed_trains, e)
+			aeth:add(f.aeth_room, e)
 		end
 		aeth:add(f.aeth_limit, e(2, 2))
 	else

@@ -24,6 +24,7 @@ struct tqp_handshake {
 	bool peer_write_trains;		/* also of WRITEs, */
 	bool peer_mixed_trains;		/* of SENDs of any lengths, */
 	bool peer_write_mixed_trains;	/* and of WRITEs of any lengths and targets */
+	bool peer_room;			/* it has room for sends that are acknowledged late */
 	u32 delay_ms;
 	unsigned long deadline;		/* jiffies; 0: attach itself waits */
 	struct delayed_work work;

@@ -22,6 +22,8 @@ enum {
 	TQP_TX_ANSWER_BYTES = 4 << 20,		/* the same from softirq, which no scheduler bounds */
 	TQP_TX_WQE_BYTES = 8 << 10,		/* a WQE or a response counts for so many, beside its own */
 	TQP_YIELD_MS = 1,			/* after a turn of tx.work, if others want the lock */
+	/* Entries of an SQ that has room for eight sends more than are answered: both ends hear of four messages at once. */
+	TQP_TX_ROOM_MIN = 32,
 	TQP_TRAIN_COPY_BYTES = 4096,		/* of small messages, gathered */
 	TQP_SENDS_COPY_BYTES = 4096,		/* a message alone, that then the NIC may complete */
 	TQP_TRAIN_COPY_MESSAGE_BYTES = 256,	/* longer ones are sent from where they lie */
@@ -188,6 +190,7 @@ struct tqp_tx {
 	bool running;
 	bool failed;			/* the WQE at sq_next was refused */
 	bool dead;			/* no more send CQEs; done_lock */
+	bool room;			/* TQP_TX_ROOM_MIN */
 	bool visible;			/* something that completes visibly was sent since the last doorbell; sk lock */
 	u32 gate;			/* a ring index, masked */
 	u32 waits;			/* TQP_TX_WAIT_*; read without the lock */

@@ -191,6 +191,7 @@ static int tqp_conn_attach(struct tqp_qp *qp, struct tqp_conn_owner *owner, stru
 	spin_unlock_bh(&qp->lock);
 
 	conn->tx.late = req->flags & TCP_QP_ATTACH_F_LATE_SENDS;
+	conn->tx.room = qp->sq->mask + 1 >= TQP_TX_ROOM_MIN;
 	err = tqp_choose_engine(conn, req);
 	if (err)
 		goto detach;

@@ -111,6 +111,8 @@ void tqp_peer_credits(struct tqp_conn *conn, u32 aeth)
 	if (aeth & TCP_BTH_AETH_WRITE_MIXED_TRAINS &&
 	    !READ_ONCE(conn->handshake.peer_write_mixed_trains))
 		WRITE_ONCE(conn->handshake.peer_write_mixed_trains, true);
+	if (aeth & TCP_BTH_AETH_ROOM && !READ_ONCE(conn->handshake.peer_room))
+		WRITE_ONCE(conn->handshake.peer_room, true);
 	if (READ_ONCE(conn->credit.known) && tqp_credit_ahead(limit, old) <= 0)
 		return;
 	WRITE_ONCE(conn->credit.peer_limit, limit);

@@ -195,9 +195,11 @@ static void tqp_rx_tell_awaits(struct tqp_conn *conn)
 {
 	struct tqp_offload_shadow *shadow = conn->offload.shadow;
 
-	if (shadow)
-		WRITE_ONCE(shadow->awaits,
-			   cpu_to_le32(conn->tx.signaled != READ_ONCE(conn->tx.reported)));
+	if (!shadow)
+		return;
+	WRITE_ONCE(shadow->awaits, cpu_to_le32(conn->tx.signaled != READ_ONCE(conn->tx.reported)));
+	/* both ends' sends complete late then */
+	WRITE_ONCE(shadow->later, cpu_to_le32(conn->tx.room && READ_ONCE(conn->handshake.peer_room)));
 }
 
 static void tqp_rx_loop(struct tqp_conn *conn)

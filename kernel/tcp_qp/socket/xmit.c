@@ -183,6 +183,8 @@ static int tqp_xmit_ack(struct tqp_conn *conn, struct sock *sk, struct sk_buff *
 	bth.ext4 = tcp_bth_aeth_credits(bth.msn) | TCP_BTH_AETH_TRAINS | TCP_BTH_AETH_WRITE_TRAINS;
 	if (!conn->offload.no_mixed)
 		bth.ext4 |= TCP_BTH_AETH_MIXED_TRAINS | TCP_BTH_AETH_WRITE_MIXED_TRAINS;
+	if (conn->tx.room)
+		bth.ext4 |= TCP_BTH_AETH_ROOM;
 	new = old + tcp_bth_opt_bytes(&bth);
 	if (new > TCP_BTH_OPT_MAX_BYTES)
 		return 0;

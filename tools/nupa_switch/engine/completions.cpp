@@ -90,6 +90,8 @@ bool Completions::acked_late() noexcept {
     return std::exchange(late_, late) != late;
 }
 
+bool Completions::ends_have_room() const noexcept { return load(shadow_->later) != 0; }
+
 // TCP refuses what is older (PAWS), and that did not begin at just the next byte by chance.
 bool Completions::newer(const tcp_bth& b) const noexcept {
     return !has_tsval_ || !(b.flags & TCP_BTH_F_TIMESTAMP) || !seq_before(b.tsval, tsval_);

@@ -29,6 +29,8 @@ public:
     CompletionQueue* send_cq() const noexcept { return send_cq_; }
     // Has the host acknowledged late, and without data, since the last call?
     bool acked_late() noexcept;
+    // Does the host say that both ends have room for sends that complete late?
+    [[nodiscard]] bool ends_have_room() const noexcept;
     // Does somebody sleep who expects that sends of the host's are completed before any answer?
     bool sleeper_awaits_sends() const noexcept;
     // All before @ack is acknowledged, by what was completed, or alone: so sends may be completed,

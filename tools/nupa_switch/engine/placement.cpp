@@ -528,8 +528,10 @@ bool host_tells_of_sends(const QpContext& qp, const Decision& d) noexcept {
 }
 
 // Who sleeps until the messages of @d are completed is woken, and TCP hears of them later.
-void be_quiet(Decision& d, CompletionQueue& cq) noexcept {
+void be_quiet(Decision& d, QpContext& qp) noexcept {
+    CompletionQueue& cq = *qp.completions.cq();
     d.quiet = true;
+    d.later = qp.may_be_later();
     d.wakes = tcp_bth_takes_receive(d.bth.opcode) && cq.wake();
     d.cq = cq.id();
 }
@@ -616,7 +618,9 @@ Decision place(QpContext& qp, const MrTable& mrs, const Packet& packet) noexcept
             d.sends = qp.completions.complete_sends(at.ack);
         if (d.completed && whole && !congested(packet) && qp.completions.cq()->says_waiting() &&
             !host_tells_of_sends(qp, d) && qp.may_be_quiet())
-            be_quiet(d, *qp.completions.cq());
+            be_quiet(d, qp);
+        else if (d.completed)
+            qp.told_at_once();
     }
     return d;
 }

@@ -18,6 +18,7 @@ struct Decision {
     bool has_bth = false;      // bth and bth_at are valid
     bool may_wait = false;     // placed, and TCP need not hear of it at once
     bool quiet = false;        // completed, so that TCP need not hear of it at once
+    bool later = false;        // with quiet: it may be heard of with others
     bool wakes = false;        // with quiet: somebody may have slept until it was, in @cq
     bool stream = false;       // the flow is a stream: placed where its post says
     std::uint16_t bth_at = 0;  // offset of the option in Packet::header

@@ -75,10 +75,16 @@ public:
     // The same of whole messages that were completed.
     bool may_be_quiet() noexcept {
         if (completions.acked_late())
-            quiet.in_vain();
+            (was_later_ ? later : quiet).in_vain();
         return !completions.sleeper_awaits_sends() &&
                (pace.may_delay(disorder.next()) || may_wait()) && quiet.may();
     }
+    // A message that is quiet: may TCP hear of it with others, although its receiver sends?
+    bool may_be_later() noexcept {
+        return was_later_ = completions.ends_have_room() && later.may();
+    }
+    // Completed, and TCP hears of it now.
+    void told_at_once() noexcept { was_later_ = false; }
     // [seq, seq + bytes) goes up to the host, placed or delivered.
     void passed_up(std::uint32_t seq, std::uint32_t bytes) noexcept;
 
@@ -95,6 +101,7 @@ private:
     bool seen_tx_ = false;
     std::uint8_t wscale_ = 0;
     bool remote_write_ = false;
+    bool was_later_ = false;  // the latest completed message
     TxRewrite rewrite_;
 
 public:
@@ -102,7 +109,7 @@ public:
     Shadow shadow;
     WriteOrder writes;
     AckPace pace;
-    QuietPolicy quiet;
+    QuietPolicy quiet, later;
     bool synced = false;  // no byte at or above E can have escaped this context
     QpStats stats;
     Disorder disorder;
