@@ -7,7 +7,7 @@ import re
 import pytest
 
 from harness.guests import Failed, Guests
-from harness.needs import Needs
+from harness.needs import Needs, on_debug_kernel
 from harness.traffic import free_port, sysctl
 
 EXAMPLES = tuple(f"user/libtcpqp/examples/tcpqp_{name}" for name in ("echo", "hello", "pipe"))
@@ -77,6 +77,18 @@ def test_echo_on_offload_copies_nothing(t: Guests) -> None:
 def test_echo_on_software(t: Guests) -> None:
     for node, end in enumerate(echo(t, ("software", "software"))):
         t.equal((end["engine"], end["placed"]), ("software", 0), f"node{node}: {end}")
+
+
+@pytest.mark.parametrize("sends", (1, 4, 64))
+def test_round_trips_with_few_sends(t: Guests, sends: int) -> None:
+    """The answer may be here before its question is done; and who has room for few of them is acknowledged in time."""
+    perf, port = f"TCPQP_ENGINE=offload exec {PERF}", free_port()
+    server = t.start(0, f"{perf} -s 64 -p {port} --once", 60)
+    t.wait_listening(0, port)
+    said = json.loads(t.run(1, f"{perf} lat -s 64 -n 500 -N 3 -t {sends} -p {port} --out_json $PEER", 60))
+    t.check(server.wait().ok, "the server")
+    us = said[0]["queue_pair"]["typical_us"]
+    t.check(us < 2000 or on_debug_kernel(), f"{us} us for half a round trip")
 
 
 BUSY_POLLED = "nstat -asz TcpExtBusyPollRxPackets | awk '/BusyPoll/ {print $2}'"
