@@ -21,6 +21,8 @@ CLOCK_ERROR_MAX = 0.02  # ticks and calibration
 # Of a time that a round trip never takes, so that no interrupt comes between; who sleeps waits for it.
 DEFER = "cd /sys/class/net/nupa0 && echo 2 > napi_defer_hard_irqs && echo 2000000 > gro_flush_timeout"
 NO_DEFER = "cd /sys/class/net/nupa0 && echo 0 > napi_defer_hard_irqs && echo 0 > gro_flush_timeout"
+# What waits in the switch waits by real time, of which guests under -icount need ten times as much: NUPA_RX_HOLD_MAX_US.
+SLOW = "ethtool -C nupa0 rx-usecs 10000"
 RXE = "modprobe rdma_rxe && rdma link add rxe0 type rxe netdev nupa0 && sh $REPO/tools/vm/guest/mkdev"
 
 
@@ -37,6 +39,8 @@ class Machines:
     def prepare(self, rxe: bool = True) -> None:
         if rxe:
             self.cluster.run_all(RXE, 60, check=True)
+        if self.cluster.icount:
+            self.cluster.run_all(SLOW, check=True)
         node = self.cluster.node[SERVER]
         self.server = node.start(f"exec {PROGRAM} --port {PORT}", 3600, name="server")
         if not node.wait_listening(PORT, LISTEN_S):
