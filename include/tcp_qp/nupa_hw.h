@@ -115,7 +115,7 @@ enum {
 	NUPA_FEAT_QUIET = 1 << 17,	/* NUPA_CQ_F_WAITING, nupa_rxq_ctl.signalled, since 4.6 */
 	NUPA_FEAT_SRQ = 1 << 18,	/* SRQ_CREATE, NUPA_QP_F_SRQ, since 4.7 */
 	NUPA_FEAT_SENDS = 1 << 19,	/* NUPA_QP_F_SENDS, since 4.8 */
-	NUPA_FEAT_LATER = 1 << 20,	/* NUPA_RX_F_COMPLETED and _LATER, nupa_rxq_ctl.seen, nupa_qp_shadow.later, since 4.9 */
+	NUPA_FEAT_LATER = 1 << 20,	/* NUPA_RX_F_COMPLETED, nupa_rxq_ctl.seen and hurry, nupa_qp_shadow.later, since 4.9 */
 };
 
 /* struct nupa_regs.status, switch to host */
@@ -189,7 +189,8 @@ struct nupa_rxq_ctl {
 	__le32 comp_prod;
 	__le32 long_cons;
 	__le32 signalled;	/* what comes from here on brings no interrupt yet (NUPA_FEAT_QUIET) */
-	__u8 pad_switch[48];
+	__le32 hurry;		/* what comes from here on may wait for others, although somebody sends (NUPA_FEAT_LATER) */
+	__u8 pad_switch[44];
 };
 
 struct nupa_admin_ctl {
@@ -260,7 +261,6 @@ enum {
 	NUPA_RX_F_STREAM = 1 << 7,	/* that context is a stream's; PLACED: where a struct nupa_post says */
 	NUPA_RX_F_WAKE = 1 << 8,	/* somebody may have slept until it was completed, in @cq */
 	NUPA_RX_F_COMPLETED = 1 << 9,	/* PLACED, and before the shadow's done (NUPA_FEAT_LATER) */
-	NUPA_RX_F_LATER = 1 << 10,	/* quiet, and may wait for others although somebody sends */
 };
 
 /*
@@ -577,7 +577,7 @@ struct nupa_qp_shadow {
 	__le32 last;			/* turn; length of the last one that it completed; NUPA_LAST_WRITE */
 	__le32 late;			/* the host's; how often it acknowledged late and without data: senders may have waited for it */
 	__le32 awaits;			/* the host's; not zero: sends that the host is to complete visibly are under way */
-	__le32 later;			/* the host's; not zero: both ends have room for sends that complete late (NUPA_RX_F_LATER) */
+	__le32 later;			/* the host's; not zero: both ends have room for sends that complete late (nupa_rxq_ctl.hurry) */
 	struct nupa_qp_sends sends;	/* with NUPA_QP_F_SENDS; else it ends here */
 };
 NUPA_STATIC_ASSERT(sizeof(struct nupa_qp_read) == 32, "nupa_qp_read");

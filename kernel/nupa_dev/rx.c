@@ -182,23 +182,14 @@ bool nupa_rx_is_empty(const struct nupa_queue *q)
 	return nupa_get_acquire(&q->rx.ctl->comp_prod) == READ_ONCE(q->rx.comp_cons);
 }
 
-/* A few completions from @cons on: may TCP hear of all of them later? */
-static bool nupa_rx_may_wait(const struct nupa_rxq *rx, u32 cons, u32 prod)
-{
-	if (prod - cons >= NUPA_RX_LATER_MAX)
-		return false;
-	for (; cons != prod; cons++)
-		if (!(le16_to_cpu(READ_ONCE(rx->comp[cons & (rx->entries - 1)].flags)) & NUPA_RX_F_LATER))
-			return false;
-	return true;
-}
-
 bool nupa_rx_due(struct nupa_queue *q)
 {
 	u32 cons = READ_ONCE(q->rx.comp_cons), prod = nupa_get_acquire(&q->rx.ctl->comp_prod);
 	u32 now_us = local_clock() >> 10, most_us = READ_ONCE(q->nupa->rx_hold_us) / NUPA_RX_LATER_SHARE;
 
-	if (!nupa_rx_may_wait(&q->rx, cons, prod))
+	/* no look at the ring, which may be another one by now */
+	if (!(q->nupa->features & NUPA_FEAT_LATER) || prod - cons >= NUPA_RX_LATER_MAX ||
+	    (s32)(nupa_get(&q->rx.ctl->hurry) - cons) > 0)
 		return true;
 	if (READ_ONCE(q->rx.later_cons) != cons) {
 		WRITE_ONCE(q->rx.later_us, now_us);

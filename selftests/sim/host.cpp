@@ -207,6 +207,7 @@ void Host::merge(nupa::Packet& packet, const nupa::Decision& decision, const Tru
         run_truth_.tampered |= truth.tampered;
         run_truth_.bleached |= truth.bleached;
         run_quiet_ = run_quiet_ && decision.quiet;
+        run_later_ = run_later_ && decision.later;
         world_.coverage.add(k_merged);
     } else {
         merger_.start(packet, decision);
@@ -214,6 +215,7 @@ void Host::merge(nupa::Packet& packet, const nupa::Decision& decision, const Tru
         run_bad_ = packet.csum == nupa::Csum::kBad || packet.at.ip_csum_bad || !packet.at.tcp();
         run_placed_ = decision.placed();
         run_quiet_ = decision.quiet;
+        run_later_ = decision.later;
         run_data_.clear();
     }
     if (!decision.placed()) {
@@ -255,8 +257,7 @@ void Host::flush() {
     r.data = std::move(run_data_);
     run_data_.clear();
     ring_.push_back({&end, std::move(r), run_quiet_ ? merger_.qpn() : 0,
-                     (merged.flags & NUPA_RX_F_COMPLETED) != 0,
-                     (merged.flags & NUPA_RX_F_LATER) != 0});
+                     (merged.flags & NUPA_RX_F_COMPLETED) != 0, run_later_});
     if (!run_quiet_ || ring_.size() == kQuietMax)
         return hear(false);
     world_.coverage.add(k_quiet);

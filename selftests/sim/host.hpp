@@ -117,7 +117,7 @@ private:
     bool run_bad_ = false;  // a checksum is wrong: TCP will drop it
     bool run_placed_ = false;
     bool run_may_wait_ = false;
-    bool run_quiet_ = false;
+    bool run_quiet_ = false, run_later_ = false;
     std::deque<Waiting> ring_;
     bool hearing_ = false, looks_ = false;
     std::uint64_t hear_due_ = 0;

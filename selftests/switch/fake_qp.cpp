@@ -231,6 +231,10 @@ void FakeQp::give_turn(uint32_t seq) {
     __atomic_store_n(&shadow->turn, uint32_t{NUPA_TURN_SWITCH}, __ATOMIC_RELEASE);
 }
 
+void FakeQp::have_room() {
+    __atomic_store_n(&port_.at<nupa_qp_shadow>(shadow_)->later, 1u, __ATOMIC_RELEASE);
+}
+
 void FakeQp::take_turn() {
     __atomic_store_n(&port_.at<nupa_qp_shadow>(shadow_)->turn, uint32_t{NUPA_TURN_HOST},
                      __ATOMIC_RELEASE);

@@ -116,6 +116,7 @@ public:
     // From @seq on the switch may complete, with NUPA_QP_F_COMPLETE.
     void give_turn(uint32_t seq);
     void take_turn();
+    void have_room();  // as the kernel says of both ends
     // All payload delivered before @seq was copied.
     void consume(uint32_t seq);  // as the kernel does: the shadow first
     nupa_admin_status destroy();

@@ -264,6 +264,25 @@ TEST(Quiet, InVain) { quiet_until_told(false); }
 
 TEST(Quiet, SeenIsNotInVain) { quiet_until_told(true); }
 
+// Who sends looks for what is before this: all, unless both ends have room for late sends, and then
+// for the first ones.
+TEST(Quiet, HurryUnlessBothEndsHaveRoom) {
+    Quiet q;
+    const auto hurry = [&] { return __atomic_load_n(&q.p[1].rxq(0)->hurry, __ATOMIC_ACQUIRE); };
+    q.send();
+    EXPECT_EQ(hurry(), q.came());
+    q.qp.have_room();
+    for (unsigned i = 0; i < kFirst; i++) {
+        q.send();
+        EXPECT_EQ(hurry(), q.came());
+    }
+    const uint32_t before = q.came();
+    q.send();
+    q.send();
+    EXPECT_EQ(q.came(), before + 2);
+    EXPECT_EQ(hurry(), before);
+}
+
 // What the host may join with what follows (kernel/nupa_dev/rx_join.c).
 TEST(Quiet, SaysThatItIsCompleted) {
     Quiet q(NUPA_CQ_F_WAITING, 0);

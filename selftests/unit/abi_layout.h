@@ -32,7 +32,7 @@
 	X(struct nupa_ring_ctl, prod, 0) X(struct nupa_ring_ctl, irq_event, 4) X(struct nupa_ring_ctl, cons, 64) \
 	X(struct nupa_ring_ctl, db_event, 68) \
 	X(struct nupa_rxq_ctl, fill_prod, 0) X(struct nupa_rxq_ctl, comp_cons, 4) X(struct nupa_rxq_ctl, irq_event, 8) X(struct nupa_rxq_ctl, long_prod, 12) \
-	X(struct nupa_rxq_ctl, fill_cons, 64) X(struct nupa_rxq_ctl, comp_prod, 68) X(struct nupa_rxq_ctl, long_cons, 72) X(struct nupa_rxq_ctl, signalled, 76) \
+	X(struct nupa_rxq_ctl, fill_cons, 64) X(struct nupa_rxq_ctl, comp_prod, 68) X(struct nupa_rxq_ctl, long_cons, 72) X(struct nupa_rxq_ctl, signalled, 76) X(struct nupa_rxq_ctl, hurry, 80) X(struct nupa_rxq_ctl, seen, 16) \
 	X(struct nupa_admin_ctl, ring_addr, 128) X(struct nupa_admin_ctl, comp_addr, 136) \
 	X(struct nupa_tx_ctx, flags, 0) X(struct nupa_tx_ctx, bufs, 2) X(struct nupa_tx_ctx, bytes, 4) \
 	X(struct nupa_tx_ctx, mss, 8) X(struct nupa_tx_ctx, header_bytes, 10) X(struct nupa_tx_ctx, csum_start, 12) \

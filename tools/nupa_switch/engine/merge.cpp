@@ -80,8 +80,6 @@ std::uint16_t rx_flags(const Packet& packet, const Decision& decision) noexcept 
         flags |= NUPA_RX_F_QP;
     if (decision.completed)
         flags |= NUPA_RX_F_COMPLETED;
-    if (decision.later)
-        flags |= NUPA_RX_F_LATER;
     return flags;
 }
 
@@ -211,8 +209,6 @@ void Merger::append(const Packet& packet, const Decision& decision) noexcept {
     last_opcode_ = decision.bth.opcode;
     if (decision.completed)  // and so is all before it
         run_.flags |= NUPA_RX_F_COMPLETED;
-    if (!decision.later)
-        run_.flags &= static_cast<std::uint16_t>(~NUPA_RX_F_LATER);
     closed_ = ends_short(packet, run_.gso_size) || last_flags_ || ends_message(packet, decision);
 }
 

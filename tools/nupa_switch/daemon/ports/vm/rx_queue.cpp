@@ -44,6 +44,7 @@ RxQueue::RxQueue(const HostMemory& memory, nupa_rxq_ctl& ctl, const nupa_cmd_que
         runs_[i].owned.reserve(kRunPiecesMax);
     }
     store_release(ctl_->signalled, 0u);
+    store_release(ctl_->hurry, 0u);
     store_release(ctl_->comp_prod, 0u);
 }
 
@@ -149,6 +150,7 @@ RxQueue::Result RxQueue::start(Run& run, Packet& packet, const Decision& decisio
     run.placed = decision.placed();
     run.may_wait = decision.may_wait;
     run.quiet = decision.quiet;
+    run.later = decision.later;
     run.wakes = decision.wakes;
     run.cq = decision.cq;
     run.grown = true;
@@ -174,6 +176,7 @@ RxQueue::Result RxQueue::append(Run& run, Packet& packet, const Decision& decisi
     run.merger.append(packet, decision);
     run.may_wait = decision.may_wait;
     run.quiet = run.quiet && decision.quiet;
+    run.later = run.later && decision.later;
     run.wakes = decision.wakes;
     run.cq = decision.cq;
     run.grown = true;
@@ -306,6 +309,8 @@ void RxQueue::completed(const Run& run) noexcept {
     const bool room = comp_prod_ - signalled_ < std::min(kQuietMax, comp_entries_ / 4);
     const bool quiet = hold_ns_ && room && run.quiet;
     quiet_qpns_[(comp_prod_ - 1) % kQuietMax] = quiet ? run.merger.qpn() : 0;
+    if (!quiet || !run.later)
+        hurry_ = comp_prod_;
     if (quiet) {
         stats_.add(NUPA_STAT_rx_quiet);
         interrupt_soon_ = true;
@@ -378,6 +383,7 @@ bool RxQueue::publish() noexcept {
         store_release(ctl_->signalled, comp_prod_);
     if (published_ != comp_prod_) {
         published_ = comp_prod_;
+        store_release(ctl_->hurry, hurry_);
         buffers_.publish();
         store_release(ctl_->comp_prod, comp_prod_);
     }

@@ -76,6 +76,7 @@ private:
         bool placed = false;
         bool may_wait = false;    // the latest segment's
         bool quiet = false;       // all segments'
+        bool later = false;       // all segments'
         bool wakes = false;       // one segment's
         uint32_t cq = 0;          // of who is woken
         bool grown = false;       // since the last turn
@@ -117,6 +118,7 @@ private:
     uint32_t comp_cons_seen_ = 0;
     uint32_t published_ = 0;
     uint32_t signalled_ = 0;  // as far as an interrupt was considered
+    uint32_t hurry_ = 0;      // as far as the host is to look when it sends
     bool urgent_ = false;     // a completion since then asks for one at once
     bool wake_ = false;       // ... for one that wakes who slept, and no more
     uint64_t interrupt_due_ns_ = kNever;
