@@ -85,6 +85,14 @@ TEST_F(Quickack, WhoGoesOnNeedsNone) {
     EXPECT_LT(at_once, TQP_QUICKACK_TRIES);
 }
 
+// It can't have heard of an ACK that left just before; a round trip later it may have waited.
+TEST_F(Quickack, WhoGoesOnAfterAnAck) {
+    learn();
+    EXPECT_TRUE(ends(kRttUs / 2));
+    leaves(kTimerUs, false);
+    EXPECT_FALSE(ends(kRttUs / 2 - 1));
+}
+
 // .. and so few ACKs do: one for each four.
 TEST_F(Quickack, WhoGoesOnIsAcknowledgedTogether) {
     EXPECT_FALSE(may_wait());

@@ -95,7 +95,8 @@ static inline int tqp_quickack_end(struct tqp_quickack *q, __u8 slot, __u32 now_
 	int apart = now_us - q->end_us >= min_rtt_us;
 	int answered = now_us - q->left_us < min_rtt_us / 2;
 
-	if (apart && q->open && (q->owed || now_us - q->acked_us < min_rtt_us))
+	/* half of it: what was measured may have been long */
+	if (apart && q->open && (q->owed || now_us - q->acked_us < min_rtt_us / 2))
 		tqp_quickack_went_on(q, now_us - q->end_us);
 	q->end_us = now_us;
 	q->slot = slot;
