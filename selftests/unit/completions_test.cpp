@@ -414,6 +414,20 @@ TEST_F(Quiet, NotTogetherForAWhileAfterALateAck) {
     EXPECT_FALSE(next().quiet);
 }
 
+// A congestion window may be no longer than an initial one.
+TEST_F(Quiet, NotTogetherBeyondHalfAnInitialWindow) {
+    put(offsetof(nupa_qp_shadow, later), 1);
+    for (int i = 0; i < 6; i++, post(1)) {
+        static_cast<void>(next());
+        host.ack(seq);
+    }
+    std::uint32_t later = 0;
+    for (int i = 0; i < 12; i++, post(1))
+        later += next(kStride).later ? kStride : 0;
+    EXPECT_LE(later, nupa::kAckLaterBytes);
+    EXPECT_GT(later, nupa::kAckLaterBytes / 2);
+}
+
 // What this acknowledges completes sends: for who sleeps first those, and then this.
 TEST_F(Quiet, NotWhileASleeperAwaitsASend) {
     put(offsetof(nupa_qp_shadow, awaits), 1);

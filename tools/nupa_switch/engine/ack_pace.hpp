@@ -62,6 +62,8 @@ public:
 
     // All before @next has come: is it so little that TCP itself would delay its acknowledgement?
     bool may_delay(std::uint32_t next) const noexcept { return next - acked_ <= kAckDelayBytes; }
+    // .. or so little that the sender's window has room for as much again, while nothing was lost?
+    bool may_be_later(std::uint32_t next) const noexcept { return next - acked_ <= kAckLaterBytes; }
 
 private:
     static constexpr std::uint32_t kSequenceHalf = 1u << 31;

@@ -48,6 +48,7 @@ inline constexpr std::uint32_t kAckStretchFirstBytes = 64 << 10;
 inline constexpr std::uint32_t kAckStretchMaxBytes = 4 << 20;
 inline constexpr std::uint32_t kAckQuietBytes = 4 << 20;   // in order, before anything waits again
 inline constexpr std::uint32_t kAckDelayBytes = 2 * 1460;  // two segments, RFC 5681
+inline constexpr std::uint32_t kAckLaterBytes = 5 * 1460;  // half an initial window, RFC 6928
 inline constexpr std::uint32_t kDeliveredBuffersMax = NUPA_RX_BUFS_PER_PACKET_MAX;
 
 // Packets of one transmit ring that are looked at before the first of them is sent.

@@ -81,7 +81,8 @@ public:
     }
     // A message that is quiet: may TCP hear of it with others, although its receiver sends?
     bool may_be_later() noexcept {
-        return was_later_ = completions.ends_have_room() && later.may();
+        return was_later_ = completions.ends_have_room() && pace.may_be_later(disorder.next()) &&
+                            later.may();
     }
     // Completed, and TCP hears of it now.
     void told_at_once() noexcept { was_later_ = false; }
