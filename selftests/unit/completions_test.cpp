@@ -422,7 +422,7 @@ TEST_F(Quiet, NotTogetherBeyondHalfAnInitialWindow) {
         host.ack(seq);
     }
     std::uint32_t later = 0;
-    for (int i = 0; i < 12; i++, post(1))
+    for (int i = 0; i < 40; i++, post(1))
         later += next(kStride).later ? kStride : 0;
     EXPECT_LE(later, nupa::kAckLaterBytes);
     EXPECT_GT(later, nupa::kAckLaterBytes / 2);
