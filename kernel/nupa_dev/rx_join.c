@@ -25,8 +25,8 @@ static u32 nupa_rx_ip_bytes(const struct nupa_rx_desc *desc)
 	return desc->flags & NUPA_RX_F_TCP6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
 }
 
-/* Where TCP's header is if nothing is said beside data and acknowledgement, and IP has no options; else 0. */
-static u32 nupa_rx_plain(const struct nupa_rx_desc *desc, const u8 *header)
+/* Is nothing said beside data and acknowledgement, and are there no options of IP's? */
+static bool nupa_rx_plain(const struct nupa_rx_desc *desc, const u8 *header)
 {
 	u16 flags = desc->flags & NUPA_RX_JOIN_FLAGS;
 	const u8 *ip = header + ETH_HLEN;
@@ -37,14 +37,14 @@ static u32 nupa_rx_plain(const struct nupa_rx_desc *desc, const u8 *header)
 	if (flags != (NUPA_RX_JOIN_SAME | (v6 ? NUPA_RX_F_TCP6 : NUPA_RX_F_TCP4)) ||
 	    desc->header_bytes < at + sizeof(struct tcphdr) ||
 	    desc->header_bytes > NUPA_RX_SLOT_BYTES)
-		return 0;
+		return false;
 	if (get_unaligned_be16(header + offsetof(struct ethhdr, h_proto)) != (v6 ? ETH_P_IPV6 : ETH_P_IP))
-		return 0;
+		return false;
 	if (v6 ? ip[offsetof(struct ipv6hdr, nexthdr)] != IPPROTO_TCP :
 		 ip[0] != 0x45 || ip[offsetof(struct iphdr, protocol)] != IPPROTO_TCP)
-		return 0;
+		return false;
 	says = header[at + offsetof(struct tcphdr, window) - 1];
-	return (says & ~TCPHDR_PSH) == TCPHDR_ACK ? at : 0;
+	return (says & ~TCPHDR_PSH) == TCPHDR_ACK;
 }
 
 /* Version, and what the network says by ECN. */
@@ -56,10 +56,12 @@ static u16 nupa_rx_ip_begin(const u8 *header)
 bool nupa_rx_join(struct nupa_rx_desc *desc, const u8 *header, const struct nupa_rx_desc *next,
 		  const u8 *next_header)
 {
-	u32 at = nupa_rx_plain(desc, header), bytes = desc->payload_bytes + next->payload_bytes;
+	u32 at = ETH_HLEN + nupa_rx_ip_bytes(desc), bytes = desc->payload_bytes + next->payload_bytes;
 	u32 seq, ack_at = at + offsetof(struct tcphdr, ack_seq);
 
-	if (!at || next->qpn != desc->qpn || nupa_rx_plain(next, next_header) != at ||
+	/* what was joined was looked at as @next */
+	if (!(desc->joined || nupa_rx_plain(desc, header)) || !nupa_rx_plain(next, next_header) ||
+	    next->qpn != desc->qpn || (next->flags ^ desc->flags) & NUPA_RX_F_TCP6 ||
 	    next->bufs || next->long_bufs || !next->payload_bytes ||
 	    next->payload_bytes > NUPA_RX_JOIN_MAX_BYTES || bytes > NUPA_RX_JOIN_MAX_BYTES ||
 	    nupa_rx_ip_begin(header) != nupa_rx_ip_begin(next_header))

@@ -86,6 +86,13 @@ struct Quiet : Completions {
             first++;
         host.ack(seq);
     }
+    // Of so many messages, none of which is acknowledged: bytes of those of which this is decided.
+    std::uint32_t bytes_of(int messages, bool nupa::Decision::*is) {
+        std::uint32_t bytes = 0;
+        for (int i = 0; i < messages; i++, post(1))
+            bytes += next(kStride).*is ? kStride : 0;
+        return bytes;
+    }
     nupa::Decision next(std::uint32_t bytes = kLength, std::uint8_t tos = 0) {
         TcpFrame f = send(msn++, seq, TCP_BTH_OP_SEND_ONLY, bytes);
         f.tos = tos;

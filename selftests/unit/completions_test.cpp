@@ -374,9 +374,7 @@ TEST_F(Quiet, AfterLossOnlyWhatTcpWouldDelay) {
     EXPECT_TRUE(next().quiet);
     host.rx(again);
     host.ack(seq);
-    std::uint32_t quiet = 0;
-    for (int i = 0; i < 30; i++, post(1))
-        quiet += next(kStride).quiet ? kStride : 0;
+    const std::uint32_t quiet = bytes_of(30, &nupa::Decision::quiet);
     EXPECT_LE(quiet, nupa::kAckDelayBytes);
     EXPECT_GT(quiet, nupa::kAckDelayBytes / 2);
 }
@@ -421,9 +419,7 @@ TEST_F(Quiet, NotTogetherBeyondHalfAnInitialWindow) {
         static_cast<void>(next());
         host.ack(seq);
     }
-    std::uint32_t later = 0;
-    for (int i = 0; i < 40; i++, post(1))
-        later += next(kStride).later ? kStride : 0;
+    const std::uint32_t later = bytes_of(40, &nupa::Decision::later);
     EXPECT_LE(later, nupa::kAckLaterBytes);
     EXPECT_GT(later, nupa::kAckLaterBytes / 2);
 }

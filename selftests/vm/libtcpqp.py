@@ -79,15 +79,27 @@ def test_echo_on_software(t: Guests) -> None:
         t.equal((end["engine"], end["placed"]), ("software", 0), f"node{node}: {end}")
 
 
-@pytest.mark.parametrize("sends", (1, 4, 64))
-def test_round_trips_with_few_sends(t: Guests, sends: int) -> None:
-    """The answer may be here before its question is done; and who has room for few of them is acknowledged in time."""
+def round_trips(t: Guests, sends: int) -> float:
+    """Of half a round trip the typical time, us."""
     perf, port = f"TCPQP_ENGINE=offload exec {PERF}", free_port()
     server = t.start(0, f"{perf} -s 64 -p {port} --once", 60)
     t.wait_listening(0, port)
     said = json.loads(t.run(1, f"{perf} lat -s 64 -n 500 -N 3 -t {sends} -p {port} --out_json $PEER", 60))
     t.check(server.wait().ok, "the server")
-    us = said[0]["queue_pair"]["typical_us"]
+    return said[0]["queue_pair"]["typical_us"]
+
+
+@pytest.mark.parametrize("sends", (1, 4, 64))
+def test_round_trips_with_few_sends(t: Guests, sends: int) -> None:
+    """The answer may be here before its question is done."""
+    round_trips(t, sends)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("sends", (1, 4, 64))
+def test_few_sends_are_acknowledged_in_time(t: Guests, sends: int) -> None:
+    """On a machine that has nothing else to do: beside other work one send waits for TCP's own timer."""
+    us = round_trips(t, sends)
     t.check(us < 2000 or on_debug_kernel(), f"{us} us for half a round trip")
 
 

@@ -24,11 +24,12 @@ MESSAGES = 1500
 ATTEMPTS, BETWEEN_S = 8, 3
 LONGEST_HOLD_US = 10_000
 QUIET_SHARE = 4  # of the hold time
+QUIET, JOINED = "switch_rx_quiet", "rx_joined_packets"
 LEAST = 0.001 if on_debug_kernel() else 0.5  # share of messages that are quiet; a debug kernel rarely answers in time
 
 
-def quiet(t: Guests) -> list[int]:
-    return [int(t.run(node, "ethtool -S nupa0 | awk '$1 == \"switch_rx_quiet:\" { print $2 }'")) for node in range(2)]
+def counts(t: Guests, name: str) -> list[int]:
+    return [t.stat(node, name) for node in range(2)]
 
 
 @contextlib.contextmanager
@@ -43,30 +44,30 @@ def hold(t: Guests, usecs: int) -> Iterator[None]:
             t.run(node, f"ethtool -C nupa0 rx-usecs {was[node]}")
 
 
-def round_trips(t: Guests, options: str) -> tuple[dict, list[float]]:
-    """What the client says, and the share of messages that were quiet at each end."""
+def round_trips(t: Guests, options: str, counter: str = QUIET) -> tuple[dict, list[float]]:
+    """What the client says, and the share of messages that were counted at each end."""
     server = t.start(0, f"exec {PROGRAM} --port {PORT}", LIMIT_S)
     t.check(t.nodes[0].wait_listening(PORT, 20), "nupa_bench does not listen")
-    before = quiet(t)
+    before = counts(t, counter)
     spec = f"transport=offload,mode=pingpong,bytes=64,messages={MESSAGES},warm_bytes=4096,{options}"
     said = json.loads(t.run(1, f"exec {PROGRAM} --connect {t.nodes[0].ip4} --port {PORT} {spec}"))
     t.check(said["ok"], str(said))
-    shares = [(now - then) / MESSAGES for now, then in zip(quiet(t), before, strict=True)]
+    shares = [(now - then) / MESSAGES for now, then in zip(counts(t, counter), before, strict=True)]
     server.kill()
     return said, shares
 
 
-def quiet_round_trips(t: Guests, options: str) -> dict:
-    """What the client says of messages that were mostly quiet.  Guests answer within the time in which TCP hears nothing, unless others keep them from it."""
+def quiet_round_trips(t: Guests, options: str, counter: str = QUIET) -> dict:
+    """What the client says of messages that were mostly counted.  Guests answer within the time in which TCP hears nothing, unless others keep them from it."""
     shares, prompt = [0.0], False
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(BETWEEN_S)
-        said, shares = round_trips(t, options)
+        said, shares = round_trips(t, options, counter)
         if min(shares) > LEAST:
             return said
         prompt = prompt or said["tx"]["rtt_ns"]["p999"] < 1000 * LONGEST_HOLD_US / QUIET_SHARE
-    t.check(not prompt, f"share of quiet messages: {shares}")
+    t.check(not prompt, f"{counter}: share of messages {shares}")
     pytest.skip("this machine is too busy for its guests to answer in time")
 
 
@@ -87,29 +88,25 @@ def test_asleep(t: Guests) -> None:
     t.check(us < LONGEST_HOLD_US / QUIET_SHARE or on_debug_kernel(), f"a round trip takes {us:.0f} us: nobody was woken")
 
 
-def joined(t: Guests) -> list[int]:
-    return [t.stat(node, "rx_joined_packets") for node in range(2)]
-
-
 def test_heard_together(t: Guests) -> None:
     """Nothing hurries: who answers does not stop for each question, and TCP hears of several as of one packet."""
-    before = joined(t)
     with hold(t, LONGEST_HOLD_US):
-        quiet_round_trips(t, "poll=0")
-    shares = [(now - then) / MESSAGES for now, then in zip(joined(t), before, strict=True)]
-    t.check(min(shares) > LEAST, f"share of messages that TCP heard of with others: {shares}")
+        quiet_round_trips(t, "poll=0", JOINED)
+
+
+def exchanged(t: Guests) -> list[dict]:
+    server = t.start(0, f"{EXCHANGE} --port {PORT}", LIMIT_S)
+    t.wait_listening(0, PORT)
+    return [json.loads(said) for said in (t.run(1, f"{EXCHANGE} --port {PORT} --connect $PEER"), server.wait().stdout)]
 
 
 def test_heard_together_and_refused(t: Guests) -> None:
     """What TCP loses of them comes again, and is completed once."""
-    before = joined(t)
+    before = counts(t, JOINED)
     with hold(t, LONGEST_HOLD_US), refused_by_tcp(t):
         for turn in range(5):
-            server = t.start(0, f"{EXCHANGE} --port {PORT}", LIMIT_S)
-            t.wait_listening(0, PORT)
-            ends = [json.loads(said) for said in (t.run(1, f"{EXCHANGE} --port {PORT} --connect $PEER"), server.wait().stdout)]
-            t.equal([(end["sent"], end["received"]) for end in ends], [(40, 40)] * 2, f"turn {turn}")
-    t.check(sum(joined(t)) > sum(before), "nothing was joined")
+            t.equal([(end["sent"], end["received"]) for end in exchanged(t)], [(40, 40)] * 2, f"turn {turn}")
+    t.check(sum(counts(t, JOINED)) > sum(before), "nothing was joined")
 
 
 def test_sends_that_are_awaited(t: Guests) -> None:
@@ -125,9 +122,7 @@ def test_shut_down_at_once(t: Guests) -> None:
     """Both ways, by who has the last message before TCP does: its sender is told that it came, and all of it is counted."""
     with hold(t, LONGEST_HOLD_US):
         for turn in range(15):
-            server = t.start(0, f"{EXCHANGE} --port {PORT}", LIMIT_S)
-            t.wait_listening(0, PORT)
-            ends = [json.loads(said) for said in (t.run(1, f"{EXCHANGE} --port {PORT} --connect $PEER"), server.wait().stdout)]
+            ends = exchanged(t)
             for end, peer in zip(ends, reversed(ends), strict=True):
                 t.equal((end["sent"], end["received"], end["rx_bytes"]), (40, 40, peer["tx_bytes"]), f"turn {turn}: {end}")
 

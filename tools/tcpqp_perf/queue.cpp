@@ -101,9 +101,10 @@ void Queue::repost(uint32_t flags) {
         sends_.assign(count, tcpqp_work{0, at, bytes, 0, 0, 0, mr_.get()});
     sends_.back().flags = flags;
     int n = qp_.post_send(sends_);
-    for (; n == -EAGAIN;
-         n = qp_.post_send(sends_))  // an answer may be here before its question is done
-        take_or_sleep();
+    while (n == -EAGAIN) {
+        take_or_sleep();  // an answer may be here before its question is done
+        n = qp_.post_send(sends_);
+    }
     if (n < 0)
         fail(n, "post_send");
     sending_ += static_cast<uint64_t>(n);

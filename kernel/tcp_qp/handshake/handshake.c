@@ -96,23 +96,25 @@ void tqp_peer_flags(struct tqp_conn *conn, u8 flags)
 	tqp_rtr_answer(conn);
 }
 
+/* Each ACK says it again: mostly nothing is written. */
+static void tqp_peer_says(u32 aeth, u32 bit, bool *said)
+{
+	if (aeth & bit && !READ_ONCE(*said))
+		WRITE_ONCE(*said, true);
+}
+
 void tqp_peer_credits(struct tqp_conn *conn, u32 aeth)
 {
 	u16 limit = aeth, old = READ_ONCE(conn->credit.peer_limit);
+	struct tqp_handshake *peer = &conn->handshake;
 
 	if (READ_ONCE(conn->state) == TQP_CONN_DEAD)
 		return;
-	if (aeth & TCP_BTH_AETH_TRAINS && !READ_ONCE(conn->handshake.peer_trains))
-		WRITE_ONCE(conn->handshake.peer_trains, true);
-	if (aeth & TCP_BTH_AETH_WRITE_TRAINS && !READ_ONCE(conn->handshake.peer_write_trains))
-		WRITE_ONCE(conn->handshake.peer_write_trains, true);
-	if (aeth & TCP_BTH_AETH_MIXED_TRAINS && !READ_ONCE(conn->handshake.peer_mixed_trains))
-		WRITE_ONCE(conn->handshake.peer_mixed_trains, true);
-	if (aeth & TCP_BTH_AETH_WRITE_MIXED_TRAINS &&
-	    !READ_ONCE(conn->handshake.peer_write_mixed_trains))
-		WRITE_ONCE(conn->handshake.peer_write_mixed_trains, true);
-	if (aeth & TCP_BTH_AETH_ROOM && !READ_ONCE(conn->handshake.peer_room))
-		WRITE_ONCE(conn->handshake.peer_room, true);
+	tqp_peer_says(aeth, TCP_BTH_AETH_TRAINS, &peer->peer_trains);
+	tqp_peer_says(aeth, TCP_BTH_AETH_WRITE_TRAINS, &peer->peer_write_trains);
+	tqp_peer_says(aeth, TCP_BTH_AETH_MIXED_TRAINS, &peer->peer_mixed_trains);
+	tqp_peer_says(aeth, TCP_BTH_AETH_WRITE_MIXED_TRAINS, &peer->peer_write_mixed_trains);
+	tqp_peer_says(aeth, TCP_BTH_AETH_ROOM, &peer->peer_room);
 	if (READ_ONCE(conn->credit.known) && tqp_credit_ahead(limit, old) <= 0)
 		return;
 	WRITE_ONCE(conn->credit.peer_limit, limit);

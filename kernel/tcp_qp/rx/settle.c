@@ -21,6 +21,12 @@ void tqp_rx_look(struct tqp_conn *conn)
 #endif
 }
 
+/* Is there something that the NIC has completed, and that TCP has not heard of? */
+static bool tqp_rx_unheard(const struct tqp_conn *conn)
+{
+	return tqp_turn_given(conn) && tqp_turn_done(conn, tcp_sk(conn->sk)->rcv_nxt);
+}
+
 /*
  * What is about to be sent acknowledges what the NIC has completed, once TCP has heard of it;
  * then nothing else has to, and the peer, who may wait for both, has them at once.  It is not
@@ -33,7 +39,7 @@ void tqp_rx_hear(struct tqp_conn *conn)
 
 	sock_owned_by_me(sk);
 	conn->tx.visible = false;
-	if (!visible || conn->tx.late || !tqp_turn_given(conn) || !tqp_turn_done(conn, tcp_sk(sk)->rcv_nxt))
+	if (!visible || conn->tx.late || !tqp_rx_unheard(conn))
 		return;
 	tqp_rx_look(conn);
 	conn->rx.running = true;
@@ -44,10 +50,8 @@ void tqp_rx_hear(struct tqp_conn *conn)
 /* The acknowledgement that lets it go may be among what TCP hears of later. */
 void tqp_rx_hear_held(struct tqp_conn *conn)
 {
-	struct sock *sk = conn->sk;
-
-	sock_owned_by_me(sk);
-	if (tcp_send_head(sk) && tqp_turn_given(conn) && tqp_turn_done(conn, tcp_sk(sk)->rcv_nxt))
+	sock_owned_by_me(conn->sk);
+	if (tcp_send_head(conn->sk) && tqp_rx_unheard(conn))
 		tqp_rx_look(conn);
 }
 
