@@ -168,6 +168,17 @@ def test_peer_that_left(t: Guests) -> None:
     ends(t, "quiet_end", nodes=(0, 0))
 
 
+@pytest.mark.parametrize("offload", [1, 0], ids=["offload", "software"])
+def test_peer_that_left_while_it_sent(t: Guests, offload: int) -> None:
+    """Its connection ends with a RST, and TCP takes no acknowledgement from that: what it received is acknowledged before."""
+    with parameter(t, "offload", offload):
+        ends(t, "taken", "--count 40")
+
+
+def test_peer_that_left_is_tried_again(t: Guests) -> None:
+    ends(t, "retried")
+
+
 def test_nobody_there(t: Guests) -> None:
     """A host without the QP, a host that does not listen, an address without a host."""
     for gid, address in ((0, ADDRESS), (0, "10.77.0.77"), (1, "fd77::77")):

@@ -101,7 +101,7 @@ def test_extended(t: Guests) -> None:
     """Extended queue pairs and completion queues; queue pairs destroyed with posts that are owed a doorbell; fork()."""
     script = "/usr/bin/python3 $REPO/selftests/vm/programs/posts_extended.py"
     t.equal(t.run(0, f"{RUN} {script}", 60), "ok\n", "what it says")
-    t.check("doorbells for" in t.fails(0, script, 60).stderr, "without the library each post rings")
+    t.equal(t.run(0, f"{script} each", 60), "ok\n", "without the library each post rings")
 
 
 def test_another_device(t: Guests) -> None:

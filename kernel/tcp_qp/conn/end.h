@@ -12,6 +12,7 @@ struct tqp_tx_msg;
 enum {
 	TQP_TERMINATE_MS = 1000,		/* for TCP to take why we end, and for the peer to acknowledge it */
 	TQP_TERMINATE_LOOK_MS = 10,		/* for room in TCP */
+	TQP_RETRIES_MAX_MS = 1000,
 };
 
 /* What the work is at.  It never sleeps for others: it is woken, or comes back. */
@@ -21,6 +22,7 @@ enum tqp_end_step {
 	TQP_END_HEARD,			/* and to the peer */
 	TQP_END_CUT,			/* nothing is sent any more, but what drivers have */
 	TQP_END_DRIVERS,
+	TQP_END_RETRIES,		/* of sends to a peer that left: as long as IBTA's would take */
 	TQP_END_OVER,
 };
 

@@ -40,8 +40,7 @@ void tqp_conn_fail(struct tqp_conn *conn, enum tcp_qp_reason reason)
 	wake_up_all(&conn->wait);
 }
 
-/* From here on the peer's sequence numbers are not acknowledged, unless they were already. */
-static void tqp_hold_acks(struct tqp_conn *conn, u32 seq)
+void tqp_hold_acks(struct tqp_conn *conn, u32 seq)
 {
 	u32 sent = conn->rx.ack_held ? conn->rx.acked : tcp_sk(conn->sk)->rcv_wup;
 

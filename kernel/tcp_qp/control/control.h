@@ -57,6 +57,8 @@ int tqp_bell_set(struct tqp_qp *qp, const struct tcp_qp_bell *req);
 void tqp_bell_end(struct tqp_conn *conn, bool open);
 
 /* ---- end.c ---- */
+/* The connection ends with a RST; takes the sk lock. */
+void tqp_end_abort(struct tqp_conn *conn);
 void tqp_conn_fail_work(struct work_struct *work);
 void tqp_conn_fail_late(struct timer_list *timer);
 

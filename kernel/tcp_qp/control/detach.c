@@ -85,7 +85,7 @@ void tqp_conn_detach(struct tqp_qp *qp)
 	 * name: unacknowledged sends take the connection with them.
 	 */
 	if (outstanding) {
-		tcp_abort(conn->sk, ECONNABORTED);
+		tqp_end_abort(conn);
 		lock_sock(conn->sk);
 		tqp_tx_drop(conn);
 		release_sock(conn->sk);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* How a conn ends: what the peer is told, and what becomes of work in flight. */
 #include "control/control.h"
+#include "handshake/handshake.h"
 #include "offload/offload.h"
 #include "rx/rx.h"
 #include "tx/tx.h"
@@ -193,13 +194,35 @@ static long tqp_end_heard(struct tqp_conn *conn)
 	return left;
 }
 
+/*
+ * TCP does not look at a RST's acknowledgement.  What was received is acknowledged ahead of it,
+ * and nothing else: the peer would think that it was lost.
+ */
+static void tqp_end_acknowledge(struct tqp_conn *conn)
+{
+	const struct tcp_sock *tp = tcp_sk(conn->sk);
+
+	lock_sock(conn->sk);
+	if (!conn->end.ack_held && (tp->rcv_nxt != tp->rcv_wup || conn->rx.ack_held)) {
+		tqp_hold_acks(conn, tp->copied_seq);
+		tqp_send_ack(conn);
+	}
+	release_sock(conn->sk);
+}
+
+void tqp_end_abort(struct tqp_conn *conn)
+{
+	tqp_end_acknowledge(conn);
+	tcp_abort(conn->sk, ECONNABORTED);
+}
+
 /* Takes the lock for itself. */
 static void tqp_end_cut(struct tqp_conn *conn)
 {
 	struct sock *sk = conn->sk;
 
 	if (conn->end.abort)
-		tcp_abort(sk, ECONNABORTED);
+		tqp_end_abort(conn);
 	lock_sock(sk);
 	tqp_tx_die(conn);	/* before the drop: unacknowledged sends did not succeed */
 	if (conn->end.abort)
@@ -241,8 +264,24 @@ static long tqp_end_drivers(struct tqp_conn *conn)
 		return left;
 	if (!tqp_tx_released(conn))
 		tqp_tx_release_timeout(conn);
+	tqp_end_go(conn, TQP_END_RETRIES,
+		   min_t(u64, tqp_qp_retries_ms(conn->qp), TQP_RETRIES_MAX_MS));
+	return 0;
+}
+
+/*
+ * A requester without a peer repeats itself for a while, and a program may have all that it
+ * needs by then: acknowledgements that the peer's TCP owes its other QPs come when they end.
+ */
+static long tqp_end_retries(struct tqp_conn *conn)
+{
+	bool quiet = tqp_end_quiet(conn);
+	long left = tqp_end_left(conn);
+
+	if (!quiet && left && tqp_peer_lost(conn) && tqp_qp_state(conn->qp) != IB_QPS_ERR)
+		return left;
 	conn->end.step = TQP_END_OVER;
-	if (tqp_end_quiet(conn))
+	if (quiet)
 		tqp_tx_complete_sent(conn);	/* with success */
 	else
 		tqp_end_flush(conn);
@@ -261,6 +300,8 @@ static long tqp_end_step(struct tqp_conn *conn)
 		return tqp_end_heard(conn);
 	case TQP_END_DRIVERS:
 		return tqp_end_drivers(conn);
+	case TQP_END_RETRIES:
+		return tqp_end_retries(conn);
 	case TQP_END_CUT:
 	case TQP_END_OVER:
 		break;

@@ -211,6 +211,8 @@ static void tqp_qp_flush_conn(struct tqp_qp *qp)
 		tqp_conn_fail(conn, TCP_QP_REASON_NONE);
 	else if (conn->end.over)
 		tqp_qp_flush(qp);
+	else
+		tqp_end_wake(conn);	/* nobody waits for the peer any more */
 	release_sock(sk);
 }
 

@@ -35,10 +35,6 @@ enum {
 	TQP_NUMBER_RTR_MS = 2000,	/* for the peer's QP: while one connection has it, no other can */
 	TQP_NUMBER_SEND_MIN_MS = 5000,	/* for a send without a peer, whatever IBTA's timeout comes to */
 	TQP_NUMBER_SEND_MAX_MS = 60000,
-	/* IBTA: a try lasts for the unit times 2 to the QP's timeout. */
-	TQP_TIMEOUT_UNIT_NS = 4096,
-	TQP_TIMEOUT_MAX = 31,
-	TQP_RETRIES_MAX = 7,
 	TQP_NUMBER_LOOKS = 4,		/* at a peer, in that time, whether it answers */
 	TQP_NUMBER_LISTEN_MS = 1000,	/* a port that is taken is tried again after this */
 	TQP_NUMBER_BACKLOG = 1024,

@@ -55,14 +55,10 @@ static void tqp_number_forget_peer(struct tqp_number *number)
 
 unsigned long tqp_number_timeout(struct tqp_qp *qp)
 {
-	u32 timeout = READ_ONCE(qp->attr.timeout) & TQP_TIMEOUT_MAX;
-	u32 tries = (READ_ONCE(qp->attr.retry_cnt) & TQP_RETRIES_MAX) + 1;
-	u64 ns = ((u64)TQP_TIMEOUT_UNIT_NS << timeout) * tries;
+	u64 ms = tqp_qp_retries_ms(qp);
 
-	if (!timeout)
-		return 0;
-	return msecs_to_jiffies(clamp_t(u64, div_u64(ns, NSEC_PER_MSEC), TQP_NUMBER_SEND_MIN_MS,
-					TQP_NUMBER_SEND_MAX_MS));
+	return ms == U64_MAX ? 0 :
+	       msecs_to_jiffies(clamp_t(u64, ms, TQP_NUMBER_SEND_MIN_MS, TQP_NUMBER_SEND_MAX_MS));
 }
 
 /* ---- attach ---- */

@@ -41,6 +41,15 @@ enum ib_qp_state tqp_qp_state(struct tqp_qp *qp)
 	return READ_ONCE(qp->state);
 }
 
+u64 tqp_qp_retries_ms(struct tqp_qp *qp)
+{
+	u32 timeout = READ_ONCE(qp->attr.timeout) & TQP_TIMEOUT_MAX;
+	u32 tries = (READ_ONCE(qp->attr.retry_cnt) & TQP_RETRIES_MAX) + 1;
+	u64 ns = ((u64)TQP_TIMEOUT_UNIT_NS << timeout) * tries;
+
+	return timeout ? div_u64(ns, NSEC_PER_MSEC) : U64_MAX;
+}
+
 /* ---- error and flush ---- */
 
 void tqp_qp_raise(struct tqp_qp *qp, enum ib_event_type type)

@@ -72,6 +72,10 @@ enum {
 	TQP_MR_MAX_BYTES_LOG2 = 38,
 	TQP_MESSAGE_MAX_BYTES = 1 << 30,	/* below half the TCP sequence space */
 	TQP_RD_ATOMIC_MAX = TQP_OFFLOAD_READS_MAX,	/* outstanding READs and atomics, each way */
+	/* IBTA: a try lasts for the unit times 2 to the QP's timeout. */
+	TQP_TIMEOUT_UNIT_NS = 4096,
+	TQP_TIMEOUT_MAX = 31,
+	TQP_RETRIES_MAX = 7,
 };
 
 /* Per-device counters, `rdma statistic show`: names are the enum in lower case. */
@@ -521,6 +525,8 @@ struct tqp_qp *tqp_qp_lookup(struct tqp_device *dev, u32 qpn);
 struct tqp_qp *tqp_qp_at(struct tqp_device *dev, u32 index);
 void tqp_qp_put(struct tqp_qp *qp);
 enum ib_qp_state tqp_qp_state(struct tqp_qp *qp);
+/* How long all tries of a send to a peer that does not answer take; U64_MAX: it is tried for ever. */
+u64 tqp_qp_retries_ms(struct tqp_qp *qp);
 /* Move to RTS (from any state below) after a successful attach; process context. */
 void tqp_qp_connected(struct tqp_qp *qp);
 /*

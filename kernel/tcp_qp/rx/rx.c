@@ -352,7 +352,9 @@ void tqp_rx_run(struct tqp_conn *conn)
 		return;
 	if (conn->rx.eof || tqp_rx_drained(conn)) {
 		tqp_count(conn->dev, TQP_C_peer_closes, 1);
-		tqp_conn_fail(conn, conn->rx.msg.active && conn->rx.msg.done ?
+		/* a RST may come in the middle of a message, a FIN not */
+		tqp_conn_fail(conn, conn->rx.msg.active && conn->rx.msg.done &&
+				    sk->sk_state != TCP_CLOSE ?
 				    TCP_QP_REASON_PROTOCOL : TCP_QP_REASON_PEER_CLOSED);
 	} else if (sk->sk_state == TCP_CLOSE && !conn->rx.yielded) {
 		tqp_conn_fail(conn, TCP_QP_REASON_PEER_CLOSED);	/* the rest waits for a receive */

@@ -37,6 +37,7 @@ SOON_S = 30
 ABSENT = 4  # queue pairs that say RTR and RTS to nobody
 QUIET_S = 1.0  # as long as nothing is to happen
 TIMEOUT, RETRIES = 14, 7  # of IBTA: 0.5 s, hence the least that there is, 5 s
+TRIES_S = 0.5
 PATIENCE_S = 5.0
 UNREAD_BYTES = 60000
 LAST_S = 60  # a closed window is looked at again
@@ -232,6 +233,44 @@ def quiet_end(args, control: Control) -> dict:
     return failed(end, [7, 8], 9, 0, SOON_S)
 
 
+def taken(args, control: Control) -> dict:
+    """Side 1 destroys each queue pair while it sends, as soon as it has a message: that arrived, whatever becomes of what is under way."""
+    port = Port(args.gid, queues=args.count)
+    ends = [End(port) for _ in range(args.count)]
+    for end, peer in zip(ends, control.numbers(ends)):
+        end.connect(peer)
+        ping(end, control)
+    for end in ends:
+        end.receive(1, at=1024, count=UNREAD_BYTES)
+        control.meet()
+        end.post(2, count=UNREAD_BYTES if control.side == 1 else 64)
+        wanted = 1 if control.side == 1 else 2
+        while (wc := port.take(1)[0]).wr_id != wanted:  # the others' ends are of no interest
+            pass
+        require(wc.status == SUCCESS, f"side {control.side}: {wc.status}")
+        if control.side == 1:
+            end.qp.close()
+    control.meet()
+    return {}
+
+
+def retried(args, control: Control) -> dict:
+    """Side 1 destroys its queue pair with no receive posted: what waits for one fails when IBTA's tries are over, and not before."""
+    end = End(Port(args.gid))
+    (peer,) = control.numbers([end])
+    end.connect(peer)
+    ping(end, control)
+    if control.side == 0:
+        end.receive(9, at=2048)
+        end.post(7)
+        end.post(8)
+    control.meet()
+    if control.side == 0:
+        return failed(end, [7, 8], 9, TRIES_S, SOON_S)
+    end.qp.close()
+    return {}
+
+
 def failed(end: End, sends: list[int], receive: int, least_s: float, most_s: float) -> dict:
     """The first send says what became of the peer, everything else is flushed, in that order for each queue."""
     begun = time.monotonic()
@@ -369,7 +408,7 @@ def silent(args, control: Control) -> dict:
     return failed(end, [7, 8], 9, 0.9 * PATIENCE_S, 3 * PATIENCE_S)
 
 
-SCENARIOS = {f.__name__: f for f in (order, many, quiet_end, absent, alone, mismatch, again, hold, closed, silent)}
+SCENARIOS = {f.__name__: f for f in (order, many, quiet_end, taken, retried, absent, alone, mismatch, again, hold, closed, silent)}
 
 
 def main() -> int:
