@@ -24,6 +24,12 @@ protected:
         now_us_ += after_us;
         tqp_quickack_left(&q_, now_us_, static_cast<int>(has_data));
     }
+    // An answer to what a NIC has completed, before TCP hears of that.
+    void goes_ahead(uint32_t after_us) {
+        now_us_ += after_us;
+        tqp_quickack_goes_ahead(&q_, now_us_);
+        tqp_quickack_left(&q_, now_us_, 1);
+    }
     void wait(uint32_t us) { now_us_ += us; }
     bool may_wait() const { return tqp_quickack_may_wait(&q_) != 0; }
     // One that somebody waits for: was its ACK sent at once?
@@ -210,6 +216,36 @@ TEST_F(Quickack, WhatLeftJustBeforeIsAnAnswer) {
         EXPECT_FALSE(ends(kRttUs / 2 - 1));
     }
     EXPECT_FALSE(ends());  // what was learnt is forgotten
+}
+
+// Who has few sends waits for the ACK, too, which the answer did not carry.
+TEST_F(Quickack, AnswersThatGoAheadAreNone) {
+    constexpr int kMessages = 100;
+    goes_ahead(kApartUs);
+    EXPECT_FALSE(ends(kRttUs / 4));
+    leaves(kTimerUs, false);
+    int at_once = 0;
+    for (int i = 0; i < kMessages; i++) {
+        goes_ahead(kApartUs);
+        const bool now = ends(kRttUs / 4);
+        at_once += static_cast<int>(now);
+        leaves(now ? 0 : kTimerUs, false);
+    }
+    EXPECT_EQ(at_once, kMessages - kTries);
+}
+
+// It sent what is answered while the ACK of what came before was owed.
+TEST_F(Quickack, WhoSendsMoreThanItsAnswersGoesOn) {
+    learn();
+    for (int i = 0; i < TQP_QUICKACK_TRIES; i++) {
+        goes_ahead(kApartUs);
+        if (ends(kRttUs / 4))
+            leaves(0, false);
+    }
+    for (int i = 0; i < 100; i++) {
+        goes_ahead(kApartUs);
+        EXPECT_FALSE(ends(kRttUs / 4));
+    }
 }
 
 TEST_F(Quickack, WhatLeftARoundTripBeforeIsNone) {

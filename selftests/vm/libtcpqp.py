@@ -98,7 +98,7 @@ def test_round_trips_with_few_sends(t: Guests, sends: int) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("sends", (1, 4, 64))
 def test_few_sends_are_acknowledged_in_time(t: Guests, sends: int) -> None:
-    """On a machine that has nothing else to do: beside other work one send waits for TCP's own timer."""
+    """On a machine with processors for all who spin: beside other work each turn lasts for milliseconds, plain TCP's as well if it spins."""
     us = round_trips(t, sends)
     t.check(us < 2000 or on_debug_kernel(), f"{us} us for half a round trip")
 

@@ -22,7 +22,8 @@ constexpr const char* kUsage =
     "  -e         lat: sleep for the answer; without, the module's engines poll, as perftest does\n"
     "  --once     the server ends after one client          --out_json JSON instead of the table\n"
     "  --pool     buffers in a lease of the switch's pool (/dev/nupa_pool0)\n"
-    "Plain send() and recv() run in turn with the queue pair, over a connection of their own.\n"
+    "Plain send() and recv() run in turn with the queue pair, over a connection of their own, and "
+    "sleep.\n"
     "Latencies are half of a round trip, as perftest has them.  Give -s, -a, -r to both ends "
     "alike.\n";
 

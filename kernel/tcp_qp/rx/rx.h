@@ -26,6 +26,8 @@ void tqp_rx_look(struct tqp_conn *conn);
 void tqp_rx_hear(struct tqp_conn *conn);
 /* ... and after it, if congestion control holds back what was posted; sk lock, in a task. */
 void tqp_rx_hear_held(struct tqp_conn *conn);
+/* Does what leaves lack an acknowledgement that a peer of few sends waits for?  sk lock. */
+bool tqp_rx_is_ahead(const struct tqp_conn *conn);
 
 /* ---- message.c; sk lock ---- */
 /*

@@ -27,6 +27,11 @@ static bool tqp_rx_unheard(const struct tqp_conn *conn)
 	return tqp_turn_given(conn) && tqp_turn_done(conn, tcp_sk(conn->sk)->rcv_nxt);
 }
 
+bool tqp_rx_is_ahead(const struct tqp_conn *conn)
+{
+	return !READ_ONCE(conn->handshake.peer_room) && tqp_rx_unheard(conn);
+}
+
 /*
  * What is about to be sent acknowledges what the NIC has completed, once TCP has heard of it;
  * then nothing else has to, and the peer, who may wait for both, has them at once.  It is not

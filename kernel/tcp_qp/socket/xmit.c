@@ -8,6 +8,7 @@
  */
 #include <tcp_qp/tcp_bth_option.h>
 #include "handshake/handshake.h"
+#include "rx/rx.h"
 #include "socket/socket.h"
 
 /* The stack's timestamp option, if it wrote one. */
@@ -245,6 +246,8 @@ int tqp_queue_xmit(struct sock *sk, struct sk_buff *skb, struct flowi *fl)
 	u32 payload = skb->len - tcp_hdr(skb)->doff * 4;
 	int err;
 
+	if (payload && tqp_rx_is_ahead(conn))
+		tqp_quickack_goes_ahead(&conn->rx.quickack, tcp_sk(sk)->tcp_mstamp);
 	if (tqp_quickack_left(&conn->rx.quickack, tcp_sk(sk)->tcp_mstamp, payload))
 		tqp_acked_late(conn);
 	if (unlikely(conn->end.ack_held || conn->rx.ack_held))

@@ -12,6 +12,9 @@
  * once that is not seen, so one in many is left to TCP: a sender that does wait loses
  * milliseconds by it.
  *
+ * An answer may leave ahead, and without the ACK: a NIC had completed what it answers, and
+ * TCP had not heard of that yet.  Who has few sends waits for both, so that is no answer here.
+ *
  * Pure, like msglog.h; times in microseconds, modulo an hour.  The owner serialises all calls.
  */
 #ifndef TQP_QUICKACK_H
@@ -44,6 +47,7 @@ struct tqp_quickack {
 	__u8 goes_on;		/* the sender does, without an ACK */
 	__u8 trying;		/* what is owed was left to TCP */
 	__u8 open;		/* nor is it answered */
+	__u8 ahead;		/* data left that should have acknowledged what ends next */
 	__u8 score[TQP_QUICKACK_SLOTS];
 };
 
@@ -86,6 +90,17 @@ static inline int tqp_quickack_is_late(struct tqp_quickack *q, __u32 age_us)
 }
 
 /*
+ * Data leaves to a sender of few, and does not acknowledge what a NIC has completed: that was
+ * sent without the ACK of what ended before, if this is still owed.
+ */
+static inline void tqp_quickack_goes_ahead(struct tqp_quickack *q, __u32 now_us)
+{
+	if (q->open && q->owed)
+		tqp_quickack_went_on(q, now_us - q->end_us);
+	q->ahead = 1;
+}
+
+/*
  * A message of @slot has ended; @owed: its ACK has not left.  Nonzero: it should go now.  What
  * left just before is an answer to it: a NIC that completes may be ahead of TCP.
  */
@@ -93,7 +108,8 @@ static inline int tqp_quickack_end(struct tqp_quickack *q, __u8 slot, __u32 now_
 				   __u32 min_rtt_us, int owed)
 {
 	int apart = now_us - q->end_us >= min_rtt_us;
-	int answered = now_us - q->left_us < min_rtt_us / 2;
+	int answered = !q->ahead && now_us - q->left_us < min_rtt_us / 2;
+	int at_once;
 
 	/* half of it: what was measured may have been long */
 	if (apart && q->open && (q->owed || now_us - q->acked_us < min_rtt_us / 2))
@@ -104,7 +120,11 @@ static inline int tqp_quickack_end(struct tqp_quickack *q, __u8 slot, __u32 now_
 	q->open = !answered;
 	if (answered && q->score[slot])
 		--q->score[slot];
-	return owed && apart && !answered && q->score[slot] >= TQP_QUICKACK_FROM && !tqp_quickack_tries(q);
+	at_once = owed && apart && !answered && q->score[slot] >= TQP_QUICKACK_FROM && !tqp_quickack_tries(q);
+	if (q->ahead && at_once)
+		q->open = 0;	/* what leaves next answers another one */
+	q->ahead = 0;
+	return at_once;
 }
 
 /* TCP is about to acknowledge short segments because they were read: may that wait for more of them? */
