@@ -29,7 +29,7 @@ enum {
 	NUPA_RX_REFILL_MIN = 32,
 	NUPA_RX_LONG_REFILL_MIN = 4,
 	NUPA_RX_RETRY_MS = 10,		/* after a failed refill */
-	NUPA_RX_LATER_MAX = 4,		/* completions that are quiet, and wait for another one although somebody sent */
+	NUPA_RX_LATER_MAX = 5,		/* completions that are quiet, and wait for another one although somebody sent */
 	NUPA_RX_LATER_SHARE = 8,	/* of the hold time: they wait no longer */
 	NUPA_RX_JOIN_MAX = 16,		/* completions in one skb */
 };

@@ -20,7 +20,7 @@ constexpr std::uint32_t kHoldMaxUs = 2000, kHoldShortUs = 20;
 constexpr std::uint32_t kForgeEach = 32;  // data segments
 constexpr std::uint32_t kQuietShare = 4;  // of the hold, and
 constexpr std::size_t kQuietMax = 32;     // as in ports/vm/rx_queue.cpp
-constexpr std::size_t kLaterMax = 4;      // as in nupa_dev
+constexpr std::size_t kLaterMax = 5;      // as in nupa_dev
 
 }  // namespace
 

@@ -24,11 +24,13 @@ MESSAGES = 1500
 ATTEMPTS, BETWEEN_S = 8, 3
 LONGEST_HOLD_US = 10_000
 QUIET_SHARE = 4  # of the hold time
-QUIET, JOINED = "switch_rx_quiet", "rx_joined_packets"
+QUIET, JOINED, PREDICTED = "switch_rx_quiet", "rx_joined_packets", "TcpExtTCPHPHits"
 LEAST = 0.001 if on_debug_kernel() else 0.5  # share of messages that are quiet; a debug kernel rarely answers in time
 
 
 def counts(t: Guests, name: str) -> list[int]:
+    if name == PREDICTED:
+        return [int(t.run(node, f"nstat -asz {name} | awk 'END {{ print $2 }}'")) for node in range(2)]
     return [t.stat(node, name) for node in range(2)]
 
 
@@ -44,12 +46,12 @@ def hold(t: Guests, usecs: int) -> Iterator[None]:
             t.run(node, f"ethtool -C nupa0 rx-usecs {was[node]}")
 
 
-def round_trips(t: Guests, options: str, counter: str = QUIET) -> tuple[dict, list[float]]:
+def round_trips(t: Guests, options: str, counter: str = QUIET, transport: str = "offload") -> tuple[dict, list[float]]:
     """What the client says, and the share of messages that were counted at each end."""
     server = t.start(0, f"exec {PROGRAM} --port {PORT}", LIMIT_S)
     t.check(t.nodes[0].wait_listening(PORT, 20), "nupa_bench does not listen")
     before = counts(t, counter)
-    spec = f"transport=offload,mode=pingpong,bytes=64,messages={MESSAGES},warm_bytes=4096,{options}"
+    spec = f"transport={transport},mode=pingpong,bytes=64,messages={MESSAGES},warm_bytes=4096,{options}"
     said = json.loads(t.run(1, f"exec {PROGRAM} --connect {t.nodes[0].ip4} --port {PORT} {spec}"))
     t.check(said["ok"], str(said))
     shares = [(now - then) / MESSAGES for now, then in zip(counts(t, counter), before, strict=True)]
@@ -107,6 +109,13 @@ def test_heard_together_and_refused(t: Guests) -> None:
         for turn in range(5):
             t.equal([(end["sent"], end["received"]) for end in exchanged(t)], [(40, 40)] * 2, f"turn {turn}")
     t.check(sum(counts(t, JOINED)) > sum(before), "nothing was joined")
+
+
+@pytest.mark.parametrize("transport, together", [("offload", 5), ("software", 1)], ids=["offload", "software"])
+def test_headers_are_predicted(t: Guests, transport: str, together: int) -> None:
+    """Without its option a packet, of as many messages as TCP hears of at once, is what TCP expects next: its fast path."""
+    _, predicted = round_trips(t, "poll=0", PREDICTED, transport)
+    t.check(min(predicted) > 0.7 / together, f"{predicted} predicted headers for a message")
 
 
 def test_sends_that_are_awaited(t: Guests) -> None:

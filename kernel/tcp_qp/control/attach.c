@@ -262,10 +262,13 @@ struct tqp_conn *tqp_qp_conn_get(struct tqp_qp *qp)
 
 void tqp_conn_look(struct tqp_conn *conn)
 {
+	u32 received = conn->rx.seq;
+
 	tqp_credit_update(conn);	/* ahead of the data: the peer's answer to it may need our receive */
 	tqp_tx_run(conn);
 	tqp_rx_run(conn);
-	tqp_credit_update(conn);
+	if (conn->rx.seq != received)
+		tqp_credit_update(conn);
 }
 
 void tqp_conn_doorbell(struct tqp_qp *qp)

@@ -31,15 +31,19 @@ static __poll_t tqp_cq_fd_mask(struct tqp_cq_fd *fd, bool waits)
 {
 	__poll_t mask = 0;
 	unsigned long flags;
+	bool unpolled;
 
 	spin_lock(&fd->lock);
 	if (!fd->cq) {
 		mask = EPOLLIN | EPOLLRDNORM | EPOLLERR | EPOLLHUP;
 	} else {
 		spin_lock_irqsave(&fd->cq->lock, flags);	/* against resize */
-		if (waits && !tqp_cq_unpolled(fd->cq))
+		unpolled = tqp_cq_unpolled(fd->cq);
+		if (waits && !unpolled) {
 			tqp_cq_waits(fd->cq);
-		if (fd->signalled || tqp_cq_unpolled(fd->cq))
+			unpolled = tqp_cq_unpolled(fd->cq);
+		}
+		if (fd->signalled || unpolled)
 			mask |= EPOLLIN | EPOLLRDNORM;
 		if (fd->cq->overflown)
 			mask |= EPOLLERR;

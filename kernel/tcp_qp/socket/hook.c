@@ -48,6 +48,33 @@ static void tqp_restore_timestamps(struct sk_buff *skb, struct tcphdr *th, u8 *o
 					       csum_partial(opts, room, 0)));
 }
 
+/*
+ * Options that are a timestamp and @cut bytes of NOPs lose these: such a header is what TCP expects
+ * next, which spares it a look at each of them.  From here on only IP and TCP read headers.
+ */
+static void tqp_cut_options(struct sk_buff *skb, u32 ihl, u32 cut, u8 pf)
+{
+	struct ipv6hdr *ip6;
+	struct iphdr *ip;
+
+	memmove(skb->data + cut, skb->data, ihl + sizeof(struct tcphdr) + TCPOLEN_TSTAMP_ALIGNED);
+	__skb_pull(skb, cut);
+	skb_reset_network_header(skb);
+	skb_set_transport_header(skb, ihl);
+	tcp_hdr(skb)->doff -= cut / 4;
+	if (pf == NFPROTO_IPV4) {
+		ip = ip_hdr(skb);
+		if (ip->tot_len) {	/* else it is longer than that can say */
+			csum_replace2(&ip->check, ip->tot_len, htons(ntohs(ip->tot_len) - cut));
+			ip->tot_len = htons(ntohs(ip->tot_len) - cut);
+		}
+	} else {
+		ip6 = ipv6_hdr(skb);
+		if (ip6->payload_len)
+			ip6->payload_len = htons(ntohs(ip6->payload_len) - cut);
+	}
+}
+
 /* write_seq, not snd_nxt: over loopback the ACK is here before tcp_write_xmit() moved snd_nxt */
 static bool tqp_ack_plausible(const struct sock *sk, const struct tcphdr *th)
 {
@@ -172,6 +199,8 @@ static unsigned int tqp_in(struct sk_buff *skb, const struct nf_hook_state *stat
 			return NF_DROP;
 		th = (struct tcphdr *)(skb_network_header(skb) + ihl);
 		tqp_restore_timestamps(skb, th, (u8 *)(th + 1), thl - sizeof(*th), at, &bth);
+		if (skb->ip_summed == CHECKSUM_UNNECESSARY && tcp_bth_opt_bytes(&bth) == thl - sizeof(*th))
+			tqp_cut_options(skb, ihl, thl - sizeof(*th) - TCPOLEN_TSTAMP_ALIGNED, state->pf);
 	}
 	return NF_ACCEPT;
 }
