@@ -492,7 +492,7 @@ TEST_F(Completions, TwoThreads) {
     auto* shadow = reinterpret_cast<nupa_qp_shadow*>(host.guest.ptr(host.ring.cmd.shadow_addr));
     auto* ctl = reinterpret_cast<nupa_cq_ctl*>(host.guest.ptr(cq.ctl));
     std::atomic<bool> over{false};
-    std::uint32_t turns = 0, owned = 0;
+    std::atomic<std::uint32_t> turns{0}, owned{0};
     give();
     std::thread kernel([&] {
         while (!over) {
@@ -514,6 +514,8 @@ TEST_F(Completions, TwoThreads) {
         }
     });
     std::uint32_t by_host = 0;
+    while (turns == 0 || owned == 0)  // on a busy machine it begins late
+        std::this_thread::yield();
     for (std::uint32_t i = 0; i < kMessages; i++) {
         host.ring.post({{kIova, kStride, kKey}});
         const TcpFrame f =
@@ -544,8 +546,6 @@ TEST_F(Completions, TwoThreads) {
     }
     over = true;
     kernel.join();
-    EXPECT_GT(turns, 0u);
-    EXPECT_GT(owned, 0u);
     EXPECT_EQ(messages() + by_host, kMessages);
     EXPECT_GT(messages(), 0u);
 }
