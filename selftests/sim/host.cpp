@@ -328,7 +328,7 @@ void Host::sent() {
     const bool later = std::all_of(ring_.begin(), ring_.end(),
                                    [](const Waiting& waiting) { return waiting.later; });
     if (later && ring_.size() < kLaterMax &&
-        world_.now() + hold_us_ / (2 * kQuietShare) < hear_due_) {
+        world_.now() + hold_us_ / (std::uint64_t{2} * kQuietShare) < hear_due_) {
         for (Waiting& waiting : ring_)
             waiting.quiet_qpn = 0;
         world_.coverage.add(k_later);

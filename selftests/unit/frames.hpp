@@ -27,7 +27,7 @@ inline std::uint16_t reference_checksum(const std::vector<std::uint8_t>& bytes) 
 inline ByteVector pattern(std::size_t n, std::uint32_t seed = 1) {
     ByteVector v(n);
     for (std::size_t i = 0; i < n; i++)
-        v[i] = static_cast<std::byte>((i * 2654435761u + seed * 40503u) >> 13);
+        v[i] = static_cast<std::byte>((i * 2654435761u + std::size_t{seed} * 40503u) >> 13);
     return v;
 }
 
