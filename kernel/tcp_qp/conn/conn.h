@@ -157,9 +157,9 @@ bool tqp_log_room(struct tqp_conn *conn);
 /* Stop the conn for @reason; sk lock.  end.work flushes what was posted. */
 void tqp_conn_fail(struct tqp_conn *conn, enum tcp_qp_reason reason);
 /* The same for a fault in what is being received: the peer is told, and its message not acknowledged. */
+void tqp_conn_nak(struct tqp_conn *conn, enum tcp_qp_reason reason, enum tcp_bth_syndrome syndrome);
 /* From @seq on the peer's sequence numbers are not acknowledged, unless they were already; sk lock. */
 void tqp_hold_acks(struct tqp_conn *conn, u32 seq);
-void tqp_conn_nak(struct tqp_conn *conn, enum tcp_qp_reason reason, enum tcp_bth_syndrome syndrome);
 /* The peer's TERMINATE; sk lock. */
 void tqp_terminated(struct tqp_conn *conn, const u8 *operands);
 /* Queue end.work with a reference; any context. */

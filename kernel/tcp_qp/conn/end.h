@@ -12,7 +12,7 @@ struct tqp_tx_msg;
 enum {
 	TQP_TERMINATE_MS = 1000,		/* for TCP to take why we end, and for the peer to acknowledge it */
 	TQP_TERMINATE_LOOK_MS = 10,		/* for room in TCP */
-	TQP_RETRIES_MAX_MS = 1000,
+	TQP_RETRIES_MAX_MS = 1000,		/* for all tries of a send to a peer that left */
 };
 
 /* What the work is at.  It never sleeps for others: it is woken, or comes back. */

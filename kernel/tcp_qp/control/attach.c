@@ -267,7 +267,7 @@ void tqp_conn_look(struct tqp_conn *conn)
 	tqp_credit_update(conn);	/* ahead of the data: the peer's answer to it may need our receive */
 	tqp_tx_run(conn);
 	tqp_rx_run(conn);
-	if (conn->rx.seq != received)
+	if (conn->rx.seq != received)	/* receives were used */
 		tqp_credit_update(conn);
 }
 

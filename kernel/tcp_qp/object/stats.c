@@ -33,8 +33,8 @@ int tqp_stats_get(struct ib_device *ib, struct rdma_hw_stats *stats, u32 port, i
 	for (i = 0; i < TQP_C_COUNT; i++)
 		stats->value[i] = tqp_stat_sum(dev, i);
 	/*
-	 * The core keeps what it has for the rest of the jiffy if we say that we know all of it.
-	 * Of sysfs's only the first counter is asked for like that; rdma(8), too, asks for it, and wants all.
+	 * Told that all were read, the core reads none again until the jiffy is over; told of one,
+	 * it does.  Of the first one it must be told that all were: rdma(8) asks for them by that.
 	 */
 	return index ?: TQP_C_COUNT;
 }

@@ -311,14 +311,6 @@ void tqp_rx_tell_window(struct tqp_conn *conn)
 		tqp_send_ack(conn);
 }
 
-/* Nothing came that is ours, as when a doorbell rings for sends. */
-static bool tqp_rx_nothing(const struct tqp_conn *conn)
-{
-	return tqp_turn_given(conn) && !conn->offload.turn.untold && !conn->rx.ack_held &&
-	       !(conn->sk->sk_shutdown & RCV_SHUTDOWN) &&
-	       skb_queue_empty(&conn->sk->sk_receive_queue);
-}
-
 void tqp_rx_run(struct tqp_conn *conn)
 {
 	struct sock *sk = conn->sk;
@@ -334,10 +326,6 @@ void tqp_rx_run(struct tqp_conn *conn)
 		return;
 	if (!tqp_rx_alone(conn))
 		return;
-	if (tqp_rx_nothing(conn)) {
-		tqp_rx_tell_awaits(conn);
-		return;
-	}
 	conn->rx.running = true;
 	tqp_rx_loop(conn);
 	conn->rx.seq = tcp_sk(sk)->copied_seq;

@@ -56,22 +56,25 @@ static void tqp_cut_options(struct sk_buff *skb, u32 ihl, u32 cut, u8 pf)
 {
 	struct ipv6hdr *ip6;
 	struct iphdr *ip;
+	__be16 was;
 
 	memmove(skb->data + cut, skb->data, ihl + sizeof(struct tcphdr) + TCPOLEN_TSTAMP_ALIGNED);
 	__skb_pull(skb, cut);
 	skb_reset_network_header(skb);
 	skb_set_transport_header(skb, ihl);
 	tcp_hdr(skb)->doff -= cut / 4;
+	/* zero: it is longer than that can say */
 	if (pf == NFPROTO_IPV4) {
 		ip = ip_hdr(skb);
-		if (ip->tot_len) {	/* else it is longer than that can say */
-			csum_replace2(&ip->check, ip->tot_len, htons(ntohs(ip->tot_len) - cut));
-			ip->tot_len = htons(ntohs(ip->tot_len) - cut);
+		was = ip->tot_len;
+		if (was) {
+			be16_add_cpu(&ip->tot_len, -cut);
+			csum_replace2(&ip->check, was, ip->tot_len);
 		}
 	} else {
 		ip6 = ipv6_hdr(skb);
 		if (ip6->payload_len)
-			ip6->payload_len = htons(ntohs(ip6->payload_len) - cut);
+			be16_add_cpu(&ip6->payload_len, -cut);
 	}
 }
 
@@ -152,7 +155,7 @@ static unsigned int tqp_in(struct sk_buff *skb, const struct nf_hook_state *stat
 	struct tqp_skb_map map;
 	struct tcp_bth bth;
 	struct tcphdr *th;
-	u32 thl, payload;
+	u32 thl, room, payload;
 	unsigned int at;
 	bool joined;
 	int err;
@@ -166,12 +169,13 @@ static unsigned int tqp_in(struct sk_buff *skb, const struct nf_hook_state *stat
 	if (thl < sizeof(*th) + TCP_BTH_OPT_MIN_BYTES || th->syn || !pskb_may_pull(skb, ihl + thl))
 		return NF_ACCEPT;
 	th = (struct tcphdr *)(skb_network_header(skb) + ihl);
+	room = thl - sizeof(*th);
 	payload = skb->len - ihl - thl;
-	err = tcp_bth_find((u8 *)(th + 1), thl - sizeof(*th), ntohl(th->seq), payload, &bth, &at);
+	err = tcp_bth_find((u8 *)(th + 1), room, ntohl(th->seq), payload, &bth, &at);
 	/* messages that the NIC has completed, in one packet: nobody asks which byte is whose */
 	joined = err == TCP_BTH_E_RANGE && skb->decrypted;
 	if (joined)
-		err = tcp_bth_find((u8 *)(th + 1), thl - sizeof(*th), ntohl(th->seq), 0, &bth, &at);
+		err = tcp_bth_find((u8 *)(th + 1), room, ntohl(th->seq), 0, &bth, &at);
 	if (err)
 		return NF_ACCEPT;
 
@@ -198,9 +202,9 @@ static unsigned int tqp_in(struct sk_buff *skb, const struct nf_hook_state *stat
 		if (skb_ensure_writable(skb, ihl + thl))
 			return NF_DROP;
 		th = (struct tcphdr *)(skb_network_header(skb) + ihl);
-		tqp_restore_timestamps(skb, th, (u8 *)(th + 1), thl - sizeof(*th), at, &bth);
-		if (skb->ip_summed == CHECKSUM_UNNECESSARY && tcp_bth_opt_bytes(&bth) == thl - sizeof(*th))
-			tqp_cut_options(skb, ihl, thl - sizeof(*th) - TCPOLEN_TSTAMP_ALIGNED, state->pf);
+		tqp_restore_timestamps(skb, th, (u8 *)(th + 1), room, at, &bth);
+		if (skb->ip_summed == CHECKSUM_UNNECESSARY && tcp_bth_opt_bytes(&bth) == room)
+			tqp_cut_options(skb, ihl, room - TCPOLEN_TSTAMP_ALIGNED, state->pf);
 	}
 	return NF_ACCEPT;
 }
