@@ -84,6 +84,10 @@ class Guests:
                 return int(value)
         raise Failed(f"{netdev} on node{node} has no counter {name}")
 
+    def nstat(self, node: int, name: str) -> int:
+        """One counter of the node's network stack."""
+        return int(self.run(node, f"nstat -asz {name} | awk 'END {{ print $2 }}'"))
+
     def switch(self, cmd: str, **fields) -> dict:
         """One request to the switch, as nupactl sends it; the reply."""
         with socket.socket(socket.AF_UNIX) as link:

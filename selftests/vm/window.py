@@ -16,7 +16,7 @@ LANE = {"rate_mbps": 150, "queue_bytes": 600_000}  # so that a change falls into
 
 
 def _zero_windows(t: Guests) -> int:
-    return int(t.run(0, "nstat -asz TcpExtTCPToZeroWindowAdv | awk 'END { print $2 }'"))
+    return t.nstat(0, "TcpExtTCPToZeroWindowAdv")
 
 
 def test_window_closes_on_late_receives(t: Guests) -> None:
@@ -52,7 +52,7 @@ def test_probes_are_early_again(t: Guests) -> None:
 
 
 def _probed(t: Guests, node: int) -> int:
-    return int(t.run(node, "nstat -asz TcpExtTCPMTUPSuccess | awk 'END { print $2 }'"))
+    return t.nstat(node, "TcpExtTCPMTUPSuccess")
 
 
 def test_mtu_is_probed(t: Guests) -> None:

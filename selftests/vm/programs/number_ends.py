@@ -175,6 +175,15 @@ def ping(a: End, control: Control, wr_id: int = 1) -> None:
     require(found == [(wr_id, SUCCESS), (wr_id + 1, SUCCESS)], f"completions {found}")
 
 
+def joined(args, control: Control, queues: int = 1) -> End:
+    """Connected: a message went each way."""
+    end = End(Port(args.gid, queues))
+    (peer,) = control.numbers([end])
+    end.connect(peer)
+    ping(end, control)
+    return end
+
+
 def order(args, control: Control) -> dict:
     """RTR of side args.first, then of the other args.delay seconds later; both say RTS at once and post at once."""
     end = End(Port(args.gid), psn=0x123456 + control.side)
@@ -215,10 +224,7 @@ def many(args, control: Control) -> dict:
 
 def quiet_end(args, control: Control) -> dict:
     """Side 1 destroys its queue pair; the other hears of it by its next send, and by nothing else."""
-    end = End(Port(args.gid))
-    (peer,) = control.numbers([end])
-    end.connect(peer)
-    ping(end, control)
+    end = joined(args, control)
     control.meet()
     if control.side == 1:
         end.qp.close()
@@ -256,10 +262,7 @@ def taken(args, control: Control) -> dict:
 
 def retried(args, control: Control) -> dict:
     """Side 1 destroys its queue pair with no receive posted: what waits for one fails when IBTA's tries are over, and not before."""
-    end = End(Port(args.gid))
-    (peer,) = control.numbers([end])
-    end.connect(peer)
-    ping(end, control)
+    end = joined(args, control)
     if control.side == 0:
         end.receive(9, at=2048)
         end.post(7)
@@ -361,10 +364,7 @@ def again(args, control: Control) -> dict:
 
 def hold(args, control: Control) -> dict:
     """Connected until somebody ends it; args.unread messages each way that nobody receives."""
-    end = End(Port(args.gid))
-    (peer,) = control.numbers([end])
-    end.connect(peer)
-    ping(end, control)
+    end = joined(args, control)
     for number in range(args.unread):
         end.post(number, count=UNREAD_BYTES)
     print("held", flush=True)
@@ -374,11 +374,7 @@ def hold(args, control: Control) -> dict:
 
 def closed(args, control: Control) -> dict:
     """Side 1 receives nothing for args.delay seconds: its window is closed, and probed ever more seldom.  That is no silence."""
-    port = Port(args.gid, queues=2)
-    end = End(port)
-    (peer,) = control.numbers([end])
-    end.connect(peer)
-    ping(end, control)
+    end = joined(args, control, queues=2)
     if control.side == 0:
         for number in range(args.unread):
             end.post(number, count=UNREAD_BYTES)
@@ -388,7 +384,7 @@ def closed(args, control: Control) -> dict:
     if control.side == 1:
         for number in range(args.unread):
             end.receive(number, count=UNREAD_BYTES)
-    require({wc.status for wc in port.take(args.unread, LAST_S)} == {SUCCESS}, "statuses")
+    require({wc.status for wc in end.port.take(args.unread, LAST_S)} == {SUCCESS}, "statuses")
     control.meet()
     return {}
 
@@ -396,10 +392,7 @@ def closed(args, control: Control) -> dict:
 def silent(args, control: Control) -> dict:
     """Connected until the other end is cut off, which a signal says; its silence is noticed by the next send, and in time."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
-    end = End(Port(args.gid))
-    (peer,) = control.numbers([end])
-    end.connect(peer)
-    ping(end, control)
+    end = joined(args, control)
     end.receive(9, at=2048)
     print("held", flush=True)
     signal.sigwait({signal.SIGUSR1})
