@@ -216,8 +216,10 @@ def test_odd_path(t: Guests) -> None:
     t.run(0, f"rm -r '{ODD}' /tmp/tcpqp-run.0 /tmp/tcpqp-run.65534 /tmp/squat")
 
 
+# What waits to be acknowledged has room in the pages that a socket may have (TQP_STREAM_BYTES_MAX), however slow the reader is.
 ENDLESS = """python3 -c 'import socket
 c = socket.create_connection(("'$PEER'", {port})); d = bytes(1 << 20)
+c.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
 try:
     while True: c.sendall(d)
 except ConnectionError: pass'"""

@@ -194,6 +194,26 @@ def test_refused_in_a_later_turn(t: Guests) -> None:
         pair(t, "qp_refused", ("offload", "offload"), cases)
 
 
+def test_refused_acknowledged_at_once(t: Guests) -> None:
+    """TCP delays no ACK: what a packet brought has been looked at when its ACK leaves, or the request would succeed."""
+    for node, peer in ((0, 2), (1, 1)):
+        t.run(node, f"ip route replace 10.77.0.{peer}/32 dev nupa0 quickack 1")
+    try:
+        for engine in ("software", "offload"):
+            pair(t, "qp_refused", (engine, engine))
+    finally:
+        for node, peer in ((0, 2), (1, 1)):
+            t.run(node, f"ip route del 10.77.0.{peer}/32; ip route flush cache")
+
+
+def test_refused_out_of_order(t: Guests) -> None:
+    """A hole is filled, and TCP has several messages at once: reading the first ones acknowledges none of the others."""
+    cases = " ".join(f"--case {case}" for case in REFUSED_LATER)
+    with fabric(t, reorder=0.3):
+        for engine in ("software", "offload"):
+            pair(t, "qp_refused", (engine, engine), cases)
+
+
 def test_windows_offload(t: Guests) -> None:
     pair(t, "qp_window", ("offload", "offload"))
 

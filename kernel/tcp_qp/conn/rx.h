@@ -53,7 +53,7 @@ struct tqp_rx {
 	bool running;
 	bool eof;
 	bool yielded;			/* the turn is over, tx.work goes on */
-	bool ack_held;			/* what waits for tx.work is not acknowledged before it */
+	bool ack_held;			/* what was not looked at is not acknowledged */
 	bool ack_cut;			/* an ACK said less than TCP wanted to */
 	bool window_late;		/* received under a user's lock: see tqp_rx_tell_window() */
 	u32 acked;			/* while ack_held: the last ACK that the peer got */

@@ -115,13 +115,19 @@ static u64 tqp_rx_cost(const struct tqp_conn *conn, u32 bytes, const struct tqp_
 	return bytes + (messages + 1) * TQP_RX_MESSAGE_BYTES;
 }
 
+/* What was not looked at yet is not acknowledged before. */
+static void tqp_rx_hold_ack(struct tqp_conn *conn)
+{
+	if (conn->rx.ack_held)
+		return;
+	conn->rx.acked = tcp_sk(conn->sk)->rcv_wup;
+	conn->rx.ack_cut = false;
+	conn->rx.ack_held = true;
+}
+
 void tqp_rx_yield(struct tqp_conn *conn)
 {
-	if (!conn->rx.ack_held) {
-		conn->rx.acked = tcp_sk(conn->sk)->rcv_wup;
-		conn->rx.ack_cut = false;
-		conn->rx.ack_held = true;
-	}
+	tqp_rx_hold_ack(conn);
 	conn->rx.yielded = true;
 	tqp_share_task(conn);
 }
@@ -145,10 +151,14 @@ static struct sk_buff *tqp_rx_next(struct sock *sk, u32 *off)
 
 /*
  * As tcp_read_done().  For each second short segment that was read TCP sends an ACK, since who
- * typed may wait for it; of a message's sender we know.
+ * typed may wait for it; of a message's sender we know.  And it acknowledges all that it has.
  */
 static void tqp_rx_read_done(struct tqp_conn *conn, u32 bytes)
 {
+	const struct tcp_sock *tp = tcp_sk(conn->sk);
+
+	if (unlikely(tp->copied_seq + bytes != tp->rcv_nxt))
+		tqp_rx_hold_ack(conn);
 	if (tqp_quickack_may_wait(&conn->rx.quickack))
 		inet_csk(conn->sk)->icsk_ack.pending &= ~(ICSK_ACK_PUSHED | ICSK_ACK_PUSHED2);
 	tcp_read_done(conn->sk, bytes);

@@ -51,6 +51,9 @@ static void tqp_restore_timestamps(struct sk_buff *skb, struct tcphdr *th, u8 *o
 /*
  * Options that are a timestamp and @cut bytes of NOPs lose these: such a header is what TCP expects
  * next, which spares it a look at each of them.  From here on only IP and TCP read headers.
+ *
+ * Of what is expected TCP may send the ACK before it tells us of it, so this is for payload that is
+ * in its place: what is still to be copied, and may be refused, must not be acknowledged yet.
  */
 static void tqp_cut_options(struct sk_buff *skb, u32 ihl, u32 cut, u8 pf)
 {
@@ -203,7 +206,8 @@ static unsigned int tqp_in(struct sk_buff *skb, const struct nf_hook_state *stat
 			return NF_DROP;
 		th = (struct tcphdr *)(skb_network_header(skb) + ihl);
 		tqp_restore_timestamps(skb, th, (u8 *)(th + 1), room, at, &bth);
-		if (skb->ip_summed == CHECKSUM_UNNECESSARY && tcp_bth_opt_bytes(&bth) == room)
+		if (skb->decrypted && skb->ip_summed == CHECKSUM_UNNECESSARY &&
+		    tcp_bth_opt_bytes(&bth) == room)
 			tqp_cut_options(skb, ihl, room - TCPOLEN_TSTAMP_ALIGNED, state->pf);
 	}
 	return NF_ACCEPT;
