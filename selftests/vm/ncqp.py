@@ -11,7 +11,8 @@ from nupavm import Result
 
 pytestmark = pytest.mark.needs(NEEDS)
 ENGINES = ("software", "offload")
-SIZE = 24 * (1 << 20) + 123
+LONG, SHORT = 24 * (1 << 20), 123  # whole messages, and the last one
+SIZE = LONG + SHORT
 CONTROL_BYTES = 128  # of ncqp's own end message, docs/ncqp.md
 SOURCE, COPY = "/mnt/t/ncqp.in", "/mnt/t/ncqp.out"
 
@@ -47,7 +48,8 @@ def test_file_to_file_without_a_copy(t: Guests) -> None:
         same_file(t, engine)
         for end in (tx, rx):
             t.equal((end["engine"], end["bytes"], end["reason"], end["data_path"]), (engine, SIZE, "NONE", "mapping"), engine)
-        t.check(tx["tx_zerocopy_bytes"] >= SIZE, f"{engine}: a processor copied at the sender: {tx}")
+        # A short message alone is copied where the switch may complete it (TQP_SENDS_COPY_BYTES).
+        t.check(tx["tx_zerocopy_bytes"] >= LONG, f"{engine}: a processor copied at the sender: {tx}")
         t.equal(rx["placed_bytes"] + rx["copied_bytes"], rx["delivered_bytes"], f"{engine}: placed + copied")
         t.equal(rx["delivered_bytes"], SIZE + CONTROL_BYTES, f"{engine}: delivered")
     t.check(rx["placed_bytes"] >= SIZE, f"offload: the switch placed {rx['placed_bytes']} of {SIZE}")
