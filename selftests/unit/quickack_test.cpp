@@ -32,6 +32,16 @@ protected:
     }
     void wait(uint32_t us) { now_us_ += us; }
     bool may_wait() const { return tqp_quickack_may_wait(&q_) != 0; }
+    bool is_carried() const { return tqp_quickack_is_carried(&q_) != 0; }
+    // Ends that are answered soon, until TCP's own ACK is left to the answer: how many?
+    int answers_until_carried(uint32_t length = 64) {
+        int n = 0;
+        for (; n < 1000 && !is_carried(); n++) {
+            ends(kApartUs, length);
+            leaves(kRttUs, true);
+        }
+        return n;
+    }
     // One that somebody waits for: was its ACK sent at once?
     bool unanswered(uint32_t length = 64) {
         const bool at_once = ends(kApartUs, length);
@@ -285,6 +295,88 @@ TEST_F(Quickack, WithoutARoundTripMeasuredNever) {
     for (uint8_t& score : q.score)
         score = TQP_QUICKACK_MAX;
     EXPECT_EQ(tqp_quickack_end(&q, 0, 1'000'000, ~0U, 1), 0);
+}
+
+TEST_F(Quickack, AcksAreCarriedOnceAllIsAnswered) {
+    EXPECT_FALSE(is_carried());
+    EXPECT_EQ(answers_until_carried(), TQP_QUICKACK_ANSWERS);
+    for (int i = 0; i < 1000; i++) {
+        EXPECT_FALSE(ends());
+        EXPECT_TRUE(is_carried());
+        leaves(kRttUs, true);
+    }
+}
+
+// A NIC that completes is ahead of TCP, and the answer of it.
+TEST_F(Quickack, AcksAreCarriedBehindAnswers) {
+    for (int i = 0; i < TQP_QUICKACK_ANSWERS; i++) {
+        EXPECT_FALSE(is_carried());
+        leaves(kApartUs, true);
+        ends(kRttUs / 4);
+    }
+    EXPECT_TRUE(is_carried());
+}
+
+// TCP hears of several at once, when all were answered.
+TEST_F(Quickack, AcksAreCarriedBehindSeveralAnswers) {
+    for (int i = 0; i < TQP_QUICKACK_ANSWERS; i += TQP_QUICKACK_AHEAD_MAX) {
+        for (int n = 0; n < TQP_QUICKACK_AHEAD_MAX; n++)
+            leaves(kApartUs, true);
+        for (int n = 0; n < TQP_QUICKACK_AHEAD_MAX; n++)
+            ends(2 * kRttUs);
+    }
+    EXPECT_TRUE(is_carried());
+}
+
+// Who has sent much before answers no more for that.
+TEST_F(Quickack, DataOfBeforeIsNoAnswerToMuch) {
+    for (int i = 0; i < 1000; i++)
+        leaves(kApartUs, true);
+    for (int i = 0; i < 2 * TQP_QUICKACK_ANSWERS; i++) {
+        ends();
+        EXPECT_FALSE(is_carried());
+    }
+}
+
+TEST_F(Quickack, TwoEndsBeforeAnAnswerAreNotCarried) {
+    for (int i = 0; i < 100; i++) {
+        ends();
+        ends();
+        EXPECT_FALSE(is_carried());
+        leaves(kRttUs, true);
+    }
+}
+
+// A wrong guess costs the sender TCP's timer, so it is made ever more seldom, until all is well.
+TEST_F(Quickack, WhatIsNotAnsweredIsCarriedEverMoreSeldom) {
+    int before = answers_until_carried();
+    for (int turn = 0; turn < TQP_QUICKACK_ANSWERS_LOG2_MAX; turn++) {
+        ends();
+        leaves(kTimerUs, false);
+        EXPECT_FALSE(is_carried());
+        const int now = answers_until_carried();
+        EXPECT_GE(now, 2 * before) << turn;
+        before = now;
+    }
+    ends();
+    leaves(kTimerUs, false);
+    EXPECT_EQ(answers_until_carried(), before) << "and no more seldom than that";
+    for (int i = 0; i <= TQP_QUICKACK_ANSWERS_MAX; i++) {
+        ends();
+        leaves(kRttUs, true);
+    }
+    ends();
+    leaves(kTimerUs, false);
+    EXPECT_LT(answers_until_carried(), before);
+}
+
+TEST_F(Quickack, OtherLengthsMayWaitForTheirAcks) {
+    answers_until_carried();
+    ends(kApartUs, 4096);
+    leaves(kTimerUs, false);
+    EXPECT_EQ(answers_until_carried(64), 2 * TQP_QUICKACK_ANSWERS);
+    ends(kApartUs, 4096);
+    EXPECT_FALSE(is_carried()) << "nobody answered one of these";
 }
 
 }  // namespace

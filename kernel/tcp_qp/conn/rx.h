@@ -56,6 +56,11 @@ struct tqp_rx {
 	bool ack_held;			/* what was not looked at is not acknowledged */
 	bool ack_cut;			/* an ACK said less than TCP wanted to */
 	bool window_late;		/* received under a user's lock: see tqp_rx_tell_window() */
+	bool ack_ours;			/* the ACK that is being sent: TCP has not asked for it */
+	bool hears;			/* for what is sent next: it acknowledges what TCP hears of now */
+	bool carries;			/* an ACK of TCP's waits for the answer */
+	u32 told_ack;			/* the newest ACK that left, */
+	u32 told_edge;			/* and where the window ended that it told of */
 	u32 acked;			/* while ack_held: the last ACK that the peer got */
 	u32 seq;			/* up to where we have read; valid if started */
 	struct tqp_rx_numbers next;	/* .untagged == messages completed, low 16 bits */

@@ -203,7 +203,7 @@ static void tqp_end_acknowledge(struct tqp_conn *conn)
 	const struct tcp_sock *tp = tcp_sk(conn->sk);
 
 	lock_sock(conn->sk);
-	if (!conn->end.ack_held && (tp->rcv_nxt != tp->rcv_wup || conn->rx.ack_held)) {
+	if (!conn->end.ack_held && conn->rx.told_ack != tp->rcv_nxt) {
 		tqp_hold_acks(conn, tp->copied_seq);
 		tqp_send_ack(conn);
 	}

@@ -21,7 +21,9 @@ enum {
 
 void tqp_send_ack(struct tqp_conn *conn)
 {
+	conn->rx.ack_ours = true;
 	__tcp_send_ack(conn->sk, tcp_sk(conn->sk)->rcv_nxt, 0);
+	conn->rx.ack_ours = false;
 }
 
 void tqp_rtr_start(struct tqp_conn *conn)

@@ -83,7 +83,7 @@ enum {
 	X(tx_messages) X(tx_bytes) X(tx_segments) X(tx_zerocopy_bytes) X(tx_copied_bytes) \
 	X(tx_sack_stripped) X(tx_header_nomem) X(tx_credit_waits) X(tx_credit_probes) X(tx_memory_waits) X(tx_train_messages) X(tx_nic_messages) \
 	X(tx_release_timeouts) X(doorbells) X(tx_watch_looks) X(tx_bell_rings) X(tx_bell_pauses) \
-	X(rx_messages) X(rx_delivered_bytes) X(rx_placed_bytes) X(rx_copied_bytes) X(rx_stalls) X(rx_quick_acks) X(rx_nic_messages) X(rx_turns) \
+	X(rx_messages) X(rx_delivered_bytes) X(rx_placed_bytes) X(rx_copied_bytes) X(rx_stalls) X(rx_quick_acks) X(rx_carried_acks) X(rx_nic_messages) X(rx_turns) \
 	X(rx_protocol_errors) X(rx_length_errors) X(rx_protection_errors) \
 	X(rtr_sent) X(rtr_received) X(rtr_timeouts) X(offload_qps) X(offload_refused) \
 	X(software_qps) X(qp_errors) X(cq_overflows) X(tx_protection_errors) X(urgent_refused) \

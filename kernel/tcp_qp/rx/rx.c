@@ -354,6 +354,8 @@ void tqp_rx_run(struct tqp_conn *conn)
 		return;
 	if (conn->rx.started)
 		tqp_rx_watch(conn);
+	if (unlikely(conn->rx.carries && conn->rx.msg.active))
+		tqp_send_ack(conn);	/* half a message: its sender may wait for the ACK of the one before */
 	/* nobody waits for the acknowledgement of LENGTHS */
 	if (conn->rx.seq != before && !conn->rx.msg.active &&
 	    conn->rx.msg.kind != TCP_BTH_KIND_LENGTHS)

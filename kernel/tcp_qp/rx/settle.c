@@ -48,7 +48,9 @@ void tqp_rx_hear(struct tqp_conn *conn)
 		return;
 	tqp_rx_look(conn);
 	conn->rx.running = true;
+	conn->rx.hears = true;
 	sk_flush_backlog(sk);
+	conn->rx.hears = false;
 	conn->rx.running = false;
 }
 

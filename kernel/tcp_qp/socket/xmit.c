@@ -8,8 +8,16 @@
  */
 #include <tcp_qp/tcp_bth_option.h>
 #include "handshake/handshake.h"
+#include "offload/offload.h"
 #include "rx/rx.h"
 #include "socket/socket.h"
+
+enum {
+	/* Two messages of a page, of which TCP may hear together; an initial window holds a third. */
+	TQP_CARRIED_BYTES = 6 * 1460,
+	TQP_CARRIED_SOON_BYTES = 64 << 10,	/* data leaves as soon as TCP has heard of these */
+	TQP_CARRIED_WINDOW_BYTES = 64 << 10,	/* that the peer still has */
+};
 
 /* The stack's timestamp option, if it wrote one. */
 static bool tqp_stack_timestamps(const struct tcphdr *th, u32 *tsval, u32 *tsecr)
@@ -240,18 +248,80 @@ static void tqp_acked_late(struct tqp_conn *conn)
 		WRITE_ONCE(shadow->late, cpu_to_le32(le32_to_cpu(shadow->late) + 1));
 }
 
+/* All that TCP has heard of are whole messages, read, or completed by the NIC. */
+static bool tqp_heard_whole(const struct tqp_conn *conn)
+{
+	const struct tcp_sock *tp = tcp_sk(conn->sk);
+
+	if (conn->rx.msg.active)
+		return false;
+	return tp->copied_seq == tp->rcv_nxt ||
+	       (tqp_turn_given(conn) && !before(tp->copied_seq + tqp_turn_done(conn, tp->copied_seq),
+						tp->rcv_nxt));
+}
+
+/*
+ * TCP acknowledges at once what is more than a segment.  Where each message is answered the answer
+ * does that, and the ACK would be a second packet, which interrupts who waits for the first.
+ * Not if the peer may have to know sooner: of a hole, congestion, or the window.
+ */
+static bool tqp_ack_is_carried(const struct tqp_conn *conn, const struct tcphdr *th)
+{
+	const struct inet_connection_sock *icsk = inet_csk(conn->sk);
+	const struct tcp_sock *tp = tcp_sk(conn->sk);
+	u32 owed = tp->rcv_nxt - conn->rx.told_ack;
+	u32 most = conn->rx.hears ? TQP_CARRIED_SOON_BYTES : TQP_CARRIED_BYTES;
+
+	if (!tqp_quickack_is_carried(&conn->rx.quickack) || conn->rx.ack_ours || owed - 1 >= most ||
+	    (s32)(conn->rx.told_edge - tp->rcv_nxt) < TQP_CARRIED_WINDOW_BYTES)
+		return false;
+	if (conn->state != TQP_CONN_ACTIVE || !conn->qp || conn->rx.ack_held || conn->end.ack_held ||
+	    conn->sk->sk_state != TCP_ESTABLISHED || tqp_rtr_flags(conn))
+		return false;
+	if (th->fin || th->rst || th->ece || th->cwr || tp->rx_opt.dsack ||
+	    !RB_EMPTY_ROOT(&tp->out_of_order_queue))
+		return false;
+	/* an ACK that was delayed is not delayed once more */
+	return tcp_jiffies32 == icsk->icsk_ack.lrcvtime && tqp_heard_whole(conn);
+}
+
+/* As TCP does with an ACK that may wait for data. */
+static void tqp_ack_waits(struct tqp_conn *conn)
+{
+	struct sock *sk = conn->sk;
+
+	conn->rx.carries = true;
+	inet_csk_schedule_ack(sk);
+	inet_csk_reset_xmit_timer(sk, ICSK_TIME_DACK, inet_csk(sk)->icsk_delack_max, TCP_RTO_MAX);
+	tqp_count(conn->dev, TQP_C_rx_carried_acks, 1);
+}
+
+static void tqp_ack_leaves(struct tqp_conn *conn, const struct tcphdr *th)
+{
+	conn->rx.carries = false;
+	conn->rx.told_ack = ntohl(th->ack_seq);
+	conn->rx.told_edge = conn->rx.told_ack +
+			     (ntohs(th->window) << tcp_sk(conn->sk)->rx_opt.rcv_wscale);
+}
+
 int tqp_queue_xmit(struct sock *sk, struct sk_buff *skb, struct flowi *fl)
 {
 	struct tqp_conn *conn = tqp_conn_of(sk);
 	u32 payload = skb->len - tcp_hdr(skb)->doff * 4;
 	int err;
 
+	if (!payload && tqp_ack_is_carried(conn, tcp_hdr(skb))) {
+		tqp_ack_waits(conn);
+		consume_skb(skb);
+		return 0;
+	}
 	if (payload && tqp_rx_is_ahead(conn))
 		tqp_quickack_goes_ahead(&conn->rx.quickack, tcp_sk(sk)->tcp_mstamp);
 	if (tqp_quickack_left(&conn->rx.quickack, tcp_sk(sk)->tcp_mstamp, payload))
 		tqp_acked_late(conn);
 	if (unlikely(conn->end.ack_held || conn->rx.ack_held))
 		tqp_hold_ack(conn, tcp_hdr(skb));
+	tqp_ack_leaves(conn, tcp_hdr(skb));
 	err = payload ? tqp_xmit_data(conn, sk, skb, payload) : tqp_xmit_ack(conn, sk, skb);
 	if (err) {
 		/* as if the network had lost it: TCP sends it again */

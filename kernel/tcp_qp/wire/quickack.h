@@ -31,6 +31,10 @@ enum {
 	TQP_QUICKACK_OWED = 4,		/* ends that may share an ACK if the sender goes on without */
 	TQP_QUICKACK_TRIES = 16,	/* ACKs at once until one is left to TCP, to see whether the sender goes on; */
 	TQP_QUICKACK_TRIES_MAX = 4096,	/* four times as many each time */
+	TQP_QUICKACK_ANSWERS = 8,	/* in a row: the next end is expected to be answered, too; */
+	TQP_QUICKACK_ANSWERS_LOG2_MAX = 4,	/* twice as many after each time that it was not, until */
+	TQP_QUICKACK_ANSWERS_MAX = 255,		/* there were so many */
+	TQP_QUICKACK_AHEAD_MAX = 5,	/* answers to what TCP hears of later, at once (NUPA_RX_LATER_MAX) */
 	TQP_QUICKACK_SLOTS_LOG2 = 4,
 	TQP_QUICKACK_SLOTS = 1 << TQP_QUICKACK_SLOTS_LOG2,
 };
@@ -48,6 +52,10 @@ struct tqp_quickack {
 	__u8 trying;		/* what is owed was left to TCP */
 	__u8 open;		/* nor is it answered */
 	__u8 ahead;		/* data left that should have acknowledged what ends next */
+	__u8 answers;		/* ends in a row that were answered, soon behind them or ahead */
+	__u8 answers_ahead;	/* data that left, and no end yet that it answers */
+	__u8 unanswered;	/* the newest end, so far */
+	__u8 answers_log2;	/* of how much longer than TQP_QUICKACK_ANSWERS the row must be */
 	__u8 score[TQP_QUICKACK_SLOTS];
 };
 
@@ -67,6 +75,52 @@ static inline int tqp_quickack_tries(struct tqp_quickack *q)
 		q->more_log2 += 2;
 	q->trying = 1;
 	return 1;
+}
+
+static inline void tqp_quickack_count_answer(struct tqp_quickack *q)
+{
+	if (q->answers < TQP_QUICKACK_ANSWERS_MAX)
+		q->answers++;
+	else
+		q->answers_log2 = 0;
+}
+
+static inline void tqp_quickack_end_answers(struct tqp_quickack *q)
+{
+	q->answers = 0;
+	if (q->answers_log2 < TQP_QUICKACK_ANSWERS_LOG2_MAX)
+		q->answers_log2++;
+}
+
+/* An end is answered by data that left already, or by what leaves next. */
+static inline void tqp_quickack_expect_answer(struct tqp_quickack *q)
+{
+	if (q->answers_ahead) {
+		q->answers_ahead--;
+		tqp_quickack_count_answer(q);
+		return;
+	}
+	if (q->unanswered)
+		q->answers = 0;
+	q->unanswered = 1;
+}
+
+static inline void tqp_quickack_answer(struct tqp_quickack *q, int soon)
+{
+	if (!q->unanswered)
+		q->answers_ahead = q->answers_ahead < TQP_QUICKACK_AHEAD_MAX ? q->answers_ahead + 1 :
+									       TQP_QUICKACK_AHEAD_MAX;
+	else if (soon)
+		tqp_quickack_count_answer(q);
+	else
+		q->answers = 0;
+	q->unanswered = 0;
+}
+
+/* TCP is about to acknowledge what has ended, or ends now: is data expected that does it, and soon? */
+static inline int tqp_quickack_is_carried(const struct tqp_quickack *q)
+{
+	return q->answers >= TQP_QUICKACK_ANSWERS << q->answers_log2 && !q->score[q->slot];
 }
 
 static inline void tqp_quickack_went_on(struct tqp_quickack *q, __u32 after_us)
@@ -114,6 +168,7 @@ static inline int tqp_quickack_end(struct tqp_quickack *q, __u8 slot, __u32 now_
 	/* half of it: what was measured may have been long */
 	if (apart && q->open && (q->owed || now_us - q->acked_us < min_rtt_us / 2))
 		tqp_quickack_went_on(q, now_us - q->end_us);
+	tqp_quickack_expect_answer(q);
 	q->end_us = now_us;
 	q->slot = slot;
 	q->owed = !owed ? 0 : q->owed < TQP_QUICKACK_OWED ? q->owed + 1 : TQP_QUICKACK_OWED;
@@ -141,7 +196,10 @@ static inline int tqp_quickack_left(struct tqp_quickack *q, __u32 now_us, int ha
 
 	q->trying = 0;
 	if (has_data) {
-		if (q->open && *score && now_us - q->end_us < TQP_QUICKACK_SOON_US)
+		int soon = now_us - q->end_us < TQP_QUICKACK_SOON_US;
+
+		tqp_quickack_answer(q, soon);
+		if (q->open && *score && soon)
 			--*score;
 		q->open = 0;
 		q->left_us = now_us;
@@ -151,6 +209,7 @@ static inline int tqp_quickack_left(struct tqp_quickack *q, __u32 now_us, int ha
 			*score = *score + TQP_QUICKACK_STEP > TQP_QUICKACK_MAX ?
 					 TQP_QUICKACK_MAX : *score + TQP_QUICKACK_STEP;
 			q->goes_on = 0;
+			tqp_quickack_end_answers(q);
 		}
 		q->acked_us = now_us;
 	}

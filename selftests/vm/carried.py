@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Where each message is answered TCP's ACK leaves with the answer, and nowhere else (docs/dataflow.md, "ACKs that an answer carries")."""
+
+import json
+
+import pytest
+
+from harness.guests import Guests
+from harness.needs import Needs, on_debug_kernel
+from harness.pairs import fabric
+from harness.traffic import sysctl
+
+from vm.completions import counted
+
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("bench/guest/nupa_bench",), setup="full")
+pytestmark = pytest.mark.needs(NEEDS)
+
+PROGRAM = "exec $BUILD/cmake/bench/guest/nupa_bench"
+PORT = 7740
+LIMIT_S = 60
+MESSAGES = 1000
+BYTES = 4096  # more than a segment, which TCP acknowledges at once
+CARRIED, ALONE, DELAYED = "rx_carried_acks", "tx_pure_acks", "TcpExtDelayedACKs"
+LEAST = 0.01 if on_debug_kernel() else 0.5
+
+
+def acks(t: Guests) -> list[list[int]]:
+    return [[counted(t, node, CARRIED), t.stat(node, ALONE), t.nstat(node, DELAYED)] for node in range(2)]
+
+
+def round_trips(t: Guests, transport: str, options: str, size: int = BYTES) -> list[list[float]]:
+    """ACKs of each end that were carried, left alone, and were TCP's timer's, for a message."""
+    server = t.start(0, f"{PROGRAM} --port {PORT}", LIMIT_S)
+    t.check(t.nodes[0].wait_listening(PORT, 20), "nupa_bench does not listen")
+    before = acks(t)
+    spec = f"transport={transport},mode=pingpong,bytes={size},messages={MESSAGES},warm_bytes={16 * size},{options}"
+    said = json.loads(t.run(1, f"{PROGRAM} --connect {t.nodes[0].ip4} --port {PORT} {spec}", LIMIT_S))
+    t.check(said["ok"], str(said))
+    server.kill()
+    return [[(now - then) / MESSAGES for now, then in zip(*end)] for end in zip(acks(t), before)]
+
+
+@pytest.mark.parametrize("transport, poll", [("offload", 0), ("offload", 1), ("software", 0), ("software", 1)],
+                         ids=["offload_asleep", "offload_spinning", "software_asleep", "software_spinning"])  # fmt: skip
+def test_answers_carry_acks(t: Guests, transport: str, poll: int) -> None:
+    for node, (carried, alone, delayed) in enumerate(round_trips(t, transport, f"poll={poll}")):
+        t.check(carried > LEAST and (alone < 0.5 or on_debug_kernel()), f"node{node}: {carried} were carried, {alone} left alone")
+        t.check(delayed < 0.1, f"node{node}: {delayed} waited for the timer")
+
+
+def test_half_a_message_is_acknowledged(t: Guests) -> None:
+    """A congestion window of less than two messages: the sender can't go on without the ACK that was left to the answer."""
+    for node, peer in ((0, 2), (1, 1)):
+        t.run(node, f"ip route replace 10.77.0.{peer}/32 dev nupa0 cwnd lock 4")
+    try:
+        for transport in ("offload", "software"):
+            for node, (_, _, delayed) in enumerate(round_trips(t, transport, "poll=0")):
+                t.check(delayed < 0.1, f"{transport}, node{node}: {delayed} waited for the timer")
+    finally:
+        for node, peer in ((0, 2), (1, 1)):
+            t.run(node, f"ip route del 10.77.0.{peer}/32; ip route flush cache")
+
+
+def test_small_windows_are_told_of(t: Guests) -> None:
+    with sysctl(t, "net.ipv4.tcp_rmem", "4096 16384 32768"):
+        for node, (carried, _, _) in enumerate(round_trips(t, "offload", "poll=0")):
+            t.equal(carried, 0, f"node{node}")
+
+
+def test_loss_is_told_of(t: Guests) -> None:
+    with fabric(t, loss=0.01, reorder=0.02):
+        for transport in ("offload", "software"):
+            round_trips(t, transport, "poll=0")
+
+
+def test_long_messages_are_tcps(t: Guests) -> None:
+    """More than half an initial window is acknowledged as ever, unless data is about to leave."""
+    for node, (carried, _, _) in enumerate(round_trips(t, "software", "poll=0", 64 << 10)):
+        t.equal(carried, 0, f"node{node}")
