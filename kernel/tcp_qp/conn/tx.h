@@ -14,7 +14,7 @@
 enum {
 	TQP_SNDBUF_BYTES = 8 << 20,		/* TCP may hold unsent and unacked, where it is allowed */
 	TQP_MEMORY_WAIT_MS = 20,		/* an allocation failed and no ACK will wake us */
-	TQP_SEND_BVECS = 32,			/* page fragments per call into TCP; on the stack */
+	TQP_SEND_BVECS = MAX_SKB_FRAGS,		/* page fragments per call into TCP, of one skb; on the stack */
 	TQP_TRAIN_BVECS = 7 * MAX_SKB_FRAGS,	/* the same of a train that lies where it was posted */
 	TQP_SEND_PIECE_BYTES = 1 << 20,
 	/* A turn: what is done under one hold of the socket lock, whoever feeds it; then others' turn. */

@@ -172,6 +172,18 @@ static void tqp_cur_advance(struct tqp_tx_cur *cur, u32 bytes)
 	}
 }
 
+/*
+ * Of a message of which more follows, whole segments: TCP would send what is left over by itself,
+ * and mark it, and each skb that it finds full, as what nothing follows.  Who receives would be told
+ * of each, and not of a burst of them.
+ */
+static u32 tqp_whole_segments(const struct tqp_conn *conn, u32 bytes)
+{
+	u32 mss = tcp_sk(conn->sk)->mss_cache;
+
+	return bytes < conn->tx.cur.left && bytes >= mss ? bytes - bytes % mss : bytes;
+}
+
 static int tqp_send_piece(struct tqp_conn *conn, bool more)
 {
 	struct bio_vec bvecs[TQP_SEND_BVECS];
@@ -190,6 +202,7 @@ static int tqp_send_piece(struct tqp_conn *conn, bool more)
 		n = tqp_next_bvecs(conn, bvecs, &bytes);
 		if (WARN_ON_ONCE(!n || !bytes))
 			return -EFAULT;
+		bytes = tqp_whole_segments(conn, bytes);
 		iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, bvecs, n, bytes);
 	}
 	if (!cur->data) {

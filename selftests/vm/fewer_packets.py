@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where each message is answered TCP's ACK leaves with the answer, and nowhere else (docs/dataflow.md, "ACKs that an answer carries")."""
+"""Packets that need not be: ACKs that an answer carries, and bursts that are told of by piece (docs/dataflow.md, "Send" 4 and 7)."""
 
 import json
 
@@ -24,20 +24,23 @@ CARRIED, ALONE, DELAYED = "rx_carried_acks", "tx_pure_acks", "TcpExtDelayedACKs"
 LEAST = 0.01 if on_debug_kernel() else 0.5
 
 
+def nupa_bench(t: Guests, spec: str) -> None:
+    server = t.start(0, f"{PROGRAM} --port {PORT}", LIMIT_S)
+    t.check(t.nodes[0].wait_listening(PORT, 20), "nupa_bench does not listen")
+    said = json.loads(t.run(1, f"{PROGRAM} --connect {t.nodes[0].ip4} --port {PORT} {spec}", LIMIT_S))
+    t.check(said["ok"], str(said))
+    server.kill()
+
+
 def acks(t: Guests) -> list[list[int]]:
     return [[counted(t, node, CARRIED), t.stat(node, ALONE), t.nstat(node, DELAYED)] for node in range(2)]
 
 
-def round_trips(t: Guests, transport: str, options: str, size: int = BYTES) -> list[list[float]]:
+def round_trips(t: Guests, transport: str, options: str, size: int = BYTES, messages: int = MESSAGES) -> list[list[float]]:
     """ACKs of each end that were carried, left alone, and were TCP's timer's, for a message."""
-    server = t.start(0, f"{PROGRAM} --port {PORT}", LIMIT_S)
-    t.check(t.nodes[0].wait_listening(PORT, 20), "nupa_bench does not listen")
     before = acks(t)
-    spec = f"transport={transport},mode=pingpong,bytes={size},messages={MESSAGES},warm_bytes={16 * size},{options}"
-    said = json.loads(t.run(1, f"{PROGRAM} --connect {t.nodes[0].ip4} --port {PORT} {spec}", LIMIT_S))
-    t.check(said["ok"], str(said))
-    server.kill()
-    return [[(now - then) / MESSAGES for now, then in zip(*end)] for end in zip(acks(t), before)]
+    nupa_bench(t, f"transport={transport},mode=pingpong,bytes={size},messages={messages},warm_bytes={16 * size},{options}")
+    return [[(now - then) / messages for now, then in zip(*end)] for end in zip(acks(t), before)]
 
 
 @pytest.mark.parametrize("transport, poll", [("offload", 0), ("offload", 1), ("software", 0), ("software", 1)],
@@ -70,10 +73,19 @@ def test_small_windows_are_told_of(t: Guests) -> None:
 def test_loss_is_told_of(t: Guests) -> None:
     with fabric(t, loss=0.01, reorder=0.02):
         for transport in ("offload", "software"):
-            round_trips(t, transport, "poll=0")
+            round_trips(t, transport, "poll=0", messages=200)
 
 
 def test_long_messages_are_tcps(t: Guests) -> None:
     """More than half an initial window is acknowledged as ever, unless data is about to leave."""
     for node, (carried, _, _) in enumerate(round_trips(t, "software", "poll=0", 64 << 10)):
         t.equal(carried, 0, f"node{node}")
+
+
+def test_scattered_pages_are_told_of_together(t: Guests) -> None:
+    """1 MiB from pages that lie anywhere takes 16 skbs, of whole segments and none marked as the last one: the switch tells of them as of a burst."""
+    messages = 100
+    before = [t.stat(node, "switch_rx_packets") for node in range(2)]
+    nupa_bench(t, f"transport=offload,mode=pingpong,bytes={1 << 20},messages={messages},warm_bytes={16 << 20},poll=0,scattered=1")
+    told = [(t.stat(node, "switch_rx_packets") - was) / (messages + 16) for node, was in enumerate(before)]
+    t.check(max(told) < 16, f"{told} packets for a message and for the ACKs of another")
