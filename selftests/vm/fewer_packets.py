@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Packets that need not be: ACKs that an answer carries, and bursts that are told of by piece (docs/dataflow.md, "Send" 4 and 7)."""
+"""Packets that need not be: ACKs that an answer carries, and bursts that are told of by piece (docs/dataflow.md, "Transmit" 4 and 7)."""
 
 import json
 
