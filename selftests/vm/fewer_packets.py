@@ -77,9 +77,10 @@ def test_loss_is_told_of(t: Guests) -> None:
 
 
 def test_long_messages_are_tcps(t: Guests) -> None:
-    """More than half an initial window is acknowledged as ever, unless data is about to leave."""
-    for node, (carried, _, _) in enumerate(round_trips(t, "software", "poll=0", 64 << 10)):
-        t.equal(carried, 0, f"node{node}")
+    """A sender may need the ACK of much to go on: what a message has beyond 8,760 bytes is acknowledged as ever, before the answer."""
+    for node, (_, alone, delayed) in enumerate(round_trips(t, "software", "poll=0", 64 << 10)):
+        t.check(alone > 0.9 or on_debug_kernel(), f"node{node}: {alone} left alone")
+        t.check(delayed < 0.1, f"node{node}: {delayed} waited for the timer")
 
 
 def test_scattered_pages_are_told_of_together(t: Guests) -> None:

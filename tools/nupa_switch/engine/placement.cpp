@@ -574,7 +574,8 @@ Decision of_part(Decision decision, const Packet& part) noexcept {
     return decision;
 }
 
-Decision place(QpContext& qp, const MrTable& mrs, const Packet& packet) noexcept {
+// All checks of a segment in one function: what calls save and restore waits behind the copy.
+[[gnu::flatten]] Decision place(QpContext& qp, const MrTable& mrs, const Packet& packet) noexcept {
     Decision d;
     d.has_qp = true;
     d.qpn = qp.qpn();

@@ -176,7 +176,7 @@ std::uint32_t PortEngine::placed_run_max(const Packet& burst) const noexcept {
     return qp && qp->stream() ? qp->post.posted(burst.at.seq) : UINT32_MAX;
 }
 
-Decision PortEngine::receive(Packet& packet) noexcept {
+[[gnu::flatten]] Decision PortEngine::receive(Packet& packet) noexcept {
     if (packet.verify() == Csum::kBad || packet.at.ip_csum_bad)
         stats_.add(NUPA_STAT_rx_csum_bad);
     QpContext* qp = qps_.size() != 0 && packet.at.l4 == L4::kTcp && packet.has_flow()
