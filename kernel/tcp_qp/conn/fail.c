@@ -42,9 +42,9 @@ void tqp_conn_fail(struct tqp_conn *conn, enum tcp_qp_reason reason)
 
 void tqp_hold_acks(struct tqp_conn *conn, u32 seq)
 {
-	u32 sent = conn->rx.ack_held ? conn->rx.acked : tcp_sk(conn->sk)->rcv_wup;
+	u32 told = conn->rx.told_ack;
 
-	conn->end.ack_limit = before(seq, sent) ? sent : seq;
+	conn->end.ack_limit = before(seq, told) ? told : seq;
 	conn->end.ack_held = true;
 }
 

@@ -61,7 +61,6 @@ struct tqp_rx {
 	bool carries;			/* an ACK of TCP's waits for the answer */
 	u32 told_ack;			/* the newest ACK that left, */
 	u32 told_edge;			/* and where the window ended that it told of */
-	u32 acked;			/* while ack_held: the last ACK that the peer got */
 	u32 seq;			/* up to where we have read; valid if started */
 	struct tqp_rx_numbers next;	/* .untagged == messages completed, low 16 bits */
 	u32 stall_ms;

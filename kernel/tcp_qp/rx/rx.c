@@ -120,7 +120,6 @@ static void tqp_rx_hold_ack(struct tqp_conn *conn)
 {
 	if (conn->rx.ack_held)
 		return;
-	conn->rx.acked = tcp_sk(conn->sk)->rcv_wup;
 	conn->rx.ack_cut = false;
 	conn->rx.ack_held = true;
 }

@@ -146,6 +146,8 @@ static void tqp_ulp_install(struct tqp_conn *conn)
 	struct inet_connection_sock *icsk = inet_csk(sk);
 
 	tcp_write_collapse_fence(sk);
+	conn->rx.told_ack = tcp_sk(sk)->rcv_wup;
+	conn->rx.told_edge = conn->rx.told_ack + tcp_sk(sk)->rcv_wnd;
 	conn->timestamps = tcp_sk(sk)->rx_opt.tstamp_ok;
 	clean_acked_data_enable(tqp_clean_acked_sk(sk), tqp_clean_acked);
 	tqp_mss_update(conn);

@@ -215,13 +215,12 @@ static int tqp_xmit_ack(struct tqp_conn *conn, struct sock *sk, struct sk_buff *
 static u32 tqp_ack_of_turn(struct tqp_conn *conn, u32 ack)
 {
 	u32 received = tcp_sk(conn->sk)->copied_seq;
-	u32 limit = after(received, conn->rx.acked) ? received : conn->rx.acked;
+	u32 limit = after(received, conn->rx.told_ack) ? received : conn->rx.told_ack;
 
 	if (after(ack, limit)) {
 		conn->rx.ack_cut = true;
 		ack = limit;
 	}
-	conn->rx.acked = ack;
 	return ack;
 }
 
@@ -253,11 +252,9 @@ static bool tqp_heard_whole(const struct tqp_conn *conn)
 {
 	const struct tcp_sock *tp = tcp_sk(conn->sk);
 
-	if (conn->rx.msg.active)
-		return false;
-	return tp->copied_seq == tp->rcv_nxt ||
-	       (tqp_turn_given(conn) && !before(tp->copied_seq + tqp_turn_done(conn, tp->copied_seq),
-						tp->rcv_nxt));
+	u32 done = tqp_turn_given(conn) ? tqp_turn_done(conn, tp->copied_seq) : 0;
+
+	return !conn->rx.msg.active && !before(tp->copied_seq + done, tp->rcv_nxt);
 }
 
 /*

@@ -107,14 +107,16 @@ static inline void tqp_quickack_expect_answer(struct tqp_quickack *q)
 
 static inline void tqp_quickack_answer(struct tqp_quickack *q, int soon)
 {
-	if (!q->unanswered)
-		q->answers_ahead = q->answers_ahead < TQP_QUICKACK_AHEAD_MAX ? q->answers_ahead + 1 :
-									       TQP_QUICKACK_AHEAD_MAX;
-	else if (soon)
+	if (!q->unanswered) {
+		if (q->answers_ahead < TQP_QUICKACK_AHEAD_MAX)
+			q->answers_ahead++;
+		return;
+	}
+	q->unanswered = 0;
+	if (soon)
 		tqp_quickack_count_answer(q);
 	else
 		q->answers = 0;
-	q->unanswered = 0;
 }
 
 /* TCP is about to acknowledge what has ended, or ends now: is data expected that does it, and soon? */
