@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from harness.guests import NCQP, Failed, Guests
 
 _ports = itertools.count(20000)
+NUPA_BENCH = "$BUILD/cmake/bench/guest/nupa_bench"
 PARAMETERS = "/sys/module/tcp_qp/parameters"
 FORKS = 20
 WORK = f"head -1 /proc/stat; for i in $(seq {FORKS}); do /bin/true; done; head -1 /proc/stat"
@@ -39,6 +40,34 @@ def parameter(t: Guests, name: str, value: object, nodes: tuple[int, ...] = (0, 
 def sysctl(t: Guests, name: str, value: object, nodes: tuple[int, ...] = (0, 1)) -> AbstractContextManager[None]:
     """The same of a sysctl."""
     return _says(t, f"/proc/sys/{name.replace('.', '/')}", value, nodes)
+
+
+@contextmanager
+def done_and_undone(t: Guests, nodes: tuple[int, ...], do: str, undo: str) -> Iterator[None]:
+    """What these commands do on the nodes holds until the end of the block."""
+    for node in nodes:
+        t.run(node, do)
+    try:
+        yield
+    finally:
+        for node in nodes:
+            t.run(node, undo)
+
+
+def route(t: Guests, options: str) -> AbstractContextManager[None]:
+    """Each node's route to its peer has these options (ip-route(8))."""
+    return done_and_undone(t, (0, 1), f"ip route replace $PEER/32 dev nupa0 {options}", "ip route del $PEER/32; ip route flush cache")
+
+
+def nupa_bench(t: Guests, spec: str, limit_s: float = 60) -> dict:
+    """What the client says of a case of the benchmark, from node 1 to node 0."""
+    port = free_port()
+    server = t.start(0, f"exec {NUPA_BENCH} --port {port}", limit_s)
+    t.check(t.nodes[0].wait_listening(port, 20), "nupa_bench does not listen")
+    said = json.loads(t.run(1, f"exec {NUPA_BENCH} --connect {t.nodes[0].ip4} --port {port} {spec}", limit_s))
+    t.check(said["ok"], str(said))
+    server.kill()
+    return said
 
 
 def softirq_share(t: Guests, node: int = 0, limit_s: float = 60) -> float:

@@ -8,7 +8,7 @@ import pytest
 from harness.guests import Guests
 from harness.needs import Needs, on_debug_kernel
 from harness.pairs import Pair, succeeded
-from vm.ud import done_and_undone
+from harness.traffic import done_and_undone
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/hostile/attach_attacks",), cpus=2, setup="full")
 pytestmark = pytest.mark.needs(NEEDS)

@@ -1,35 +1,23 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Packets that need not be: ACKs that an answer carries, and bursts that are told of by piece (docs/dataflow.md, "Transmit" 4 and 7)."""
 
-import json
-
 import pytest
 
 from harness.guests import Guests
 from harness.needs import Needs, on_debug_kernel
 from harness.pairs import fabric
-from harness.traffic import sysctl
+from harness.traffic import nupa_bench, route, sysctl
 
 from vm.completions import counted
+from vm.exchange import lost
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("bench/guest/nupa_bench",), setup="full")
 pytestmark = pytest.mark.needs(NEEDS)
 
-PROGRAM = "exec $BUILD/cmake/bench/guest/nupa_bench"
-PORT = 7740
-LIMIT_S = 60
 MESSAGES = 1000
 BYTES = 4096  # more than a segment, which TCP acknowledges at once
 CARRIED, ALONE, DELAYED = "rx_carried_acks", "tx_pure_acks", "TcpExtDelayedACKs"
 LEAST = 0.01 if on_debug_kernel() else 0.5
-
-
-def nupa_bench(t: Guests, spec: str) -> None:
-    server = t.start(0, f"{PROGRAM} --port {PORT}", LIMIT_S)
-    t.check(t.nodes[0].wait_listening(PORT, 20), "nupa_bench does not listen")
-    said = json.loads(t.run(1, f"{PROGRAM} --connect {t.nodes[0].ip4} --port {PORT} {spec}", LIMIT_S))
-    t.check(said["ok"], str(said))
-    server.kill()
 
 
 def acks(t: Guests) -> list[list[int]]:
@@ -40,7 +28,7 @@ def round_trips(t: Guests, transport: str, options: str, size: int = BYTES, mess
     """ACKs of each end that were carried, left alone, and were TCP's timer's, for a message."""
     before = acks(t)
     nupa_bench(t, f"transport={transport},mode=pingpong,bytes={size},messages={messages},warm_bytes={16 * size},{options}")
-    return [[(now - then) / messages for now, then in zip(*end)] for end in zip(acks(t), before)]
+    return [[(now - then) / messages for now, then in zip(*end, strict=True)] for end in zip(acks(t), before, strict=True)]
 
 
 @pytest.mark.parametrize("transport, poll", [("offload", 0), ("offload", 1), ("software", 0), ("software", 1)],
@@ -53,15 +41,10 @@ def test_answers_carry_acks(t: Guests, transport: str, poll: int) -> None:
 
 def test_half_a_message_is_acknowledged(t: Guests) -> None:
     """A congestion window of less than two messages: the sender can't go on without the ACK that was left to the answer."""
-    for node, peer in ((0, 2), (1, 1)):
-        t.run(node, f"ip route replace 10.77.0.{peer}/32 dev nupa0 cwnd lock 4")
-    try:
+    with route(t, "cwnd lock 4"):
         for transport in ("offload", "software"):
             for node, (_, _, delayed) in enumerate(round_trips(t, transport, "poll=0")):
                 t.check(delayed < 0.1, f"{transport}, node{node}: {delayed} waited for the timer")
-    finally:
-        for node, peer in ((0, 2), (1, 1)):
-            t.run(node, f"ip route del 10.77.0.{peer}/32; ip route flush cache")
 
 
 def test_small_windows_are_told_of(t: Guests) -> None:
@@ -70,10 +53,12 @@ def test_small_windows_are_told_of(t: Guests) -> None:
             t.equal(carried, 0, f"node{node}")
 
 
-def test_loss_is_told_of(t: Guests) -> None:
+def test_every_round_trip_ends_under_loss(t: Guests) -> None:
+    before = lost(t)
     with fabric(t, loss=0.01, reorder=0.02):
         for transport in ("offload", "software"):
             round_trips(t, transport, "poll=0", messages=200)
+    t.check(lost(t) > before, "the fabric lost nothing: no test of loss")
 
 
 def test_long_messages_are_tcps(t: Guests) -> None:

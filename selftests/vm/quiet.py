@@ -10,13 +10,13 @@ import pytest
 
 from harness.guests import Guests
 from harness.needs import Needs, on_debug_kernel
+from harness.traffic import nupa_bench
 
 from vm.completions import counted, refused_by_tcp
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("bench/guest/nupa_bench", "selftests/vm/programs/lib_exchange"), setup="full")
 pytestmark = pytest.mark.needs(NEEDS)
 
-PROGRAM = "$BUILD/cmake/bench/guest/nupa_bench"
 EXCHANGE = "TCPQP_ENGINE=offload exec $BUILD/cmake/selftests/vm/programs/lib_exchange --messages 40 --bytes 200 --shut"
 PORT = 7710
 LIMIT_S = 60
@@ -48,15 +48,9 @@ def hold(t: Guests, usecs: int) -> Iterator[None]:
 
 def round_trips(t: Guests, options: str, counter: str = QUIET, transport: str = "offload") -> tuple[dict, list[float]]:
     """What the client says, and the share of messages that were counted at each end."""
-    server = t.start(0, f"exec {PROGRAM} --port {PORT}", LIMIT_S)
-    t.check(t.nodes[0].wait_listening(PORT, 20), "nupa_bench does not listen")
     before = counts(t, counter)
-    spec = f"transport={transport},mode=pingpong,bytes=64,messages={MESSAGES},warm_bytes=4096,{options}"
-    said = json.loads(t.run(1, f"exec {PROGRAM} --connect {t.nodes[0].ip4} --port {PORT} {spec}"))
-    t.check(said["ok"], str(said))
-    shares = [(now - then) / MESSAGES for now, then in zip(counts(t, counter), before, strict=True)]
-    server.kill()
-    return said, shares
+    said = nupa_bench(t, f"transport={transport},mode=pingpong,bytes=64,messages={MESSAGES},warm_bytes=4096,{options}")
+    return said, [(now - then) / MESSAGES for now, then in zip(counts(t, counter), before, strict=True)]
 
 
 def quiet_round_trips(t: Guests, options: str, counter: str = QUIET) -> dict:

@@ -10,7 +10,7 @@ import pytest
 from harness.guests import Guests
 from harness.needs import Needs, on_debug_kernel
 from harness.pairs import fabric, outputs
-from harness.traffic import parameter
+from harness.traffic import parameter, route
 from vm.exchange import FAULTS, exchange
 
 from nupavm import Job
@@ -196,14 +196,9 @@ def test_refused_in_a_later_turn(t: Guests) -> None:
 
 def test_refused_acknowledged_at_once(t: Guests) -> None:
     """TCP delays no ACK: what a packet brought has been looked at when its ACK leaves, or the request would succeed."""
-    for node, peer in ((0, 2), (1, 1)):
-        t.run(node, f"ip route replace 10.77.0.{peer}/32 dev nupa0 quickack 1")
-    try:
+    with route(t, "quickack 1"):
         for engine in ("software", "offload"):
             pair(t, "qp_refused", (engine, engine))
-    finally:
-        for node, peer in ((0, 2), (1, 1)):
-            t.run(node, f"ip route del 10.77.0.{peer}/32; ip route flush cache")
 
 
 def test_refused_out_of_order(t: Guests) -> None:

@@ -9,7 +9,7 @@ import pytest
 from harness.guests import Guests
 from harness.needs import Needs
 from harness.pairs import fabric, served
-from harness.traffic import free_port, parameter, softirq_share
+from harness.traffic import done_and_undone, free_port, parameter, softirq_share
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), setup="full")
 pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.waits]
@@ -40,17 +40,6 @@ def exchange(t: Guests, options: str = "", count: int = 640) -> int:
     came, of, sent = received.split()
     t.equal((of, int(sent)), ("of", count), "datagrams sent")
     return int(came)
-
-
-@contextmanager
-def done_and_undone(t: Guests, nodes: tuple[int, ...], do: str, undo: str) -> Iterator[None]:
-    for node in nodes:
-        t.run(node, do)
-    try:
-        yield
-    finally:
-        for node in nodes:
-            t.run(node, undo)
 
 
 LINK = "rdma link add tcpqp0 type tcp_qp netdev nupa0; sh $REPO/tools/vm/guest/mkdev"
