@@ -39,8 +39,8 @@ def test_answers_carry_acks(t: Guests, transport: str, poll: int) -> None:
         t.check(delayed < 0.1, f"node{node}: {delayed} waited for the timer")
 
 
-def test_half_a_message_is_acknowledged(t: Guests) -> None:
-    """A congestion window of less than two messages: the sender can't go on without the ACK that was left to the answer."""
+def test_small_congestion_windows_wait_for_no_timer(t: Guests) -> None:
+    """A congestion window of less than two messages, beside ACKs that are left to answers."""
     with route(t, "cwnd lock 4"):
         for transport in ("offload", "software"):
             for node, (_, _, delayed) in enumerate(round_trips(t, transport, "poll=0")):
