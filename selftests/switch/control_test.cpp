@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The control socket, nupactl, and capture files as other programs read them.
+#include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "fake_qp.hpp"
 #include "pcap_file.hpp"
+#include "stderr_to.hpp"
 #include "two_ports.hpp"
 
 namespace nupa::testing {
@@ -182,6 +188,135 @@ TEST(Pcap, IsReadableWhileItGrows) {
     p.daemon.control({{"cmd", "ports"}});  // a later turn
     ASSERT_EQ(read_pcap(file).size(), 1u);
     EXPECT_EQ(read_pcap(file)[0], frame);
+}
+
+constexpr size_t kPcapHeadBytes = 24, kPcapRecordBytes = 16;
+
+nlohmann::json capture(Ports& p, unsigned port, const nlohmann::json& file) {
+    return p.daemon.control(
+        {{"cmd", "pcap"}, {"port", "n" + std::to_string(port)}, {"file", file}});
+}
+
+nlohmann::json captured(Ports& p, unsigned port) {
+    return p.daemon.control({{"cmd", "ports"}})["ports"][port]["pcap"];
+}
+
+void pass(Ports& p, const Bytes& frame) {
+    p[0].send(0, frame);
+    EXPECT_EQ(p[1].receive(0).whole(), frame);
+}
+
+TEST(Pcap, NobodyWaitsForAReader) {
+    Ports p(2);
+    const std::string fifo = p.daemon.path("fifo");
+    ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+    EXPECT_FALSE(capture(p, 1, fifo)["ok"]) << "nobody reads it";
+    const int reader = ::open(fifo.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    ASSERT_TRUE(capture(p, 1, fifo)["ok"]);
+    // More than the pipe and the switch keep.
+    const Bytes frame = build_ethernet(p[1].mac(), p[0].mac(), kTestType, pattern(1400, 1));
+    const size_t record = kPcapRecordBytes + frame.size();
+    const size_t frames = (2 << 20) / record;
+    for (size_t i = 0; i < frames; i++)
+        pass(p, frame);
+    // What comes is whole records, and fewer than passed.
+    Bytes all, chunk(1 << 20);
+    for (int quiet = 0; quiet < 20;) {
+        const ssize_t n = ::read(reader, chunk.data(), chunk.size());
+        quiet = n > 0 ? 0 : quiet + 1;
+        if (n > 0)
+            all.insert(all.end(), chunk.begin(), chunk.begin() + n);
+        else
+            p.daemon.control({{"cmd", "ports"}});  // a later turn
+    }
+    ::close(reader);
+    ASSERT_GT(all.size(), kPcapHeadBytes);
+    EXPECT_EQ((all.size() - kPcapHeadBytes) % record, 0u);
+    EXPECT_LT((all.size() - kPcapHeadBytes) / record, frames);
+    for (size_t at = kPcapHeadBytes; at < all.size(); at += record)
+        ASSERT_TRUE(std::equal(frame.begin(), frame.end(), all.begin() + at + kPcapRecordBytes));
+    pass(p, frame);  // also when its reader has gone
+    EXPECT_EQ(captured(p, 1), nullptr);
+}
+
+// A limit in place of a full disk.
+TEST(Pcap, AFullFileEndsWithAWholeRecord) {
+    std::signal(SIGXFSZ, SIG_IGN);  // the daemon inherits it
+    Ports p(2);
+    std::signal(SIGXFSZ, SIG_DFL);
+    const std::string file = p.daemon.path("full.pcap");
+    ASSERT_TRUE(capture(p, 1, file)["ok"]);
+    const Bytes frame = build_ethernet(p[1].mac(), p[0].mac(), kTestType, pattern(600, 1));
+    const size_t record = kPcapRecordBytes + frame.size();
+    rlimit limit{};
+    ASSERT_EQ(::prlimit(p.daemon.pid(), RLIMIT_FSIZE, nullptr, &limit), 0);
+    limit.rlim_cur = kPcapHeadBytes + 2 * record + 100;
+    ASSERT_EQ(::prlimit(p.daemon.pid(), RLIMIT_FSIZE, &limit, nullptr), 0);
+    for (int i = 0; i < 20; i++)
+        pass(p, frame);
+    EXPECT_EQ(captured(p, 1), nullptr) << "it has ended";
+    EXPECT_EQ(std::filesystem::file_size(file), kPcapHeadBytes + 2 * record);
+    EXPECT_EQ(read_pcap(file), std::vector<Bytes>(2, frame));
+}
+
+TEST(Pcap, GoesOnWhenAnotherFileIsRefused) {
+    Ports p(2);
+    const std::string file = p.daemon.path("n1.pcap"), other = p.daemon.path("n0.pcap");
+    const Bytes frame = build_ethernet(p[1].mac(), p[0].mac(), kTestType, pattern(60, 1));
+    ASSERT_TRUE(capture(p, 1, file)["ok"]);
+    EXPECT_FALSE(capture(p, 1, "/no/such/dir/x")["ok"]);
+    EXPECT_FALSE(capture(p, 1, 7)["ok"]);
+    EXPECT_FALSE(capture(p, 1, "/dev/full")["ok"]);
+    EXPECT_EQ(captured(p, 1), file);
+    pass(p, frame);
+    EXPECT_FALSE(capture(p, 0, file)["ok"]) << "the other port's";
+    ASSERT_TRUE(capture(p, 0, other)["ok"]);
+    pass(p, frame);
+    ASSERT_TRUE(capture(p, 1, nullptr)["ok"]);
+    EXPECT_EQ(read_pcap(file), std::vector<Bytes>(2, frame));
+    ASSERT_TRUE(capture(p, 0, other)["ok"]) << "the same file anew";
+    EXPECT_EQ(read_pcap(other).size(), 0u);
+}
+
+// Whoever reads the log may have stopped.
+TEST(Log, NobodyWaitsForItsReader) {
+    int log[2];
+    ASSERT_EQ(::pipe2(log, O_CLOEXEC | O_NONBLOCK), 0);
+    std::unique_ptr<DaemonProcess> daemon;
+    {
+        const StderrTo to(log[1]);
+        daemon = std::make_unique<DaemonProcess>(1);
+    }
+    while (::write(log[1], "x", 1) == 1)
+        ;
+    ::fcntl(log[1], F_SETFL, 0);  // the daemon's descriptor is of the same file
+    EXPECT_EQ(daemon->plug(0)->status() & NUPA_STATUS_READY, 0u);
+    EXPECT_TRUE(daemon->control({{"cmd", "ports"}})["ok"]);
+    ::fcntl(log[0], F_SETFL, O_NONBLOCK);
+    std::string text(1 << 20, 0);
+    while (::read(log[0], text.data(), text.size()) > 0)
+        ;
+    daemon->plug(0);
+    EXPECT_TRUE(daemon->control({{"cmd", "ports"}})["ok"]);
+    const ssize_t n = ::read(log[0], text.data(), text.size());
+    ASSERT_GT(n, 0);
+    EXPECT_TRUE(contains(text.substr(0, static_cast<size_t>(n)), "lines were lost here"));
+    daemon.reset();
+    ::close(log[0]);
+    ::close(log[1]);
+}
+
+// A host that enables its port again and again, without memory.
+TEST(Log, IsNotFilledByAHost) {
+    const auto lines = stderr_of([] {
+        DaemonProcess daemon(1);
+        const auto port = daemon.plug(0);
+        std::filesystem::remove(daemon.path("n0.ram"));
+        for (int i = 0; i < 100; i++)
+            port->enable();
+    });
+    EXPECT_GT(lines.size(), 4u);
+    EXPECT_LT(lines.size(), 40u);
 }
 
 }  // namespace

@@ -180,6 +180,25 @@ TEST_F(Tap, GuestsBurstReachesTheHostAsRightSegments) {
     EXPECT_EQ(all, f.payload);
 }
 
+// Its descriptor is ready for ever then.
+TEST_F(Tap, AnInterfaceThatGoesIsToldAndNotLookedAtAgain) {
+    ASSERT_EQ(
+        run({"/bin/sh", "-c", std::string("PATH=$PATH:/sbin:/usr/sbin ip link delete ") + kIfname})
+            .status,
+        0);
+    const auto state = [this] {
+        return daemon->control({{"cmd", "ports"}})["ports"][1]["state"].get<std::string>();
+    };
+    for (int i = 0; i < 100 && state() == "running"; i++)
+        ::usleep(10'000);
+    EXPECT_EQ(state(), "failed");
+    const double before = daemon->cpu_seconds();
+    ::usleep(500'000);
+    EXPECT_LT(daemon->cpu_seconds() - before, 0.1);
+    port->send(0, build_ethernet(kHostMac, port->mac(), kTestType, pattern(500, 2)));
+    port->wait_sent(0);
+}
+
 TEST_F(Tap, IsListedAsOne) {
     auto control = daemon->control({{"cmd", "ports"}});
     EXPECT_EQ(control["ports"][1]["kind"], "tap");

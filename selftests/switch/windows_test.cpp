@@ -4,10 +4,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
+#include "stderr_to.hpp"
 #include "tcp_qp/nupa_accel_hw.h"
 #include "two_ports.hpp"
 
@@ -163,6 +165,23 @@ TEST_F(Windows, ANewNameIsNoOtherMemory) {
     port.must(region(port, 1, kBase));
     hbm0.regs()->magic = 0;
     EXPECT_EQ(port.admin_status(set(102, kBase * 2, kMemoryBytes, 1)), NUPA_E_NOENT);
+}
+
+// What a host asks for again and again does not fill the log.
+struct WindowsOfAHost : Windows {
+    void TestBody() override {
+        std::filesystem::remove(directory + "a0.hbm");
+        for (int i = 0; i < 100; i++)
+            EXPECT_EQ(ports[0]->admin_status(set(100)), NUPA_E_NOENT);
+    }
+};
+
+TEST(WindowsLog, IsNotFilledByAHost) {
+    const auto told = std::ranges::count_if(
+        stderr_of([] { WindowsOfAHost().TestBody(); }),
+        [](const std::string& line) { return line.find("a0.hbm") != std::string::npos; });
+    EXPECT_GT(told, 0);
+    EXPECT_LT(told, 20);
 }
 
 // Payload leaves from the accelerator's memory as from RAM.

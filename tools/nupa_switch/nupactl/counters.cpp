@@ -70,7 +70,8 @@ constexpr Help kPort[] = {
     {"tx_watch_ends", "Times that a transmit ring's watch ended: doorbells were asked for again"},
     {"tx_seen", "Times that a watch found new packets that no doorbell told of"},
     {"completed_messages", "Messages of queue pairs that the switch completed, not the host"},
-    {"rx_quiet", "Receive completions whose interrupt waited, since nobody slept until they came"},
+    {"rx_quiet",
+     "Receive completions whose interrupt waited, since TCP had nothing left to do for them"},
     {"completed_sends", "Sends of queue pairs that the switch completed, not the host"},
 };
 static_assert(std::size(kPort) == NUPA_STAT_COUNT);

@@ -144,12 +144,12 @@ Json ControlCommands::qps(const Json& request) const {
 // {"cmd": "macs"} -> {"macs": [{"mac", "port"}]}
 Json ControlCommands::macs() const {
     Json list = Json::array();
-    for (const auto& [key, port] : fabric_.macs().entries()) {
+    for (const auto& [key, entry] : fabric_.macs().entries()) {
         std::array<uint8_t, 6> mac;
         for (size_t i = 0; i < mac.size(); i++)
             mac[i] = static_cast<uint8_t>(key >> (40 - 8 * i));
-        list.push_back(
-            {{"mac", format_mac(mac.data())}, {"port", fabric_.links()[port]->port().name()}});
+        list.push_back({{"mac", format_mac(mac.data())},
+                        {"port", fabric_.links()[entry.port]->port().name()}});
     }
     return {{"macs", list}};
 }
@@ -243,10 +243,19 @@ Json ControlCommands::pcap(const Json& request) {
     Link& link = named_link(request);
     if (!request.contains("file"))
         throw BadRequest("pcap needs a file, or null to stop");
-    link.capture_to(nullptr);
-    if (!request["file"].is_null())
-        link.capture_to(std::make_unique<PcapWriter>(request["file"].get<std::string>()));
-    return {{"pcap", request["file"]}};
+    if (request["file"].is_null()) {
+        link.capture_to(nullptr);
+        return {{"pcap", nullptr}};
+    }
+    const auto path = request["file"].get<std::string>();
+    for (const auto& other : fabric_.links())
+        if (other.get() != &link && other->pcap() && other->pcap()->is(path))
+            throw BadRequest(fmt::format("port '{}' is captured there", other->port().name()));
+    // What is written there now goes on if this fails; into the same file it writes no more.
+    if (link.pcap())
+        link.pcap()->flush();
+    link.capture_to(std::make_unique<PcapWriter>(path));
+    return {{"pcap", path}};
 }
 
 // {"cmd": "link", "port", "up": bool} -> {"link": bool}

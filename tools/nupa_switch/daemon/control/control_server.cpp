@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <exception>
 
 namespace nupa::daemon {
 
@@ -23,9 +24,13 @@ void ControlServer::accept_clients() {
     while (Fd fd = listener_.accept()) {
         if (clients_.size() >= kControlClientsMax)
             continue;
-        uint32_t id = next_id_++;
-        epoll_.add(fd.get(), *this, id);
-        clients_[id].fd = std::move(fd);
+        const uint32_t id = next_id_++;
+        try {
+            epoll_.add(fd.get(), *this, id);
+            clients_[id].fd = std::move(fd);
+        } catch (const std::exception&) {
+            // No memory: it is turned away, and the others are served.
+        }
     }
 }
 

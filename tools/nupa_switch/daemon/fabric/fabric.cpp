@@ -227,8 +227,8 @@ void Fabric::end_turn(bool idle) noexcept {
     if (!idle)
         return;
     for (const auto& link : links_)
-        if (link->pcap())
-            link->pcap()->flush();
+        if (link->pcap() && !link->pcap()->flush())
+            link->capture_to(nullptr);
 }
 
 // What is on the wire has true checksums; the segment in flight may still lack them.

@@ -1,37 +1,54 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A capture file of one port: every wire segment that enters or leaves it.
+//
+// The switch never waits for it.  Of a file whose reader is slow (a FIFO) whole records are left
+// out, and counted.  A file that takes no more (a full disk) ends with its last whole record.
 #pragma once
 
-#include <pcap/pcap.h>
+#include <sys/types.h>
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
+#include <vector>
+
+#include "event/fd.hpp"
 
 namespace nupa::daemon {
 
 class PcapWriter {
 public:
-    static constexpr int kSnapBytes = 65535;
+    static constexpr uint32_t kSnapBytes = 256 << 10;  // more than any frame has
+    static constexpr size_t kWriteBytes = 64 << 10;    // at a time
+    static constexpr size_t kBacklogMaxBytes = 1 << 20;
 
-    // Throws std::runtime_error with libpcap's reason.
+    // Throws std::system_error.
     explicit PcapWriter(std::string path);
+    PcapWriter(const PcapWriter&) = delete;
+    PcapWriter& operator=(const PcapWriter&) = delete;
+    ~PcapWriter();
 
     void write(uint64_t unix_time_ns, std::span<const uint8_t> frame) noexcept;
-    // Makes what was written visible in the file; called when the switch goes idle.
-    void flush() noexcept;
+    // Makes what was written visible in the file; called when the switch goes idle.  False: it
+    // takes no more, and the log says why.
+    bool flush() noexcept;
     [[nodiscard]] const std::string& path() const noexcept { return path_; }
+    // Is that the same file?
+    [[nodiscard]] bool is(const std::string& path) const noexcept;
 
 private:
-    struct Close {
-        void operator()(pcap_t* p) const noexcept { pcap_close(p); }
-        void operator()(pcap_dumper_t* d) const noexcept { pcap_dump_close(d); }
-    };
+    void end(int error) noexcept;
+
     std::string path_;
-    std::unique_ptr<pcap_t, Close> format_;
-    std::unique_ptr<pcap_dumper_t, Close> file_;
-    bool dirty_ = false;
+    Fd fd_;
+    dev_t device_ = 0;
+    ino_t inode_ = 0;
+    bool regular_ = false;
+    std::vector<uint8_t> backlog_;  // whole records, the first of which may be partly written
+    size_t written_ = 0;            // bytes of backlog_
+    uint64_t file_bytes_ = 0;       // written before backlog_: whole records
+    uint64_t lost_ = 0;             // records
+    int error_ = 0;                 // why it takes no more
 };
 
 }  // namespace nupa::daemon

@@ -51,6 +51,8 @@ TapDevice::TapDevice(const std::string& ifname)
 size_t TapDevice::read(VnetHeader& head, std::span<uint8_t> frame) noexcept {
     std::array<iovec, 2> parts{iovec{&head, sizeof(head)}, iovec{frame.data(), frame.size()}};
     ssize_t n = ::readv(fd_.get(), parts.data(), parts.size());
+    if (n < 0 && errno != EAGAIN && errno != EINTR)
+        gone_ = true;
     return n > static_cast<ssize_t>(sizeof(head)) ? static_cast<size_t>(n) - sizeof(head) : 0;
 }
 

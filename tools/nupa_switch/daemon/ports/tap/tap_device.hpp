@@ -39,9 +39,12 @@ public:
     size_t read(VnetHeader& head, std::span<uint8_t> frame) noexcept;
     // One frame with valid checksums; false when the host's queue is full.
     bool write(std::span<const iovec> frame) noexcept;
+    // Somebody deleted the interface: a read found that out.
+    [[nodiscard]] bool gone() const noexcept { return gone_; }
 
 private:
     Fd fd_;
+    bool gone_ = false;
 };
 
 }  // namespace nupa::daemon

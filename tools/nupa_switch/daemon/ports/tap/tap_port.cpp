@@ -2,6 +2,7 @@
 #include "ports/tap/tap_port.hpp"
 
 #include "engine/transmit.hpp"
+#include "event/log.hpp"
 
 namespace nupa::daemon {
 namespace {
@@ -37,6 +38,7 @@ nupa_tx_ctx context_of(const VnetHeader& head, std::span<const uint8_t> frame) n
 TapPort::TapPort(const PortContext& context, const std::string& name, const std::string& ifname,
                  uint16_t id)
     : Port(name, id, MacTable::Kind::kUplink),
+      epoll_(context.epoll),
       fabric_(context.fabric),
       ifname_(ifname),
       device_(ifname),
@@ -68,6 +70,10 @@ void TapPort::handle(uint32_t /*what*/, uint32_t /*events*/) noexcept {
                 {buffers_.data() + i * TapDevice::kFrameMaxBytes, TapDevice::kFrameMaxBytes}))
             break;
     fabric_.flush();
+    if (!device_.gone())
+        return;
+    epoll_.remove(device_.fd());  // it would be ready for ever
+    log_line("nupa_switch: {}: interface {} has gone", name(), ifname_);
 }
 
 void TapPort::deliver(Packet& segment) noexcept {

@@ -18,7 +18,9 @@ public:
             uint16_t id);
 
     void deliver(Packet& segment) noexcept override;
-    [[nodiscard]] const char* state() const noexcept override { return "running"; }
+    [[nodiscard]] const char* state() const noexcept override {
+        return device_.gone() ? "failed" : "running";
+    }
     [[nodiscard]] std::vector<PortFact> facts() const override {
         return {{"kind", "tap"}, {"ifname", ifname_}};
     }
@@ -28,6 +30,7 @@ private:
     void handle(uint32_t what, uint32_t events) noexcept override;
     bool read_frame(std::span<uint8_t> buffer) noexcept;
 
+    Epoll& epoll_;
     Fabric& fabric_;
     std::string ifname_;
     TapDevice device_;

@@ -128,6 +128,7 @@ void VmPort::plug(Fd socket) {
     stats() = {};
     control_gen_ = 0;
     failure_logs_ = 0;
+    windows_.begin();
     registers_ = Registers(client_->bar2());
     registers_.initialise(options_, id(), options_.limits.qps_max, options_.limits.mrs_max,
                           status_bits());
@@ -215,7 +216,8 @@ void VmPort::enable() noexcept {
             ram_.describe(memory_);
         }
     } catch (const std::exception& e) {
-        log_line("nupa_switch: {}: {}", name(), e.what());
+        if (failure_logs_ < kFailureLogsMax)
+            log_line("nupa_switch: {}: {}", name(), e.what());
         fail("guest memory can't be mapped");
         return;
     }

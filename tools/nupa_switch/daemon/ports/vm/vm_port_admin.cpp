@@ -186,7 +186,7 @@ nupa_admin_status VmPort::set_rx_mode(const nupa_cmd_rx_mode& cmd) noexcept {
         is_multicast(cmd.mac) || mac_key(cmd.mac) == 0)
         return NUPA_E_INVALID;
     // It is known from now on, so that the first packet to it need not be flooded.
-    if (!fabric_.macs().learn(cmd.mac, id(), kind()))
+    if (!fabric_.macs().keep(cmd.mac, id(), kind()))
         return NUPA_E_EXISTS;
     if (std::memcmp(cmd.mac, rx_mode_.mac, sizeof(cmd.mac)) != 0)
         fabric_.macs().forget(rx_mode_.mac, id());

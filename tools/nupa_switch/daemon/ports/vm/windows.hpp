@@ -20,6 +20,8 @@ public:
     explicit Windows(std::vector<std::string> files) : files_(std::move(files)) {}
     // In mode cxl; it outlives this object.
     void set_pool(const PoolWindow* pool) noexcept { pool_ = pool; }
+    // Another client's: the log has room for it.
+    void begin() noexcept { failure_logs_ = 0; }
 
     nupa_admin_status set(HostMemory& memory, uint32_t number, const nupa_cmd_window& cmd) noexcept;
     nupa_admin_status clear(HostMemory& memory, uint32_t number) noexcept;
@@ -41,6 +43,7 @@ private:
     std::vector<Backing> backings_;  // mapped since the last reset
     std::array<std::optional<uint64_t>, NUPA_WINDOWS_MAX> bases_;
     const PoolWindow* pool_ = nullptr;
+    unsigned failure_logs_ = 0;
     std::optional<uint32_t> pool_number_;  // of its window
 };
 
