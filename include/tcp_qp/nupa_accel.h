@@ -62,7 +62,7 @@ struct nupa_accel_call {
  * Executes commands in their order, between those of other programs, and sleeps
  * until the last is done.  0, if status says of each how it went; else none was
  * executed, but with EINTR (a fatal signal) and ENODEV (the device is gone), where
- * some may have been.
+ * some may have been, and EFAULT for calls that can't be written, where all were.
  */
 struct nupa_accel_submit {
 	__u64 calls;		/* struct nupa_accel_call[count] */

@@ -90,7 +90,7 @@ enum {
 	NUPA_SGE_MAX = 32,
 	NUPA_WINDOWS_MAX = 4,
 	NUPA_ADMIN_TIMEOUT_MS = 5000,
-	NUPA_BEAT_MS = 2000,		/* between two heartbeats: a wake-up of an idle switch, which has one a second */
+	NUPA_BEAT_MS = 2000,		/* between two heartbeats: a wake-up of an idle switch */
 };
 
 /* struct nupa_regs.features: what the switch can do; the host turns on a subset */

@@ -162,7 +162,7 @@ enum {
  * write(), whatever number that adds, @count more work requests of the send
  * queue may go.  What is posted waits for it, so no process has to run when it
  * is sent.  Rings add up, also ahead of what is posted, to as many as the queue
- * has slots.
+ * holds: one less than it has slots.
  *
  * What was posted before the call is not held.  A further call takes another
  * eventfd, and what is held stays held; eventfd -1 takes the bell off and lets
@@ -172,7 +172,8 @@ enum {
  *
  * Who holds the eventfd may let the owner's posted requests go, and no more.
  *
- *   EINVAL      no eventfd, or a count that is 0 or more than the queue has slots
+ *   EBADF       no open descriptor
+ *   EINVAL      no eventfd, or a count that is 0 or more than the queue holds
  *   ENOTCONN    no connection
  *   ENOSPC      the eventfd is the bell of TCP_QP_BELL_QPS_MAX queue pairs
  *   EOPNOTSUPP  a UD queue pair
@@ -255,7 +256,7 @@ struct tcp_qp_info {
 	__u64 tx_messages;
 	__u64 tx_bytes;
 	__u64 tx_zerocopy_bytes;	/* handed to TCP as the application's own pages */
-	__u64 tx_copied_bytes;		/* inline data */
+	__u64 tx_copied_bytes;		/* inline data, and small messages that share segments */
 	__u64 rx_messages;
 	__u64 rx_delivered_bytes;	/* in order, to this QP's receive buffers */
 	__u64 rx_placed_bytes;		/* of these, written by the switch */

@@ -276,6 +276,8 @@ static inline __le32 tqp_offload_cmpxchg(__le32 *word, __le32 old, __le32 new)
 }
 
 /*
+ * What creates, and fails: the hardware does not know it, and does not touch what it was told
+ * of.  A provider that cannot tell, as its hardware does not answer, says 0.
  * What destroys: 0, or -ENOENT where there is none: the hardware does not touch what it was
  * told of any more.  Else it may, until it was reset, and the memory is given up.
  */

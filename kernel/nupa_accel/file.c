@@ -4,6 +4,7 @@
  * it.  Everything from a program is copied once, then checked.
  */
 #include <linux/eventfd.h>
+#include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
@@ -49,14 +50,17 @@ static int nupa_ioctl_alloc(struct nupa_accel *accel, void __user *arg)
 
 int nupa_file_alloc(struct nupa_accel *accel, u64 bytes, u64 token)
 {
-	struct dma_buf *dmabuf = nupa_buffer_create(accel, bytes, token);
-	int fd;
+	int fd = get_unused_fd_flags(O_CLOEXEC);	/* first: what is taken can't be offered again */
+	struct dma_buf *dmabuf;
 
-	if (IS_ERR(dmabuf))
-		return PTR_ERR(dmabuf);
-	fd = dma_buf_fd(dmabuf, O_CLOEXEC);
 	if (fd < 0)
-		dma_buf_put(dmabuf);
+		return fd;
+	dmabuf = nupa_buffer_create(accel, bytes, token);
+	if (IS_ERR(dmabuf)) {
+		put_unused_fd(fd);
+		return PTR_ERR(dmabuf);
+	}
+	fd_install(fd, dmabuf->file);
 	return fd;
 }
 

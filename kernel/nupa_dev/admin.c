@@ -96,7 +96,7 @@ static int nupa_admin_result(struct nupa_dev *nupa, const struct nupa_admin_cmd 
 
 	if (copy.op != cmd->op || copy.id != cmd->id || status >= NUPA_E_STATUS_COUNT) {
 		nupa_fail(nupa, "a completion does not match its command");
-		return -EIO;
+		return -ETIMEDOUT;
 	}
 	if (comp)
 		*comp = copy;
@@ -114,14 +114,13 @@ int nupa_admin_submit(struct nupa_dev *nupa, const struct nupa_admin_cmd *cmd,
 	if (nupa_failed(nupa))
 		goto unlock;
 	nupa_admin_post(nupa, cmd);
+	err = -ETIMEDOUT;
 	left = wait_event_timeout(admin->wait, nupa_admin_done(nupa) || nupa_failed(nupa),
 				  msecs_to_jiffies(NUPA_ADMIN_TIMEOUT_MS));
-	if (nupa_admin_done(nupa)) {
+	if (nupa_admin_done(nupa))
 		err = nupa_admin_result(nupa, cmd, comp);
-	} else if (!left) {
+	else if (!left)
 		nupa_fail(nupa, "the switch does not answer commands");
-		err = -ETIMEDOUT;
-	}
 unlock:
 	mutex_unlock(&admin->lock);
 	return err;

@@ -18,6 +18,10 @@ static int nupa_control_set(struct nupa_dev *nupa, u32 control)
 
 	nupa_put(&nupa->regs->control, control);
 	nupa_put_release(&nupa->regs->control_gen, gen);
+	if (!control) {
+		smp_wmb();	/* pairs with nupa_forgotten() */
+		set_bit(NUPA_S_RESET, &nupa->state);
+	}
 	nupa_doorbell(nupa, 0);
 	return read_poll_timeout(nupa_get_acquire, ack, ack == gen, NUPA_RESET_POLL_US,
 				 NUPA_RESET_TIMEOUT_MS * USEC_PER_MSEC, false,
@@ -44,6 +48,8 @@ int nupa_enable(struct nupa_dev *nupa)
 	if (nupa_switch_gone(nupa))
 		return -ENODEV;
 	nupa_admin_restart(nupa);
+	clear_bit(NUPA_S_RESET, &nupa->state);
+	smp_mb__after_atomic();		/* no other acknowledgement is taken for the reset's */
 	err = nupa_control_set(nupa, NUPA_CONTROL_ENABLE);
 	if (err) {
 		dev_err(nupa_device(nupa), "the switch does not enable the port\n");

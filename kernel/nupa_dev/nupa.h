@@ -8,7 +8,7 @@
  *     qp          the auxiliary device that tcp_qp binds to (qp.c)
  *
  * States.  A port works until nupa_fail(): the switch broke or refused the
- * ABI, or does not answer.  From then on every command returns -EIO, every
+ * ABI, or does not answer.  From then on every new command returns -EIO, every
  * packet is dropped, the carrier is off, and the recover work takes over: it
  * lets go of all QPs, resets the port and, if the switch acknowledges, starts
  * it again.  A port that does not acknowledge its reset stays dead (netdev
@@ -52,6 +52,8 @@ enum {
 	NUPA_RECOVER_INTERVAL_MS = 5000,	/* between two recoveries */
 	NUPA_FORGET_MS = 1000,		/* after a failure, for its reset; then memory is given up */
 	NUPA_FORGET_POLL_MS = 5,
+	/* after a failure, for its reset, which may wait for its turn first: then the port is dead */
+	NUPA_CREATE_MS = NUPA_RECOVER_INTERVAL_MS + NUPA_RESET_TIMEOUT_MS,
 	NUPA_WATCHDOG_MS = 5000,
 	NUPA_BEATS_LINK = 2,		/* after so many missed heartbeats there is no carrier */
 	NUPA_BEATS_DEAD = 3,		/* after so many the port has failed */
@@ -81,6 +83,7 @@ enum nupa_state {
 	NUPA_S_RECOVERS,	/* a failure starts the recover work */
 	NUPA_S_ENABLED,		/* the switch should say READY */
 	NUPA_S_SILENT,		/* heartbeats are missing */
+	NUPA_S_RESET,		/* what the switch was asked last, by control_gen, is a reset */
 };
 
 struct nupa_admin {
@@ -218,8 +221,9 @@ void nupa_admin_free(struct nupa_dev *nupa);
 void nupa_admin_restart(struct nupa_dev *nupa);		/* between reset and enable */
 /*
  * Submit one command and sleep for its completion; @comp may be NULL.
- * 0, or what the switch answered as -errno, or -EIO (port failed), or
- * -ETIMEDOUT (and now it has).
+ * 0, or what the switch answered as -errno, or -EIO (the port had failed: it was told
+ * nothing), or -ETIMEDOUT (no answer, and the port has failed: until it was reset the
+ * switch may still carry the command out).
  */
 int nupa_admin_submit(struct nupa_dev *nupa, const struct nupa_admin_cmd *cmd,
 		      struct nupa_admin_comp *comp);

@@ -54,9 +54,50 @@ static void nupa_table_free(struct nupa_dev *nupa, struct nupa_table *table)
 	dma_free_coherent(nupa_device(nupa), table->bytes, table->at, table->dma);
 }
 
+/* A reset that the switch acknowledged: it knows nothing of ours. */
+static bool nupa_forgotten(const struct nupa_dev *nupa)
+{
+	if (nupa_switch_gone(nupa))
+		return true;
+	if (!test_bit(NUPA_S_RESET, &nupa->state))
+		return false;
+	smp_rmb();		/* pairs with nupa_control_set(): the reset's generation */
+	return nupa_get_acquire(&nupa->regs->reset_ack) == nupa_get(&nupa->regs->control_gen);
+}
+
+/* A port that failed is reset.  False: it was not, within @ms of its failure. */
+static bool nupa_reset_wait(const struct nupa_dev *nupa, unsigned int ms)
+{
+	while (nupa_failed(nupa) && !nupa_forgotten(nupa)) {
+		if (time_after(jiffies, READ_ONCE(nupa->failed_at) + msecs_to_jiffies(ms)))
+			return false;
+		msleep(NUPA_FORGET_POLL_MS);
+	}
+	return true;
+}
+
+/*
+ * An error: the switch has not what @cmd creates, and will not have it.  A command that it
+ * did not answer it may carry out until the port is reset: who created something waits for
+ * that.  A port that is not reset then is dead, and its switch may come to life: what it was
+ * told of is there, as far as anybody knows, and who destroys it gives its memory up.
+ * @table, if any, is freed.
+ */
+static int nupa_create(struct nupa_dev *nupa, const struct nupa_admin_cmd *cmd,
+		       struct nupa_table *table)
+{
+	int err = nupa_admin_submit(nupa, cmd, NULL);
+
+	if (err == -ETIMEDOUT && !nupa_reset_wait(nupa, NUPA_CREATE_MS))
+		return 0;
+	if (table)
+		nupa_table_free(nupa, table);
+	return err;
+}
+
 /* @cmd, whose field @at says where the table of @pages is: the switch copies it. */
-static int nupa_submit_table(struct nupa_dev *nupa, struct nupa_admin_cmd *cmd, __le64 *at,
-			     const dma_addr_t *pages, u32 nr)
+static int nupa_create_by_table(struct nupa_dev *nupa, struct nupa_admin_cmd *cmd, __le64 *at,
+				const dma_addr_t *pages, u32 nr)
 {
 	struct nupa_table table;
 	int err = nupa_table_alloc(nupa, &table, pages, nr);
@@ -64,9 +105,7 @@ static int nupa_submit_table(struct nupa_dev *nupa, struct nupa_admin_cmd *cmd, 
 	if (err)
 		return err;
 	*at = cpu_to_le64(table.dma);
-	err = nupa_admin_submit(nupa, cmd, NULL);
-	nupa_table_free(nupa, &table);
-	return err;
+	return nupa_create(nupa, cmd, &table);
 }
 
 /* The shadow is the same memory to tcp_qp and to the switch. */
@@ -160,15 +199,7 @@ static int nupa_mr_reg(struct tqp_offload_device *odev, const struct tqp_offload
 		return -EINVAL;
 	if (mr->nr_pages > NUPA_MR_PAGES_MAX)
 		return -E2BIG;
-	return nupa_submit_table(nupa_of(odev), &cmd, &cmd.mr.table_addr, mr->pages, mr->nr_pages);
-}
-
-/* A reset that the switch acknowledged: it knows nothing of ours. */
-static bool nupa_forgotten(const struct nupa_dev *nupa)
-{
-	return nupa_switch_gone(nupa) ||
-	       (!test_bit(NUPA_S_ENABLED, &nupa->state) &&
-		nupa_get(&nupa->regs->reset_ack) == nupa_get(&nupa->regs->control_gen));
+	return nupa_create_by_table(nupa_of(odev), &cmd, &cmd.mr.table_addr, mr->pages, mr->nr_pages);
 }
 
 /*
@@ -181,11 +212,8 @@ static int nupa_forget(struct nupa_dev *nupa, enum nupa_admin_op op, u32 id)
 
 	if (!err || err == -ENOENT)
 		return err;
-	while (nupa_failed(nupa) && !nupa_forgotten(nupa)) {
-		if (time_after(jiffies, READ_ONCE(nupa->failed_at) + msecs_to_jiffies(NUPA_FORGET_MS)))
-			return err;
-		msleep(NUPA_FORGET_POLL_MS);
-	}
+	if (!nupa_reset_wait(nupa, NUPA_FORGET_MS))
+		return err;
 	/* else the port failed, and was reset meanwhile */
 	return nupa_forgotten(nupa) || err == -EIO || err == -ETIMEDOUT ? 0 : err;
 }
@@ -228,8 +256,8 @@ static int nupa_qp_create(struct tqp_offload_device *odev, const struct tqp_offl
 		return -E2BIG;
 	nupa_qp_command(&cmd, qp);
 	if (!qp->nr_rq_pages)		/* NUPA_QP_F_NO_RQ, NUPA_QP_F_SRQ */
-		return nupa_admin_submit(nupa, &cmd, NULL);
-	return nupa_submit_table(nupa, &cmd, &cmd.qp.rq_table_addr, qp->rq_pages, qp->nr_rq_pages);
+		return nupa_create(nupa, &cmd, NULL);
+	return nupa_create_by_table(nupa, &cmd, &cmd.qp.rq_table_addr, qp->rq_pages, qp->nr_rq_pages);
 }
 
 static int nupa_qp_destroy(struct tqp_offload_device *odev, u32 qpn)
@@ -326,7 +354,7 @@ static int nupa_cq_create(struct tqp_offload_device *odev, const struct tqp_offl
 	err = nupa_cq_note(nupa, cq);
 	if (err)
 		return err;
-	err = nupa_submit_table(nupa, &cmd, &cmd.cq.table_addr, cq->pages, cq->nr_pages);
+	err = nupa_create_by_table(nupa, &cmd, &cmd.cq.table_addr, cq->pages, cq->nr_pages);
 	if (err)
 		nupa_cq_forget(nupa, cq->id);
 	return err;
@@ -362,7 +390,7 @@ static int nupa_srq_create(struct tqp_offload_device *odev, const struct tqp_off
 		return -EOPNOTSUPP;
 	if (srq->nr_pages > NUPA_RQ_PAGES_MAX)
 		return -E2BIG;
-	return nupa_submit_table(nupa, &cmd, &cmd.srq.table_addr, srq->pages, srq->nr_pages);
+	return nupa_create_by_table(nupa, &cmd, &cmd.srq.table_addr, srq->pages, srq->nr_pages);
 }
 
 static int nupa_srq_destroy(struct tqp_offload_device *odev, u32 id)
@@ -399,7 +427,7 @@ static int nupa_stream_create(struct tqp_offload_device *odev,
 		return -EOPNOTSUPP;
 	if (stream->post_pages > NUPA_POST_PAGES_MAX)
 		return -E2BIG;
-	return nupa_admin_submit(nupa, &cmd, NULL);
+	return nupa_create(nupa, &cmd, NULL);
 }
 
 static int nupa_stream_destroy(struct tqp_offload_device *odev, u32 id)

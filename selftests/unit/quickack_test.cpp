@@ -101,6 +101,34 @@ TEST_F(Quickack, WhoGoesOnNeedsNone) {
     EXPECT_LT(at_once, TQP_QUICKACK_TRIES);
 }
 
+// .. and one that is held up now and then, its processor busy with something else, is still one.
+TEST_F(Quickack, WhoIsHeldUpGoesOnAgain) {
+    constexpr int kStalls = 50, kBetween = 20;
+    int at_once = 0;
+    for (int stall = 0; stall < kStalls; stall++) {
+        for (int i = 0; i < kBetween; i++) {
+            if (ends()) {
+                at_once++;
+                leaves(0, false);
+            }
+        }
+        leaves(kTimerUs, false);
+        wait(2 * kTimerUs);
+    }
+    EXPECT_LE(at_once, kStalls * (TQP_QUICKACK_TRIES_AGAIN - 1));
+}
+
+// Who stops going on, and waits, loses TCP's timer once more for it.
+TEST_F(Quickack, WhoWentOnAndNowWaitsIsLearnt) {
+    constexpr int kMessages = 100;
+    for (int i = 0; i < kMessages; i++)
+        EXPECT_FALSE(ends());
+    int late = 0;
+    for (int i = 0; i < kMessages; i++)
+        late += !unanswered();
+    EXPECT_LE(late, 1 + kTries);
+}
+
 // It can't have heard of an ACK that left just before; a round trip later it may have waited.
 TEST_F(Quickack, WhoGoesOnAfterAnAck) {
     learn();

@@ -59,7 +59,8 @@ struct tqp_rx {
 	bool ack_ours;			/* the ACK that is being sent: TCP has not asked for it */
 	bool hears;			/* for what is sent next: it acknowledges what TCP hears of now */
 	bool carries;			/* an ACK of TCP's waits for the answer */
-	u32 told_ack;			/* the newest ACK that left, */
+	bool told_sack;			/* the newest ACK that left told of a hole: TCP's next one tells that it is filled */
+	u32 told_ack;			/* that one, */
 	u32 told_edge;			/* and where the window ended that it told of */
 	u32 seq;			/* up to where we have read; valid if started */
 	struct tqp_rx_numbers next;	/* .untagged == messages completed, low 16 bits */

@@ -124,7 +124,7 @@ static int tqp_wait_peer(struct tqp_conn *conn, const struct tcp_qp_attach_req *
 	left = wait_event_interruptible_timeout(conn->wait, tqp_wait_over(conn),
 						tqp_attach_timeout(req));
 	if (left < 0)
-		return left;
+		return -EINTR;	/* never to be restarted: the time would begin anew */
 	/* whatever the peer did since: it is told by completions */
 	if (READ_ONCE(conn->handshake.rtr_seen))
 		return 0;

@@ -115,8 +115,7 @@ static u64 tqp_rx_cost(const struct tqp_conn *conn, u32 bytes, const struct tqp_
 	return bytes + (messages + 1) * TQP_RX_MESSAGE_BYTES;
 }
 
-/* What was not looked at yet is not acknowledged before. */
-static void tqp_rx_hold_ack(struct tqp_conn *conn)
+void tqp_rx_hold_ack(struct tqp_conn *conn)
 {
 	if (conn->rx.ack_held)
 		return;
@@ -281,7 +280,7 @@ static bool tqp_rx_drained(const struct tqp_conn *conn)
 	       !(tqp_turn_given(conn) && tqp_turn_done(conn, tcp_sk(conn->sk)->copied_seq));
 }
 
-/* Messages have ended: does the peer wait for their ACK?  In softirq we are in TCP's receive path, which sends it. */
+/* Messages have ended: does the peer wait for their ACK?  TCP's fast path has decided on it before we were called. */
 static void tqp_rx_quick_ack(struct tqp_conn *conn)
 {
 	const struct tcp_sock *tp = tcp_sk(conn->sk);
@@ -290,10 +289,7 @@ static void tqp_rx_quick_ack(struct tqp_conn *conn)
 	if (!tqp_quickack_end(&conn->rx.quickack, slot, tp->tcp_mstamp, tcp_min_rtt(tp),
 			      inet_csk_ack_scheduled(conn->sk)))
 		return;
-	if (in_softirq())
-		inet_csk(conn->sk)->icsk_ack.pending |= ICSK_ACK_NOW;
-	else
-		tqp_send_ack(conn);
+	tqp_send_ack(conn);
 	tqp_count(conn->dev, TQP_C_rx_quick_acks, 1);
 }
 

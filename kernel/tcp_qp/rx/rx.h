@@ -13,6 +13,8 @@ void tqp_rx_work(struct work_struct *work);
 void tqp_rx_tell_window(struct tqp_conn *conn);	/* the backlog is empty; sk lock */
 /* Receive the rest by tx_work.  It may be refused then, so it is not acknowledged before; sk lock. */
 void tqp_rx_yield(struct tqp_conn *conn);
+/* What was not looked at yet is not acknowledged before the next run ends; sk lock. */
+void tqp_rx_hold_ack(struct tqp_conn *conn);
 
 /* ---- settle.c ---- */
 /*

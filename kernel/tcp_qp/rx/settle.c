@@ -35,7 +35,8 @@ bool tqp_rx_is_ahead(const struct tqp_conn *conn)
 /*
  * What is about to be sent acknowledges what the NIC has completed, once TCP has heard of it;
  * then nothing else has to, and the peer, who may wait for both, has them at once.  It is not
- * read before: that would acknowledge it, too, by a packet of its own.
+ * read before: that would acknowledge it, too, by a packet of its own.  What came behind it may
+ * be refused, and so is not acknowledged before that run.
  */
 void tqp_rx_hear(struct tqp_conn *conn)
 {
@@ -47,6 +48,7 @@ void tqp_rx_hear(struct tqp_conn *conn)
 	if (!visible || conn->tx.late || !tqp_rx_unheard(conn))
 		return;
 	tqp_rx_look(conn);
+	tqp_rx_hold_ack(conn);
 	conn->rx.running = true;
 	conn->rx.hears = true;
 	sk_flush_backlog(sk);

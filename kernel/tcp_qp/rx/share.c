@@ -82,14 +82,6 @@ static void tqp_rx_since(struct tqp_conn *conn, u64 now)
 	tqp_share_leave(now);
 }
 
-/* As in TCP's receive path, under the spinlock and without a backlog; but TCP sends no ACK after it. */
-static void tqp_share_late_run(struct tqp_conn *conn)
-{
-	tqp_rx_since(conn, tqp_share_now());
-	if (conn->state != TQP_CONN_DEAD && (inet_csk(conn->sk)->icsk_ack.pending & ICSK_ACK_NOW))
-		tqp_send_ack(conn);
-}
-
 static void tqp_share_late(struct timer_list *timer)
 {
 	struct tqp_conn *conn = container_of(timer, struct tqp_conn, rx.late);
@@ -99,7 +91,7 @@ static void tqp_share_late(struct timer_list *timer)
 	if (conn->rx.yielded && sock_owned_by_user(sk))
 		tqp_share_task(conn);
 	else if (conn->rx.yielded)	/* tx_work has not been here */
-		tqp_share_late_run(conn);
+		tqp_rx_since(conn, tqp_share_now());
 	bh_unlock_sock(sk);
 	tqp_conn_put(conn);
 }

@@ -248,7 +248,7 @@ static bool tqp_socket_usable(const struct sock *sk)
 	if (rcu_dereference_protected(tp->md5sig_info, lockdep_sock_is_held(sk)))
 		return false;
 #endif
-	return sk->sk_socket && sk->sk_route_caps & NETIF_F_SG;
+	return sk->sk_socket;
 }
 
 /*
@@ -285,6 +285,10 @@ static int tqp_ulp_setup(struct sock *sk, struct tqp_conn *conn)
 	}
 	if (!tqp_socket_usable(sk))
 		return -EBUSY;
+	if (!(sk->sk_route_caps & NETIF_F_SG)) {
+		conn->reason = TCP_QP_REASON_NO_SG;
+		return -EBUSY;
+	}
 	if (tqp_socket_in_use(sk)) {
 		conn->reason = TCP_QP_REASON_SOCKET_IN_USE;
 		return -EBUSY;

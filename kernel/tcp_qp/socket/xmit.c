@@ -33,6 +33,15 @@ static bool tqp_stack_timestamps(const struct tcphdr *th, u32 *tsval, u32 *tsecr
 	return true;
 }
 
+/* A hole, or what came twice: of what TCP writes on segments of a connection only SACK is left. */
+static bool tqp_tells_sack(const struct tcphdr *th)
+{
+	u32 tsval, tsecr;
+	u32 stamps = tqp_stack_timestamps(th, &tsval, &tsecr) ? TCPOLEN_TSTAMP_ALIGNED : 0;
+
+	return th->doff * 4 - sizeof(*th) > stamps;
+}
+
 /* Replace @old option bytes by @new, moving the fixed header; NULL if no memory. */
 static struct tcphdr *tqp_resize_options(struct sk_buff *skb, u32 old, u32 new)
 {
@@ -211,10 +220,18 @@ static int tqp_xmit_ack(struct tqp_conn *conn, struct sock *sk, struct sk_buff *
 	return 0;
 }
 
+/* Read, or completed by the NIC. */
+static u32 tqp_received_seq(const struct tqp_conn *conn)
+{
+	u32 seq = tcp_sk(conn->sk)->copied_seq;
+
+	return tqp_turn_given(conn) ? seq + tqp_turn_done(conn, seq) : seq;
+}
+
 /* What waits for its turn is not acknowledged before, unless it was already. */
 static u32 tqp_ack_of_turn(struct tqp_conn *conn, u32 ack)
 {
-	u32 received = tcp_sk(conn->sk)->copied_seq;
+	u32 received = tqp_received_seq(conn);
 	u32 limit = after(received, conn->rx.told_ack) ? received : conn->rx.told_ack;
 
 	if (after(ack, limit)) {
@@ -247,14 +264,16 @@ static void tqp_acked_late(struct tqp_conn *conn)
 		WRITE_ONCE(shadow->late, cpu_to_le32(le32_to_cpu(shadow->late) + 1));
 }
 
-/* All that TCP has heard of are whole messages, read, or completed by the NIC. */
+/* All that TCP has heard of are whole messages. */
 static bool tqp_heard_whole(const struct tqp_conn *conn)
 {
-	const struct tcp_sock *tp = tcp_sk(conn->sk);
+	return !conn->rx.msg.active && !before(tqp_received_seq(conn), tcp_sk(conn->sk)->rcv_nxt);
+}
 
-	u32 done = tqp_turn_given(conn) ? tqp_turn_done(conn, tp->copied_seq) : 0;
-
-	return !conn->rx.msg.active && !before(tp->copied_seq + done, tp->rcv_nxt);
+/* While TCP hears of what was completed: what it acknowledges by itself may be left to the answer. */
+static bool tqp_ack_is_held(const struct tqp_conn *conn)
+{
+	return conn->end.ack_held || (conn->rx.ack_held && !conn->rx.hears);
 }
 
 /*
@@ -272,10 +291,10 @@ static bool tqp_ack_is_carried(const struct tqp_conn *conn, const struct tcphdr 
 	if (!tqp_quickack_is_carried(&conn->rx.quickack) || conn->rx.ack_ours || owed - 1 >= most ||
 	    (s32)(conn->rx.told_edge - tp->rcv_nxt) < TQP_CARRIED_WINDOW_BYTES)
 		return false;
-	if (conn->state != TQP_CONN_ACTIVE || !conn->qp || conn->rx.ack_held || conn->end.ack_held ||
+	if (conn->state != TQP_CONN_ACTIVE || !conn->qp || tqp_ack_is_held(conn) ||
 	    conn->sk->sk_state != TCP_ESTABLISHED || tqp_rtr_flags(conn))
 		return false;
-	if (th->fin || th->rst || th->ece || th->cwr || tp->rx_opt.dsack ||
+	if (th->fin || th->rst || th->ece || th->cwr || tqp_tells_sack(th) || conn->rx.told_sack ||
 	    !RB_EMPTY_ROOT(&tp->out_of_order_queue))
 		return false;
 	/* an ACK that was delayed is not delayed once more */
@@ -296,6 +315,7 @@ static void tqp_ack_waits(struct tqp_conn *conn)
 static void tqp_ack_leaves(struct tqp_conn *conn, const struct tcphdr *th)
 {
 	conn->rx.carries = false;
+	conn->rx.told_sack = tqp_tells_sack(th);
 	conn->rx.told_ack = ntohl(th->ack_seq);
 	conn->rx.told_edge = conn->rx.told_ack +
 			     (ntohs(th->window) << tcp_sk(conn->sk)->rx_opt.rcv_wscale);

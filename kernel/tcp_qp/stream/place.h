@@ -11,7 +11,9 @@
  *   queue.c   the same where nobody posts, and the reader is late
  *   edge.c    how far the peer may send while a post is open
  *   recv.c    recvmsg
+ *   peek.c    recvmsg with MSG_PEEK
  *   splice.c  splice()
+ *   zerocopy.c  getsockopt, for TCP_ZEROCOPY_RECEIVE
  *
  * A placed packet has no bytes (zero pages) and is marked as unreadable, so TCP's own
  * recvmsg stops before it.  Where its bytes are says its sequence number: in the memory
@@ -52,6 +54,12 @@ enum {
 
 struct tqp_recv;
 
+/* Where what is told beside a call's bytes goes: each part tells it, and the last part's counts. */
+struct tqp_told {
+	void *control;
+	size_t bytes;
+};
+
 /* Lock: the sk lock, unless something else is said. */
 struct tqp_place {
 	refcount_t refs;		/* the socket's; the list's, until the NIC has forgotten it */
@@ -87,6 +95,8 @@ struct tqp_place {
 	u32 skip;			/* readers that are not tried yet */
 
 	int rcvbuf;			/* TCP's own sk_rcvbuf, while it has less; 0: it has that */
+	int narrowed;			/* what it was given last */
+	u32 clamp;			/* TCP's window_clamp, when last looked */
 	struct tqp_reading reading;	/* by calls that may post */
 	u64 drained_at;			/* ns */
 	u64 held_at;			/* ns; a look for idle ones found the lock taken; that look's own */
@@ -196,7 +206,26 @@ u32 tqp_post_next(struct sock *sk);
  * there already.  @recv: NULL if it has none.  Bytes; -EFAULT: its memory cannot be written.
  */
 int tqp_post_take(struct sock *sk, struct tqp_recv *recv, struct msghdr *msg, size_t bytes,
-		  bool peek);
+		  struct tqp_told told);
+/* No lock.  May packets have been placed, at which TCP's own functions stop? */
+bool tqp_post_may_place(const struct sock *sk);
+/* Has it no bytes, since they were placed? */
+bool tqp_post_is_placed(const struct sk_buff *skb);
+/* A copy of up to @bytes of such a packet, from @seq on; nobody has a post any more. */
+int tqp_post_copy_out(struct sock *sk, u32 seq, struct msghdr *msg, u32 bytes);
+static inline struct tqp_told tqp_told_now(const struct msghdr *msg)
+{
+	return (struct tqp_told) { msg->msg_control, msg->msg_controllen };
+}
+
+static inline void tqp_told_set(struct msghdr *msg, struct tqp_told told)
+{
+	msg->msg_control = told.control;
+	msg->msg_controllen = told.bytes;
+}
+
+/* What TCP would tell of a call whose last packet is @skb, once it has it. */
+void tqp_post_tell(struct sock *sk, struct msghdr *msg, struct sk_buff *skb, u32 bytes);
 
 /* ---- window.c; under the sk lock ---- */
 /* A round trip, or longer: without timestamps TCP takes the time in which a window's worth comes. */
@@ -241,6 +270,24 @@ void tqp_stream_recv_ops(struct proto *prot);
  * if there is none any more, and this has changed, another reader took it.
  */
 u64 tqp_recv_taken(const struct sock *sk);
+/* Does TCP tell more of what was received than its bytes? */
+static inline bool tqp_recv_tells(const struct sock *sk, const struct msghdr *msg)
+{
+	return msg->msg_get_inq || tcp_sk(sk)->recvmsg_inq || sock_flag(sk, SOCK_RCVTSTAMP) ||
+	       READ_ONCE(sk->sk_tsflags);
+}
+
+/* ---- peek.c ---- */
+/*
+ * No lock.  TCP's said @ret: what follows there, if that stopped at a placed packet.  False: others
+ * have read since @begin was next, so at what it stopped is not known.  @told: at the begin.
+ */
+bool tqp_peek_on(struct sock *sk, struct msghdr *msg, size_t len, int flags, u32 begin,
+		 struct tqp_told told, int *ret);
+
+/* ---- zerocopy.c ---- */
+int tqp_stream_getsockopt(struct sock *sk, int level, int optname, char __user *optval,
+			  int __user *optlen);
 
 /* ---- splice.c; under the sk lock ---- */
 /* splice() knows of placed packets from here on; false: it cannot be had, so nothing may be posted. */

@@ -264,7 +264,19 @@ void tqp_post_leave(struct sock *sk, struct tqp_place *place)
 
 /* ---- what was placed ---- */
 
-static bool tqp_post_is_placed(const struct sk_buff *skb)
+bool tqp_post_may_place(const struct sock *sk)
+{
+	const struct tqp_stream *stream;
+	bool may;
+
+	rcu_read_lock();
+	stream = tqp_stream_rcu(sk);
+	may = stream && READ_ONCE(stream->place);
+	rcu_read_unlock();
+	return may;
+}
+
+bool tqp_post_is_placed(const struct sk_buff *skb)
 {
 	return skb->decrypted && !skb_frags_readable(skb);
 }
@@ -296,10 +308,9 @@ static bool tqp_post_is_home(const struct sock *sk, const struct tqp_place *plac
 	return at + bytes <= placed - place->posted;
 }
 
-static int tqp_post_take_rescued(struct sock *sk, struct tqp_place *place, struct msghdr *msg,
+static int tqp_post_copy_rescued(const struct tqp_place *place, u32 seq, struct msghdr *msg,
 				 u32 bytes)
 {
-	u32 seq = tcp_sk(sk)->copied_seq;
 	u32 at = seq - place->rescued_seq, have;
 
 	if (!place->rescued || at >= place->end - place->rescued_seq) {
@@ -310,8 +321,49 @@ static int tqp_post_take_rescued(struct sock *sk, struct tqp_place *place, struc
 	return copy_to_iter(place->rescued + at, have, &msg->msg_iter) ?: -EFAULT;
 }
 
+int tqp_post_copy_out(struct sock *sk, u32 seq, struct msghdr *msg, u32 bytes)
+{
+	struct tqp_stream *stream = tqp_stream_of(sk);
+	struct tqp_place *place = stream ? stream->place : NULL;
+	int n;
+
+	sock_owned_by_me(sk);
+	if (!place)
+		return -EFAULT;
+	tqp_post_close(sk, place);
+	n = tqp_post_copy_rescued(place, seq, msg, bytes);
+	if (n > 0)
+		WRITE_ONCE(stream->rescued_bytes, stream->rescued_bytes + n);
+	return n;
+}
+
+void tqp_post_tell(struct sock *sk, struct msghdr *msg, struct sk_buff *skb, u32 bytes)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	int waits = tp->rcv_nxt - tp->copied_seq - bytes;
+
+	/* else the stamp would be of now */
+	if (TCP_SKB_CB(skb)->has_rxtstamp && (skb->tstamp || !sock_flag(sk, SOCK_RCVTSTAMP)))
+		__sock_recv_timestamp(msg, sk, skb);
+	waits = !waits && sock_flag(sk, SOCK_DONE) ? 1 : waits;
+	if (tp->recvmsg_inq)
+		put_cmsg(msg, SOL_TCP, TCP_CM_INQ, sizeof(waits), &waits);
+	if (tp->recvmsg_inq || msg->msg_get_inq)
+		msg->msg_inq = waits;
+}
+
+/* The last packet's counts. */
+static void tqp_post_tell_anew(struct sock *sk, struct msghdr *msg, struct tqp_told begin,
+			       u32 bytes)
+{
+	u32 offset;
+
+	tqp_told_set(msg, begin);
+	tqp_post_tell(sk, msg, tcp_recv_skb(sk, tcp_sk(sk)->copied_seq, &offset), bytes);
+}
+
 int tqp_post_take(struct sock *sk, struct tqp_recv *recv, struct msghdr *msg, size_t bytes,
-		  bool peek)
+		  struct tqp_told told)
 {
 	struct tqp_stream *stream = tqp_stream_of(sk);
 	struct tqp_place *place = stream ? stream->place : NULL;
@@ -321,23 +373,21 @@ int tqp_post_take(struct sock *sk, struct tqp_recv *recv, struct msghdr *msg, si
 	sock_owned_by_me(sk);
 	while (place && taken < bytes && (n = tqp_post_next(sk)) > 0) {
 		n = min_t(size_t, n, bytes - taken);
-		if (!peek && tqp_post_is_home(sk, place, recv, n)) {
+		if (tqp_post_is_home(sk, place, recv, n)) {
 			iov_iter_advance(&msg->msg_iter, n);
 			WRITE_ONCE(stream->placed_bytes, stream->placed_bytes + n);
 		} else {
-			tqp_post_close(sk, place);
-			n = tqp_post_take_rescued(sk, place, msg, n);
+			n = tqp_post_copy_out(sk, tcp_sk(sk)->copied_seq, msg, n);
 			if (n < 0)
 				break;
-			WRITE_ONCE(stream->rescued_bytes, stream->rescued_bytes + n);
 		}
 		if (recv) {
 			recv->done += n;
 			recv->placed_to = recv->begin + recv->done;
 		}
 		taken += n;
-		if (peek)
-			break;
+		if (unlikely(tqp_recv_tells(sk, msg)))
+			tqp_post_tell_anew(sk, msg, told, n);
 		sk_peek_offset_bwd(sk, n);
 		tcp_read_done(sk, n);
 	}

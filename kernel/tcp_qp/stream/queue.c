@@ -6,7 +6,7 @@
  * waited: so a reader that is slower than its peer gets room for tens of MiB (tcp_rmem).
  * What waits there for long is in no cache any more when it is copied, which makes the
  * reader slower still; eight such sockets fill what TCP may have on a small machine, and
- * then packets are dropped.  (Linux 6.16 leaves out what waits.)
+ * then packets are dropped.  (6.16 and 6.12.35 leave out what waits as they measure.)
  *
  * A reader that leaves more behind than it reads in two round trips has as much room as one
  * that posts (window.c): 8 MiB, or that much, or what it waits for (SO_RCVLOWAT).  So one that

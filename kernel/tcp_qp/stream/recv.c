@@ -41,13 +41,28 @@ static void tqp_recv_tell_later(struct sock *sk, int err)
 	release_sock(sk);
 }
 
+/* TCP's own, as a part of a call that began at @begin; it may have nothing to tell. */
+static int tqp_recv_part(struct sock *sk, struct msghdr *msg, size_t len, struct tqp_told begin,
+			 TQP_RECV_FLAGS_PARAMS)
+{
+	struct tqp_told was = tqp_told_now(msg);
+	int ret;
+
+	tqp_told_set(msg, begin);
+	ret = tqp_recv_base(sk, msg, len, TQP_RECV_FLAGS(flags));
+	if (msg->msg_controllen == begin.bytes)
+		tqp_told_set(msg, was);
+	return ret;
+}
+
 /* Placed bytes that come next and are not where this reader wants them, if there are any. */
-static int tqp_recv_rescued(struct sock *sk, struct msghdr *msg, size_t bytes, bool peek)
+static int tqp_recv_rescued(struct sock *sk, struct msghdr *msg, size_t bytes,
+			    struct tqp_told begin)
 {
 	int taken;
 
 	lock_sock(sk);
-	taken = tqp_post_take(sk, NULL, msg, bytes, peek);
+	taken = tqp_post_take(sk, NULL, msg, bytes, begin);
 	release_sock(sk);
 	return taken;
 }
@@ -163,7 +178,8 @@ static void tqp_recv_score(struct tqp_place *place, const struct tqp_recv *recv)
 }
 
 /* Takes the post back.  What was placed and is on its way through TCP is this reader's, too. */
-static void tqp_recv_close(struct sock *sk, struct tqp_recv *recv, struct msghdr *msg)
+static void tqp_recv_close(struct sock *sk, struct tqp_recv *recv, struct msghdr *msg,
+			   struct tqp_told begin)
 {
 	unsigned long until = jiffies + msecs_to_jiffies(TQP_PLACE_SETTLE_MS);
 	struct tqp_place *place = recv->place;
@@ -171,7 +187,7 @@ static void tqp_recv_close(struct sock *sk, struct tqp_recv *recv, struct msghdr
 	lock_sock(sk);
 	if (place->owner == recv) {
 		tqp_post_cancel(sk, place);
-		while (tqp_post_take(sk, recv, msg, recv->bytes - recv->done, false) > 0 ||
+		while (tqp_post_take(sk, recv, msg, recv->bytes - recv->done, begin) > 0 ||
 		       (tqp_recv_is_due(sk, place, recv) && time_before(jiffies, until)))
 			if (tqp_recv_is_due(sk, place, recv))
 				tqp_recv_wait(sk, max_t(long, until - jiffies, 1));
@@ -225,18 +241,18 @@ static bool tqp_recv_is_dropped(const struct sock *sk, struct tqp_recv *recv)
 
 /* What TCP can read, and then what was placed.  Why no more can be had, or 0. */
 static int tqp_recv_some(struct sock *sk, struct tqp_recv *recv, struct msghdr *msg, long *timeo,
-			 TQP_RECV_FLAGS_PARAMS)
+			 struct tqp_told begin, TQP_RECV_FLAGS_PARAMS)
 {
 	u64 before = tqp_recv_taken(sk);
 	int ret, taken;
 
-	ret = tqp_recv_base(sk, msg, recv->bytes - recv->done,
+	ret = tqp_recv_part(sk, msg, recv->bytes - recv->done, begin,
 			    TQP_RECV_FLAGS((flags & ~MSG_WAITALL) | MSG_DONTWAIT));
 	lock_sock(sk);
 	if (unlikely(tqp_urgent_is_seen(recv->place)))
 		tqp_post_close(sk, recv->place);
 	recv->done += max(ret, 0);
-	taken = tqp_post_take(sk, recv, msg, recv->bytes - recv->done, false);
+	taken = tqp_post_take(sk, recv, msg, recv->bytes - recv->done, begin);
 	recv->ended = !ret && taken <= 0;
 	if (ret > 0 || taken > 0 || (ret == -EFAULT && !taken && tqp_recv_taken(sk) != before))
 		ret = 0;
@@ -255,14 +271,14 @@ static int tqp_recv_some(struct sock *sk, struct tqp_recv *recv, struct msghdr *
 
 /* Bytes, fewer than were posted if the call has ended; or why there is none. */
 static int tqp_recv_posted(struct sock *sk, struct tqp_recv *recv, struct msghdr *msg, long *timeo,
-			   TQP_RECV_FLAGS_PARAMS)
+			   struct tqp_told begin, TQP_RECV_FLAGS_PARAMS)
 {
 	int ret;
 
 	do {
-		ret = tqp_recv_some(sk, recv, msg, timeo, TQP_RECV_FLAGS(flags));
+		ret = tqp_recv_some(sk, recv, msg, timeo, begin, TQP_RECV_FLAGS(flags));
 	} while (!ret && !recv->ended && recv->done < recv->bytes);
-	tqp_recv_close(sk, recv, msg);
+	tqp_recv_close(sk, recv, msg, begin);
 	if (ret < 0 && recv->done)
 		tqp_recv_tell_later(sk, ret);
 	return recv->done ?: ret;
@@ -270,9 +286,41 @@ static int tqp_recv_posted(struct sock *sk, struct tqp_recv *recv, struct msghdr
 
 /* ---- MSG_WAITALL ---- */
 
+/* A limit of time that is the call's, where TCP's function may be called several times. */
+static bool tqp_recv_is_timed(const struct sock *sk, int flags)
+{
+	return (flags & ~(MSG_NOSIGNAL | MSG_CMSG_CLOEXEC)) == MSG_WAITALL &&
+	       READ_ONCE(sk->sk_rcvtimeo) != MAX_SCHEDULE_TIMEOUT && tqp_post_may_place(sk);
+}
+
+/* TCP's function, which would begin the socket's limit anew; @timeo: what is left of the call's. */
+static int tqp_recv_in_time(struct sock *sk, struct msghdr *msg, size_t len, long *timeo,
+			    struct tqp_told begin, TQP_RECV_FLAGS_PARAMS)
+{
+	int done = 0, ret;
+	bool ended;
+
+	if (*timeo == MAX_SCHEDULE_TIMEOUT)
+		return tqp_recv_part(sk, msg, len, begin, TQP_RECV_FLAGS(flags));
+	do {
+		ret = tqp_recv_part(sk, msg, len - done, begin,
+				    TQP_RECV_FLAGS((flags & ~MSG_WAITALL) | MSG_DONTWAIT));
+		ended = !ret;
+		done += max(ret, 0);
+		lock_sock(sk);
+		if (ret == -EAGAIN)
+			ret = tqp_recv_more(sk, timeo);
+		ended |= done && tqp_recv_at_mark(sk);
+		release_sock(sk);
+	} while (ret >= 0 && !ended && done < len);
+	if (ret < 0 && done)
+		tqp_recv_tell_later(sk, ret);
+	return done ?: ret;
+}
+
 /* The rest of it, after @done bytes.  @post: as much as possible into memory that is posted. */
 static int tqp_recv_all(struct sock *sk, struct msghdr *msg, size_t len, size_t done, bool post,
-			TQP_RECV_FLAGS_PARAMS)
+			struct tqp_told begin, TQP_RECV_FLAGS_PARAMS)
 {
 	long timeo = sock_rcvtimeo(sk, false);
 	int ret = 0, taken;
@@ -285,18 +333,18 @@ static int tqp_recv_all(struct sock *sk, struct msghdr *msg, size_t len, size_t 
 
 		if (!err) {
 			want = recv.bytes;
-			ret = tqp_recv_posted(sk, &recv, msg, &timeo, TQP_RECV_FLAGS(flags));
+			ret = tqp_recv_posted(sk, &recv, msg, &timeo, begin, TQP_RECV_FLAGS(flags));
 		} else {
 			post = err == -EAGAIN;
 			if (post)	/* what waits, in parts, so that the window shrinks as it is read */
 				want = min3(want, (size_t)recv.queued, (size_t)TQP_PLACE_MIN_BYTES);
 			before = tqp_recv_taken(sk);
-			ret = tqp_recv_base(sk, msg, want, TQP_RECV_FLAGS(flags));
+			ret = tqp_recv_in_time(sk, msg, want, &timeo, begin, TQP_RECV_FLAGS(flags));
 		}
 		done += max(ret, 0);
 		if (ret >= 0 && ret == want)
 			continue;
-		taken = tqp_recv_rescued(sk, msg, len - done, false);
+		taken = tqp_recv_rescued(sk, msg, len - done, begin);
 		if (taken < 0 || (!taken && (!err || tqp_recv_taken(sk) == before)))
 			break;
 		done += taken;
@@ -306,7 +354,7 @@ static int tqp_recv_all(struct sock *sk, struct msghdr *msg, size_t len, size_t 
 	return done ?: ret;
 }
 
-/* A time limit is for one call of TCP's, or for one post. */
+/* With a time limit no more than one post holds. */
 static bool tqp_recv_may_post(const struct sock *sk, size_t len, int flags)
 {
 	return len >= TQP_PLACE_MIN_BYTES && len <= INT_MAX &&
@@ -320,48 +368,69 @@ static bool tqp_recv_may_post(const struct sock *sk, size_t len, int flags)
 /* TCP has stopped, with nothing, at bad memory or a placed packet of a post that has ended. */
 static int tqp_recv_fault(struct sock *sk, struct msghdr *msg, size_t len, TQP_RECV_FLAGS_PARAMS)
 {
+	struct tqp_told begin = tqp_told_now(msg);
 	u64 before;
 	int ret;
 
 	do {
 		before = tqp_recv_taken(sk);
-		ret = tqp_recv_rescued(sk, msg, len, flags & MSG_PEEK) ?:
+		ret = tqp_recv_rescued(sk, msg, len, begin) ?:
 		      tqp_recv_base(sk, msg, len, TQP_RECV_FLAGS(flags));
 	} while (ret == -EFAULT && tqp_recv_taken(sk) != before);
 	if (ret == -EFAULT)
-		ret = tqp_recv_rescued(sk, msg, len, flags & MSG_PEEK) ?: ret;
+		ret = tqp_recv_rescued(sk, msg, len, begin) ?: ret;
+	return ret;
+}
+
+/* TCP's own, and from where that stops at a placed packet on a copy. */
+static int tqp_recv_peek(struct sock *sk, struct msghdr *msg, size_t len, TQP_RECV_FLAGS_PARAMS)
+{
+	struct tqp_told told = tqp_told_now(msg);
+	u32 begin;
+	int ret;
+
+	do {
+		begin = READ_ONCE(tcp_sk(sk)->copied_seq);
+		ret = tqp_recv_base(sk, msg, len, TQP_RECV_FLAGS(flags));
+		if ((ret != -EFAULT && (ret <= 0 || ret == len)) || !tqp_post_may_place(sk))
+			break;
+	} while (!tqp_peek_on(sk, msg, len, flags, begin, told, &ret) && ret == -EFAULT);
 	return ret;
 }
 
 static int tqp_stream_recvmsg(struct sock *sk, struct msghdr *msg, size_t len, TQP_RECV_FLAGS_PARAMS)
 {
+	bool timed = tqp_recv_is_timed(sk, flags), taken;
+	struct tqp_told begin = tqp_told_now(msg);
 	u64 before = 0;
-	bool taken;
 	int ret;
 
 	if (tqp_recv_may_post(sk, len, flags)) {
 		tqp_recv_enter(sk);
-		ret = tqp_recv_all(sk, msg, len, 0, true, TQP_RECV_FLAGS(flags));
+		ret = tqp_recv_all(sk, msg, len, 0, true, begin, TQP_RECV_FLAGS(flags));
 		tqp_recv_leave(sk);
 		return ret;
 	}
+	if (flags & MSG_PEEK && !(flags & (MSG_OOB | MSG_ERRQUEUE | MSG_SOCK_DEVMEM | MSG_TRUNC)))
+		return tqp_recv_peek(sk, msg, len, TQP_RECV_FLAGS(flags));
 	if (flags & MSG_WAITALL)
 		before = tqp_recv_taken(sk);
-	ret = tqp_recv_base(sk, msg, len, TQP_RECV_FLAGS(flags));
+	ret = timed ? tqp_recv_all(sk, msg, len, 0, false, begin, TQP_RECV_FLAGS(flags)) :
+		      tqp_recv_base(sk, msg, len, TQP_RECV_FLAGS(flags));
 	if (unlikely(tqp_queue_is_long(sk)) && !(flags & MSG_PEEK))
 		tqp_queue_bound(sk);
-	if (likely(ret != -EFAULT && !(flags & MSG_WAITALL && ret > 0 && ret < len)))
+	if (likely(timed || (ret != -EFAULT && !(flags & MSG_WAITALL && ret > 0 && ret < len))))
 		return ret;
 	/* It may have stopped at a placed packet, of a post that has ended. */
-	if (flags & (MSG_OOB | MSG_ERRQUEUE | MSG_SOCK_DEVMEM) ||
-	    (flags & MSG_PEEK && READ_ONCE(sk->sk_peek_off) >= 0))
+	if (flags & (MSG_OOB | MSG_ERRQUEUE | MSG_SOCK_DEVMEM))
 		return ret;
-	if (!(flags & MSG_WAITALL) || flags & (MSG_PEEK | MSG_DONTWAIT | MSG_TRUNC))
+	if (!(flags & MSG_WAITALL) || flags & (MSG_DONTWAIT | MSG_TRUNC))
 		return ret > 0 ? ret : tqp_recv_fault(sk, msg, len, TQP_RECV_FLAGS(flags));
 	lock_sock(sk);
 	taken = tqp_post_next(sk) || tqp_recv_taken(sk) != before;
 	release_sock(sk);
-	return taken ? tqp_recv_all(sk, msg, len, max(ret, 0), false, TQP_RECV_FLAGS(flags)) : ret;
+	return taken ? tqp_recv_all(sk, msg, len, max(ret, 0), false, begin,
+				    TQP_RECV_FLAGS(flags)) : ret;
 }
 
 void tqp_stream_recv_ops(struct proto *prot)

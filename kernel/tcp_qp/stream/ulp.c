@@ -345,41 +345,6 @@ static int tqp_stream_setsockopt(struct sock *sk, int level, int optname, sockpt
 	return in_the_way && tqp_stream_kept(sk, level, err) ? -ENOTCONN : err;
 }
 
-/*
- * TCP_ZEROCOPY_RECEIVE maps no placed packet, and says neither that bytes wait nor that the
- * stream has ended.  Its caller must be told to recv() them.
- */
-static int tqp_stream_zerocopy_hint(struct sock *sk, char __user *optval, int __user *optlen)
-{
-	struct tcp_zerocopy_receive __user *zc = (void __user *)optval;
-	u32 length, hint;
-	int len;
-
-	if (get_user(len, optlen))
-		return -EFAULT;
-	if (len < (int)offsetofend(struct tcp_zerocopy_receive, recv_skip_hint))
-		return 0;
-	if (get_user(length, &zc->length) || get_user(hint, &zc->recv_skip_hint))
-		return -EFAULT;
-	if (length || hint)
-		return 0;
-	lock_sock(sk);
-	hint = tqp_post_next(sk);
-	release_sock(sk);
-	return hint && put_user(hint, &zc->recv_skip_hint) ? -EFAULT : 0;
-}
-
-static int tqp_stream_getsockopt(struct sock *sk, int level, int optname, char __user *optval,
-				 int __user *optlen)
-{
-	int err = tqp_stream_base(READ_ONCE(sk->sk_prot))->getsockopt(sk, level, optname, optval,
-								     optlen);
-
-	if (err || level != SOL_TCP || optname != TCP_ZEROCOPY_RECEIVE)
-		return err;
-	return tqp_stream_zerocopy_hint(sk, optval, optlen);
-}
-
 /* The sk lock.  What was placed and not read is purged as all that was received. */
 static int tqp_stream_disconnect(struct sock *sk, int flags)
 {

@@ -87,6 +87,23 @@ u64 tqp_window_narrow(struct sock *sk, u64 room)
 	return max_t(u64, tcp_space_from_win(sk, room), tqp_window_held(sk));
 }
 
+/*
+ * TCP takes for the clamp what sk_rcvbuf has room for as it is then: when it looks anew how much
+ * memory segments take, and when it makes that larger.  Ours goes by its own, else the window
+ * would stay as small for good: TCP makes no clamp larger while its buffer is as large as may be.
+ */
+static void tqp_window_clamp(struct sock *sk, struct tqp_place *place)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	u32 clamp = tp->window_clamp;
+
+	if (place->rcvbuf && clamp != place->clamp &&	/* TCP sets it within this, its owner anywhere */
+	    clamp >= tcp_win_from_space(sk, place->narrowed) &&
+	    clamp <= tcp_win_from_space(sk, sk->sk_rcvbuf))
+		WRITE_ONCE(tp->window_clamp, max_t(u32, clamp, tcp_win_from_space(sk, place->rcvbuf)));
+	place->clamp = tp->window_clamp;
+}
+
 void tqp_window_limit(struct sock *sk, struct tqp_place *place)
 {
 	u64 room;
@@ -96,6 +113,7 @@ void tqp_window_limit(struct sock *sk, struct tqp_place *place)
 		WRITE_ONCE(place->rcvbuf, 0);
 		return;
 	}
+	tqp_window_clamp(sk, place);
 	/* TCP makes it larger at times, and never smaller. */
 	if (place->rcvbuf < sk->sk_rcvbuf) {
 		WRITE_ONCE(place->rcvbuf, sk->sk_rcvbuf);
@@ -104,16 +122,36 @@ void tqp_window_limit(struct sock *sk, struct tqp_place *place)
 	room = place->draining ? TQP_PLACE_POST_BYTES / 4 :
 				 2 * max_t(u64, TQP_PLACE_POST_BYTES, place->reading.per_rtt);
 	tqp_edge_keep(sk, place);
+	place->narrowed = place->rcvbuf;
 	if (room < tcp_win_from_space(sk, place->rcvbuf))
-		room = tqp_window_narrow(sk, room);
-	WRITE_ONCE(sk->sk_rcvbuf, min_t(u64, room, place->rcvbuf));
+		place->narrowed = min_t(u64, tqp_window_narrow(sk, room), place->rcvbuf);
+	WRITE_ONCE(sk->sk_rcvbuf, place->narrowed);
+}
+
+/*
+ * TCP looks whether there is news for the peer when somebody reads.  Nobody may, and a peer that
+ * found the window shut would go on only when it asks, at ever longer intervals.
+ */
+static void tqp_window_tell(struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	u32 room = min_t(u32, max(tcp_space(sk), 0), tp->rcv_ssthresh);
+
+	if ((1 << sk->sk_state) & (TCPF_ESTABLISHED | TCPF_FIN_WAIT1 | TCPF_FIN_WAIT2) &&
+	    !(sk->sk_shutdown & RCV_SHUTDOWN) && room && room >= 2 * tcp_receive_window(tp))
+		__tcp_send_ack(sk, tp->rcv_nxt, 0);
 }
 
 void tqp_window_free(struct sock *sk, struct tqp_place *place)
 {
 	sock_owned_by_me(sk);
-	if (!(sk->sk_userlocks & SOCK_RCVBUF_LOCK) && sk->sk_rcvbuf < place->rcvbuf)
-		WRITE_ONCE(sk->sk_rcvbuf, place->rcvbuf);
+	if (!(sk->sk_userlocks & SOCK_RCVBUF_LOCK)) {
+		tqp_window_clamp(sk, place);
+		if (place->rcvbuf > sk->sk_rcvbuf) {
+			WRITE_ONCE(sk->sk_rcvbuf, place->rcvbuf);
+			tqp_window_tell(sk);
+		}
+	}
 	WRITE_ONCE(place->rcvbuf, 0);
 	/* TCP's queue may fill now, and the round trips that it measures meanwhile are long. */
 	place->drained_at = 0;

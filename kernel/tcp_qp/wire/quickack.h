@@ -10,7 +10,8 @@
  * them: TCP's own ACKs are enough.  So are they for a sender that goes on later, but
  * without an ACK, or so soon after one that it can't have heard of it.  Where ACKs go at
  * once that is not seen, so one in many is left to TCP: a sender that does wait loses
- * milliseconds by it.
+ * milliseconds by it.  A sender that had gone on may only have been held up once: there
+ * one of the next is.
  *
  * An answer may leave ahead, and without the ACK: a NIC had completed what it answers, and
  * TCP had not heard of that yet.  Who has few sends waits for both, so that is no answer here.
@@ -30,7 +31,8 @@ enum {
 	TQP_QUICKACK_MAX = 32,
 	TQP_QUICKACK_OWED = 4,		/* ends that may share an ACK if the sender goes on without */
 	TQP_QUICKACK_TRIES = 16,	/* ACKs at once until one is left to TCP, to see whether the sender goes on; */
-	TQP_QUICKACK_TRIES_MAX = 4096,	/* four times as many each time */
+	TQP_QUICKACK_TRIES_MAX = 4096,	/* four times as many each time, but */
+	TQP_QUICKACK_TRIES_AGAIN = 2,	/* so many the first time, where the sender went on until then */
 	TQP_QUICKACK_ANSWERS = 8,	/* in a row: the next end is expected to be answered, too; */
 	TQP_QUICKACK_ANSWERS_LOG2_MAX = 4,	/* twice as many after each time that it was not, until */
 	TQP_QUICKACK_ANSWERS_MAX = 255,		/* there were so many */
@@ -210,6 +212,8 @@ static inline int tqp_quickack_left(struct tqp_quickack *q, __u32 now_us, int ha
 		if (late) {
 			*score = *score + TQP_QUICKACK_STEP > TQP_QUICKACK_MAX ?
 					 TQP_QUICKACK_MAX : *score + TQP_QUICKACK_STEP;
+			if (q->goes_on)
+				q->tries = TQP_QUICKACK_TRIES - TQP_QUICKACK_TRIES_AGAIN;
 			q->goes_on = 0;
 			tqp_quickack_end_answers(q);
 		}
