@@ -139,6 +139,23 @@ def test_who_takes_orphans_waits_for_its_children_alone() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "False [0, 1] 0\n", ""), done
 
 
+STATE = """
+fields = dict(line.split(":", 1) for line in open("/proc/self/status"))
+print(*(f"{name} {int(fields[name], 16) >> signal.SIGCHLD - 1 & 1}" for name in ("SigIgn", "SigBlk", "SigPnd", "ShdPnd")))
+sock = bound(); print(call(libc.listen, sock.fileno(), 1))
+"""
+
+
+def test_what_the_caller_did_to_sigchld() -> None:
+    """It is ignored or blocked in the program as it is alone, none waits for it, and it is supervised all the same."""
+    for change in ("signal.signal(signal.SIGCHLD, signal.SIG_IGN)", "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})", "pass"):
+        changed = (sys.executable, "-c", f"import os, signal, sys; {change}; os.execvp(sys.argv[1], sys.argv[1:])")
+        alone = run(*changed, *python(STATE))
+        done = run(*changed, SUPERVISED, *python(STATE))
+        assert alone.returncode == 0 and "Pnd 1" not in alone.stdout, alone
+        assert (done.returncode, done.stdout, done.stderr) == (0, alone.stdout, ""), (change, done.stdout, done.stderr, alone.stdout)
+
+
 for name, test in [(n, t) for n, t in globals().items() if n.startswith("test_")]:
     if not sys.argv[2:] or name[5:] in sys.argv[2:]:
         test()

@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """tcpqp_perf's three tests on loopback: the table and the JSON are whole, what it refuses is refused.  No speeds: machines differ."""
 
+import contextlib
 import json
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 
 PROGRAM = sys.argv[1]
 LIMIT_S = 60
@@ -17,16 +19,30 @@ def free_port() -> str:
         return str(s.getsockname()[1])
 
 
+@contextlib.contextmanager
+def serving(port: str, *args: str) -> Iterator[subprocess.Popen]:
+    """Ends with the block, however that ends: a client that fails is to say so."""
+    with subprocess.Popen([PROGRAM, "-p", port, *args, "-E", "stock"]) as server:
+        try:
+            yield server
+        finally:
+            server.kill()
+
+
+def client_of(port: str, *args: str) -> subprocess.CompletedProcess:
+    """One that found its server."""
+    for _ in range(200):
+        client = subprocess.run([PROGRAM, *args, "-p", port, "-E", "stock", "127.0.0.1"], capture_output=True, text=True, timeout=LIMIT_S)
+        if "Connection refused" not in client.stderr:
+            break
+    return client
+
+
 def bars() -> None:
     """One line for each; the exit status says whether one was missed."""
     port = free_port()
-    with subprocess.Popen([PROGRAM, "-p", port, "-E", "stock"]) as server:
-        for _ in range(200):
-            argv = [PROGRAM, "bars", "-n", "50", "-N", "1", "-p", port, "-E", "stock", "127.0.0.1"]
-            client = subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT_S)
-            if "Connection refused" not in client.stderr:
-                break
-        server.kill()
+    with serving(port):
+        client = client_of(port, "bars", "-n", "50", "-N", "1")
     rows = [line.split() for line in client.stdout.splitlines()[1:]]
     assert [row[2:4] for row in rows] == [["lat", "64"], ["bw", "65536"], ["bw", "1048576"], ["rate", "64"]], (client.stdout, client.stderr)
     for row in rows:
@@ -40,11 +56,8 @@ def bars() -> None:
 def run(*args: str) -> str:
     """The client's output; the server must end well, too."""
     port = free_port()
-    with subprocess.Popen([PROGRAM, "-p", port, "--once", "-E", "stock"]) as server:
-        for _ in range(200):
-            client = subprocess.run([PROGRAM, *args, "-p", port, "-E", "stock", "127.0.0.1"], capture_output=True, text=True, timeout=LIMIT_S)
-            if "Connection refused" not in client.stderr:
-                break
+    with serving(port, "--once") as server:
+        client = client_of(port, *args)
         assert client.returncode == 0, client.stderr
         assert server.wait(timeout=LIMIT_S) == 0
     return client.stdout

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "pair.hpp"
+#include "provider/provider.hpp"
 
 namespace stock_test {
 namespace {
@@ -128,6 +129,67 @@ TEST(Threads, QueriesAndCancelMeanwhile) {
     }
     stop = true;
     asker.join();
+}
+
+// Another thread that is told -EBUSY, and asks again, is told so until who uses the object has left
+// it: here it asks in the middle of each destructor.
+struct LeavingContext final : tcpqp_context {
+    LeavingContext() : tcpqp_context(false) {}
+    [[nodiscard]] uint32_t engine() const noexcept override { return TCPQP_ENGINE_STOCK; }
+    tcpqp::Made<tcpqp_mr> create_mr(void* at, size_t bytes) override;
+    tcpqp::Made<tcpqp_mr> create_mr(const tcpqp::DmabufRegion&) override { return {}; }
+    tcpqp::Made<tcpqp_cq> create_cq(uint32_t, uint32_t) override;
+    tcpqp::Made<tcpqp_qp> create_qp(tcpqp_cq& cq, const tcpqp::QpRequest&) override;
+};
+
+struct LeavingMr final : tcpqp_mr {
+    using tcpqp_mr::tcpqp_mr;
+    ~LeavingMr() override { EXPECT_EQ(tcpqp_context_destroy(&context), -EBUSY); }
+    [[nodiscard]] bool busy() const noexcept override { return false; }
+};
+
+struct LeavingCq final : tcpqp_cq {
+    using tcpqp_cq::tcpqp_cq;
+    ~LeavingCq() override { EXPECT_EQ(tcpqp_context_destroy(&context), -EBUSY); }
+    [[nodiscard]] int fd() noexcept override { return -1; }
+    int poll(std::span<tcpqp_completion>) noexcept override { return 0; }
+    int wait(int) noexcept override { return 0; }
+};
+
+struct LeavingQp final : tcpqp_qp {
+    using tcpqp_qp::tcpqp_qp;
+    ~LeavingQp() override { EXPECT_EQ(tcpqp_cq_destroy(&cq), -EBUSY); }
+    int post_send(std::span<const tcpqp_work>) noexcept override { return 0; }
+    int post_recv(std::span<const tcpqp_work>) noexcept override { return 0; }
+    int cancel() noexcept override { return 0; }
+    int query(tcpqp_qp_info&) noexcept override { return 0; }
+};
+
+tcpqp::Made<tcpqp_mr> LeavingContext::create_mr(void* at, size_t bytes) {
+    return {std::make_unique<LeavingMr>(*this, at, bytes), 0, TCPQP_REASON_NONE};
+}
+
+tcpqp::Made<tcpqp_cq> LeavingContext::create_cq(uint32_t, uint32_t) {
+    return {std::make_unique<LeavingCq>(*this), 0, TCPQP_REASON_NONE};
+}
+
+tcpqp::Made<tcpqp_qp> LeavingContext::create_qp(tcpqp_cq& cq, const tcpqp::QpRequest&) {
+    return {std::make_unique<LeavingQp>(cq), 0, TCPQP_REASON_NONE};
+}
+
+TEST(Threads, AnObjectIsBusyUntilItsUserHasGone) {
+    tcpqp_context* context = std::make_unique<LeavingContext>().release();
+    std::array<std::byte, 8> memory{};
+    tcpqp_mr* mr = nullptr;
+    tcpqp_cq* cq = nullptr;
+    tcpqp_qp* qp = nullptr;
+    ASSERT_EQ(tcpqp_mr_create(context, memory.data(), memory.size(), &mr), 0);
+    ASSERT_EQ(tcpqp_cq_create(context, nullptr, &cq), 0);
+    ASSERT_EQ(tcpqp_qp_create(cq, -1, nullptr, &qp, nullptr), 0);
+    EXPECT_EQ(tcpqp_qp_destroy(qp), 0);
+    EXPECT_EQ(tcpqp_mr_destroy(mr), 0);
+    EXPECT_EQ(tcpqp_cq_destroy(cq), 0);
+    EXPECT_EQ(tcpqp_context_destroy(context), 0);
 }
 
 }  // namespace

@@ -46,8 +46,9 @@ const char* advice(uint32_t reason) noexcept {
         case TCP_QP_REASON_OTHER_DEVICE:
             return "; name the route's interface with -f, or leave -f out";
         case TCP_QP_REASON_OFFLOAD_REFUSED:
-        case TCP_QP_REASON_NO_SG:
             return "; --engine software or auto does without";
+        case TCP_QP_REASON_NO_SG:
+            return "; turn it on (ethtool -K IF sg on), or use --engine tcp at both ends";
         default:
             return "";
     }

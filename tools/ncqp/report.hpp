@@ -35,7 +35,7 @@ struct Report {
     uint64_t messages = 0;
     uint64_t msg_size = 0;
     uint32_t depth = 0;
-    std::string data_path;  // what held the bytes: mapping, buffers, generated
+    std::string data_path;  // what held the bytes: docs/ncqp.md
     bool validated = false;
     bool ok = false;
     std::string error;
@@ -47,7 +47,8 @@ struct Report {
     [[nodiscard]] std::string line() const;
 };
 
-// Set-up may come in pieces; begin (first data byte) -> end (last completion) is the transfer.
+// Set-up may come in pieces; begin (docs/ncqp.md: seconds) -> end (last completion) is the
+// transfer.
 class Meter {
 public:
     void begin_setup() noexcept { setup_ = Mark::now(); }

@@ -5,7 +5,6 @@
 // each round it says on the first what is measured and on which of the others.
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <sstream>
 #include <stdexcept>
 
@@ -24,22 +23,44 @@ constexpr uint64_t kRoundMessages = 200000;
 constexpr uint64_t kRoundTrips = 5000;
 constexpr uint64_t kMemoryBytes = uint64_t{256} << 20;  // of receives
 constexpr uint64_t kPoolBytes = uint64_t{32} << 20;     // the same, of a pool
+constexpr const char* kNext = "next";
 
-uint32_t largest(const Options& o) { return *std::max_element(o.sizes.begin(), o.sizes.end()); }
+Round round_of(const Options& o, uint32_t bytes) {
+    Round r{o.test, bytes, o.messages, o.batch, o.events};
+    if (r.messages == 0)
+        r.messages = o.test == Test::kLatency
+                         ? kRoundTrips
+                         : std::clamp<uint64_t>(kRoundBytes / bytes, 16, kRoundMessages);
+    return r;
+}
+
+// The largest message of a client, and the most messages of its rounds.
+struct Extent {
+    uint32_t bytes = 0;
+    uint64_t messages = 0;
+};
+
+Extent extent_of(const Options& o) {
+    Extent e;
+    for (uint32_t bytes : o.sizes)
+        e = {std::max(e.bytes, bytes), std::max(e.messages, round_of(o, bytes).messages)};
+    return e;
+}
 
 struct Link {
-    Link(Socket line, Socket plain_socket, Socket queue_socket, const Options& o, uint32_t bytes)
+    Link(Socket line, Socket plain_socket, Socket queue_socket, const Options& o, const Extent& e)
         : control(std::move(line)),
-          queue(std::move(queue_socket), opts(o), bytes, depth(o, bytes), o.pool),
-          plain(std::move(plain_socket), queue.receive_memory(), bytes) {}
+          queue(std::move(queue_socket), opts(o), e.bytes, depth(o, e), o.pool),
+          plain(std::move(plain_socket), queue.receive_memory(), e.bytes) {}
 
     static tcpqp_context_opts opts(const Options& o) {
         tcpqp_context_opts c{};
         c.engine = o.engine;
         return c;
     }
-    static Depth depth(const Options& o, uint32_t bytes) {
-        const uint64_t fit = std::max<uint64_t>((o.pool ? kPoolBytes : kMemoryBytes) / bytes, 2);
+    static Depth depth(const Options& o, const Extent& e) {
+        const uint64_t memory = o.pool ? kPoolBytes : kMemoryBytes;
+        const uint64_t fit = std::max<uint64_t>(std::min(memory / e.bytes, e.messages), 2);
         return {o.depth.sends, static_cast<uint32_t>(std::min<uint64_t>(o.depth.receives, fit))};
     }
     Transport& of(const std::string& word) {
@@ -50,15 +71,6 @@ struct Link {
     Queue queue;
     Plain plain;
 };
-
-Round round_of(const Options& o, uint32_t bytes) {
-    Round r{o.test, bytes, o.messages, o.batch, o.events};
-    if (r.messages == 0)
-        r.messages = o.test == Test::kLatency
-                         ? kRoundTrips
-                         : std::clamp<uint64_t>(kRoundBytes / bytes, 16, kRoundMessages);
-    return r;
-}
 
 Sample ask(Link& link, const std::string& word, const Round& r) {
     std::ostringstream line;
@@ -96,13 +108,27 @@ Result measure(Link& link, const Options& o, uint32_t bytes) {
     return result;
 }
 
-// Connections of their own: buffers of its largest message, and no larger.
+// One after the other: handshakes overtake each other, and accept() takes what ends first.
+Socket connect_next(const Socket& control, const Options& o) {
+    if (receive_line(control) != kNext)
+        throw std::runtime_error("the server speaks another version");
+    return connect_to(o.host, o.port);
+}
+
+Socket accept_next(const Socket& control, const Socket& listener) {
+    send_line(control, kNext);
+    return accept_from(listener);
+}
+
+// Connections of their own: buffers of its largest message, and no larger, nor more than a round
+// has messages.
 template <typename Then>
 void measure_each(const Options& o, Then then) {
+    const Extent extent = extent_of(o);
     Socket control = connect_to(o.host, o.port);
-    send_line(control, std::to_string(largest(o)));
-    Socket plain = connect_to(o.host, o.port), queue = connect_to(o.host, o.port);
-    Link link(std::move(control), std::move(plain), std::move(queue), o, largest(o));
+    send_line(control, std::to_string(extent.bytes) + " " + std::to_string(extent.messages));
+    Socket plain = connect_next(control, o), queue = connect_next(control, o);
+    Link link(std::move(control), std::move(plain), std::move(queue), o, extent);
     for (uint32_t bytes : o.sizes)
         then(measure(link, o, bytes));
     send_line(link.control, "end");
@@ -157,15 +183,15 @@ void serve_line(Link& link, const std::string& line, uint32_t bytes_max) {
 
 void serve_client(const Socket& listener, const Options& o) {
     Socket control = accept_from(listener);
-    const uint64_t bytes = std::strtoull(receive_line(control).c_str(), nullptr, 10);
-    if (bytes == 0 || bytes > TCPQP_MESSAGE_MAX_BYTES)
+    Extent extent;
+    std::istringstream(receive_line(control)) >> extent.bytes >> extent.messages;
+    if (extent.bytes == 0 || extent.bytes > TCPQP_MESSAGE_MAX_BYTES)
         throw std::runtime_error("the client names no size");
-    Socket plain = accept_from(listener), queue = accept_from(listener);
-    const auto bytes_max = static_cast<uint32_t>(bytes);
-    Link link(std::move(control), std::move(plain), std::move(queue), o, bytes_max);
+    Socket plain = accept_next(control, listener), queue = accept_next(control, listener);
+    Link link(std::move(control), std::move(plain), std::move(queue), o, extent);
     for (std::string line = receive_line(link.control); line != "end";
          line = receive_line(link.control))
-        serve_line(link, line, bytes_max);
+        serve_line(link, line, extent.bytes);
 }
 
 int run_server(const Options& o) {

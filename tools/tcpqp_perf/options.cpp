@@ -24,8 +24,7 @@ constexpr const char* kUsage =
     "  --pool     buffers in a lease of the switch's pool (/dev/nupa_pool0)\n"
     "Plain send() and recv() run in turn with the queue pair, over a connection of their own, and "
     "sleep.\n"
-    "Latencies are half of a round trip, as perftest has them.  Give -s, -a, -r to both ends "
-    "alike.\n";
+    "Latencies are half of a round trip, as perftest has them.  Give -r to both ends alike.\n";
 
 constexpr uint32_t kRounds = 5;
 constexpr int kUsageStatus = 64;

@@ -245,7 +245,10 @@ int tcpqp_cq_destroy(tcpqp_cq *cq);
 int tcpqp_cq_fd(tcpqp_cq *cq);
 /* Writes up to @max completions to @out, never waits.  Number written.  -ENODEV: the device is gone. */
 int tcpqp_poll(tcpqp_cq *cq, struct tcpqp_completion *out, size_t max);
-/* Sleeps until tcpqp_poll() may find something.  -ETIMEDOUT: it did not come.  -EINTR: a signal. */
+/*
+ * Sleeps until tcpqp_poll() may find something.  -ETIMEDOUT: it did not come.  -EINTR: a signal;
+ * of one in the first 10 ms of its sleep it may say 0.
+ */
 int tcpqp_wait(tcpqp_cq *cq, int timeout_ms);
 
 /* ---- queue pair -------------------------------------------------------- */
@@ -283,7 +286,8 @@ struct tcpqp_qp_opts {
  * (Stock in option framing, to a stock end: that also says that at most 2,048
  * messages more can come, since credit for them goes the same way.)
  *
- * -EINVAL: options.  -EFAULT: opts->first, as tcpqp_post_recv().  -ENOTCONN: not a connected TCP socket.  -EPROTO: the peer
+ * No signal ends it.  -EINVAL: options.  -EFAULT: opts->first, as
+ * tcpqp_post_recv().  -ENOTCONN: not a connected TCP socket.  -EPROTO: the peer
  * speaks something else (the bytes read are lost).  -ETIMEDOUT: it said
  * nothing.  -ECONNRESET.  -EOPNOTSUPP: TCPQP_FRAMING asks for the option, and
  * tcpqp-bpf does not give it.  @reason (may be NULL) has more.
@@ -394,35 +398,39 @@ struct tcpqp_view {
 int tcpqp_open(int socket, const struct tcpqp_conn_opts *opts, tcpqp_conn **out, uint32_t *reason);
 /*
  * Waits up to @timeout_ms until the sends have completed, and messages by
- * reference have been received, then gives up all memory, views too.  The socket stays yours.  0, or -ETIMEDOUT (closed all the same).
+ * reference have been received, unless the peer is gone, then gives up all memory,
+ * views too.  The socket stays yours.  0, or -ETIMEDOUT (closed all the same).
  */
 int tcpqp_close(tcpqp_conn *conn, int timeout_ms);
 
 /*
  * Copies @length bytes and sends them as one message.  -EMSGSIZE: longer than
- * buffer_bytes.  -EAGAIN (timeout 0), -ETIMEDOUT: no buffer free.  -ENOTCONN: ended.
+ * buffer_bytes.  -EAGAIN (timeout 0), -ETIMEDOUT: no buffer free.  -EINTR: a signal,
+ * and nothing was sent.  -ENOTCONN: ended.
  */
 int tcpqp_send(tcpqp_conn *conn, const void *data, size_t length, int timeout_ms);
 /*
  * The next message, in place: @view is yours until tcpqp_release() or
  * tcpqp_send_view().  Held views are receives that the peer can't use: it is
  * stopped when all are held.  A message by reference whose sender is gone ends the
- * connection.  -EAGAIN, -ETIMEDOUT, -EINTR; -ENOTCONN: the
- * connection ended and all messages were handed out (tcpqp_conn_query() says
- * why); -EMSGSIZE: the peer sent a longer message.
+ * connection.  -EDQUOT, -ENOSPC, -EMFILE, -ENFILE, -ENOMEM: there is no room for its
+ * memory, and it is the next one still: call again when there is.  -EAGAIN, -ETIMEDOUT,
+ * -EINTR; -ENOTCONN: the connection ended and all messages were handed out
+ * (tcpqp_conn_query() says why); -EMSGSIZE: the peer sent a longer message.
  */
 int tcpqp_recv(tcpqp_conn *conn, struct tcpqp_view *view, int timeout_ms);
 /* Gives a view back.  -EINVAL: not one that you hold. */
 int tcpqp_release(tcpqp_conn *conn, struct tcpqp_view *view);
 /*
  * A buffer to write the next message into, sent without a copy by
- * tcpqp_send_view().  -EAGAIN, -ETIMEDOUT: none is free.  -ENOTCONN: ended.
+ * tcpqp_send_view().  -EAGAIN, -ETIMEDOUT: none is free.  -EINTR.  -ENOTCONN: ended.
  */
 int tcpqp_buffer(tcpqp_conn *conn, struct tcpqp_view *view, int timeout_ms);
 /*
  * Sends view->length bytes of a view from tcpqp_buffer() or tcpqp_recv(), which
  * it gives back.  -EINVAL: not one that you hold.  -EMSGSIZE: longer than
- * buffer_bytes.  -ENOTCONN: ended; the view is still yours.
+ * buffer_bytes, or than what was received by reference has room for: whole pages.
+ * -ENOTCONN: ended; the view is still yours.
  */
 int tcpqp_send_view(tcpqp_conn *conn, struct tcpqp_view *view);
 /* For epoll: readable means that tcpqp_recv(), or tcpqp_ready(), may find something. */

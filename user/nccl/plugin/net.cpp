@@ -109,7 +109,7 @@ Result find_devices(Plugin& p, bool marks_polled) {
         uint32_t reason = TCPQP_REASON_NONE;
         int error = 0;
         const uint32_t engine = engine_at(i, reason, error);
-        module |= engine == TCPQP_ENGINE_AUTO || engine == TCPQP_ENGINE_OFFLOAD;
+        module |= engine != TCPQP_ENGINE_STOCK;
         if (error != 0) {
             warn("%s is left out: %s (%s: %s)", i.name.c_str(), std::strerror(-error),
                  tcpqp_reason_name(reason), tcpqp_reason_text(reason));

@@ -21,7 +21,7 @@ public:
     Result start();
     // No request: nothing announced that it could go to.
     Result send(void* data, size_t bytes, int tag, Memory* memory, Request** out);
-    // Waits at most twice kCloseLimitMs: for eager messages, and for what was handed to TCP.
+    // Waits at most kCloseLimitMs for eager messages, and so long for what each rail handed to TCP.
     void close() noexcept;
 
 private:

@@ -153,9 +153,11 @@ pid_t fork_unwaited() noexcept {
 
 void start_grandchild(int wire, const char* program, bool stats) {
     const pid_t program_pid = ::getpid();
-    const pid_t child = ::fork();
+    // Whoever started us may ignore SIGCHLD, or block it: then a child that sends it would leave no
+    // status, or the program a signal.
+    const pid_t child = fork_unwaited();
     if (child < 0)
-        throw_errno("fork");
+        throw_errno("clone");
     if (child == 0) {
         ::setsid();
         const pid_t supervisor = ::fork();
@@ -164,7 +166,7 @@ void start_grandchild(int wire, const char* program, bool stats) {
         ::_exit(supervisor < 0);
     }
     int status = 0;
-    if (::waitpid(child, &status, 0) != child || status != 0)
+    if (::waitpid(child, &status, __WALL) != child || status != 0)
         throw std::runtime_error("no supervising process could be started");
 }
 

@@ -139,8 +139,9 @@ int tcpqp_mr_destroy(tcpqp_mr* mr) {
         return 0;
     if (mr->busy())
         return -EBUSY;
-    mr->context.children--;
+    tcpqp_context& context = mr->context;
     delete mr;
+    context.children--;  // last: whoever sees it may destroy the context
     return 0;
 }
 
@@ -166,8 +167,9 @@ int tcpqp_cq_destroy(tcpqp_cq* cq) {
         return 0;
     if (cq->qps != 0)
         return -EBUSY;
-    cq->context.children--;
+    tcpqp_context& context = cq->context;
     delete cq;
+    context.children--;
     return 0;
 }
 
@@ -203,8 +205,9 @@ int tcpqp_qp_create(tcpqp_cq* cq, int socket, const tcpqp_qp_opts* opts, tcpqp_q
 int tcpqp_qp_destroy(tcpqp_qp* qp) {
     if (qp == nullptr)
         return 0;
-    qp->cq.qps--;
+    tcpqp_cq& cq = qp->cq;
     delete qp;
+    cq.qps--;
     return 0;
 }
 

@@ -150,6 +150,13 @@ void tcpqp_conn::push_ready(const tcpqp_view& view) noexcept {
     ready_[(ready_head_ + ready_count_++) % ready_.size()] = view;
 }
 
+// The oldest is the caller's.
+void tcpqp_conn::pop_ready() noexcept {
+    slots_[ready_[ready_head_].slot] = Slot::kHeld;
+    ready_head_ = (ready_head_ + 1) % ready_.size();
+    ready_count_--;
+}
+
 tcpqp_work tcpqp_conn::receive_work(uint32_t slot) noexcept {
     return {slot, start_of(slot), slot_bytes_, 0, 0, 0, mr_of(slot)};
 }
@@ -245,7 +252,8 @@ int tcpqp_conn::send_view(const tcpqp_view& view) noexcept {
     const Lock lock(lock_);
     if (!is_held(view) || (view.flags & ~uint32_t{TCPQP_F_IMM}) != 0)
         return -EINVAL;
-    if (view.length > buffer_bytes_)
+    const bool is_leased = handover_ && leases_[view.slot];
+    if (view.length > buffer_bytes_ || (is_leased && view.length > leases_[view.slot].bytes()))
         return -EMSGSIZE;
     const int error = send_partial();  // what was written to the stream before
     return error != 0 ? error : start_send(view);
@@ -258,11 +266,14 @@ int tcpqp_conn::recv(tcpqp_view& view, int timeout_ms) noexcept {
         return error;
     if (ready_count_ == 0)
         return receive_status_;
-    view = ready_[ready_head_];
-    ready_head_ = (ready_head_ + 1) % ready_.size();
-    ready_count_--;
-    slots_[view.slot] = Slot::kHeld;
-    return view.data == nullptr ? take_lease(view) : 0;
+    tcpqp_view next = ready_[ready_head_];
+    if (next.data == nullptr)
+        if (const int refused = take_lease(next); refused != 0)
+            return refused;
+    pop_ready();
+    view = next;
+    tell_taken();
+    return 0;
 }
 
 int tcpqp_conn::release(const tcpqp_view& view) noexcept {

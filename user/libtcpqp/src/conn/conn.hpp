@@ -66,8 +66,10 @@ private:
     int open_buffers();
     int add_sends() noexcept;
     void add_receives() noexcept;
+    // Whose peer has gone hears no more of what it took.
     bool has_sent() noexcept {
-        return (sending_ == 0 && (!handover_ || handover_->all_taken())) || send_status_ != 0;
+        return (sending_ == 0 && (!handover_ || handover_->all_taken() || receive_status_ != 0)) ||
+               send_status_ != 0;
     }
     bool has_hello() noexcept { return handover_->heard() || receive_status_ != 0; }
     // Of references: conn_references.cpp.
@@ -105,6 +107,7 @@ private:
     [[nodiscard]] int broken(int status) const noexcept;
     [[nodiscard]] int write_status() const noexcept;
     void push_ready(const tcpqp_view& view) noexcept;
+    void pop_ready() noexcept;
     void give_back(uint32_t slot) noexcept;
     [[nodiscard]] bool is_receive(uint32_t slot) const noexcept { return slot < buffers_; }
     [[nodiscard]] bool is_held(const tcpqp_view& view) const noexcept;

@@ -85,9 +85,7 @@ ssize_t tcpqp_conn::write(const std::byte* data, size_t length, int timeout_ms) 
 bool tcpqp_conn::show_next() noexcept {
     while (shown_left_ == 0 && ready_count_ != 0 && !peer_finished_) {
         shown_ = ready_[ready_head_];
-        ready_head_ = (ready_head_ + 1) % ready_.size();
-        ready_count_--;
-        slots_[shown_.slot] = Slot::kHeld;
+        pop_ready();
         shown_left_ = shown_.length;
         if (shown_left_ != 0)
             break;

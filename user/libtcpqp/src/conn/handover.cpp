@@ -90,13 +90,25 @@ MappedLease::MappedLease(int fd, size_t bytes) noexcept : bytes_(bytes), fd_(fd)
 }
 
 MappedLease::~MappedLease() {
-    if (at_ != nullptr)
-        ::close(unmap());
+    if (at_ == nullptr)
+        return;
+    if (const int fd = unmap(); fd >= 0)
+        ::close(fd);
 }
 
 int MappedLease::unmap() noexcept {
     ::munmap(std::exchange(at_, nullptr), bytes_);
     return std::exchange(fd_, -1);
+}
+
+void MappedLease::replace(int fd) noexcept {
+    constexpr int kRights = PROT_READ | PROT_WRITE;
+    ::close(std::exchange(fd_, fd));
+    if (fd_ >= 0 && ::mmap(at_, bytes_, kRights, MAP_SHARED | MAP_FIXED, fd_, 0) != MAP_FAILED)
+        return;
+    if (fd_ >= 0)
+        ::close(std::exchange(fd_, -1));
+    ::mmap(at_, bytes_, kRights, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
 
 void MappedLease::swap(MappedLease& other) noexcept {
@@ -157,18 +169,33 @@ int Handover::offer(MappedLease& lease, Head& head) noexcept try {
     head.kind = HeadKind::kReference;
     head.number = request.token;
     head.lease_bytes = lease.bytes();
-    (void)lease.unmap();
     tx_bytes_ += head.length;
     return 0;
 } catch (const std::bad_alloc&) {
     return -ENOMEM;
 }
 
-int Handover::take(const Head& head, MappedLease& lease) noexcept {
+void Handover::leave(MappedLease& lease) noexcept { (void)lease.unmap(); }
+
+// Nobody else knows its token.
+void Handover::withdraw(MappedLease& lease, const Head& head) noexcept {
+    offered_.pop_back();
+    tx_bytes_ -= head.length;
     nupa_pool_take request{.token = head.number, .bytes = head.lease_bytes};
-    const int fd = device_ < 0 ? -1 : ::ioctl(device_, NUPA_POOL_IOC_TAKE, &request);
+    lease.replace(::ioctl(device_, NUPA_POOL_IOC_TAKE, &request));
+}
+
+int Handover::take(const Head& head, MappedLease& lease) noexcept {
+    if (device_ < 0)
+        return -ENOENT;
+    nupa_pool_take request{.token = head.number, .bytes = head.lease_bytes};
+    int fd = ::ioctl(device_, NUPA_POOL_IOC_TAKE, &request);
+    if (fd < 0 && errno != ENOENT && !spare_.empty()) {  // of what we keep there may be room
+        spare_.clear();
+        fd = ::ioctl(device_, NUPA_POOL_IOC_TAKE, &request);
+    }
     if (fd < 0)
-        return device_ < 0 ? -ENOENT : -errno;
+        return -errno;
     lease = MappedLease(fd, head.lease_bytes);
     if (!lease)
         return -errno;

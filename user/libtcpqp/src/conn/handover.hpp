@@ -63,6 +63,8 @@ public:
     [[nodiscard]] int fd() const noexcept { return fd_; }
     // Its descriptor alone is left; the caller's to close.
     int unmap() noexcept;
+    // Its place shows @fd's memory from here on, or zeroes if that can't be mapped; takes @fd over.
+    void replace(int fd) noexcept;
 
 private:
     void swap(MappedLease& other) noexcept;
@@ -90,10 +92,14 @@ public:
     MappedLease obtain() noexcept;
     // A message of @length pays as a reference.
     [[nodiscard]] bool pays(const MappedLease& lease, size_t length) const noexcept;
-    // 0: the peer may take it, and @head says how; else a negative errno, and the lease is as it
-    // was.
+    // 0: the peer may take it, and @head says how: leave() or withdraw() follows.  Else a negative
+    // errno, and the lease is as it was.
     int offer(MappedLease& lease, Head& head) noexcept;
-    // What the peer offers; a negative errno: it is gone.
+    // The peer is told of the offer.
+    void leave(MappedLease& lease) noexcept;
+    // It is not: the lease is as it was, in its place.
+    void withdraw(MappedLease& lease, const Head& head) noexcept;
+    // What the peer offers; a negative errno: it is gone, or there is no room for it.
     int take(const Head& head, MappedLease& lease) noexcept;
     // It is of no more use here.
     void keep(MappedLease lease) noexcept;

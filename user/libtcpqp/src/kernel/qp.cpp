@@ -7,6 +7,7 @@
 #include <array>
 
 #include "kernel/mr.hpp"
+#include "provider/deadline.hpp"
 
 namespace tcpqp::module {
 namespace {
@@ -73,18 +74,32 @@ int Qp::attach(const QpRequest& request, uint32_t engine, uint32_t& reason) noex
     tcp_qp_attach_req r{};
     r.engine = engine;
     r.flags = request.nowait ? TCP_QP_ATTACH_F_NOWAIT : 0;
-    r.timeout_ms = static_cast<uint32_t>(request.timeout_ms);
     if (const int error = post_first(request.first); error != 0)
         return error;
     const uint32_t flags = r.flags;
     r.flags |= TCP_QP_ATTACH_F_LATE_SENDS;
-    Attached attached = tcpqp::attach(cq_.device(), qp_, request.socket, r);
+    Attached attached = attach_in_time(request, r);
     if (attached.error == EINVAL) {  // a module of before, perhaps
         r.flags = flags;
-        attached = tcpqp::attach(cq_.device(), qp_, request.socket, r);
+        attached = attach_in_time(request, r);
     }
     reason = reason_ = attached.response.reason;
     return -attached.error;
+}
+
+// No signal ends it, nor makes it longer: the peer may be there already.
+Attached Qp::attach_in_time(const QpRequest& request, tcp_qp_attach_req r) noexcept {
+    const Deadline deadline(request.timeout_ms);
+    Attached attached;
+    do {
+        r.timeout_ms = static_cast<uint32_t>(std::max(1, deadline.left_ms()));
+        attached = tcpqp::attach(cq_.device(), qp_, request.socket, r);
+    } while (attached.error == EINTR && !deadline.over());
+    if (attached.error == EINTR) {
+        attached.error = ETIMEDOUT;
+        attached.response.reason = TCP_QP_REASON_NO_PEER_QP;
+    }
+    return attached;
 }
 
 int Qp::post_send(std::span<const tcpqp_work> works) noexcept {

@@ -51,6 +51,7 @@ public:
     [[nodiscard]] uint32_t number() const noexcept { return qp_.get()->qp_num; }
 
 private:
+    Attached attach_in_time(const QpRequest& request, tcp_qp_attach_req r) noexcept;
     int post_first(std::span<const tcpqp_work> works) noexcept;
     // Number posted, no doorbell; lock held.
     int fill_receives(std::span<const tcpqp_work> works) noexcept;

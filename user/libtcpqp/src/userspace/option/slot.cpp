@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <string_view>
 
@@ -19,17 +20,19 @@
 namespace tcpqp::stock {
 namespace {
 
-constexpr timeval kHelperLimit{2, 0};
-constexpr int kPositionTries = 200;  // of kPositionMs each: bytes may be on their way
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::seconds kHelperLimit{2};  // of a call
+constexpr int kPositionTries = 200;              // of kPositionMs each: bytes may be on their way
 constexpr int kPositionMs = 1;
 
-// io_uring's task work interrupts what a signal would.
+// io_uring's task work interrupts what a signal would.  A call that begins anew has its limit anew.
 template <typename Call>
 ssize_t repeat(Call call) noexcept {
+    const Clock::time_point until = Clock::now() + kHelperLimit;
     ssize_t n = 0;
     do
         n = call();
-    while (n < 0 && errno == EINTR);
+    while (n < 0 && errno == EINTR && Clock::now() < until);
     return n;
 }
 
@@ -43,8 +46,9 @@ bool is_trusted(int helper) noexcept {
 }
 
 bool set_limits(int helper) noexcept {
+    const timeval most{kHelperLimit.count(), 0};
     for (const int limit : {SO_SNDTIMEO, SO_RCVTIMEO})  // connect() waits as long as a send
-        if (::setsockopt(helper, SOL_SOCKET, limit, &kHelperLimit, sizeof(kHelperLimit)) != 0)
+        if (::setsockopt(helper, SOL_SOCKET, limit, &most, sizeof(most)) != 0)
             return false;
     return true;
 }

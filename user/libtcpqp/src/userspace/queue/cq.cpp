@@ -291,9 +291,12 @@ inline Qp* Cq::only_one(int timeout_ms) const noexcept {
 // In line, with what it calls: after a sleep each return to a caller from before is
 // mispredicted (Linux fills the processor's return stack at a switch), some 10 ns apiece.
 //
-// False: nothing came within kSocketWaitMs, which is no limit if only bytes may wake it.
-[[gnu::always_inline]] inline bool Cq::wait_by_socket(Qp& qp, int timeout_ms) noexcept {
-    qp.limit_sleep(!single_threaded_ || !quiet_ || timeout_ms >= 0);
+// -EAGAIN: nothing came within kSocketWaitMs, which is no limit if only bytes may wake it; -EINTR:
+// a signal; else there may be something to look at.  What io_uring does for a ring of this thread,
+// also for one that is gone, ends a recv() that has a limit as a signal does, and no other.
+[[gnu::always_inline]] inline int Cq::wait_by_socket(Qp& qp, int timeout_ms) noexcept {
+    const bool limited = !single_threaded_ || !quiet_ || timeout_ms >= 0;
+    qp.limit_sleep(limited);
     in_socket_ = true;
     const std::span<iovec> where = qp.begin_socket_wait();
     lock_.unlock();
@@ -301,14 +304,19 @@ inline Qp* Cq::only_one(int timeout_ms) const noexcept {
     lock_.lock();
     in_socket_ = false;
     qp.end_socket_wait(result);
-    return result != -EAGAIN;
+    return result == -EINTR && limited ? 0 : result;
 }
 
 [[gnu::always_inline]] inline int Cq::wait_for_one(int timeout_ms) noexcept {
     const Deadline deadline(timeout_ms);
     Qp* qp = only_one(timeout_ms);
-    if (qp != nullptr && (wait_by_socket(*qp, timeout_ms) || !ready_.empty()))
-        return 0;
+    if (qp != nullptr) {
+        const int result = wait_by_socket(*qp, timeout_ms);
+        if ((result != -EAGAIN && result != -EINTR) || !ready_.empty()) [[likely]]
+            return 0;
+        if (result == -EINTR)
+            return -EINTR;
+    }
     return wait_by_ring(deadline.left_ms());
 }
 

@@ -99,7 +99,7 @@ private:
     Qp* only_one(int timeout_ms) const noexcept;
     // These release the lock while they sleep.
     int wait_for_one(int timeout_ms) noexcept;
-    bool wait_by_socket(Qp& qp, int timeout_ms) noexcept;
+    int wait_by_socket(Qp& qp, int timeout_ms) noexcept;
     int wait_by_ring(int timeout_ms) noexcept;
     int wait_slice(int timeout_ms) noexcept;
     void go_on_blocked() noexcept;

@@ -28,10 +28,13 @@ uint32_t reason_of(const std::byte* at, size_t have) noexcept {
                : TCPQP_REASON_PEER_NOT_STOCK;
 }
 
-// @wakeup: a descriptor too, or -1.
+// @wakeup: a descriptor too, or -1.  No signal ends it: our hello has left, and none may follow.
 int wait_readable(int socket, int wakeup, const Deadline& deadline) noexcept {
     std::array<pollfd, 2> either{{{socket, POLLIN, 0}, {wakeup, POLLIN, 0}}};
-    const int n = ::poll(either.data(), either.size(), deadline.left_ms());
+    int n = 0;
+    do
+        n = ::poll(either.data(), either.size(), deadline.left_ms());
+    while (n < 0 && errno == EINTR);
     return n > 0 ? 0 : n < 0 ? -errno : -ETIMEDOUT;
 }
 

@@ -17,7 +17,7 @@ struct Greeting {
     Frame peers;          // else
 };
 
-// Waits for the peer's.  0, -EPROTO, -ETIMEDOUT, -ECONNRESET, -EINTR, with a reason.
+// Waits for the peer's.  0, -EPROTO, -ETIMEDOUT, -ECONNRESET, with a reason.
 [[nodiscard]] int receive_hello(int socket, int timeout_ms, Option* option, Greeting& greeting,
                                 uint32_t& reason) noexcept;
 
