@@ -11,7 +11,7 @@ from pathlib import Path
 from harness.report import Report
 
 TEST_LIMIT_S = 120
-JOBS = 2
+JOBS = 3  # some mostly wait
 PASSED_LINE = re.compile(r"\s*\d+/\d+ Test +#\d+: (?P<name>.*?) \.+ +Passed +(?P<seconds>[\d.]+) sec")
 SKIPPED = ("notrun", "skipped", "disabled")
 

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """ncqp moves bytes with every engine, any engine to any other, and says no in an orderly way."""
 
+from contextlib import ExitStack
+from itertools import permutations
+
 import pytest
 
 from harness.guests import NCQP, Guests
-from harness.traffic import ENDLESS, free_port, ncqp, wait_moving
+from harness.traffic import ENDLESS, done_and_undone, free_port, ncqp, wait_moving
 from vm.fabric import NEEDS  # the same guests
 
 pytestmark = pytest.mark.needs(NEEDS)
@@ -86,6 +89,26 @@ def test_peer_without_qp(t: Guests) -> None:
     t.fails(1, f"echo x | {NCQP} -q --timeout 4 --engine software -s $PEER -p {port}")
     server.kill()
     server.wait()
+
+
+def test_pages_are_sent_as_they_are(t: Guests) -> None:
+    """No queue pair where they can't be, as by IPsec over a device without scatter-gather; and the reason says so."""
+    port, ends = free_port(), [node.ip4 for node in t.nodes]
+    no_cipher = "enc 'ecb(cipher_null)' '' auth digest_null ''"
+    with ExitStack() as undone:
+        undone.enter_context(done_and_undone(t, (1,), "ethtool -K nupa0 sg off", "ethtool -K nupa0 sg on tso on"))
+        for spi, (src, dst) in enumerate(permutations(ends), 256):
+            way = f"src {src} dst {dst}"
+            state = f"ip xfrm state add {way} proto esp spi {spi} mode transport {no_cipher}"
+            undone.enter_context(done_and_undone(t, (0, 1), state, f"ip xfrm state del {way} proto esp spi {spi}"))
+            policy = f"ip xfrm policy add dir out {way} tmpl {way} proto esp mode transport"
+            undone.enter_context(done_and_undone(t, (ends.index(src),), policy, f"ip xfrm policy del dir out {way}"))
+        server = t.start(0, f"{NCQP} -q -l --timeout 6 -p {port} >/dev/null")
+        t.wait_listening(0, port)
+        said = t.fails(1, f"echo x | {NCQP} -q --timeout 4 -s $PEER -p {port}").stderr
+        t.check("the device cannot send scattered pages" in said, said)
+        server.kill()
+        server.wait()
 
 
 def test_offload_needs_the_device(t: Guests) -> None:

@@ -3,6 +3,7 @@
 
 import pytest
 
+from harness.busy import shown
 from harness.guests import Guests
 from harness.needs import Needs, on_debug_kernel
 from harness.pairs import fabric
@@ -18,25 +19,36 @@ MESSAGES = 1000
 BYTES = 4096  # more than a segment, which TCP acknowledges at once
 CARRIED, ALONE, DELAYED = "rx_carried_acks", "tx_pure_acks", "TcpExtDelayedACKs"
 LEAST = 0.01 if on_debug_kernel() else 0.5
+TIMER_US = 4000  # TQP_DELACK_MAX_MS
 
 
 def acks(t: Guests) -> list[list[int]]:
     return [[counted(t, node, CARRIED), t.stat(node, ALONE), t.nstat(node, DELAYED)] for node in range(2)]
 
 
-def round_trips(t: Guests, transport: str, options: str, size: int = BYTES, messages: int = MESSAGES) -> list[list[float]]:
-    """ACKs of each end that were carried, left alone, and were TCP's timer's, for a message."""
+def timed_round_trips(t: Guests, transport: str, options: str, size: int = BYTES, messages: int = MESSAGES) -> tuple[int, list[list[float]]]:
+    """What 99 of 100 round trips took at most, in us; ACKs of each end that were carried, left alone, and were TCP's timer's, for a message."""
     before = acks(t)
-    nupa_bench(t, f"transport={transport},mode=pingpong,bytes={size},messages={messages},warm_bytes={16 * size},{options}")
-    return [[(now - then) / messages for now, then in zip(*end, strict=True)] for end in zip(acks(t), before, strict=True)]
+    said = nupa_bench(t, f"transport={transport},mode=pingpong,bytes={size},messages={messages},warm_bytes={16 * size},{options}")
+    ends = [[(now - then) / messages for now, then in zip(*end, strict=True)] for end in zip(acks(t), before, strict=True)]
+    return said["tx"]["rtt_ns"]["p99"] // 1000, ends
+
+
+def round_trips(t: Guests, transport: str, options: str, size: int = BYTES, messages: int = MESSAGES) -> list[list[float]]:
+    return timed_round_trips(t, transport, options, size, messages)[1]
 
 
 @pytest.mark.parametrize("transport, poll", [("offload", 0), ("offload", 1), ("software", 0), ("software", 1)],
                          ids=["offload_asleep", "offload_spinning", "software_asleep", "software_spinning"])  # fmt: skip
 def test_answers_carry_acks(t: Guests, transport: str, poll: int) -> None:
-    for node, (carried, alone, delayed) in enumerate(round_trips(t, transport, f"poll={poll}")):
-        t.check(carried > LEAST and (alone < 0.5 or on_debug_kernel()), f"node{node}: {carried} were carried, {alone} left alone")
-        t.check(delayed < 0.1, f"node{node}: {delayed} waited for the timer")
+    """An answer that the machine's other work makes late carries none, so one of a few runs must show it, unless many answers are late."""
+
+    def attempt() -> tuple[bool, float, list[list[float]]]:
+        p99_us, ends = timed_round_trips(t, transport, f"poll={poll}")
+        shows = all(carried > LEAST and (alone < 0.5 or on_debug_kernel()) and delayed < 0.1 for carried, alone, delayed in ends)
+        return shows, p99_us, ends
+
+    shown(t, attempt, TIMER_US, "carried, left alone, waited for the timer; of each end, for a message")
 
 
 def test_small_congestion_windows_wait_for_no_timer(t: Guests) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Mode cxl: memory of the switch's pool, who has what of it, and every way in which a lease ends."""
 
+import errno
 import json
 
 import pytest
@@ -143,6 +144,28 @@ def test_references_come_back(t: Guests) -> None:
     t.equal(handed, 4 * REFERENCE_BYTES, "bytes that changed hands")
     t.check(lane < REFERENCE_BYTES // 50, f"{lane} bytes on the lane")
     _all_back(t)
+
+
+SIGNALS = pytest.mark.parametrize("signals", (pytest.param("--signals", id="ending"), pytest.param("--signals --restarted", id="restarted")))
+
+
+@SIGNALS
+def test_references_under_signals(t: Guests, signals: str) -> None:
+    """Neither an open that waits for the peer nor any message is lost to signals, which come all the time."""
+    rx, tx, _, handed = _references(t, f"{signals} --late 500 --echo --messages 40")
+    t.equal((tx["tx_reference_bytes"], tx["rx_reference_bytes"]), (2 * REFERENCE_BYTES,) * 2, "bytes by reference, there and back")
+    t.equal(handed, 4 * REFERENCE_BYTES, "bytes that changed hands")
+    _all_back(t)
+
+
+@SIGNALS
+def test_signals_do_not_make_an_open_longer(t: Guests, signals: str) -> None:
+    port = free_port()
+    program = f"env TCPQP_ENGINE=offload $BUILD/cmake/selftests/vm/programs/lib_reference --port {port} {signals}"
+    _, said = _both(t, f"{program} --late 30000", f"{program} --connect $PEER --limit 1000", port)
+    done = json.loads(said)
+    t.equal(done["error"], -errno.ETIMEDOUT, "the open's error")
+    t.check(900 <= done["took_ms"] < 10000, f"it took {done['took_ms']} ms")
 
 
 def test_references_and_the_end_of_either(t: Guests) -> None:

@@ -181,6 +181,8 @@ def test_refused_software(t: Guests) -> None:
     refused(t, "software")
 
 
+QUESTION_ROUNDS = 4
+
 # One of each way in which a received message is refused.
 REFUSED_LATER = ("write-stale", "write-long", "write-imm-guessed", "write-closed", "read-guessed", "atomic-guessed", "send-long",
                  "long-behind-train", "write-behind-train", "end-of-long-write-train", "end-of-long-mixed-write-train")  # fmt: skip
@@ -207,6 +209,14 @@ def test_refused_out_of_order(t: Guests) -> None:
     with fabric(t, reorder=0.3):
         for engine in ("software", "offload"):
             pair(t, "qp_refused", (engine, engine), cases)
+
+
+def test_refused_behind_a_question(t: Guests) -> None:
+    """The answer acknowledges the question, which the switch has completed, and nothing that came behind it."""
+    cases = " ".join(f"--case {case}" for case in REFUSED_LATER if "train" not in case)
+    for _ in range(QUESTION_ROUNDS):
+        for engine in ("offload", "software"):
+            pair(t, "qp_refused", (engine, engine), f"{cases} --questions 40")
 
 
 def test_windows_offload(t: Guests) -> None:

@@ -21,6 +21,8 @@ from harness.traffic import ncqp
 
 from vm import shared
 
+from nupavm import Job
+
 # A boot of its own: these guests end up with other devices than they began with.
 PROGRAMS = ("selftests/vm/programs/qp_end", "selftests/vm/programs/qp_shared", "tools/ncqp/ncqp")
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=PROGRAMS, setup="full", topology="slot")
@@ -29,6 +31,7 @@ SETUP = "sh $REPO/tools/vm/guest/setup full"
 GONE = "[ ! -e /sys/class/net/nupa0 ]"
 NUPA = "for d in /sys/bus/pci/drivers/nupa_dev/0*; do echo 1 >$d/remove; done"
 STATUS_AT, STATUS_FAILED, MAC_AT, TXQ_AT, RING_CTL_BYTES, QUEUES = 12, 4, 16, 0x1000, 128, 16  # include/tcp_qp/nupa_hw.h
+CONTROL_GEN_AT, ADMIN_PROD_AT, ADMIN_CONS_AT = 132, 0x400, 0x440
 WILD, FAIL_S = b"\xff\xff\xff\x7f", 20
 RESET = "port was reset and works again"
 # Memory is given up to a switch that may only hang: DMA debugging takes it for a leak.
@@ -64,9 +67,10 @@ def _registers(t: Guests, node: int) -> int:
     raise Failed(f"node{node}: no registers with MAC {mac.hex()}")
 
 
-def wait_recovered(t: Guests, node: int, more_than: int = 0) -> None:
+def wait_recovered(t: Guests, node: int, more_than: int = 0, then: str = "") -> None:
     """Until the driver has reset its port more often than that, and not failed since."""
-    t.run(node, f"until dmesg | awk '/port failed:/ {{ ok = 0 }} /{RESET}/ {{ ok = 1; n++ }} END {{ exit !(ok && n > {more_than}) }}'; do sleep 0.2; done", 30)
+    recovered = f"dmesg | awk '/port failed:/ {{ ok = 0 }} /{RESET}/ {{ ok = 1; n++ }} END {{ exit !(ok && n > {more_than}) }}'"
+    t.run(node, f"until {recovered}; do sleep 0.2; done; {then}", 30)
 
 
 def resets(t: Guests, node: int) -> int:
@@ -231,6 +235,98 @@ def test_switch_hangs(t: Guests) -> None:
     for node in (0, 1):
         t.run(node, HELD_IS_RIGHT.format(QPS_HELD_MIB))
         t.run(node, f"rmmod nupa_dev && {SETUP}", 60)
+    _works(t)
+
+
+LOST = "dmesg | grep -c 'memory is lost: the NIC may still write it' || true"
+GO = "/tmp/late-region"
+
+
+def _late_region(t: Guests) -> Job:
+    """A program that registers a region once GO is there."""
+    t.run(0, f"rm -f {GO}")
+    job = t.start(0, f"exec /usr/bin/python3 $REPO/selftests/vm/programs/late_region.py {GO}", 90)
+    t.wait_output(job, "ready")
+    return job
+
+
+@kills_the_switch
+def test_region_told_to_a_switch_that_hangs(t: Guests) -> None:
+    """It gave no answer, and may register the region when it comes to life: the region's memory is given up, and not others'."""
+    job, lost, dead = _late_region(t), int(t.run(0, LOST)), "dmesg | grep -c 'port is dead' || true"
+    deaths, switch = int(t.run(0, dead)), t.cluster.switch.process.pid
+    os.kill(switch, signal.SIGSTOP)
+    try:
+        t.run(0, f"touch {GO}")
+        t.run(0, f"until [ $({dead}) -gt {deaths} ]; do sleep 0.2; done", 60)
+        result = job.wait()
+        t.check(result.ok, f"{result.status}\n{result.stdout}{result.stderr}")
+        t.check(int(t.run(0, LOST)) > lost, f"the memory of a region that the switch may know went back: {result.stdout}")
+    finally:
+        os.kill(switch, signal.SIGCONT)
+    t.switch("ports")
+    t.cluster.run_all(f"rmmod nupa_dev && {SETUP}", 60, check=True)
+    _works(t)
+
+
+TRIES = 8  # on a busy machine most come too late
+SOON_S = 1.0
+
+
+def _word(registers: int, at: int) -> int:
+    return int.from_bytes(os.pread(registers, 4, at), "little")
+
+
+def _say_failed(registers: int) -> None:
+    os.pwrite(registers, bytes([_word(registers, STATUS_AT) & 0xFF | STATUS_FAILED]), STATUS_AT)
+
+
+def _regions(t: Guests) -> int:
+    return next(port["mrs"] for port in t.switch("ports")["ports"] if port["name"] == "n0")
+
+
+def _region_in_a_port_that_fails(t: Guests) -> bool:
+    """The port fails a second time, and its reset waits for its turn; false: it came too soon to see anything."""
+    job, recovered = _late_region(t), resets(t, 0)
+    registers, switch = _registers(t, 0), t.cluster.switch.process.pid
+    generation = _word(registers, CONTROL_GEN_AT)
+
+    def is_reset() -> bool:
+        if _word(registers, CONTROL_GEN_AT) != generation:
+            return True
+        _say_failed(registers)
+        return False
+
+    t.check(_until(is_reset, FAIL_S), "the driver did not reset its port")
+    wait_recovered(t, 0, recovered, "until rdma link add tcpqp0 type tcp_qp netdev nupa0 2>/dev/null; do sleep 0.1; done; sh $REPO/tools/vm/guest/mkdev")
+    generation = _word(registers, CONTROL_GEN_AT)
+    os.kill(switch, signal.SIGSTOP)
+    try:
+        t.run(0, f"touch {GO}")
+        t.wait_until(lambda: _word(registers, ADMIN_PROD_AT) != _word(registers, ADMIN_CONS_AT), "no command came")
+        _say_failed(registers)
+        t.run(0, "until dmesg | awk '/port failed:/ { ok = 1 } /port was reset/ { ok = 0 } END { exit !ok }'; do sleep 0.1; done", 20)
+        ended = _until(lambda: job.done or _word(registers, CONTROL_GEN_AT) != generation, SOON_S) and job.done
+        early = _word(registers, CONTROL_GEN_AT) == generation
+    finally:
+        os.kill(switch, signal.SIGCONT)
+        _until(lambda: _regions(t) > 0 or _word(registers, CONTROL_GEN_AT) != generation, SOON_S)
+        regions = _regions(t)
+        early = early and _word(registers, CONTROL_GEN_AT) == generation
+        os.close(registers)
+    print(f"reset {'not ' if early else ''}asked for, program {'' if ended else 'not '}ended, {regions} regions", flush=True)
+    t.check(not (early and ended and regions), "the switch knows a region whose memory went back")
+    job.wait()
+    wait_recovered(t, 0)
+    t.run(0, "until rdma link add tcpqp0 type tcp_qp netdev nupa0 2>/dev/null; do sleep 0.2; done; sh $REPO/tools/vm/guest/mkdev")
+    return early
+
+
+def test_region_in_a_port_that_fails(t: Guests) -> None:
+    """What the switch was told, and did not answer, it may still do until the port is reset: who told it waits for that."""
+    lost = int(t.run(0, LOST))
+    t.check(any(_region_in_a_port_that_fails(t) for _ in range(TRIES)), "the port was always reset at once")
+    t.equal(int(t.run(0, LOST)), lost, "regions whose memory was given up")
     _works(t)
 
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Waits for completions, asleep.
+// Waits for completions: asleep, but for spun_completion().
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -17,6 +17,8 @@ constexpr int kCompletionLimitMs = 30000;
 
 // Throws after @limit_ms without one, and if the queue is broken.
 [[nodiscard]] ibv_wc next_completion(tcpqp::CompletionQueue& cq, int limit_ms = kCompletionLimitMs);
+
+[[nodiscard]] ibv_wc spun_completion(tcpqp::CompletionQueue& cq, int limit_ms);
 
 // False: none comes within @limit_ms.  Throws if the queue is broken.
 [[nodiscard]] bool await_completions(tcpqp::CompletionQueue& cq, int limit_ms);

@@ -3,16 +3,22 @@
 // comes back as well.  The engine is TCPQP_ENGINE's.
 //
 //   lib_reference --port PORT [--connect ADDR] [--messages N] [--bytes N] [--copy] [--echo]
-//                 [--leave-after N] [--stay]
+//                 [--leave-after N] [--stay] [--late MS] [--limit MS] [--signals [--restarted]]
 //
 // Who connects sends.  Every fourth message is short.  --copy: without references.  --echo: the
 // listener sends each view back.  --leave-after: the listener's end is _exit() in the middle.
-// --stay: the sender does not end, but for a signal.
+// --stay: the sender does not end, but for a signal.  --late: the listener opens its end so much
+// later, unless the connection ends first.  --limit: of the sender's open, which then must not
+// succeed.  --signals: a timer's, all the time; --restarted: their handler has calls restarted.
 //
 // Prints one JSON object; exit 0 only if all was right.
+#include <poll.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <stdexcept>
 #include <string>
@@ -28,12 +34,17 @@ using namespace nupa::programs;
 constexpr uint32_t kBuffers = 4;
 constexpr int kSilenceMs = 20000;
 constexpr uint32_t kShortBytes = 100;
+constexpr suseconds_t kBetweenSignalsUs = 5000;
 
 struct Options {
     PeerOptions peer;
     uint32_t messages = 20;
     uint32_t bytes = 1 << 20;
     uint32_t leave_after = 0;
+    uint32_t late_ms = 0;
+    uint32_t limit_ms = 0;
+    bool signals = false;
+    bool restarted = false;
     bool copy = false;
     bool echo = false;
     bool stay = false;
@@ -44,6 +55,25 @@ void must(int error, const char* what) {
         throw std::runtime_error(std::string(what) + ": " + std::to_string(error));
 }
 
+// Calls that a signal may end.
+template <typename Call>
+void must_again(Call call, const char* what) {
+    int error = 0;
+    do
+        error = call();
+    while (error == -EINTR);
+    must(error, what);
+}
+
+void start_signals(bool restarted) {
+    struct sigaction action {};
+    action.sa_handler = [](int) {};
+    action.sa_flags = restarted ? SA_RESTART : 0;
+    const itimerval often{{0, kBetweenSignalsUs}, {0, kBetweenSignalsUs}};
+    must(::sigaction(SIGALRM, &action, nullptr), "sigaction");
+    must(::setitimer(ITIMER_REAL, &often, nullptr), "setitimer");
+}
+
 class End {
 public:
     End(const Options& o, int socket) : o_(o), conn_(socket, opts(o)) {}
@@ -51,7 +81,7 @@ public:
     void send_all() {
         for (uint32_t m = 0; m < o_.messages || o_.stay; m++) {
             tcpqp::View view;
-            must(conn_.buffer(view, kSilenceMs), "buffer");
+            must_again([&] { return conn_.buffer(view, kSilenceMs); }, "buffer");
             view.resize(size(m));
             fill(bytes(view), key(m));
             must(conn_.send(view), "send");
@@ -94,7 +124,7 @@ private:
 
     void receive_one(uint32_t m, uint64_t expected) {
         tcpqp::View view;
-        must(conn_.recv(view, kSilenceMs), "recv");
+        must_again([&] { return conn_.recv(view, kSilenceMs); }, "recv");
         const auto in = bytes(view);
         if (in.size() != size(m))
             throw std::runtime_error("message " + std::to_string(m) + " has " +
@@ -113,8 +143,39 @@ private:
     tcpqp::Connection conn_;
 };
 
+using Clock = std::chrono::steady_clock;
+
+// False: the connection has ended.
+bool wait_late(int socket, uint32_t late_ms) {
+    pollfd ended{socket, POLLRDHUP, 0};
+    const auto until = Clock::now() + std::chrono::milliseconds(late_ms);
+    int n = 0;
+    while (n <= 0 && Clock::now() < until)
+        n = ::poll(&ended, 1, 1);
+    return n <= 0;
+}
+
+// Of a peer that does not open.
+int open_in_vain(int socket, uint32_t limit_ms) {
+    tcpqp_conn_opts o{};
+    o.size = sizeof(o);
+    o.timeout_ms = static_cast<int>(limit_ms);
+    tcpqp_conn* conn = nullptr;
+    const auto begin = Clock::now();
+    const int error = tcpqp_open(socket, &o, &conn, nullptr);
+    const std::chrono::duration<double, std::milli> took = Clock::now() - begin;
+    std::printf("{\"error\": %d, \"took_ms\": %.0f}\n", error, took.count());
+    return error == 0;
+}
+
 int run(const Options& o) {
     const tcpqp::Fd socket = o.peer.socket();
+    if (o.signals)
+        start_signals(o.restarted);
+    if (o.peer.listens() && o.late_ms != 0 && !wait_late(socket.get(), o.late_ms))
+        return 0;
+    if (!o.peer.listens() && o.limit_ms != 0)
+        return open_in_vain(socket.get(), o.limit_ms);
     End end(o, socket.get());
     if (o.peer.listens())
         end.receive_all();
@@ -133,6 +194,10 @@ int main(int argc, char** argv) {
         .option("--messages", o.messages)
         .option("--bytes", o.bytes)
         .option("--leave-after", o.leave_after)
+        .option("--late", o.late_ms)
+        .option("--limit", o.limit_ms)
+        .flag("--signals", o.signals)
+        .flag("--restarted", o.restarted)
         .flag("--copy", o.copy)
         .flag("--echo", o.echo)
         .flag("--stay", o.stay)

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -180,6 +181,17 @@ bool is_lost(volatile uint8_t* at) {
     return WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS;
 }
 
+// The offer stands.
+int take_without_descriptors(const Pool& pool, uint64_t token, uint64_t bytes) {
+    rlimit before{};
+    ::getrlimit(RLIMIT_NOFILE, &before);
+    const rlimit none{0, before.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &none);
+    const int error = refused_take(pool, token, bytes);
+    ::setrlimit(RLIMIT_NOFILE, &before);
+    return error;
+}
+
 void wrong_offers() {
     const Pool pool;
     const Fd lease = pool.allocate(2 * kPage);
@@ -209,6 +221,7 @@ void hand_over() {
     check(refused_offer(pool, lease.get()) == ENODEV, "twice");
     check(refused_map(lease.get(), kPage, MAP_SHARED) == 0 && is_lost(at + kPage), "mapped anew");
     check(refused_take(pool, token, kPage) == ENOENT, "a part of it");
+    check(take_without_descriptors(pool, token, 2 * kPage) == EMFILE, "no descriptor is free");
     {
         const Fd taken = pool.take(token, 2 * kPage);
         uint8_t* const there = mapped(taken, 2 * kPage);

@@ -6,7 +6,10 @@
 // fail with just the status that IBTA names, the last be flushed; and not one
 // byte of the region may change.  Prints how long the middle one of the cases took.
 //
-//   qp_refused --port PORT [--connect ADDR] [--engine E] [--case NAME ...]
+// With --questions there is instead, in front of it, a SEND that the peer answers as soon as it has
+// it, as it did with others before: what is wrong has come by then, and nobody has looked at it.
+//
+//   qp_refused --port PORT [--connect ADDR] [--engine E] [--case NAME ...] [--questions N]
 #include <algorithm>
 #include <chrono>
 #include <stdexcept>
@@ -24,6 +27,7 @@ using namespace nupa::programs;
 
 constexpr uint8_t kFill = 0x5c;
 constexpr uint32_t kReceives = 4;
+constexpr uint32_t kQuestionsMax = 60;  // each has a receive
 constexpr int kBacklog = 8;
 constexpr uint32_t kReceiveBytes = 4096;
 constexpr uint32_t kSendBytes = 64;
@@ -108,9 +112,10 @@ const std::vector<Case> kCases{
 struct Options {
     PeerOptions peer;
     std::vector<std::string> cases;
+    uint32_t questions = 0;
 };
 
-enum Id : uint64_t { kGoodWrite, kGoodRead, kBad, kAfter, kGoodSend };
+enum Id : uint64_t { kGoodWrite, kGoodRead, kBad, kAfter, kGoodSend, kAnswer, kFirstAnswer = 1000 };
 
 uint32_t key_of(const Offer& offer, Target target) {
     switch (target) {
@@ -134,7 +139,37 @@ void expect(const ibv_wc& wc, Id id, ibv_wc_status status) {
                                              ibv_wc_status_str(status)));
 }
 
-void active(RdmaPeer& peer, const Case& c) {
+void send(RdmaPeer& peer, Id id) {
+    ibv_sge sge{reinterpret_cast<uint64_t>(peer.scratch().data()), kSendBytes, peer.scratch_key()};
+    ibv_send_wr wr{};
+    wr.wr_id = id;
+    wr.opcode = IBV_WR_SEND;
+    wr.send_flags = IBV_SEND_SIGNALED;
+    wr.sg_list = &sge;
+    wr.num_sge = 1;
+    peer.post(wr);
+}
+
+void ask(RdmaPeer& peer, uint32_t questions) {
+    for (uint32_t i = 0; i < questions; i++)
+        peer.post_receive(kAnswer, i * kReceiveBytes, kReceiveBytes);
+    for (uint32_t i = 1; i < questions; i++) {
+        send(peer, kGoodSend);
+        for (int of = 0; of < 2; of++)  // one may be told of before the other
+            if (const ibv_wc wc = peer.spin(); wc.status != IBV_WC_SUCCESS)
+                expect(wc, kGoodSend, IBV_WC_SUCCESS);
+    }
+}
+
+// Of what was posted to be sent: answers come at any time.
+ibv_wc next_request(RdmaPeer& peer) {
+    ibv_wc wc = peer.spin();
+    while (wc.wr_id == kAnswer)
+        wc = peer.spin();
+    return wc;
+}
+
+void active(RdmaPeer& peer, const Case& c, uint32_t questions) {
     std::ranges::fill(peer.scratch(), kFill);
     ibv_sge good{reinterpret_cast<uint64_t>(peer.scratch().data()), c.send_bytes,
                  peer.scratch_key()};
@@ -152,10 +187,12 @@ void active(RdmaPeer& peer, const Case& c) {
         wr.wr.rdma = {peer.peer().address, peer.peer().key};
         return wr;
     };
-    if (c.passive_access & IBV_ACCESS_REMOTE_WRITE)
+    ask(peer, questions);
+    if (!questions && c.passive_access & IBV_ACCESS_REMOTE_WRITE)
         add(kGoodWrite, IBV_WR_RDMA_WRITE);
-    add(kGoodRead, IBV_WR_RDMA_READ);
-    for (uint32_t i = 0; i < c.sends; i++)
+    if (!questions)
+        add(kGoodRead, IBV_WR_RDMA_READ);
+    for (uint32_t i = 0; i < (questions ? 1 : c.sends); i++)
         add(kGoodSend, IBV_WR_SEND);
     for (uint32_t i = c.writes; i; i--) {
         ibv_send_wr& wr = add(kGoodWrite, IBV_WR_RDMA_WRITE);
@@ -174,23 +211,36 @@ void active(RdmaPeer& peer, const Case& c) {
     peer.post(wrs.front());
     for (const ibv_send_wr& wr : wrs) {
         const auto id = static_cast<Id>(wr.wr_id);
-        expect(peer.wait(), id,
+        expect(questions ? next_request(peer) : peer.wait(), id,
                id == kBad     ? c.status
                : id == kAfter ? IBV_WC_WR_FLUSH_ERR
                               : IBV_WC_SUCCESS);
     }
 }
 
-void passive(RdmaPeer& peer, const Case& c) {
-    for (uint32_t i = 0; i < kReceives; i++)
+// Of a receive.  Answers are done at some time, the last one may fail.
+ibv_wc next_receive(RdmaPeer& peer, bool spin) {
+    for (;;) {
+        const ibv_wc wc = spin ? peer.spin() : peer.wait();
+        if (wc.wr_id < kFirstAnswer)
+            return wc;
+    }
+}
+
+void passive(RdmaPeer& peer, const Case& c, uint32_t questions) {
+    const uint32_t sends = questions ? questions : c.sends;
+    const uint32_t receives = kReceives + questions;
+    for (uint32_t i = 0; i < receives; i++)
         peer.post_receive(i, i * kReceiveBytes, kReceiveBytes);
-    for (uint32_t i = 0; i < kReceives; i++) {
-        const ibv_wc wc = peer.wait();
-        const bool too_long = c.opcode == IBV_WR_SEND && c.local_key && i == c.sends;
-        const ibv_wc_status status = i < c.sends ? IBV_WC_SUCCESS
-                                     : too_long  ? IBV_WC_LOC_LEN_ERR
-                                                 : IBV_WC_WR_FLUSH_ERR;
-        if (wc.wr_id != i || wc.status != status || (i < c.sends && wc.byte_len != c.send_bytes))
+    for (uint32_t i = 0; i < receives; i++) {
+        const ibv_wc wc = next_receive(peer, i < questions);
+        const bool too_long = c.opcode == IBV_WR_SEND && c.local_key && i == sends;
+        const ibv_wc_status status = i < sends  ? IBV_WC_SUCCESS
+                                     : too_long ? IBV_WC_LOC_LEN_ERR
+                                                : IBV_WC_WR_FLUSH_ERR;
+        if (i < questions)
+            send(peer, kFirstAnswer);
+        if (wc.wr_id != i || wc.status != status || (i < sends && wc.byte_len != c.send_bytes))
             throw std::runtime_error(fmt::format("receive {} ended with \"{}\"", wc.wr_id,
                                                  ibv_wc_status_str(wc.status)));
     }
@@ -206,7 +256,7 @@ void one(const tcpqp::Context& context, tcpqp::Fd socket, const Options& o, cons
     options.fill = kFill;
     try {
         RdmaPeer peer(context, std::move(socket), options);
-        o.peer.listens() ? passive(peer, c) : active(peer, c);
+        o.peer.listens() ? passive(peer, c, o.questions) : active(peer, c, o.questions);
     } catch (const std::exception& e) {
         throw std::runtime_error(fmt::format("{}: {}", c.name, e.what()));
     }
@@ -238,6 +288,7 @@ int main(int argc, char** argv) {
     return Command("qp_refused", "Requests that the peer must refuse")
         .peer(o.peer)
         .option("--case", o.cases, "these alone, on both sides")
+        .option("--questions", o.questions, {0, kQuestionsMax}, "in front of it, on both sides")
         .run(argc, argv, [&] {
             all(o);
             return 0;

@@ -60,6 +60,10 @@ public:
     [[nodiscard]] ibv_wc wait(int limit_ms = kCompletionLimitMs) {
         return next_completion(cq_, limit_ms);
     }
+    // The same, awake.
+    [[nodiscard]] ibv_wc spin(int limit_ms = kCompletionLimitMs) {
+        return spun_completion(cq_, limit_ms);
+    }
 
 private:
     void exchange_offers();

@@ -142,9 +142,14 @@ class Receive(threading.Thread):
 
 
 class Connection:
-    def __init__(self, address: str, port: int) -> None:
-        self.sock = socket.create_connection((address, port))
-        self.sock.setsockopt(socket.SOL_TCP, TCP_ULP, NAME)
+    def __init__(self, address: str, port: int, segment: int = 0, ulp: bytes = NAME) -> None:
+        """@segment: the largest that may come, in bytes; 0: as the path has it. @ulp: empty: a plain socket."""
+        self.sock = socket.socket()
+        if segment:
+            self.sock.setsockopt(socket.SOL_TCP, socket.TCP_MAXSEG, segment)
+        self.sock.connect((address, port))
+        if ulp:
+            self.sock.setsockopt(socket.SOL_TCP, TCP_ULP, ulp)
         self.at = 0  # what was asked for
 
     def ask(self, count: int, urgent: bool = False) -> None:
@@ -203,10 +208,14 @@ class Connection:
         """Bytes that wait in the kernel."""
         return struct.unpack("i", fcntl.ioctl(self.sock, termios.FIONREAD, bytes(4)))[0]
 
+    def has_come(self) -> bool:
+        """All that was asked for."""
+        info = self.sock.getsockopt(socket.SOL_TCP, socket.TCP_INFO, BYTES_RECEIVED.size + BYTES_RECEIVED_AT)
+        return BYTES_RECEIVED.unpack_from(info, BYTES_RECEIVED_AT)[0] == self.at
+
     def has_read(self) -> bool:
         """All that was asked for has come, and no byte of it waits in the kernel."""
-        info = self.sock.getsockopt(socket.SOL_TCP, socket.TCP_INFO, BYTES_RECEIVED.size + BYTES_RECEIVED_AT)
-        return BYTES_RECEIVED.unpack_from(info, BYTES_RECEIVED_AT)[0] == self.at and not self.waiting()
+        return self.has_come() and not self.waiting()
 
     def rest(self, receive: Receive) -> None:
         self.ask(BLOCK // 2)

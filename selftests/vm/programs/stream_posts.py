@@ -24,8 +24,10 @@ import threading
 from collections.abc import Callable
 from typing import NoReturn
 
-from stream_beside import spliced, zerocopied
+from stream_beside import peeked, spliced, zerocopied, zerocopied_and_copied
 from stream_connection import BLOCK, KIB, MADV_DONTNEED, MADV_HUGEPAGE, MIB, REQUEST, TCP_ULP, Connection, Memory, Receive, expected, libc, pinned, wait_until
+from stream_plain import ancillary, offered, timed, timed_beside
+from stream_window import narrow, remeasured
 
 SIOCATMARK = 0x8905
 RECONNECTS = 6
@@ -294,7 +296,8 @@ def gives(sock: socket.socket, name: bytes) -> bool:
 
 
 CASES = {case.__name__: case for case in (unmapped, advised, moved, moved_meanwhile, advised_meanwhile, protected, protected_meanwhile,
-         forked, forked_meanwhile, overlapping, idle, many, little, urgent, disconnected, reconnected, other_ulp, spliced, zerocopied)}  # fmt: skip
+         forked, forked_meanwhile, overlapping, idle, many, little, urgent, disconnected, reconnected, other_ulp, spliced, zerocopied,
+         zerocopied_and_copied, peeked, remeasured, narrow, timed, timed_beside, ancillary, offered)}  # fmt: skip
 
 
 def answer(sock: socket.socket) -> None:

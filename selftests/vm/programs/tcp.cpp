@@ -77,6 +77,7 @@ void meet(const tcpqp::Fd& control) {
 
 std::vector<tcpqp::Fd> accept_many(const tcpqp::Fd& listener, const tcpqp::Fd& control,
                                    size_t count) {
+    meet(control);  // or one of the others could be accepted in its place
     std::vector<tcpqp::Fd> any, sorted(count);
     for (size_t i = 0; i < count; i++)
         any.push_back(accept_from(listener));
@@ -101,6 +102,7 @@ std::vector<tcpqp::Fd> connect_many(const std::string& address, uint16_t port,
                                     const tcpqp::Fd& control, size_t count) {
     std::vector<tcpqp::Fd> sockets;
     std::vector<uint16_t> ports;
+    meet(control);
     for (size_t i = 0; i < count; i++) {
         sockets.push_back(connect_to(address, port));
         ports.push_back(port_of(sockets.back(), getsockname));

@@ -21,9 +21,10 @@ tcpqp::Fd connect_to(const std::string& address, uint16_t port);
 void meet(const tcpqp::Fd& control);
 
 // Several connections whose order both ends agree on.  accept() gives connections in the order in
-// which handshakes end, and these overtake each other: so the connecting end names its ports over
-// @control, one more connection, and the accepting end sorts by them.  Blocks; throws
-// std::system_error, or std::runtime_error if somebody else connected.
+// which handshakes end, and these overtake each other: so both ends have met over @control, one
+// more connection, before there is another, and the connecting end names its ports over it, by
+// which the accepting end sorts.  Blocks; throws std::system_error, or std::runtime_error if
+// somebody else connected.
 std::vector<tcpqp::Fd> accept_many(const tcpqp::Fd& listener, const tcpqp::Fd& control,
                                    size_t count);
 std::vector<tcpqp::Fd> connect_many(const std::string& address, uint16_t port,
