@@ -30,7 +30,11 @@ int64_t receive_message(int socket, int& fd) {
     msg.msg_control = control.data();
     msg.msg_controllen = control.size();
     fd = -1;
-    if (::recvmsg(socket, &msg, MSG_WAITALL | MSG_CMSG_CLOEXEC) != sizeof(value))
+    ssize_t n;
+    do  // a process that was stopped for a while goes on
+        n = ::recvmsg(socket, &msg, MSG_WAITALL | MSG_CMSG_CLOEXEC);
+    while (n < 0 && errno == EINTR);
+    if (n != sizeof(value))
         throw std::runtime_error("the switch closed the port's socket");
     if (cmsghdr* head = CMSG_FIRSTHDR(&msg))
         std::memcpy(&fd, CMSG_DATA(head), sizeof(fd));

@@ -90,7 +90,10 @@ static unsigned int catch_up_local_in(void *priv, struct sk_buff *skb, const str
 		return NF_ACCEPT;
 	catch_up_in_softirq(c);
 	/* the owner's backlog, which tells first, is the one way for it to be behind now */
-	if (!sock_owned_by_user_nocheck(c->sk) && after(ntohl(th->ack_seq), tcp_sk(c->sk)->snd_nxt))
+	if (READ_ONCE(c->sk->sk_lock.owned))
+		return NF_ACCEPT;
+	smp_rmb();	/* an owner that has gone has told */
+	if (after(ntohl(th->ack_seq), READ_ONCE(tcp_sk(c->sk)->snd_nxt)))
 		c->counts.acks_ahead++;
 	return NF_ACCEPT;
 }

@@ -42,8 +42,9 @@ static void catch_up_stamp(struct sock *sk, const struct catch_up_message *m)
 }
 
 /*
- * TCP would keep it for later: a window has shrunk meanwhile, or is just large enough
- * (tcp_tso_should_defer()), or earlier bytes are in a queue (tcp_small_queue_check()).
+ * TCP would keep it for later: a window has shrunk meanwhile, or is just large enough, the
+ * peer's as well as its own (tcp_tso_should_defer()), or earlier bytes are in a queue
+ * (tcp_small_queue_check()).
  * What has left already it has to hear of all the same, and TCP_REPAIR looks at none of these.
  */
 static bool catch_up_insists(const struct catch_up *c, u32 bytes)
@@ -51,7 +52,7 @@ static bool catch_up_insists(const struct catch_up *c, u32 bytes)
 	const struct tcp_sock *tp = tcp_sk(c->sk);
 	s64 room = (s64)tcp_snd_cwnd(tp) - tcp_packets_in_flight(tp);
 
-	return room * tp->mss_cache <= bytes || after(tp->write_seq + bytes, tcp_wnd_end(tp)) ||
+	return room * tp->mss_cache <= bytes || !before(tp->write_seq + bytes, tcp_wnd_end(tp)) ||
 	       !tcp_write_queue_empty(c->sk) || refcount_read(&c->sk->sk_wmem_alloc) > 1;
 }
 
