@@ -18,7 +18,7 @@ def shown(t: Guests, attempt: Callable[[], tuple[bool, float, T]], in_time_us: f
     """One of a few attempts must show it; what that one saw.
 
     Each says whether it did, how many us its guests took for what has to be in time, and what it saw.  Where all took more than @in_time_us,
-    which says that the machine is too busy, the test is skipped.
+    which says that the machine is too busy, the test is skipped (never with math.inf).
     """
     failed = []
     for done in range(attempts):

