@@ -26,7 +26,8 @@ struct Quiet {
           mr(p[1], kKey, kIova, kMrBytes, kPd, kAccess),
           cq(p[1], kCq, cq_flags),
           qp(p[1], base, shape()) {
-        p[1].set_rx_mode(kModeAll, p[1].mac(), 9000);  // nothing waits, so a machine may stand still
+        // nothing waits at first, so a machine may stand still
+        p[1].set_rx_mode(kModeAll, p[1].mac(), 9000);
         acknowledge();
         p[0].receive(0);
         for (unsigned i = 0; i < kMax + kFirst + 8; i++)
