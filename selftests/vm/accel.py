@@ -229,6 +229,15 @@ def _ready(t: Guests, node: int) -> tuple[str, str]:
     return pid, starter
 
 
+def _done(t: Guests, jobs: list, before: list[dict]) -> list[dict]:
+    """What both ends say; of one that fails also what its port has counted, as reasons not to place a segment."""
+    results = [job.wait() for job in jobs]
+    for node, result in enumerate(results):
+        counted = {name: value - before[node][name] for name, value in t.switch_stats(node).items() if value != before[node][name]}
+        t.check(result.ok, f"node{node}: {result.stderr.strip()}; its port: {counted}")
+    return [json.loads(result.stdout) for result in results]
+
+
 def _has_run(t: Guests, node: int, pid: str) -> str:
     """Nanoseconds on a processor, times that it was put on one, and switches of each kind."""
     return t.run(node, f"cut -d' ' -f1,3 /proc/{pid}/schedstat; grep ctxt_switches /proc/{pid}/status")
@@ -239,6 +248,7 @@ def _has_run(t: Guests, node: int, pid: str) -> str:
 def test_direct_signal(t: Guests, payload: int) -> None:
     """Accelerator to accelerator and back, 56 times, while the processes that posted it all are stopped and never run."""
     rounds = ROUNDS if payload < 100000 else 8
+    counted = [t.switch_stats(node) for node in (0, 1)]
     rings = [int(t.run(node, f"cat {RINGS}")) for node in (0, 1)]
     jobs = _signal(t, f"--rounds {rounds} --payload {payload}", "--told /tmp/told")
     ready = [_ready(t, node) for node in (0, 1)]
@@ -253,10 +263,8 @@ def test_direct_signal(t: Guests, payload: int) -> None:
     for node, (pid, starter) in enumerate(ready):
         t.equal(_has_run(t, node, pid), before[node], f"node{node}: what the process did meanwhile")
         t.run(node, f"kill -USR2 {starter}; kill -CONT {pid}")
-    for node, job in enumerate(jobs):
-        result = job.wait()
-        t.check(result.ok, f"node{node}: {result.stderr}")
-        t.equal(json.loads(result.stdout)["rounds"], rounds, f"node{node}: rounds")
+    for node, said in enumerate(_done(t, jobs, counted)):
+        t.equal(said["rounds"], rounds, f"node{node}: rounds")
     _all_back(t)
 
 
