@@ -2,11 +2,14 @@
 """Memory of accelerators: from one to the other without a byte in a host's hands, and every way in which it may go away."""
 
 import contextlib
+import functools
 import json
+import math
 from collections.abc import Iterator
 
 import pytest
 
+from harness.busy import shown
 from harness.guests import NCQP, Guests
 from harness.needs import Needs, debug_config, on_debug_kernel
 from harness.pairs import fabric
@@ -229,13 +232,9 @@ def _ready(t: Guests, node: int) -> tuple[str, str]:
     return pid, starter
 
 
-def _done(t: Guests, jobs: list, before: list[dict]) -> list[dict]:
-    """What both ends say; of one that fails also what its port has counted, as reasons not to place a segment."""
-    results = [job.wait() for job in jobs]
-    for node, result in enumerate(results):
-        counted = {name: value - before[node][name] for name, value in t.switch_stats(node).items() if value != before[node][name]}
-        t.check(result.ok, f"node{node}: {result.stderr.strip()}; its port: {counted}")
-    return [json.loads(result.stdout) for result in results]
+def _counted(t: Guests, node: int, before: dict) -> dict:
+    """What the node's port has counted since, as reasons not to place a segment."""
+    return {name: value - before[name] for name, value in t.switch_stats(node).items() if value != before[name]}
 
 
 def _has_run(t: Guests, node: int, pid: str) -> str:
@@ -243,12 +242,10 @@ def _has_run(t: Guests, node: int, pid: str) -> str:
     return t.run(node, f"cut -d' ' -f1,3 /proc/{pid}/schedstat; grep ctxt_switches /proc/{pid}/status")
 
 
-@regions
-@pytest.mark.parametrize("payload", (16384, pytest.param(0, marks=pytest.mark.long), pytest.param(400000, marks=pytest.mark.long)))
-def test_direct_signal(t: Guests, payload: int) -> None:
-    """Accelerator to accelerator and back, 56 times, while the processes that posted it all are stopped and never run."""
+def _chain(t: Guests, payload: int) -> tuple[bool, float, str]:
+    """One attempt.  Behind a segment that TCP repeated, as where the machine stands still, a WRITE waits for the host, and is copied."""
     rounds = ROUNDS if payload < 100000 else 8
-    counted = [t.switch_stats(node) for node in (0, 1)]
+    stats = [t.switch_stats(node) for node in (0, 1)]
     rings = [int(t.run(node, f"cat {RINGS}")) for node in (0, 1)]
     jobs = _signal(t, f"--rounds {rounds} --payload {payload}", "--told /tmp/told")
     ready = [_ready(t, node) for node in (0, 1)]
@@ -263,9 +260,22 @@ def test_direct_signal(t: Guests, payload: int) -> None:
     for node, (pid, starter) in enumerate(ready):
         t.equal(_has_run(t, node, pid), before[node], f"node{node}: what the process did meanwhile")
         t.run(node, f"kill -USR2 {starter}; kill -CONT {pid}")
-    for node, said in enumerate(_done(t, jobs, counted)):
-        t.equal(said["rounds"], rounds, f"node{node}: rounds")
+    results = [job.wait() for job in jobs]
+    counted = [_counted(t, node, stats[node]) for node in (0, 1)]
+    said = "; ".join(f"{result.stderr.strip()} {each}" for result, each in zip(results, counted))
+    shows = all(result.ok for result in results)
+    t.check(shows or ("copied" in said and any("deliver_duplicate" in each for each in counted)), said)
+    if shows:
+        t.equal([json.loads(result.stdout)["rounds"] for result in results], [rounds, rounds], "rounds")
     _all_back(t)
+    return shows, 0, said
+
+
+@regions
+@pytest.mark.parametrize("payload", (16384, pytest.param(0, marks=pytest.mark.long), pytest.param(400000, marks=pytest.mark.long)))
+def test_direct_signal(t: Guests, payload: int) -> None:
+    """Accelerator to accelerator and back, 56 times, while the processes that posted it all are stopped and never run."""
+    shown(t, functools.partial(_chain, t, payload), math.inf, "a chain without a processor")
 
 
 @regions
