@@ -32,8 +32,10 @@ def test_offload(t: Guests) -> None:
         t.equal(report["offload"], COUNT, f"node{node}: queue pairs offloaded")
         after = t.switch_stats(node)
         why = {name: after[name] - before[node][name] for name in after if name.startswith("deliver_")}
-        # A slow machine posts the other receives late, and what comes before them is delivered.
-        t.check(report["placed"] >= RECEIVES / MESSAGES * report["delivered"], f"node{node}: placed only {report['placed']}, delivered segments: {why}")
+        # A slow machine posts the other receives late, and what comes before them is delivered; so is what its TCP repeats.
+        repeated = BYTES * (why["deliver_duplicate"] + why["deliver_unsynced"])
+        least = RECEIVES / MESSAGES * report["delivered"] - repeated
+        t.check(report["placed"] >= max(least, 1), f"node{node}: placed only {report['placed']}, delivered segments: {why}")
 
 
 def test_software(t: Guests) -> None:
