@@ -9,30 +9,29 @@
 
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstdlib>
 #include <string_view>
 
 #include "base/fd.hpp"
 #include "base/unix_message.hpp"
+#include "provider/deadline.hpp"
 #include "tcpqp.h"
 
 namespace tcpqp::stock {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds kHelperLimit{2};  // of a call
-constexpr int kPositionTries = 200;              // of kPositionMs each: bytes may be on their way
+constexpr int kHelperLimit_s = 2;    // of a call
+constexpr int kPositionTries = 200;  // of kPositionMs each: bytes may be on their way
 constexpr int kPositionMs = 1;
 
 // io_uring's task work interrupts what a signal would.  A call that begins anew has its limit anew.
 template <typename Call>
 ssize_t repeat(Call call) noexcept {
-    const Clock::time_point until = Clock::now() + kHelperLimit;
+    const Deadline deadline(1000 * kHelperLimit_s);
     ssize_t n = 0;
     do
         n = call();
-    while (n < 0 && errno == EINTR && Clock::now() < until);
+    while (n < 0 && errno == EINTR && !deadline.over());
     return n;
 }
 
@@ -46,7 +45,7 @@ bool is_trusted(int helper) noexcept {
 }
 
 bool set_limits(int helper) noexcept {
-    const timeval most{kHelperLimit.count(), 0};
+    const timeval most{kHelperLimit_s, 0};
     for (const int limit : {SO_SNDTIMEO, SO_RCVTIMEO})  // connect() waits as long as a send
         if (::setsockopt(helper, SOL_SOCKET, limit, &most, sizeof(most)) != 0)
             return false;
