@@ -103,6 +103,10 @@ class Guests:
     def switch_stats(self, node: int) -> dict[str, int]:
         return self.switch("stats", port=f"n{node}")["stats"][f"n{node}"]
 
+    def switch_counted(self, node: int, before: dict[str, int]) -> dict[str, int]:
+        """How much more than `before`, which was switch_stats()."""
+        return {name: value - before[name] for name, value in self.switch_stats(node).items()}
+
     def monitor(self, node: int) -> Monitor:
         return Monitor(self.cluster.monitor_socket(node))
 
