@@ -8,11 +8,14 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 from stream_beside import check_met, check_shared, without_processor
 from stream_connection import BLOCK, KIB, Connection, Memory, wait_until
 from stream_window import room, small_room
 
+T = TypeVar("T")
 TIMEVAL = struct.Struct("@ll")
 LIMIT_S, LATE_S = 4, 2  # of a call; until some of its bytes come
 LARGE = 256 * KIB  # TQP_PLACE_MIN_BYTES
@@ -64,23 +67,34 @@ def timed(connection: Connection) -> None:
     check_time("the first of two buffers is posted", got, want)
 
 
-def timed_beside(connection: Connection) -> None:
-    """Beside a receive that waits with its memory posted and gets no processor: there is one time limit, whoever's memory the bytes were placed in."""
-    memory, small = Memory(BLOCK), Memory(2 * SMALL)
-    want = timed_call(plain(connection), SMALL, small.view())
+def beside(connection: Connection, call: Callable[[], tuple[bytes, T]]) -> T:
+    """What @call says, beside a receive that waits with its memory posted and gets no processor.  It reads SMALL bytes, unless the other is first."""
+    memory = Memory(BLOCK)
     before = connection.counters()["rx_rescued_bytes"]
     for _ in range(ROUNDS_MAX):
         connection.warm(memory)
         at, receive = connection.at, connection.half(memory)
         with without_processor(receive):
-            got = timed_call(connection, SMALL, small.view())
+            got, said = call()
         connection.ask(BLOCK // 2)
         receive.end()
-        check_shared(connection, at, receive, memory, [small.bytes(0, got[0])])
-        if got[0] == SMALL:
+        check_shared(connection, at, receive, memory, [got])
+        if len(got) == SMALL:
             break
     check_met(connection, before)
-    check_time("another reader's memory is posted", got, want)
+    return said
+
+
+def timed_beside(connection: Connection) -> None:
+    """There is one time limit, whoever's memory the bytes were placed in."""
+    small = Memory(2 * SMALL)
+    want = timed_call(plain(connection), SMALL, small.view())
+
+    def call() -> tuple[bytes, tuple[int, float]]:
+        got = timed_call(connection, SMALL, small.view())
+        return small.bytes(0, got[0]), got
+
+    check_time("another reader's memory is posted", beside(connection, call), want)
 
 
 def told(connection: Connection, count: int, flags: int) -> tuple[bytes, list[str]]:
@@ -121,21 +135,9 @@ def told_of(connection: Connection) -> tuple[bytes, list[list[str]]]:
 
 
 def ancillary(connection: Connection) -> None:
-    """Beside a receive that waits with its memory posted and gets no processor: TCP_INQ and SO_TIMESTAMP say what they say of a plain socket."""
-    memory = Memory(BLOCK)
+    """TCP_INQ and SO_TIMESTAMP say what they say of a plain socket."""
     _, want = told_of(plain(connection))
-    before = connection.counters()["rx_rescued_bytes"]
-    for _ in range(ROUNDS_MAX):
-        connection.warm(memory)
-        at, receive = connection.at, connection.half(memory)
-        with without_processor(receive):
-            got, said = told_of(connection)
-        connection.ask(BLOCK // 2)
-        receive.end()
-        check_shared(connection, at, receive, memory, [got])
-        if len(got) == SMALL:
-            break
-    check_met(connection, before)
+    said = beside(connection, lambda: told_of(connection))
     if said != want:
         sys.exit(f"calls that met what was placed said\n{said}\nof a plain socket\n{want}")
 
