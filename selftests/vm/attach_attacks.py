@@ -61,6 +61,7 @@ def _timestamps(t: Guests) -> None:
         succeeded(pair.jobs)
 
 
+@pytest.mark.long
 def test_timestamps_of_every_packet(t: Guests) -> None:
     _timestamps(t)
 

@@ -73,6 +73,7 @@ def ended(t: Guests, jobs: list[Job]) -> None:
         t.wait_until(lambda node=node: charged(t, node) == 0, f"node{node}: socket buffers are charged still")
 
 
+@pytest.mark.long
 def test_number(t: Guests) -> None:
     """Messages that nobody receives stay in the sockets: of who connects, which a worker made, and of the other, which one accepted."""
     with cgroup(t):

@@ -57,6 +57,7 @@ def test_send(t: Guests, options: str, shown: str) -> None:
     t.check(shown in out, out)
 
 
+@pytest.mark.long
 def test_qperf(t: Guests) -> None:
     # The server's child destroys a QP that it never had, when it ends; that is qperf's.
     with sysctl(t, "debug.exception-trace", 0, (0,)):
@@ -76,6 +77,7 @@ def delayed_acks(t: Guests) -> list[int]:
     return [t.nstat(node, "TcpExtDelayedACKs") for node in (0, 1)]
 
 
+@pytest.mark.long
 def test_fi_pingpong_rxm(t: Guests) -> None:
     """ofi_rxm ends each transfer by a message that nothing answers, and waits for its send to complete: by TCP's timer alone 20 at each end."""
     command = "fi_pingpong -p 'verbs;ofi_rxm' -e rdm -I 20 -S 262144"

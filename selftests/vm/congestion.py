@@ -95,10 +95,12 @@ def test_cubic(t: Guests) -> None:
     _walk(t, "cubic", covering_cases())
 
 
+@pytest.mark.long
 def test_bbr(t: Guests) -> None:
     _walk(t, "bbr", covering_cases())
 
 
+@pytest.mark.long
 def test_dctcp(t: Guests) -> None:
     _walk(t, "dctcp", covering_cases())
 

@@ -127,6 +127,7 @@ def test_trains_of_unequal_messages_with_late_receives(t: Guests) -> None:
     exchange(t, "offload", "offload", f"{MIXED_TRAINS} --messages 320 --late-receives --slow-ms 1 --seed 63")
 
 
+@pytest.mark.long
 def test_trains_of_long_messages_under_faults(t: Guests) -> None:
     for engines in (("offload", "offload"), ("software", "offload"), ("software", "software")):
         under_faults(t, *engines, f"{LONG_TRAINS} --seed 32")

@@ -65,6 +65,7 @@ def test_small_windows_are_told_of(t: Guests) -> None:
             t.equal(carried, 0, f"node{node}")
 
 
+@pytest.mark.long
 def test_every_round_trip_ends_under_loss(t: Guests) -> None:
     before = lost(t)
     with fabric(t, loss=0.01, reorder=0.02):

@@ -83,6 +83,7 @@ def leaves_a_processor(t: Guests, kind: Kind) -> None:
     t.check(min(shares) < SOFTIRQ_MAX, f"softirq had {shares} of the processor")
 
 
+@pytest.mark.long
 def test_writes_leave_a_processor_to_others(t: Guests) -> None:
     t.check(int(t.run(0, f"cat {PARAMETERS}/softirq_percent")) <= DEFAULT_PERCENT_MAX, "softirq may take more than half of a processor")
     leaves_a_processor(t, WRITES)

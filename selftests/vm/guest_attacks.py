@@ -97,6 +97,7 @@ def _carrier_lost_s(t: Guests, began: float, limit_s: int) -> float:
 
 
 @unplug.kills_the_switch
+@pytest.mark.long
 def test_killed_switch_is_noticed(t: Guests) -> None:
     """No word from the switch, and nothing to send: the heartbeat tells.  Nothing is held afterwards."""
     pair = Pair(t, "qp_end", common=f"--engine offload {unplug.USER_TIMEOUT}", limit_s=90)

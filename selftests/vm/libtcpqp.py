@@ -89,7 +89,7 @@ def round_trips(t: Guests, sends: int) -> float:
     return said[0]["queue_pair"]["typical_us"]
 
 
-@pytest.mark.parametrize("sends", (1, 4, 64))
+@pytest.mark.parametrize("sends", (pytest.param(1, marks=pytest.mark.long), pytest.param(4, marks=pytest.mark.long), 64))
 def test_round_trips_with_few_sends(t: Guests, sends: int) -> None:
     """The answer may be here before its question is done."""
     round_trips(t, sends)
@@ -113,6 +113,7 @@ COUNTS_SLEEPS = (
 BUSY_READ = "net.core.busy_read"  # what sockets that are made meanwhile have as SO_BUSY_POLL
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ("offload", "software"))
 def test_busy_polling(t: Guests, engine: str) -> None:
     """Who waits for a queue pair looks for himself, if its socket has SO_BUSY_POLL: into the NIC's queue, or at the ring to which the NIC writes."""
@@ -246,6 +247,7 @@ def test_peer_that_leaves(t: Guests) -> None:
         t.check(end["reason"] in ("PEER_CLOSED", "PROTOCOL", "RESET", "CLOSED", "TRUNCATED"), f"{engine}: {end}")
 
 
+@pytest.mark.long
 def test_post_and_wait_in_one_call(t: Guests) -> None:
     """TCPQP_F_MORE: receives and a send wait for tcpqp_wait(), which hands them over; nothing stays behind."""
     for engine in ("offload", "software", "stock"):

@@ -65,6 +65,7 @@ def test_kill_9(t: Guests) -> None:
         _flushed(t, pair.survivor(1 - victim), f"node{1 - victim}")
 
 
+@pytest.mark.long
 def test_peer_vanishes(t: Guests) -> None:
     for engine in ENGINES:
         pair = Pair(t, "qp_end", common=f"--engine {engine} {USER_TIMEOUT}")

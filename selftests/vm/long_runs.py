@@ -67,12 +67,14 @@ def test_bytes_arrive_unchanged(t: Guests) -> None:
     t.run(1, f"rm {RANDOM}")
 
 
+@pytest.mark.long
 def test_bytes_arrive_unchanged_through_faults(t: Guests) -> None:
     for faults in ({"loss": 0.01, "reorder": 0.01, "duplicate": 0.01}, {"corrupt": 0.005, "delay": 0.01, "delay_max_us": 300}):
         with fabric(t, **faults), _copying(t, 4):
             pass
 
 
+@pytest.mark.long
 def test_bounded_by_gro_ipv4_max_size(t: Guests) -> None:
     """The administrator's bound of merged packets holds for the switch's, too; the most that can be said is none."""
     t.run(0, f"{LINK_MAX} 65536")
@@ -94,6 +96,7 @@ def test_without_long_buffers(t: Guests) -> None:
 
 
 @pytest.mark.skipif(on_debug_kernel(), reason="a driver that slow seldom lets the switch see a wild index")
+@pytest.mark.long
 def test_port_changes_under_traffic(t: Guests) -> None:
     """MTU, rings, bounds, link, and a port that fails and is reset: the connection goes on, and no byte is wrong."""
     changes = (
@@ -111,6 +114,7 @@ def test_port_changes_under_traffic(t: Guests) -> None:
     t.check(got["rx_bytes"] > 1.5 * SHORT_RUN_MAX * got["rx_merged_packets"], f"runs stayed short: {got}")
 
 
+@pytest.mark.long
 def test_forwarded(t: Guests) -> None:
     """What comes in runs of a megabyte leaves by another interface: here a veth to a namespace, cut where that wants it cut."""
     t.run(0, f"ip netns add {NETNS}; ip link add near type veth peer name far netns {NETNS}; ip address add 10.78.0.1/24 dev near; ip link set near up;"
@@ -127,6 +131,7 @@ def test_forwarded(t: Guests) -> None:
         t.run(0, f"sysctl -qw net.ipv4.ip_forward=0; ip netns del {NETNS}")
 
 
+@pytest.mark.long
 def test_memory_of_a_reader_that_does_not_read(t: Guests) -> None:
     """Whole buffers are charged to the socket, and keep to its receive buffer, but for the one run that it may be beyond."""
     port = free_port()

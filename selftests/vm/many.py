@@ -26,6 +26,7 @@ def _many(t: Guests, engine: str) -> list[dict]:
     return reports
 
 
+@pytest.mark.long
 def test_offload(t: Guests) -> None:
     before = [t.switch_stats(node) for node in (0, 1)]
     for node, report in enumerate(_many(t, "offload")):

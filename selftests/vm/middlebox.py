@@ -57,6 +57,7 @@ def test_bleach(t: Guests) -> None:
     _under(t, "bleach", ("offload", "offload"), "")
 
 
+@pytest.mark.long
 def test_copy(t: Guests) -> None:
     _under(t, "copy", ("offload", "offload"), "")
     _under(t, "copy", ("offload", "offload"), "--wire 1")

@@ -28,6 +28,7 @@ def succeeded(t: Guests, outcome: Outcome) -> None:
 
 
 @installed("NPopenmpi", "netpipe-openmpi")
+@pytest.mark.long
 def test_open_mpi(t: Guests) -> None:
     """NetPIPE compares every byte that comes; what is long is placed by the switch."""
     outcome = launch(t.cluster, BY_NAME["openmpi-ucx"], f"NPopenmpi -i -l 4096 -u {LARGEST} -o /dev/null 2>&1", LIMIT_S)

@@ -60,6 +60,7 @@ def test_cases_on_offload(t: Guests) -> None:
         t.check("engine offload" in log, f"node{node}: the log does not say that placement is used: {log[-2000:]}")
 
 
+@pytest.mark.long
 def test_cases_on_software(t: Guests) -> None:
     all_cases(t, ("software", "software"), "--no-self")
 
@@ -100,6 +101,7 @@ def under_faults(t: Guests, engine: str, options: str, limit_s: float = LIMIT_S)
             t.switch("faults", port=port, clear=True)
 
 
+@pytest.mark.long
 def test_polled_under_faults(t: Guests) -> None:
     under_faults(t, "", "--case polled,random")
 

@@ -36,11 +36,13 @@ def test_one_queue_pair(t: Guests) -> None:
     t.check(bool(said["gid_type"]), "the GID's type is told")
 
 
+@pytest.mark.long
 def test_several_queue_pairs(t: Guests) -> None:
     both(t, "--qps 4 --inline")
     both(t, "--qps 4 --split --adaptive --gid 1")
 
 
+@pytest.mark.long
 def test_on_software(t: Guests) -> None:
     with parameter(t, "offload", 0):
         both(t, "--qps 2 --split --adaptive")

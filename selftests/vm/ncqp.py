@@ -55,6 +55,7 @@ def test_file_to_file_without_a_copy(t: Guests) -> None:
     t.check(rx["placed_bytes"] >= SIZE, f"offload: the switch placed {rx['placed_bytes']} of {SIZE}")
 
 
+@pytest.mark.long
 def test_stream_of_unknown_size(t: Guests) -> None:
     source(t)
     t.run(1, "rm -f /mnt/t/fifo; mkfifo /mnt/t/fifo")
@@ -65,6 +66,7 @@ def test_stream_of_unknown_size(t: Guests) -> None:
         same_file(t, engine)
 
 
+@pytest.mark.long
 def test_small_sizes_and_depths(t: Guests) -> None:
     for size, depths in ((0, "1"), (1, "1"), (512, "1"), (513, "3"), (65537, "1 3 1024")):
         source(t, size)
@@ -74,6 +76,7 @@ def test_small_sizes_and_depths(t: Guests) -> None:
             same_file(t, f"{size} bytes, {options}")
 
 
+@pytest.mark.long
 def test_different_settings_at_the_ends(t: Guests) -> None:
     source(t)
     for tx_options, rx_options in (("--depth 64", "--depth 2"), ("--depth 1", "--depth 64"), ("--msg-size 7777", "--msg-size 8M")):

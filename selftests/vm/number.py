@@ -43,6 +43,7 @@ def wait_gids(t: Guests, node: int, expected: list[str]) -> None:
     t.wait_until(lambda: gids(t, node) == expected, f"GIDs are {expected}, were {gids(t, node)}")
 
 
+@pytest.mark.long
 def test_gids_are_the_addresses(t: Guests) -> None:
     (local,) = [gid for gid in gids(t, 0) if gid.startswith("fe80:")]
     wait_gids(t, 0, ["10.77.0.1", "fd77::1", local])
@@ -130,6 +131,7 @@ def in_order(t: Guests, options: str, nodes: tuple[int, int] = (0, 1)) -> None:
     shown(t, attempt, math.inf, "RTR and RTS")
 
 
+@pytest.mark.long
 def test_rtr_in_any_order(t: Guests) -> None:
     for gid in GIDS_BY_FAMILY:
         for first in (0, 1):
@@ -147,6 +149,7 @@ def test_rtr_half_a_minute_late(t: Guests) -> None:
         in_order(t, f"--first {first} --delay 29")
 
 
+@pytest.mark.long
 def test_rtr_on_one_device(t: Guests) -> None:
     for first in (0, 1):
         in_order(t, f"--first {first} --delay 0.5", nodes=(0, 0))
@@ -182,7 +185,7 @@ def test_peer_that_left(t: Guests) -> None:
     ends(t, "quiet_end", nodes=(0, 0))
 
 
-@pytest.mark.parametrize("offload", [1, 0], ids=["offload", "software"])
+@pytest.mark.parametrize("offload", [1, pytest.param(0, marks=pytest.mark.long)], ids=["offload", "software"])
 def test_peer_that_left_while_it_sent(t: Guests, offload: int) -> None:
     """Its connection ends with a RST, and TCP takes no acknowledgement from that: what it received is acknowledged before."""
     with parameter(t, "offload", offload):
@@ -237,16 +240,19 @@ def test_silent_peer_of_the_other_side(t: Guests) -> None:
     silent_peer(t, 1)
 
 
+@pytest.mark.long
 def test_closed_window_is_no_silence(t: Guests) -> None:
     """For longer than the timeout, by TCP's probes, which come ever more seldom."""
     ends(t, "closed", "--unread 8 --delay 25", limit_s=2 * LIMIT_S)
 
 
+@pytest.mark.long
 def test_time_runs_from_the_first_send(t: Guests) -> None:
     never_waited(t, end(t, "absent", f"--peer {gid_of(ADDRESS)} --delay 8"))
 
 
-@pytest.mark.parametrize("sides", (pytest.param((0, 1), id="here"), pytest.param((1, 0), id="there", marks=pytest.mark.long)))
+@pytest.mark.long
+@pytest.mark.parametrize("sides", (pytest.param((0, 1), id="here"), pytest.param((1, 0), id="there")))
 def test_sequence_numbers_differ(t: Guests, sides: tuple[int, int]) -> None:
     ends(t, "mismatch", "--delay 8", nodes=sides)
 
@@ -301,6 +307,7 @@ def forged(t: Guests, count: int, limit_s: float) -> None:
         job.wait()
 
 
+@pytest.mark.long
 def test_forged_hellos(t: Guests) -> None:
     forged(t, 3000, 120)
 
@@ -328,7 +335,7 @@ def real_time_alone(t: Guests, node: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("offload", "percent"), [(1, 50), (1, 1), pytest.param(0, 50, marks=pytest.mark.long)], ids=["offload", "share_used_up", "software"]
+    ("offload", "percent"), [pytest.param(1, 50, marks=pytest.mark.long), (1, 1), pytest.param(0, 50, marks=pytest.mark.long)], ids=["offload", "share_used_up", "software"]
 )
 def test_answers_wait_for_no_task(t: Guests, offload: int, percent: int) -> None:
     """READs and atomics, of a host whose processor has a task that never lets another one run, as ranks of MPI nearly do."""
@@ -341,6 +348,7 @@ def test_answers_wait_for_no_task(t: Guests, offload: int, percent: int) -> None
             t.check(result.ok, f"side {side}: {result.status}: {result.stdout}{result.stderr}")
 
 
+@pytest.mark.long
 def test_bulk_gets_no_more_acks(t: Guests) -> None:
     """Messages in a row are acknowledged as TCP does it; vm/cm_programs/fi_pingpong_rxm has the ones that nothing answers."""
     counter = "cat /sys/class/infiniband/tcpqp0/ports/1/hw_counters/rx_quick_acks"
@@ -391,6 +399,7 @@ until [ "$(cat /sys/class/infiniband/tcpqp1/ports/1/gids/0)" = 0000:0000:0000:00
 """
 
 
+@pytest.mark.long
 def test_namespace_ends(t: Guests) -> None:
     """While queue pairs of it are connected, connect to nobody, and one is asked for that is not in RTR yet."""
     t.run(0, FAR_UP)
@@ -420,7 +429,8 @@ def test_listener_goes_with_the_last(t: Guests) -> None:
         t.run(node, f"until ! ss -Hltn 'sport = :{PORT}' | grep -q .; do sleep 0.05; done", 20)
 
 
-@pytest.mark.parametrize("node", (pytest.param(0, id="here"), pytest.param(1, id="there", marks=pytest.mark.long)))
+@pytest.mark.long
+@pytest.mark.parametrize("node", (pytest.param(0, id="here"), pytest.param(1, id="there")))
 def test_device_leaves(t: Guests, node: int) -> None:
     """While queue pairs are connected, others connect to nobody, and hellos come."""
     jobs = hold(t, LIMIT_S)
@@ -495,6 +505,7 @@ def test_perftest_both_ways(t: Guests) -> None:
 
 
 @pytest.mark.needs(replace(NEEDS, cpus=2))
+@pytest.mark.long
 def test_perftest_asleep(t: Guests) -> None:
     """It wants one send completion at a time, and can have two where it runs beside TCP: an answer is told of before its request's ACK."""
     perftest(t, "ib_send_lat -n 2000 -s 64 -e")

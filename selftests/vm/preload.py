@@ -50,6 +50,7 @@ def test_semantics(t: Guests) -> None:
     semantics(t, 4)
 
 
+@pytest.mark.long
 def test_semantics_of_ipv6(t: Guests) -> None:
     semantics(t, 6, "bulk_both_ways names_and_options nonblocking_connect fast_open connect_to_nothing_and_listen large_sends")
 

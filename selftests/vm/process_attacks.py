@@ -110,6 +110,7 @@ def _fed(t: Guests, job: Job) -> dict:
 
 
 @pytest.mark.needs(BESIDE)
+@pytest.mark.long
 def test_producer_index_kept_ahead(t: Guests) -> None:
     """However far others feed its send queue: its doorbells return, it dies, and its neighbours get on."""
     t.run(0, f"{OPEN}; cat /proc/sys/kernel/watchdog_thresh >/tmp/thresh; echo {round(LOCKUP_S * t.cluster.slowness)} >/proc/sys/kernel/watchdog_thresh")
@@ -126,6 +127,7 @@ def test_producer_index_kept_ahead(t: Guests) -> None:
         t.run(0, "pkill -9 process_attack; cat /tmp/thresh >/proc/sys/kernel/watchdog_thresh")
 
 
+@pytest.mark.long
 def test_resize_of_a_full_queue(t: Guests) -> None:
     t.run(0, OPEN)
 
@@ -166,6 +168,7 @@ def test_dies_while_it_destroys(t: Guests) -> None:
         dies(t, 0, job, "in the middle of dereg_mr")
 
 
+@pytest.mark.long
 def test_waits_are_bounded_in_sum(t: Guests) -> None:
     with parked(t, "--count 4 --then destroy", "parked") as job:
         began = seconds(t)
@@ -187,6 +190,7 @@ def test_link_deleted_with_parked_sends(t: Guests) -> None:
         t.run(0, "rdma link add tcpqp0 type tcp_qp netdev nupa0; sh $REPO/tools/vm/guest/mkdev")
 
 
+@pytest.mark.long
 def test_ends_of_one_delay_nobody_else(t: Guests) -> None:
     """The connections of one process are all about to end, and a driver keeps what they sent."""
     with parked(t, f"--count {STARVED} --then close", "waiting") as job:

@@ -115,6 +115,7 @@ def test_sends(t: Guests) -> None:
             t.equal(stats(t, end)["placed_bytes"], counter(t, end, "rx_placed_bytes"), f"soft{end}: bytes placed, by the NIC and by tcp_qp")
 
 
+@pytest.mark.long
 def test_scatter_lists_and_late_receives(t: Guests) -> None:
     with softnics(t):
         mostly_placed(t, exchange(t, "--messages 200 --sges 16 --inline 128 --seed 14"))

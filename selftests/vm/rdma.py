@@ -211,6 +211,7 @@ def test_refused_out_of_order(t: Guests) -> None:
             pair(t, "qp_refused", (engine, engine), cases)
 
 
+@pytest.mark.long
 def test_refused_behind_a_question(t: Guests) -> None:
     """The answer acknowledges the question, which the switch has completed, and nothing that came behind it."""
     cases = " ".join(f"--case {case}" for case in REFUSED_LATER if "train" not in case)

@@ -60,6 +60,7 @@ def test_writes(t: Guests) -> None:
         perftest(t, f"ib_write_lat -s 64 -n {TURNS}")
 
 
+@pytest.mark.long
 def test_tcp_refuses_what_acknowledges(t: Guests) -> None:
     """It comes again, and completes nothing a second time."""
     with refused_by_tcp(t):
@@ -68,11 +69,13 @@ def test_tcp_refuses_what_acknowledges(t: Guests) -> None:
                 exchange(t, "offload", "offload", f"{options} --seed {seed}")
 
 
+@pytest.mark.long
 def test_faults(t: Guests) -> None:
     for seed, options in ((6, ONE), (7, TWO)):
         under_faults(t, "offload", "offload", f"{options} --seed {seed}")
 
 
+@pytest.mark.long
 def test_the_queue_is_resized(t: Guests) -> None:
     """From the first resize on it is the host's alone."""
     for seed, options in ((8, ONE), (9, TWO)):

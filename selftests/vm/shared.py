@@ -94,6 +94,7 @@ def test_faults(t: Guests) -> None:
             exchange(t, f"{options} --seed {seed}")
 
 
+@pytest.mark.long
 def test_tcp_refuses_what_is_completed(t: Guests) -> None:
     with refused_by_tcp(t):
         for seed, options in ((11, SHORT), (12, TRAINS), (13, ONE_BY_ONE)):

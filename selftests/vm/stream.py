@@ -63,6 +63,7 @@ def test_other_ulps(t: Guests) -> None:
     cases(t, "yields")
 
 
+@pytest.mark.long
 def test_hostile_threads(t: Guests) -> None:
     cases(t, "threads", "listener_and_disturbers", "listeners_get_it")
 
@@ -128,7 +129,7 @@ def nothing_pinned(t: Guests) -> None:
     t.wait_until(lambda: pinned(t) == 0, "pages are still pinned")
 
 
-@pytest.mark.parametrize("peer", [pytest.param("$PEER", id="ipv4"), pytest.param("$PEER6", id="ipv6")])
+@pytest.mark.parametrize("peer", [pytest.param("$PEER", id="ipv4"), pytest.param("$PEER6", id="ipv6", marks=pytest.mark.long)])
 def test_placed(t: Guests, peer: str) -> None:
     report = place(t, 1, 32, "all", 0.1, peer=peer)
     t.check(report["rx_placed_bytes"] > report["bytes"] // 4, f"little was placed: {report}")
@@ -197,6 +198,7 @@ POST_PAGES_MAX = 1025  # TQP_PLACE_PAGES_MAX
 
 
 @unplug.kills_the_switch
+@pytest.mark.long
 def test_placed_by_a_switch_that_hangs(t: Guests) -> None:
     """For good, so to the driver, whatever it was doing: the reader can go, and what the switch does later is done to nobody's memory."""
     receiver, sender = waiting_reader(t, 7996, MUCH_MIB)
@@ -220,7 +222,7 @@ def test_placed_by_a_switch_that_hangs(t: Guests) -> None:
     t.check(place(t, 3, 16, "all", 0.05)["rx_posts"] > 0, "nothing was posted after the driver came back")
 
 
-@pytest.mark.parametrize("who", ("send", "receive"))
+@pytest.mark.parametrize("who", ("send", pytest.param("receive", marks=pytest.mark.long)))
 def test_placed_with_the_lock_held(t: Guests, who: str) -> None:
     """By a user who lets a page fault wait for as long as he likes: no NIC waits for him that goes, and one that comes places for his reader again."""
     nothing_pinned(t)
@@ -242,6 +244,7 @@ def test_placed_with_the_lock_held(t: Guests, who: str) -> None:
     nothing_pinned(t)
 
 
+@pytest.mark.long
 def test_placed_by_a_peer_that_announces_an_urgent_byte(t: Guests) -> None:
     """In a segment of its own, far ahead: TCP would look for it in a placed packet, which has no bytes. The peer's TCP means nothing of it."""
     before = t.stat(0, "switch_placed_bytes")
@@ -261,6 +264,7 @@ def test_placed_and_killed(t: Guests) -> None:
     nothing_pinned(t)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("calls", ("peeked", "shared"))
 def test_placed_beside_others(t: Guests, calls: str) -> None:
     """The post is taken from a reader, and what was placed is copied for whoever comes first."""
@@ -268,6 +272,7 @@ def test_placed_beside_others(t: Guests, calls: str) -> None:
     nothing_pinned(t)
 
 
+@pytest.mark.long
 def test_placed_for_who_only_reads(t: Guests) -> None:
     """The peer may send little beyond each post; whoever reads next finds that it goes on."""
     report = place(t, 70, 400, "prompt")
@@ -278,6 +283,7 @@ def test_placed_for_who_only_reads(t: Guests) -> None:
 LARGE_RMEM = f"{4 << 10} {64 << 20} {64 << 20}"
 
 
+@pytest.mark.long
 def test_placed_with_a_small_window(t: Guests) -> None:
     """What comes between two receives cannot fill all that TCP would hold, which then would be copied for ever."""
     with sysctl(t, "net.ipv4.tcp_rmem", LARGE_RMEM, (0,)):
@@ -313,23 +319,28 @@ def posts_cases(t: Guests, *names: str) -> None:
     nothing_pinned(t)
 
 
+@pytest.mark.long
 def test_memory_that_changes_between(t: Guests) -> None:
     posts_cases(t, "unmapped", "advised", "moved", "protected", "forked")
 
 
+@pytest.mark.long
 def test_memory_that_changes_meanwhile(t: Guests) -> None:
     posts_cases(t, "moved_meanwhile", "advised_meanwhile", "protected_meanwhile", "forked_meanwhile")
 
 
+@pytest.mark.long
 def test_memory_of_two_readers(t: Guests) -> None:
     posts_cases(t, "overlapping")
 
 
+@pytest.mark.long
 def test_placed_until_something_happens(t: Guests) -> None:
     t.run(0, "modprobe -q tls || grep -qw tls /proc/sys/net/ipv4/tcp_available_ulp")
     posts_cases(t, "urgent", "disconnected", "reconnected", "other_ulp")
 
 
+@pytest.mark.long
 def test_placed_beside_splice(t: Guests) -> None:
     """TCP's own splice() stops before what was placed, and would say that the stream has ended."""
     posts_cases(t, "spliced")
@@ -345,12 +356,13 @@ def test_placed_beside_peeks(t: Guests) -> None:
     posts_cases(t, "peeked")
 
 
-@pytest.mark.parametrize("case", ("timed", "timed_beside", "ancillary"))
+@pytest.mark.parametrize("case", ("timed", pytest.param("timed_beside", marks=pytest.mark.long), "ancillary"))
 def test_as_plain(t: Guests, case: str) -> None:
     """A receive's time limit, and what is told beside its bytes, are those of a plain socket."""
     posts_cases(t, case)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("case", "mib"), [("offered", 64), ("remeasured", 16), ("narrow", 64)], ids=("offered", "remeasured", "narrow"))
 def test_window(t: Guests, case: str, mib: int) -> None:
     """What TCP has room for is what it would have without posts, if that is less, and once nobody posts."""
@@ -384,6 +396,7 @@ def test_memory_that_stays_pinned(t: Guests) -> None:
     posts_cases(t, "many", "little")
 
 
+@pytest.mark.long
 def test_memory_that_is_idle(t: Guests) -> None:
     posts_cases(t, "idle")
 
@@ -391,6 +404,7 @@ def test_memory_that_is_idle(t: Guests) -> None:
 TIMEOUTS = "TcpExtTCPTimeouts"
 
 
+@pytest.mark.long
 def test_placed_and_dropped_behind_the_device(t: Guests) -> None:
     """By who can do nothing with packets that have no bytes: each costs a timeout of the sender's, so soon nothing is posted."""
     t.run(0, "modprobe -a ifb sch_ingress cls_matchall act_mirred; ip link show ifb0 2>/dev/null || ip link add ifb0 type ifb"

@@ -118,6 +118,7 @@ def test_bad_fabric(t: Guests) -> None:
     t.check(320 < came < 640, f"{came} of 640 came")
 
 
+@pytest.mark.long
 def test_netem_loss(t: Guests) -> None:
     with done_and_undone(t, (1,), "modprobe sch_netem; tc qdisc replace dev nupa0 root netem loss 10%", "tc qdisc del dev nupa0 root"):
         came = exchange(t, "--seed 5 --late 0.2")
@@ -139,7 +140,7 @@ def test_received_by_work(t: Guests) -> None:
         t.equal(exchange(t, "--seed 6"), 640, "datagrams that came")
 
 
-@pytest.mark.parametrize("address", [pytest.param("$PEER", id="ipv4"), pytest.param("fd77::1", id="ipv6")])
+@pytest.mark.parametrize("address", [pytest.param("$PEER", id="ipv4"), pytest.param("fd77::1", id="ipv6", marks=pytest.mark.long)])
 def test_forged(t: Guests, address: str) -> None:
     """Noise to the port does nothing but count, and leaves no trace on who has queue pairs."""
     before = {name: counter(t, 0, name) for name in ("ud_rx_malformed", "ud_rx_unknown_qp", "ud_rx_messages")}
@@ -171,6 +172,7 @@ def flood(t: Guests) -> Iterator[None]:
             job.wait()
 
 
+@pytest.mark.long
 def test_flood(t: Guests) -> None:
     """Datagrams without end: others still get to run, and others' datagrams come, too."""
     names = ("ud_rx_messages", "ud_rx_no_receive", "ud_rx_overload")
@@ -191,6 +193,7 @@ def test_killed(t: Guests) -> None:
     t.equal(exchange(t, "", 64), 64, "datagrams that came")
 
 
+@pytest.mark.long
 def test_link_goes(t: Guests) -> None:
     """The device of either end goes in mid-traffic, and comes again."""
     with node_type_ca(t):

@@ -216,6 +216,7 @@ def test_switch_dies(t: Guests) -> None:
 
 
 @kills_the_switch
+@pytest.mark.long
 def test_switch_hangs(t: Guests) -> None:
     """For good, so to the driver, whatever it was doing: the programs end, and what it does later is done to nobody's memory."""
     pair, sharers = _busy(t), shared.endless(t)
@@ -251,6 +252,7 @@ def _late_region(t: Guests) -> Job:
 
 
 @kills_the_switch
+@pytest.mark.long
 def test_region_told_to_a_switch_that_hangs(t: Guests) -> None:
     """It gave no answer, and may register the region when it comes to life: the region's memory is given up, and not others'."""
     job, lost, dead = _late_region(t), int(t.run(0, LOST)), "dmesg | grep -c 'port is dead' || true"
@@ -322,6 +324,7 @@ def _region_in_a_port_that_fails(t: Guests) -> bool:
     return early
 
 
+@pytest.mark.long
 def test_region_in_a_port_that_fails(t: Guests) -> None:
     """What the switch was told, and did not answer, it may still do until the port is reset: who told it waits for that."""
     lost = int(t.run(0, LOST))

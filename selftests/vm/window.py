@@ -36,6 +36,7 @@ def test_slow_reader(t: Guests) -> None:
         t.check(sum(c["credit_waits"] for c in counters) > 0, f"{engine}: the sender never waited")
 
 
+@pytest.mark.long
 def test_probes_are_early_again(t: Guests) -> None:
     """A machine that others use may be late once."""
     program, found = "$REPO/selftests/vm/programs/credit_again.py", ""
@@ -55,6 +56,7 @@ def _probed(t: Guests, node: int) -> int:
     return t.nstat(node, "TcpExtTCPMTUPSuccess")
 
 
+@pytest.mark.long
 def test_mtu_is_probed(t: Guests) -> None:
     """TCP's probes are skbs of their own, with the pages of others."""
     with sysctl(t, "net.ipv4.tcp_mtu_probing", 2), sysctl(t, "net.ipv4.tcp_base_mss", 536):
@@ -106,6 +108,7 @@ def test_route_mtu_shrinks(t: Guests, engine: str, family: str, prefix: str) -> 
     _during(t, engine, family, f"{ip} replace {prefix} dev nupa0 mtu 1200", f"{ip} del {prefix} dev nupa0; {ip} flush cache")
 
 
+@pytest.mark.long
 def test_interface_mtu_shrinks(t: Guests) -> None:
     for engine in ENGINES:
         _during(t, engine, "", "ip link set nupa0 mtu 1280", "ip link set nupa0 mtu 1500; ip -6 address replace $IP6/64 dev nupa0 nodad")
