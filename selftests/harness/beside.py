@@ -16,14 +16,15 @@ LOG_LINES = 40
 
 
 @contextlib.contextmanager
-def waiting_tests(report: Report, repo: Path) -> Iterator[str]:
+def waiting_tests(report: Report, repo: Path, long: bool = False) -> Iterator[str]:
     """Runs them while the block runs; at its end their outcomes are in the report, too.  Gives the part that is left."""
     with tempfile.TemporaryDirectory() as scratch:
         results, log = Path(scratch) / "results.json", Path(scratch) / "log"
         with log.open("w") as out:
             child = subprocess.Popen(
-                [sys.executable, repo / "selftests/run", "--guests", results, "--part", WAITING], stdout=out, stderr=subprocess.STDOUT
-            )
+                [sys.executable, repo / "selftests/run", "--guests", results, "--part", WAITING, *(["--long"] if long else [])],
+                stdout=out, stderr=subprocess.STDOUT,
+            )  # fmt: skip
         report.note("beside all others, in guests of their own: the tests that mostly wait")
         try:
             yield OTHERS

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What guests show only where the machine's other work lets them run in time."""
 
+import math
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -31,3 +32,16 @@ def shown(t: Guests, attempt: Callable[[], tuple[bool, float, T]], in_time_us: f
     least = min(us for us, _ in failed)
     t.check(least > in_time_us, f"{what}; us, and what was seen: {failed}")
     pytest.skip(f"this machine is too busy: its guests took {least:.0f} us and more, and not {in_time_us:.0f}")
+
+
+def nothing_copied(t: Guests, transfer: Callable[[], tuple[dict, dict]]) -> tuple[dict, dict]:
+    """What ncqp says at both ends of a transfer of which no processor copied a byte.
+
+    What TCP repeats, and what comes behind it, may have to be copied: one of a few transfers must do without.
+    """
+
+    def attempt() -> tuple[bool, float, tuple[dict, dict]]:
+        tx, rx = transfer()
+        return tx["copied_bytes"] == rx["copied_bytes"] == 0, 0, (tx, rx)
+
+    return shown(t, attempt, math.inf, "no byte that a processor copied")

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from harness.busy import nothing_copied
 from harness.guests import NCQP, Guests
 from harness.needs import Needs
 from harness.pairs import fabric
@@ -300,9 +301,8 @@ def test_placed_payload_on_a_bound_queue(t: Guests) -> None:
     _ready(t)
     job = _bind(t)
     t.run(0, "ethtool -X nupa0 weight 0 1")
-    _, rx = ncqp(t, "offload", "-v 251 -n 8M", "-v 251")
+    _, rx = nothing_copied(t, lambda: ncqp(t, "offload", "-v 251 -n 8M", "-v 251"))
     t.check(rx["validated"] and rx["placed_bytes"] >= 8 << 20, f"placed and right: {rx}")
-    t.equal(rx["copied_bytes"], 0, "bytes that a processor copied")
     t.run(0, f"ethtool -X nupa0 equal {QUEUE}")
     _let_go(t, job)
 
