@@ -32,8 +32,12 @@ COPIES = ("sse2", "avx2", "avx512")
 
 
 def by_each_copy(needs: "Needs"):
-    """A test once for each way in which the switch can copy, where the processor can."""
-    return pytest.mark.parametrize("copy", [pytest.param(way, marks=pytest.mark.needs(replace(needs, copy=way))) for way in COPIES])
+    """A test once for each way in which the switch can copy, where the processor can.  `make check` has time for the one that no switch takes by itself."""
+
+    def marks(way: str) -> list[pytest.MarkDecorator]:
+        return [pytest.mark.needs(replace(needs, copy=way)), *([] if way == COPIES[0] else [pytest.mark.long])]
+
+    return pytest.mark.parametrize("copy", [pytest.param(way, marks=marks(way)) for way in COPIES])
 
 
 def _copy_refused(way: str) -> str:

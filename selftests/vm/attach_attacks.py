@@ -66,6 +66,7 @@ def test_timestamps_of_every_packet(t: Guests) -> None:
     _timestamps(t)
 
 
+@pytest.mark.long
 def test_timestamps_of_delayed_packets(t: Guests) -> None:
     """The qdisc's timer sends, on any processor: the socket hears of its stamps beside whoever holds its lock."""
     with done_and_undone(t, (0, 1), "modprobe sch_netem; tc qdisc replace dev nupa0 root netem delay 1ms", "tc qdisc del dev nupa0 root"):

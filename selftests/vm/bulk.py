@@ -51,6 +51,7 @@ def _window_probes(t: Guests) -> int:
     return t.nstat(1, "TcpExtTCPWinProbe")
 
 
+@pytest.mark.long
 def test_window_opens_again(t: Guests) -> None:
     """
     A receiver that copies is locked for long, and what comes meanwhile waits in the backlog and closes the window.  Once it is

@@ -20,7 +20,7 @@ SHAPES = ((64, True), (4096, False))  # bytes of a message, and whether it is an
 # Where TCP is told: by whom it must have been at least once.
 WHERE = {"process": "told_in_process", "softirq": "told_in_softirq", "ack": "told_in_softirq", "ack+held": "told_in_backlog",
          "softirq+mixed": "told_in_softirq", "process+repair": "told_in_process"}  # fmt: skip
-SHORT = ("ack+held", "softirq+mixed")  # the other ways are for `make soak`
+SHORT = ("ack+held",)  # the other ways are for `make soak`
 RTT_TURNS, RTT_MESSAGES, RTT_TIMES = 8, 100, 2
 
 

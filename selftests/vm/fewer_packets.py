@@ -38,8 +38,11 @@ def round_trips(t: Guests, transport: str, options: str, size: int = BYTES, mess
     return timed_round_trips(t, transport, options, size, messages)[1]
 
 
-@pytest.mark.parametrize("transport, poll", [("offload", 0), ("offload", 1), ("software", 0), ("software", 1)],
-                         ids=["offload_asleep", "offload_spinning", "software_asleep", "software_spinning"])  # fmt: skip
+@pytest.mark.parametrize(
+    "transport, poll",
+    [pytest.param("offload", 0, id="offload_asleep"), pytest.param("offload", 1, id="offload_spinning", marks=pytest.mark.long),
+     pytest.param("software", 0, id="software_asleep"), pytest.param("software", 1, id="software_spinning", marks=pytest.mark.long)],
+)  # fmt: skip
 def test_answers_carry_acks(t: Guests, transport: str, poll: int) -> None:
     """An answer that the machine's other work makes late carries none, so one of a few runs must show it, unless many answers are late."""
 
@@ -51,6 +54,7 @@ def test_answers_carry_acks(t: Guests, transport: str, poll: int) -> None:
     shown(t, attempt, TIMER_US, "carried, left alone, waited for the timer; of each end, for a message")
 
 
+@pytest.mark.long
 def test_small_congestion_windows_wait_for_no_timer(t: Guests) -> None:
     """A congestion window of less than two messages, beside ACKs that are left to answers."""
     with route(t, "cwnd lock 4"):

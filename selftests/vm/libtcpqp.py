@@ -89,7 +89,8 @@ def round_trips(t: Guests, sends: int) -> float:
     return said[0]["queue_pair"]["typical_us"]
 
 
-@pytest.mark.parametrize("sends", (pytest.param(1, marks=pytest.mark.long), pytest.param(4, marks=pytest.mark.long), 64))
+@pytest.mark.long
+@pytest.mark.parametrize("sends", (1, 4, 64))
 def test_round_trips_with_few_sends(t: Guests, sends: int) -> None:
     """The answer may be here before its question is done."""
     round_trips(t, sends)

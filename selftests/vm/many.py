@@ -38,6 +38,7 @@ def test_offload(t: Guests) -> None:
         t.check(report["placed"] >= max(least, 1), f"node{node}: placed only {report['placed']}, delivered segments: {why}")
 
 
+@pytest.mark.long
 def test_software(t: Guests) -> None:
     _many(t, "software")
 

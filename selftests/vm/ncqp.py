@@ -100,6 +100,7 @@ def test_interactive(t: Guests) -> None:
         job.wait(check=True)
 
 
+@pytest.mark.long
 def test_receiver_tells_the_sender_why(t: Guests) -> None:
     source(t)
     t.run(0, "mkdir -p /mnt/t/tiny; mountpoint -q /mnt/t/tiny || mount -t tmpfs -o size=1m tmpfs /mnt/t/tiny")
@@ -131,6 +132,7 @@ def test_interrupted_receiver(t: Guests) -> None:
         t.check("interrupted" in rx.stderr, rx.stderr)
 
 
+@pytest.mark.long
 def test_input_truncated_under_the_sender(t: Guests) -> None:
     """A reader that is slow at first; meanwhile the file shrinks: no crash, and nobody takes it for a success."""
     source(t, 64 << 20)

@@ -170,6 +170,7 @@ def test_reset_and_again(t: Guests) -> None:
     ends(t, "again", "--count 6")
 
 
+@pytest.mark.long
 def test_many(t: Guests) -> None:
     said = ends(t, "many", "--count 1000", limit_s=150)
     for side in said:
@@ -257,6 +258,7 @@ def test_sequence_numbers_differ(t: Guests, sides: tuple[int, int]) -> None:
     ends(t, "mismatch", "--delay 8", nodes=sides)
 
 
+@pytest.mark.long
 def test_sequence_numbers_differ_once_connected(t: Guests) -> None:
     ends(t, "mismatch", "--delay 8 --rts-after 1")
 
@@ -334,8 +336,9 @@ def real_time_alone(t: Guests, node: int) -> Iterator[None]:
         t.run(node, f"echo {saved[0]} >/proc/sys/kernel/sched_rt_runtime_us; {each.format(f'echo {saved[-1]} >$f')}")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    ("offload", "percent"), [pytest.param(1, 50, marks=pytest.mark.long), (1, 1), pytest.param(0, 50, marks=pytest.mark.long)], ids=["offload", "share_used_up", "software"]
+    ("offload", "percent"), [(1, 50), (1, 1), (0, 50)], ids=["offload", "share_used_up", "software"]
 )
 def test_answers_wait_for_no_task(t: Guests, offload: int, percent: int) -> None:
     """READs and atomics, of a host whose processor has a task that never lets another one run, as ranks of MPI nearly do."""
@@ -423,6 +426,7 @@ def test_namespace_ends(t: Guests) -> None:
     ends(t, "order")
 
 
+@pytest.mark.long
 def test_listener_goes_with_the_last(t: Guests) -> None:
     ends(t, "order")
     for node in (0, 1):
@@ -481,7 +485,7 @@ def perftest(t: Guests, command: str) -> None:
     by_number(t, f"{command} -x 0 -F")
 
 
-@pytest.mark.parametrize("verb", ("send", "write", "read", "atomic"))
+@pytest.mark.parametrize("verb", (pytest.param("send", marks=pytest.mark.long), "write", pytest.param("read", marks=pytest.mark.long), "atomic"))
 def test_perftest(t: Guests, verb: str) -> None:
     sizes = ("",) if verb == "atomic" else ("-s 64", "-s 65536")
     for size in sizes:

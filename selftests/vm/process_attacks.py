@@ -156,6 +156,7 @@ def parked(t: Guests, options: str, last: str) -> Iterator[Job]:
         t.run(0, "tc qdisc del dev lo root; pkill -9 process_attack || true")
 
 
+@pytest.mark.long
 def test_dies_with_parked_sends(t: Guests) -> None:
     with parked(t, "--count 4", "waiting") as job:
         dies(t, 0, job, "4 queue pairs and regions")
@@ -178,6 +179,7 @@ def test_waits_are_bounded_in_sum(t: Guests) -> None:
         t.check(took < SUM_S + ENDS_S, f"4 regions and queue pairs took {took:.1f} s to destroy")
 
 
+@pytest.mark.long
 def test_link_deleted_with_parked_sends(t: Guests) -> None:
     try:
         with parked(t, "--count 4", "waiting") as job:

@@ -169,6 +169,7 @@ def test_rights_and_windows(t: Guests) -> None:
             both(t, program)
 
 
+@pytest.mark.long
 def test_one_sided_on_a_bad_wire(t: Guests) -> None:
     with softnics(t), bad_wire(t, seed=37):
         both(t, "qp_rdma", connector="--seed 37 --operations 300")
@@ -267,6 +268,7 @@ def test_killed(t: Guests) -> None:
         told(t, json.loads(result.stdout), "the survivor")
 
 
+@pytest.mark.long
 def test_link_comes_back(t: Guests) -> None:
     """Frames in the queue are lost, the contexts stay; TCP repairs it."""
     with softnics(t):

@@ -129,6 +129,7 @@ def test_sends_that_are_awaited(t: Guests) -> None:
         t.check(sends >= share * MESSAGES, f"node{node}: {share} of {MESSAGES} messages were quiet, and the switch completed {sends} sends")
 
 
+@pytest.mark.long
 def test_shut_down_at_once(t: Guests) -> None:
     """Both ways, by who has the last message before TCP does: its sender is told that it came, and all of it is counted."""
     with hold(t, LONGEST_HOLD_US):

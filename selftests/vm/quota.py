@@ -57,6 +57,7 @@ def hog(t: Guests) -> Iterator[None]:
             job.wait()
 
 
+@pytest.mark.long
 def test_queue_pairs_beyond_the_quota(t: Guests) -> None:
     before = counter(t, 0, "offload_refused")
     with driver_errors(t) as errors, hog(t):

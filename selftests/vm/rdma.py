@@ -76,6 +76,7 @@ def test_write_trains_software(t: Guests) -> None:
         sharing(t, engines, f"{TRAINS} --seed 52")
 
 
+@pytest.mark.long
 def test_write_trains_under_faults(t: Guests) -> None:
     with fabric(t, **FAULTS):
         for engines in (("offload", "offload"), ("software", "software")):
@@ -135,6 +136,7 @@ def test_memory_of_each_kind_offload(t: Guests) -> None:
     kinds(t, "offload", 150)
 
 
+@pytest.mark.long
 def test_memory_of_each_kind_software(t: Guests) -> None:
     kinds(t, "software", 60)
 
@@ -253,6 +255,7 @@ def test_litmus_software(t: Guests) -> None:
     pair(t, "qp_litmus", ("software", "software"), "--rounds 20")
 
 
+@pytest.mark.long
 def test_litmus_with_faults(t: Guests) -> None:
     with fabric(t, **FAULTS):
         pair(t, "qp_litmus", ("offload", "offload"), "--rounds 20")

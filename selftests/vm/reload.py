@@ -38,6 +38,7 @@ def test_driver_reload_under_load(t: Guests) -> None:
     iperf(t, "")
 
 
+@pytest.mark.long
 def test_driver_reload_under_offload(t: Guests) -> None:
     # The QP's buffers, its context in the switch and the connection all lose the device beneath them.
     port = free_port()

@@ -38,5 +38,6 @@ def test_offload(t: Guests) -> None:
     _hostile(t, "offload", 1)
 
 
+@pytest.mark.long
 def test_software(t: Guests) -> None:
     _hostile(t, "software", 2)

@@ -114,6 +114,7 @@ def test_kill_9(t: Guests) -> None:
     by_switch(t, f"{ONE_BY_ONE} --seed 17", 0.8)
 
 
+@pytest.mark.long
 def test_driver_goes(t: Guests) -> None:
     jobs = endless(t)
     t.run(0, "rmmod nupa_dev")

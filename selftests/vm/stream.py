@@ -90,6 +90,7 @@ def scale(t: Guests, sockets: int, seconds: float, syns: int) -> None:
     print(t.run(0, f"/usr/bin/python3 {PROGRAMS}/stream_scale.py {sockets} {seconds} {syns}", LONG_S), flush=True)
 
 
+@pytest.mark.long
 def test_many(t: Guests) -> None:
     scale(t, 1000, 0.5, 2000)
 
@@ -222,7 +223,8 @@ def test_placed_by_a_switch_that_hangs(t: Guests) -> None:
     t.check(place(t, 3, 16, "all", 0.05)["rx_posts"] > 0, "nothing was posted after the driver came back")
 
 
-@pytest.mark.parametrize("who", ("send", pytest.param("receive", marks=pytest.mark.long)))
+@pytest.mark.long
+@pytest.mark.parametrize("who", ("send", "receive"))
 def test_placed_with_the_lock_held(t: Guests, who: str) -> None:
     """By a user who lets a page fault wait for as long as he likes: no NIC waits for him that goes, and one that comes places for his reader again."""
     nothing_pinned(t)
@@ -346,6 +348,7 @@ def test_placed_beside_splice(t: Guests) -> None:
     posts_cases(t, "spliced")
 
 
+@pytest.mark.long
 def test_placed_beside_zerocopy(t: Guests) -> None:
     """TCP's own TCP_ZEROCOPY_RECEIVE would say of what was placed that nothing waits, and who asks again and again would spin."""
     posts_cases(t, "zerocopied", "zerocopied_and_copied")
@@ -392,6 +395,7 @@ def test_late_readers(t: Guests) -> None:
     t.check(usual < LATE_MAX_BYTES, f"bytes that waited: {waited}")
 
 
+@pytest.mark.long
 def test_memory_that_stays_pinned(t: Guests) -> None:
     posts_cases(t, "many", "little")
 

@@ -186,6 +186,7 @@ def test_flood(t: Guests) -> None:
     t.check(min(shares) < SOFTIRQ_MAX, f"softirq had {shares} of the processor")
 
 
+@pytest.mark.long
 def test_killed(t: Guests) -> None:
     for victim in (0, 1):
         with node_type_ca(t), flood(t):

@@ -25,7 +25,7 @@ NEEDS = Needs(
     append="preempt=full",
 )  # fmt: skip
 pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.emulator_may_crash]  # each first attach and last end patches the kernel's code
-SECONDS = 12.0  # of each test
+SECONDS = 6.0  # of each test
 SEEDS = {"software": (1,), "offload": (3,)}
 DEATH_S = 60  # that a killed process may take
 STALL_S = 20  # that the witnesses may stand still

@@ -114,6 +114,7 @@ def test_interface_mtu_shrinks(t: Guests) -> None:
         _during(t, engine, "", "ip link set nupa0 mtu 1280", "ip link set nupa0 mtu 1500; ip -6 address replace $IP6/64 dev nupa0 nodad")
 
 
+@pytest.mark.long
 def test_packet_too_big(t: Guests) -> None:
     """A router's word for it: the receiver answers a segment with the ICMP message that quotes it."""
     for engine, family in (("offload", ""), ("software", "-6")):
