@@ -74,6 +74,7 @@ def test_software_engine_too(t: Guests) -> None:
 
 
 # An option that is another segment's does not fit the CRC: the segment counts as damaged, TCP sends it again.
+@pytest.mark.long
 def test_icrc_tells(t: Guests) -> None:
     _under(t, "copy", ("offload", "offload"), "--icrc", must_work=True)
     _under(t, "copy", ("software", "software"), "--icrc", must_work=True)

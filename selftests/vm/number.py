@@ -450,6 +450,7 @@ def test_device_leaves(t: Guests, node: int) -> None:
     ends(t, "order")
 
 
+@pytest.mark.long
 def test_module_leaves(t: Guests) -> None:
     """The same of the module; connections of queue pairs keep it, others do not."""
     ends(t, "order")
@@ -464,6 +465,7 @@ def test_module_leaves(t: Guests) -> None:
     ends(t, "order")
 
 
+@pytest.mark.long
 def test_killed_at_any_moment(t: Guests) -> None:
     """Of so many queue pairs that none of the moments is after the end."""
     for seconds in (0.05, 0.5):

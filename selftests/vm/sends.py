@@ -111,6 +111,7 @@ def test_kill_9(t: Guests) -> None:
         exchange(t, "offload", "offload", f"{ONE} --seed 13")
 
 
+@pytest.mark.long
 def test_driver_goes(t: Guests) -> None:
     endless(t, "the driver went", 0, "rmmod nupa_dev")
     t.run(0, SETUP)

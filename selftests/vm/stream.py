@@ -354,12 +354,13 @@ def test_placed_beside_zerocopy(t: Guests) -> None:
     posts_cases(t, "zerocopied", "zerocopied_and_copied")
 
 
+@pytest.mark.long
 def test_placed_beside_peeks(t: Guests) -> None:
     """TCP's own PEEK would stop before what was placed: who wants to see some bytes more would ask for ever."""
     posts_cases(t, "peeked")
 
 
-@pytest.mark.parametrize("case", ("timed", pytest.param("timed_beside", marks=pytest.mark.long), "ancillary"))
+@pytest.mark.parametrize("case", (pytest.param("timed", marks=pytest.mark.long), pytest.param("timed_beside", marks=pytest.mark.long), "ancillary"))
 def test_as_plain(t: Guests, case: str) -> None:
     """A receive's time limit, and what is told beside its bytes, are those of a plain socket."""
     posts_cases(t, case)
@@ -425,6 +426,7 @@ def test_placed_and_dropped_behind_the_device(t: Guests) -> None:
     t.check(report["rx_posts"] <= 8 and timeouts <= 4 * report["rx_posts"], f"{timeouts} timeouts in {report['s']} s, of {report['rx_posts']} posts")
 
 
+@pytest.mark.long
 def test_placed_and_the_driver_goes(t: Guests) -> None:
     receiver, sender = waiting_reader(t, 7998)
     t.run(0, "rmmod nupa_dev")

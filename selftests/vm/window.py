@@ -19,6 +19,7 @@ def _zero_windows(t: Guests) -> int:
     return t.nstat(0, "TcpExtTCPToZeroWindowAdv")
 
 
+@pytest.mark.long
 def test_window_closes_on_late_receives(t: Guests) -> None:
     t.run(0, f"sysctl -qw net.ipv4.tcp_rmem='4096 131072 {SMALL_RMEM}'")
     for engine in ENGINES:
