@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Queue pairs that share a receive queue, of which the switch takes receives, too: qp_shared looks at every byte, completion and poisoned buffer."""
 
+import functools
+
 import pytest
 
 from harness.guests import Guests
@@ -10,7 +12,7 @@ from harness.traffic import free_port, wait_moving
 
 from nupavm import Job
 
-from vm.completions import counted, refused_by_tcp, turned_off
+from vm.completions import refused_by_tcp, turned_off, while_switch_completes
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_shared",), setup="full")
 pytestmark = pytest.mark.needs(NEEDS)
@@ -54,12 +56,7 @@ def both_end(t: Guests, jobs: list[Job], what: str, killed: int = -1) -> None:
 
 def by_switch(t: Guests, options: str, share: float) -> list[dict]:
     """The same, of which the switch completes at least this share of what each end receives."""
-    before = [(counted(t, node, "rx_nic_messages"), counted(t, node, "rx_messages")) for node in range(2)]
-    reports = exchange(t, options)
-    for node, (nic, messages) in enumerate(before):
-        nic, messages = counted(t, node, "rx_nic_messages") - nic, counted(t, node, "rx_messages") - messages
-        t.check(nic >= share * messages, f"node{node}: the switch completed {nic} of {messages} messages")
-    return reports
+    return while_switch_completes(t, functools.partial(exchange, t, options), share)
 
 
 def test_one_by_one(t: Guests) -> None:
