@@ -335,6 +335,19 @@ TEST_F(WriteOrdering, NotBeforeTheHostHasSeenUnnamedBytes) {
     EXPECT_EQ(write(begin + 200, 0, 100, 100, 3), Reason::kPlaced);
 }
 
+// So may bytes that a replayed option names as something else.
+TEST_F(WriteOrdering, NotBeforeTheHostHasSeenBytesUnderAnOldName) {
+    host.ring.consume(begin);
+    host.ring.post({{kIova, 4096, kKey}});
+    EXPECT_EQ(host.rx(send_segment(begin, 0, pattern(100), 0, TCP_BTH_OP_SEND_ONLY)).reason,
+              Reason::kPlaced);
+    EXPECT_EQ(host.rx(send_segment(begin + 100, 0, pattern(100), 0, TCP_BTH_OP_SEND_ONLY)).reason,
+              Reason::kInconsistent);
+    EXPECT_EQ(write(begin + 200, 0, 100, 100, 2), Reason::kOrder);
+    host.ring.consume(begin + 300);
+    EXPECT_EQ(write(begin + 300, 0, 100, 100, 3), Reason::kPlaced);
+}
+
 // The first WRITE that arrives may not be the first that was sent: those with
 // immediate count elsewhere.
 TEST_F(Tagged, FirstOfItsKindBehindAHole) {

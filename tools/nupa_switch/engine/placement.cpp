@@ -493,7 +493,7 @@ bool csum_proven(const Packet& packet) noexcept {
 
 // What the host must copy, and what is in memory.
 void remember(QpContext& qp, const Decision& d, std::uint32_t seq, std::uint32_t bytes) noexcept {
-    if (!d.has_bth)
+    if (!d.has_bth || d.reason == Reason::kInconsistent)  // a name that is a lie is none
         return qp.writes.delivered(seq, seq + bytes);
     if (!is_write(d.bth.opcode))
         return;
