@@ -133,6 +133,24 @@ TEST_F(Completions, Writes) {
     EXPECT_EQ(done(), kRcvNxt + 2 * kLength);
 }
 
+// TCP repeats what is completed: the host copies none of it, so a WRITE behind it waits for nobody.
+TEST_F(Completions, ARepeatedWriteKeepsNoOtherWaiting) {
+    const auto write = [&](std::uint16_t msn) {
+        return host.rx(write_segment(kRcvNxt + msn * kLength, 0, pattern(kLength, msn),
+                                     kIova + 4096, kKey, kLength, TCP_BTH_OP_WRITE_ONLY, msn));
+    };
+    give();
+    host.ring.consume(kRcvNxt);
+    ASSERT_EQ(write(0).completed, 1u);
+    EXPECT_EQ(write(0).reason, Reason::kPlacedBefore);
+    EXPECT_EQ(write(1).completed, 1u);
+    EXPECT_EQ(host.mr.read(host.guest, kIova + 4096, kLength), pattern(kLength, 1));
+    // What the host may have completed since, or not, only the host knows.
+    put(offsetof(nupa_qp_shadow, turn), NUPA_TURN_HOST);
+    EXPECT_EQ(write(1).reason, Reason::kDuplicate);
+    EXPECT_EQ(write(2).reason, Reason::kOrder);
+}
+
 TEST_F(Completions, ATrainAtOnce) {
     post(5);
     give();

@@ -53,6 +53,11 @@ nupa_admin_status Completions::init(const HostMemory& memory, std::uint32_t qpn,
     return NUPA_OK;
 }
 
+// Of a turn of the host's the mark may be so old that it is no number of this window.
+bool Completions::finished(std::uint32_t seq) const noexcept {
+    return cq_ && load(shadow_->turn) == NUPA_TURN_SWITCH && !seq_after(seq, load(shadow_->done));
+}
+
 Completions::Messages Completions::messages(const tcp_bth& b, std::uint32_t bytes) noexcept {
     const tcp_bth_op_info& op = *tcp_bth_op(b.opcode);
     if (tcp_bth_is_even_train(b.opcode)) {

@@ -40,6 +40,10 @@ public:
     // queue is told of that.
     bool send_is_waited_for(bool receive) const noexcept;
 
+    // Is every byte before @seq of messages that were completed, so that the host copies none of
+    // them, whatever comes again?  Known only while it is the switch's turn.
+    bool finished(std::uint32_t seq) const noexcept;
+
     // @bytes of payload from @seq on, which @b names, were placed: if they are whole messages and
     // what comes next, they are completed.  How many; 0: they are left to the host.
     std::uint32_t complete(const ReceiveQueue& rq, const tcp_bth& b, std::uint32_t seq,

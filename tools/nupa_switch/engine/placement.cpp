@@ -245,9 +245,12 @@ Reason PlacementChecks::option() noexcept {
 }
 
 // TCP has dropped what was placed of a WRITE, and a later one is in memory
-// already: the host must not copy the older bytes over it.
+// already: the host must not copy the older bytes over it.  Nor will it copy what
+// is completed: a WRITE behind that need not wait for the host.
 bool PlacementChecks::overtaken() const noexcept {
-    return placeable(d_.bth) && is_write(d_.bth.opcode) && qp_.writes.overtaken(seq_ + bytes_);
+    const std::uint32_t end = seq_ + bytes_;
+    return placeable(d_.bth) && is_write(d_.bth.opcode) &&
+           (qp_.writes.overtaken(end) || qp_.completions.finished(end));
 }
 
 // The same without an option, which a middlebox took: nobody can tell a WRITE's bytes, which must
@@ -613,8 +616,8 @@ Decision of_part(Decision decision, const Packet& part) noexcept {
             remember(qp, d, at.seq, bytes);
         if (d.reason == Reason::kPlaced && !d.stream && !d.completed)
             d.completed = qp.completions.complete(qp.rq, d.bth, at.seq, bytes);
-        // Who reads a stream waits for just these bytes.
-        d.may_wait = d.placed() && !d.stream && whole && !urgent(packet) && qp.may_wait();
+        // Who reads a stream waits for just these bytes, and TCP answers at once what is repeated.
+        d.may_wait = d.reason == Reason::kPlaced && !d.stream && whole && !urgent(packet) && qp.may_wait();
         if (d.completed)
             d.sends = qp.completions.complete_sends(at.ack);
         if (d.completed && whole && !congested(packet) && qp.completions.cq()->says_waiting() &&

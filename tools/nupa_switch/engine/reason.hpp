@@ -10,8 +10,8 @@ namespace nupa {
 
 enum class Reason : std::uint8_t {
     kPlaced,
-    kPlacedBefore,  // a repeated part of a WRITE that is in memory: nothing is stored, and nothing
-                    // may be copied over a later WRITE
+    kPlacedBefore,  // a repeated part of a WRITE that is in memory, before a later one or
+                    // completed: nothing is stored, nor copied by the host
     kNoQp,          // no QP context for the flow, or no payload: nothing is counted
     kCsum,          // IP, TCP or ICRC check failed
     kFlags,         // SYN, FIN, RST, URG or a fragment
