@@ -15,7 +15,7 @@ from harness.needs import KASAN, Needs, debug_flavour
 from nupavm import EmulatorCrashed, MadeUpByEmulator
 
 PLAIN = (Failed, LeftBehind, *MACHINE_TROUBLE)  # tell enough without a traceback
-PARTS = ("waiting", "others")
+PARTS = ("beside", "others")
 PROBLEM = pytest.StashKey[BaseException]()
 FOLLOWING = pytest.StashKey[tuple | None]()
 BOOTS = pytest.StashKey[Boots]()
@@ -26,13 +26,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("guests")
     group.addoption("--only", metavar="PATTERN", action="append", help="tests whose name contains this (or matches it, with * and ?)")
     group.addoption("--long", action="store_true", help="the tests marked long, and nothing else")
-    group.addoption("--part", choices=PARTS, help="the tests marked waits, or all others (default: both)")
+    group.addoption("--part", choices=PARTS, help="the tests marked beside, or all others (default: both)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(Needs(...)): what the guests must have; the nearest one counts")
     config.addinivalue_line("markers", "long: costs more time than `make check` has; `make soak` runs it")
-    config.addinivalue_line("markers", "waits: leaves the processors idle much of the time; `make check` runs it beside the others, in guests of its own")
+    config.addinivalue_line("markers", "beside: `make check` runs it beside all else, in guests of its own; both halves take about as long")
     config.addinivalue_line("markers", "debug_kernel: for the debug kernel only")
     config.addinivalue_line("markers", "emulator_may_crash: QEMU is known to (docs/known-faults.md); the test is run once more then, which is said")
     config.stash[BOOTS], config.stash[WAITING] = Boots(), Counter()
@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items
         if wanted(names.of_node(item.nodeid))
         and bool(item.get_closest_marker("long")) == long
-        and part in (None, PARTS[not item.get_closest_marker("waits")])
+        and part in (None, PARTS[not item.get_closest_marker("beside")])
     ]
     config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
     order: dict[tuple | None, int] = {}

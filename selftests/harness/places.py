@@ -49,11 +49,11 @@ class Trouble(Exception):
 
 def run(report: Report, wanted: Callable[[str], bool], long: bool = False) -> None:
     tests = [
-        odd_path_below_tmp, module_in_odd_path, no_headers, read_only, unreadable, foreign_build, odd_names_refused, variables, no_sudo, full_disk,
+        odd_path_below_tmp, no_headers, read_only, unreadable, foreign_build, odd_names_refused, variables, no_sudo, full_disk,
         two_builds, installed_and_removed,
     ]  # fmt: skip
     if long:
-        tests = [*(_boot_below(place) for place in PLACES), other_file_system, built_in_odd_path, killed_build, two_clones_at_once]
+        tests = [*(_boot_below(place) for place in PLACES), other_file_system, built_in_odd_path, module_in_odd_path, killed_build, two_clones_at_once]
     for test in tests:
         name = f"places/{test.__name__}"
         if not wanted(name):

@@ -375,7 +375,7 @@ TEST_F(Pool, AHostMayDieInAHandOver) {
     SCOPED_TRACE("NUPA_SEED=" + std::to_string(seed));
     std::mt19937 random(seed);
     for (unsigned i = 0; i < kHandOverDeaths; i++) {
-        const uint64_t bytes = (1 + random() % 512) * kPageBytes;
+        const uint64_t bytes = (1 + random() % 64) * kPageBytes;
         const unsigned from = random() % 2, dies = random() % 2;
         const uint64_t a = windows[from]->lease(bytes);
         std::memset(windows[from]->memory(a), 0x77, bytes);

@@ -22,7 +22,7 @@ TESTS = "selftests/vm/programs"
 PROGRAMS = (*(f"{TESTS}/{name}" for name in ("accel_check", "accel_signal", "qp_bell", "qp_exchange", "qp_rdma")), "tools/ncqp/ncqp", DEVMEM)
 MIB = 64
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev", "nupa_accel"), programs=PROGRAMS, setup="full", accelerator_mib=MIB)
-pytestmark = pytest.mark.needs(NEEDS)
+pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.beside]
 # One that was built before it was in its configuration; regions need it.
 NO_PAGES = on_debug_kernel() and "CONFIG_ZONE_DEVICE=y" not in debug_config()
 regions = pytest.mark.skipif(NO_PAGES, reason="the debug kernel has no ZONE_DEVICE: build it anew")

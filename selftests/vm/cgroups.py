@@ -13,7 +13,7 @@ from harness.pairs import Job
 from harness.traffic import free_port
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/cm_exchange",), setup="full")
-pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.waits]
+pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.beside]
 
 LIMIT_S = 60
 ADDRESSES = ("10.77.0.1", "10.77.0.2")  # the lower one connects

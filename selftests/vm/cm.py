@@ -10,7 +10,7 @@ from harness.needs import Needs
 from harness.traffic import free_port
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/cm_exchange",), setup="full")
-pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.waits]
+pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.beside]
 
 PROGRAM = "$BUILD/cmake/selftests/vm/programs/cm_exchange"
 STRAYS = "$REPO/selftests/vm/programs/strays.py"

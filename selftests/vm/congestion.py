@@ -13,7 +13,7 @@ from harness.pairs import fabric
 from harness.traffic import ncqp
 from vm.fabric import NEEDS  # the same guests
 
-pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.waits]
+pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.beside]
 CONTROLS = ("cubic", "bbr", "dctcp")
 FAMILIES = ("", "-6")
 ENGINES = ("offload", "software")

@@ -17,7 +17,7 @@ from nupavm import Job
 from nupavm.paths import BUILD
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("tools/devmem/devmem_tcp", "tools/ncqp/ncqp"), setup="full")
-pytestmark = pytest.mark.needs(NEEDS)
+pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.beside]
 
 PROGRAM = "$BUILD/cmake/tools/devmem/devmem_tcp"
 RANDOM = "/mnt/t/random"

@@ -9,7 +9,7 @@ from harness.guests import Guests
 from harness.traffic import copy_file, iperf
 from vm.fabric import NEEDS  # the same guests
 
-pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.waits]
+pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.beside]
 
 
 def test_identity(t: Guests) -> None:

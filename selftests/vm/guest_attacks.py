@@ -16,7 +16,7 @@ from vm import unplug
 
 from nupavm.paths import slowness
 
-pytestmark = [pytest.mark.needs(unplug.NEEDS), pytest.mark.waits]
+pytestmark = [pytest.mark.needs(unplug.NEEDS), pytest.mark.beside]
 SETUP = unplug.SETUP
 COUNTED_MAX = 4096  # counted from one, with eight random bits: the first keys; of 24 random bits one in 4,000 is below
 NOTICED_S = 15  # heartbeats missed, the reset given up, and the queue pairs ended

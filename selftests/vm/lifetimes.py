@@ -10,7 +10,7 @@ from harness.needs import Needs
 from harness.pairs import Pair, fabric
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_end",), setup="full")
-pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.waits]
+pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.beside]
 ENGINES = ("software", "offload")
 USER_TIMEOUT = "--user-timeout-ms 3000"
 FLUSHED = "Work Request Flushed Error"

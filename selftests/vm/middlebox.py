@@ -8,7 +8,7 @@ import pytest
 from harness.guests import Guests
 from vm.exchange import LIMIT_S, NEEDS, PORT, PROGRAM  # the same guests
 
-pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.waits]
+pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.beside]
 ROUNDS, ROUNDS_MAX = 3, 12  # more only until the fault has hit anything
 RATE = 0.01
 # What qp_exchange says when data were wrong, whatever the completion's status.

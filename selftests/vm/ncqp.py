@@ -9,7 +9,7 @@ from vm.fabric import NEEDS  # the same guests
 
 from nupavm import Result
 
-pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.waits]
+pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.beside]
 ENGINES = ("software", "offload")
 LONG, SHORT = 24 * (1 << 20), 123  # whole messages, and the last one
 SIZE = LONG + SHORT

@@ -19,7 +19,7 @@ from harness.pairs import Job, served
 from harness.traffic import free_port, parameter
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_rdma",), setup="full")
-pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.waits]
+pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.beside]
 
 LIMIT_S = 60
 BULK_MESSAGES, BULK_SLOW_US = 2000, 2000

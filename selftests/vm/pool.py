@@ -23,6 +23,7 @@ MIB = 64
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev", "nupa_accel"), programs=PROGRAMS, setup="full", pool_mib=MIB, switch_args=("--watch", "always"))
 pytestmark = [
     pytest.mark.needs(NEEDS),
+    pytest.mark.beside,
     pytest.mark.skipif(on_debug_kernel() and "CONFIG_ZONE_DEVICE=y" not in debug_config(), reason="the debug kernel has no ZONE_DEVICE: build it anew"),
 ]
 CHECK = "$BUILD/cmake/selftests/vm/programs/pool_check"

@@ -19,7 +19,7 @@ from harness.traffic import free_port
 from nupavm import Job
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/process_attack", "selftests/vm/programs/cm_exchange"), setup="full", cpus=2)
-pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.waits]
+pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.beside]
 BESIDE = replace(NEEDS, cpus=3)  # a processor each for a process and two that feed it: one of them runs, whatever the host does
 OPEN = "chmod 666 /dev/infiniband/*; sysctl -qw kernel.unprivileged_userns_clone=1 2>/dev/null || true"
 NOBODY = "setpriv --reuid 65534 --regid 65534 --clear-groups --"

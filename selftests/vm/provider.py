@@ -19,7 +19,7 @@ from vm.exchange import TRAINS, placed_share, share_segments
 
 NAMES = ("qp_end", "qp_exchange", "qp_litmus", "qp_many", "qp_rdma", "qp_refused", "qp_revoke", "qp_window")
 NEEDS = Needs(modules=("tcp_qp", "tests/softnic"), programs=tuple(f"selftests/vm/programs/{name}" for name in NAMES), nodes=1, switch=False, setup="full")
-pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.waits]
+pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.beside]
 LIMIT_S = 90
 MODULE = "$KO/tests/softnic/softnic.ko"
 FAR = "nsenter --net=/run/netns/far"  # keeps /sys, where devices are looked for

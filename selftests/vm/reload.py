@@ -8,7 +8,7 @@ from harness.needs import Needs
 from harness.traffic import ENDLESS, ENDLESS_S, free_port, iperf, ncqp, wait_moving
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("tools/ncqp/ncqp",), setup="full")
-pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.waits]
+pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.beside]
 SETUP = "sh $REPO/tools/vm/guest/setup full"
 BUSY_S = 120
 

@@ -13,7 +13,7 @@ from harness.needs import Needs
 from harness.pairs import Pair, fabric
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_revoke",), setup="full")
-pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.waits]
+pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.beside]
 ROUNDS = 8
 # Much is under way when the moment comes: a short pipe, and a fabric that makes TCP send again.
 SLOW = {"rate_mbps": 400, "queue_bytes": 400000, "loss": 0.01, "delay": 0.2, "delay_min_us": 500, "delay_max_us": 4000, "reorder": 0.02}

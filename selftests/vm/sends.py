@@ -16,7 +16,7 @@ from vm.number import ADDRESS, by_number, perftest
 from vm.shared import ENDLESS, SETUP
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_exchange",), setup="full")
-pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.waits]
+pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.beside]
 
 TURNS = 500
 # Both ends have one or two sends under way, which the other's messages acknowledge.

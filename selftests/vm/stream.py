@@ -19,7 +19,7 @@ from vm import unplug
 from nupavm import Job
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("tools/tcpqp_stat/tcpqp-stat", "user/tcpqp_run/tcpqp-run"), cpus=2, setup="full")
-pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.waits]
+pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.beside]
 
 PROGRAMS = "$REPO/selftests/vm/programs"
 LIMIT_S = 240

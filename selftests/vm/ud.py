@@ -12,7 +12,7 @@ from harness.pairs import fabric, served
 from harness.traffic import done_and_undone, free_port, parameter, softirq_share
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), setup="full")
-pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.waits]
+pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.beside]
 
 PROGRAMS = "/usr/bin/python3 $REPO/selftests/vm/programs"
 UDP_PORT = 4793

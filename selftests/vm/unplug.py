@@ -26,7 +26,7 @@ from nupavm import Job
 # A boot of its own: these guests end up with other devices than they began with.
 PROGRAMS = ("selftests/vm/programs/qp_end", "selftests/vm/programs/qp_shared", "tools/ncqp/ncqp")
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=PROGRAMS, setup="full", topology="slot")
-pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.waits]
+pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.beside]
 SETUP = "sh $REPO/tools/vm/guest/setup full"
 GONE = "[ ! -e /sys/class/net/nupa0 ]"
 NUPA = "for d in /sys/bus/pci/drivers/nupa_dev/0*; do echo 1 >$d/remove; done"

@@ -24,7 +24,7 @@ NEEDS = Needs(
     modules=("tcp_qp", "nupa_dev"), programs=(f"{PROGRAMS}/user_fuzz", f"{PROGRAMS}/user_fuzz_honest"), cpus=2, mem_mb=1536, setup="full",
     append="preempt=full",
 )  # fmt: skip
-pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.emulator_may_crash]  # each first attach and last end patches the kernel's code
+pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.beside, pytest.mark.emulator_may_crash]  # each first attach and last end patches the kernel's code
 SECONDS = 6.0  # of each test
 SEEDS = {"software": (1,), "offload": (3,)}
 DEATH_S = 60  # that a killed process may take

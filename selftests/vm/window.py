@@ -9,7 +9,7 @@ from harness.traffic import free_port, sysctl
 from vm.exchange import exchange
 from vm.fabric import NEEDS  # the same guests
 
-pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.waits]
+pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.beside]
 ENGINES = ("software", "offload")
 SMALL_RMEM, LARGE_RMEM = 1 << 20, 64 << 20  # the latter is what guest/setup asks for
 LANE = {"rate_mbps": 150, "queue_bytes": 600_000}  # so that a change falls into the transfer
