@@ -617,7 +617,8 @@ Decision of_part(Decision decision, const Packet& part) noexcept {
         if (d.reason == Reason::kPlaced && !d.stream && !d.completed)
             d.completed = qp.completions.complete(qp.rq, d.bth, at.seq, bytes);
         // Who reads a stream waits for just these bytes, and TCP answers at once what is repeated.
-        d.may_wait = d.reason == Reason::kPlaced && !d.stream && whole && !urgent(packet) && qp.may_wait();
+        d.may_wait =
+            d.reason == Reason::kPlaced && !d.stream && whole && !urgent(packet) && qp.may_wait();
         if (d.completed)
             d.sends = qp.completions.complete_sends(at.ack);
         if (d.completed && whole && !congested(packet) && qp.completions.cq()->says_waiting() &&
