@@ -204,7 +204,7 @@ TEST_F(Tagged, Inconsistent) {
 // Two kinds of WRITE count in different spaces and so meet with equal numbers.
 TEST_F(Tagged, WriteAndWriteImmInterleaved) {
     for (std::uint16_t i = 0; i < 300; i++) {
-        const std::uint64_t va = kIova + i % 100 * 2000;
+        const std::uint64_t va = kIova + std::uint64_t{i} % 100 * 2000;
         for (const std::uint8_t last : {TCP_BTH_OP_WRITE_LAST, TCP_BTH_OP_WRITE_LAST_IMM}) {
             const std::uint64_t to = va + (last == TCP_BTH_OP_WRITE_LAST_IMM ? 1000 : 0);
             ASSERT_TRUE(host.rx(write_segment(seq, 0, pattern(500), to, kKey, 1000,
