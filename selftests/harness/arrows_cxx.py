@@ -19,7 +19,7 @@ APART = (
 )
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
-ARROW = re.compile(r"^ {2}(\S+) +-> ?(.*)$", re.M)
+ARROW = re.compile(r"^ {2}(\S+) +-> ?(.*(?:\n {4}.*)*)$", re.M)  # its targets may go on in lines that are indented more
 
 
 def run(report: Report, repo: Path, wanted) -> None:
