@@ -155,7 +155,7 @@ public:
 
 private:
     Reason option() noexcept;
-    bool overtaken() const noexcept;
+    bool placed_before() const noexcept;
     bool unnamed_overtaken() const noexcept;
     bool sync() noexcept;
     bool consistent() noexcept;
@@ -200,7 +200,7 @@ Reason PlacementChecks::run() noexcept {
     if (!qp_.in_window(seq_, bytes_))
         return Reason::kWindow;
     if (qp_.disorder.seen(seq_, bytes_))
-        return overtaken() ? Reason::kPlacedBefore : Reason::kDuplicate;
+        return placed_before() ? Reason::kPlacedBefore : Reason::kDuplicate;
     if (!from_peer)  // TCP may take it all the same, but nothing is learnt from it
         return Reason::kPeer;
     const bool may_be_placed = placeable(d_.bth);
@@ -247,7 +247,7 @@ Reason PlacementChecks::option() noexcept {
 // TCP has dropped what was placed of a WRITE, and a later one is in memory
 // already: the host must not copy the older bytes over it.  Nor will it copy what
 // is completed: a WRITE behind that need not wait for the host.
-bool PlacementChecks::overtaken() const noexcept {
+bool PlacementChecks::placed_before() const noexcept {
     const std::uint32_t end = seq_ + bytes_;
     return placeable(d_.bth) && is_write(d_.bth.opcode) &&
            (qp_.writes.overtaken(end) || qp_.completions.finished(end));
