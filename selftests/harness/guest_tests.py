@@ -8,6 +8,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from harness import names
+from harness.beside import BESIDE, OTHERS
 from harness.boots import MACHINE_TROUBLE, Boots, LeftBehind
 from harness.guests import Failed, Guests
 from harness.needs import KASAN, Needs, debug_flavour
@@ -15,7 +16,7 @@ from harness.needs import KASAN, Needs, debug_flavour
 from nupavm import EmulatorCrashed, MadeUpByEmulator
 
 PLAIN = (Failed, LeftBehind, *MACHINE_TROUBLE)  # tell enough without a traceback
-PARTS = ("beside", "others")
+PARTS = (BESIDE, OTHERS)
 PROBLEM = pytest.StashKey[BaseException]()
 FOLLOWING = pytest.StashKey[tuple | None]()
 BOOTS = pytest.StashKey[Boots]()

@@ -3,7 +3,6 @@
 
 import contextlib
 import functools
-import math
 import re
 import subprocess
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ import pytest
 
 from nupavm.paths import module_dir
 
-from harness.busy import shown
+from harness.busy import one_shows
 from harness.guests import Guests
 from harness.needs import Needs
 from harness.pairs import fabric
@@ -45,13 +44,16 @@ def while_switch_completes(t: Guests, traffic: Callable[[], T], share: float) ->
     """What came of traffic of which the switch completed at least this share of what each end received: one of a few, as a host that has no
     processor is late to give it the turn."""
 
-    def attempt() -> tuple[bool, float, tuple[T, list]]:
+    def attempt() -> tuple[T, list[tuple[int, int]]]:
         before = [(counted(t, node, "rx_nic_messages"), counted(t, node, "rx_messages")) for node in range(2)]
         came = traffic()
         rose = [(counted(t, node, "rx_nic_messages") - nic, counted(t, node, "rx_messages") - messages) for node, (nic, messages) in enumerate(before)]
-        return all(nic >= share * messages for nic, messages in rose), 0, (came, rose)
+        return came, rose
 
-    return shown(t, attempt, math.inf, f"the switch completes {share} of all messages at both ends")[0]
+    def holds(saw: tuple[T, list[tuple[int, int]]]) -> bool:
+        return all(nic >= share * messages for nic, messages in saw[1])
+
+    return one_shows(t, attempt, holds, f"the switch completes {share} of all messages at both ends")[0]
 
 
 def by_switch(t: Guests, options: str, share: float) -> None:

@@ -3,11 +3,10 @@
 
 import errno
 import json
-import math
 
 import pytest
 
-from harness.busy import nothing_copied, shown
+from harness.busy import nothing_copied, one_shows
 from harness.guests import Guests
 from harness.needs import Needs, debug_config, on_debug_kernel
 from harness.traffic import free_port, ncqp
@@ -101,14 +100,14 @@ def test_library(t: Guests, engine: str) -> None:
 
 
 def test_perf(t: Guests) -> None:
-    def attempt() -> tuple[bool, float, dict]:
+    def attempt() -> dict:
         port = free_port()
         _, told = _both(t, f"{PERF} --once --pool -p {port}", f"{PERF} rate --pool -n 2000 -N 1 -p {port} --out_json $PEER", port)
         row = json.loads(told)[0]
         t.equal(row["engine"], "offload", "engine")
-        return row["server_copied_bytes"] == 0, 0, row
+        return row
 
-    shown(t, attempt, math.inf, "no byte that the server's processor copied")
+    one_shows(t, attempt, lambda row: row["server_copied_bytes"] == 0, "no byte that the server's processor copied")
     _all_back(t)
 
 
@@ -116,7 +115,7 @@ def test_stock_perftest(t: Guests) -> None:
     """Its --mmap: buffers in leases of the pool, registered by address, and nothing that a processor copies."""
     common = "ib_write_bw -d tcpqp0 -F -s 65536 -n 500 --mmap=/dev/nupa_pool0"
 
-    def attempt() -> tuple[bool, float, list[int]]:
+    def attempt() -> list[int]:
         port = free_port()
         before = [int(t.run(node, COPIED)) for node in (0, 1)]
         regions = [json.loads(t.run(node, f"{CHECK} info"))["kernel_maps"] for node in (0, 1)]
@@ -124,9 +123,9 @@ def test_stock_perftest(t: Guests) -> None:
         copied = [int(t.run(node, COPIED)) - before[node] for node in (0, 1)]
         for node in (0, 1):
             t.check(json.loads(t.run(node, f"{CHECK} info"))["kernel_maps"] > regions[node], f"node{node}: its buffers were not in the pool")
-        return copied == [0, 0], 0, copied
+        return copied
 
-    shown(t, attempt, math.inf, "no byte that a processor copied")
+    one_shows(t, attempt, lambda copied: copied == [0, 0], "no byte that a processor copied")
     _all_back(t)
 
 
