@@ -11,11 +11,14 @@ from harness.guests import Guests
 # (TCP_REPAIR).  What leaks is there for ever.
 LEFT_S = 100.0
 POLL_S = 0.2
+GIVEN_UP = "/run/given_up"  # in a guest, until it ends: how often each module is held for ever
 # One job, and but one program started in it: this runs after every test.
-LOOK = """
+LOOK = f"""
 rdma resource show 2>/dev/null
 for m in tcp_qp nupa_dev nupa_accel; do
-	[ -d /sys/module/$m ] && read -r n </sys/module/$m/refcnt && echo "module $m $n"
+	held=0
+	[ -e {GIVEN_UP}/$m ] && read -r held <{GIVEN_UP}/$m
+	[ -d /sys/module/$m ] && read -r n </sys/module/$m/refcnt && echo "module $m $((n - held))"
 done
 for d in /sys/class/infiniband/tcpqp*/ports/1/hw_counters; do
 	[ -d $d ] && read -r all <$d/rx_delivered_bytes && read -r placed <$d/rx_placed_bytes && read -r copied <$d/rx_copied_bytes &&
@@ -42,6 +45,11 @@ def trouble(t: Guests) -> str:
         if not found or time.monotonic() > deadline:
             return found and f"{_holders(t)}\n{found}"  # the last line is all that a summary shows
         time.sleep(POLL_S)
+
+
+def given_up(t: Guests, node: int, module: str) -> None:
+    """What was given up to a switch that hung holds this module once more, and will for ever."""
+    t.run(node, f"mkdir -p {GIVEN_UP}; held=$(cat {GIVEN_UP}/{module} 2>/dev/null || echo 0); echo $((held + 1)) >{GIVEN_UP}/{module}")
 
 
 def look(t: Guests) -> str:

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "base/fd.hpp"
 
@@ -30,6 +31,8 @@ struct Pool {
     std::map<uint64_t, tcpqp::Fd> offers;  // by token
     int take_error = 0;
     unsigned takes_to_fail = 0;
+    int offer_error = 0;  // of the next
+    unsigned maps_to_fail = 0;
 };
 Pool pool;
 
@@ -52,6 +55,11 @@ int offer(nupa_pool_offer& request) {
     const uint64_t bytes = bytes_of(request.fd);
     if (bytes == 0)
         return failed(ENODEV);
+    if (const int error = std::exchange(pool.offer_error, 0); error != 0) {
+        if (error != EBUSY && ::ftruncate(request.fd, 0) != 0)
+            return -1;
+        return failed(error);
+    }
     tcpqp::Fd copy(make(bytes));
     off_t from = 0;
     for (auto left = static_cast<ssize_t>(bytes); left > 0;) {
@@ -118,12 +126,24 @@ FakePool::~FakePool() {
     pool.there = false;
     pool.offers.clear();
     pool.takes_to_fail = 0;
+    pool.offer_error = 0;
+    pool.maps_to_fail = 0;
 }
 
 void FakePool::fail_takes(int error, unsigned count) noexcept {
     const std::lock_guard guard(pool.lock);
     pool.take_error = error;
     pool.takes_to_fail = count;
+}
+
+void FakePool::fail_offer(int error) noexcept {
+    const std::lock_guard guard(pool.lock);
+    pool.offer_error = error;
+}
+
+void FakePool::fail_maps(unsigned count) noexcept {
+    const std::lock_guard guard(pool.lock);
+    pool.maps_to_fail = count;
 }
 
 void FakePool::drop_offers() noexcept {
@@ -145,8 +165,12 @@ size_t FakePool::leases() {
 // What --wrap makes of the names.
 int real_open(const char* path, int flags, unsigned mode) asm("__real_open");
 int real_ioctl(int fd, unsigned long request, void* argument) asm("__real_ioctl");
+void* real_mmap(void* at, size_t bytes, int rights, int flags, int fd,
+                off_t from) asm("__real_mmap");
 int wrapped_open(const char* path, int flags, unsigned mode) asm("__wrap_open");
 int wrapped_ioctl(int fd, unsigned long request, void* argument) asm("__wrap_ioctl");
+void* wrapped_mmap(void* at, size_t bytes, int rights, int flags, int fd,
+                   off_t from) asm("__wrap_mmap");
 
 int wrapped_open(const char* path, int flags, unsigned mode) {
     const std::lock_guard guard(pool.lock);
@@ -156,6 +180,15 @@ int wrapped_open(const char* path, int flags, unsigned mode) {
 
 int wrapped_ioctl(int fd, unsigned long request, void* argument) {
     return is_ours(request) ? call(request, argument) : real_ioctl(fd, request, argument);
+}
+
+void* wrapped_mmap(void* at, size_t bytes, int rights, int flags, int fd, off_t from) {
+    const std::lock_guard guard(pool.lock);
+    if (fd < 0 || pool.maps_to_fail == 0)
+        return real_mmap(at, bytes, rights, flags, fd, from);
+    pool.maps_to_fail--;
+    errno = ENOMEM;
+    return MAP_FAILED;
 }
 
 }  // namespace stock_test

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A pool of memory in this process, in place of /dev/nupa_pool0: the library's open() and ioctl()
-// are wrapped.  Its leases are memory files, and an offered one can't be touched any more.
+// A pool of memory in this process, in place of /dev/nupa_pool0: the library's open(), ioctl() and
+// mmap() are wrapped.  Its leases are memory files, and an offered one can't be touched any more.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +18,10 @@ public:
 
     // The next @count takes fail by @error, and the offers stand.
     void fail_takes(int error, unsigned count) noexcept;
+    // The next offer fails by @error; but for EBUSY its memory is gone.
+    void fail_offer(int error) noexcept;
+    // The next @count files can't be mapped.
+    void fail_maps(unsigned count) noexcept;
     // Of who is gone.
     void drop_offers() noexcept;
     // Descriptors of leases that somebody has.

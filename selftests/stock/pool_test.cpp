@@ -130,6 +130,42 @@ TEST_F(Pool, AMessageThatFindsNoRoomIsNotLost) {
     EXPECT_EQ(p_.a->close(kLimit_ms), 0);
 }
 
+// It was taken, and is nobody else's to give again.
+TEST_F(Pool, AMessageThatCannotBeMappedIsNotLost) {
+    send(*p_.a, kBytes, 1);
+    tcpqp_view in{};
+    pool_.fail_maps(2);
+    EXPECT_EQ(tcpqp_recv(p_.b->get(), &in, kLimit_ms), -ENOMEM);
+    EXPECT_EQ(tcpqp_recv(p_.b->get(), &in, kLimit_ms), -ENOMEM);
+    ASSERT_EQ(tcpqp_recv(p_.b->get(), &in, kLimit_ms), 0);
+    EXPECT_TRUE(is(in, kBytes, 1));
+    EXPECT_EQ(p_.a->close(kLimit_ms), 0);
+}
+
+TEST_F(Pool, WhatItDoesNotTakeGoesInline) {
+    tcpqp_view out = written(*p_.a, kBytes, 1), in{};
+    pool_.fail_offer(EBUSY);
+    ASSERT_EQ(tcpqp_send_view(p_.a->get(), &out), 0);
+    ASSERT_EQ(tcpqp_recv(p_.b->get(), &in, kLimit_ms), 0);
+    EXPECT_TRUE(is(in, kBytes, 1));
+    EXPECT_EQ(p_.b->info().rx_reference_bytes, 0u);
+}
+
+// "-EIO": no other bytes are sent in its place, nor is its memory another message's later.
+TEST_F(Pool, AMessageWhoseMemoryHasGoneIsNotSent) {
+    tcpqp_view out = written(*p_.a, kBytes, 1), in{};
+    pool_.fail_offer(ENODEV);
+    EXPECT_EQ(tcpqp_send_view(p_.a->get(), &out), -EIO);
+    out.length = kShortBytes;
+    EXPECT_EQ(tcpqp_send_view(p_.a->get(), &out), -EIO);
+    std::memset(out.data, 1, kBytes);  // no SIGBUS
+    ASSERT_EQ(tcpqp_release(p_.a->get(), &out), 0);
+    send(*p_.a, kBytes, 2);
+    ASSERT_EQ(tcpqp_recv(p_.b->get(), &in, kLimit_ms), 0);
+    EXPECT_TRUE(is(in, kBytes, 2));
+    EXPECT_EQ(p_.a->close(kLimit_ms), 0);
+}
+
 // Of its own, which it keeps for later messages, none stands in the way of one that is there.
 TEST_F(Pool, WhatIsKeptMakesRoom) {
     send(*p_.a, kBytes, 1);
@@ -169,6 +205,7 @@ TEST(PoolOfTwo, AViewHasTheRoomOfItsLease) {
     EXPECT_EQ(tcpqp_send_view(longer.get(), &in), -EMSGSIZE);
     in.length = kBytes;
     EXPECT_EQ(tcpqp_send_view(longer.get(), &in), 0);
+    EXPECT_EQ(tcpqp_recv(shorter->get(), &in, kLimit_ms), 0) << "else closing waits for it";
 }
 
 }  // namespace

@@ -4,17 +4,22 @@
 import contextlib
 import functools
 import json
+import os
+import signal
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from harness.busy import nothing_copied, one_shows
 from harness.guests import NCQP, Guests
+from harness.leak_check import given_up
 from harness.needs import Needs, debug_config, on_debug_kernel
 from harness.pairs import fabric
 from harness.traffic import free_port, ncqp, wait_moving
 from vm.exchange import FAULTS, exchange, offload_pair
 from vm.rdma import model, mostly_placed
+from vm.unplug import LOST, kills_the_switch
 
 DEVMEM = "tools/devmem/devmem_tcp"
 TESTS = "selftests/vm/programs"
@@ -212,6 +217,34 @@ def test_port_without_its_driver(t: Guests) -> None:
     t.run(0, "rdma link add tcpqp1 type tcp_qp netdev lo && sh $REPO/tools/vm/guest/mkdev")
     t.run(0, f"{CHECK} refused lo; status=$?; rdma link delete tcpqp1; exit $status")
     _all_back(t)
+
+
+HANGS_MIB = 8
+
+
+@regions
+@kills_the_switch
+@pytest.mark.long
+@pytest.mark.needs(replace(NEEDS, accelerator_mib=2 * MIB))  # guests of its own: what is given up stays so
+@pytest.mark.parametrize("how", ("killed", "revoked"))
+def test_region_of_a_switch_that_hangs(t: Guests, how: str) -> None:
+    """It forgets nothing, and may go on: the accelerator's memory is nobody else's any more, whoever ended the region."""
+    free, lost = _info(t, 0)["free_bytes"], int(t.run(0, LOST))
+    job, switch = t.start(0, f"exec {CHECK} hold {HANGS_MIB}", END_S), t.cluster.switch.process.pid
+    t.wait_output(job, "held")
+    os.kill(switch, signal.SIGSTOP)
+    try:
+        if how == "revoked":
+            t.run(0, f"{CHECK} revoke $(pgrep -x accel_check)", END_S)
+        job.kill()
+        t.run(0, f"until [ $({LOST}) -gt {lost} ]; do sleep 0.2; done", END_S)
+        t.equal(free - _info(t, 0)["free_bytes"], HANGS_MIB << 20, "memory that the switch may still write")
+    finally:
+        os.kill(switch, signal.SIGCONT)
+    t.switch("ports")
+    given_up(t, 0, "nupa_accel")
+    t.cluster.run_all("rmmod nupa_dev && sh $REPO/tools/vm/guest/setup full", END_S, check=True)
+    _moved(t)
 
 
 SIGNAL = "$BUILD/cmake/selftests/vm/programs/accel_signal"

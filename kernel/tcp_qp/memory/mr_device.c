@@ -9,7 +9,8 @@
  * Taking back (invalidate_mappings, under dma_resv): no new use, and the switch forgets
  * the region, before it returns.  What TCP has of it may be in a driver's hands:
  * taken_work ends those connections and waits for that, and then gives the CPU's
- * mapping back, for which the exporter waits.
+ * mapping back, for which the exporter waits.  A switch that hangs forgets nothing: then
+ * the memory stays pinned, mapped and its exporter's for ever, that nobody else gets it.
  *
  * Locks: dma_resv is around the command ring of the offload device; no socket is
  * locked under it.
@@ -34,12 +35,16 @@ static void tqp_mr_unload_locked(struct tqp_mr *mr)
 	struct tqp_offload_device *odev = mr->dev->offload;
 
 	if (mr->offloaded)
-		odev->ops->mr_dereg(odev, mr->key);
+		mr->given_up = !tqp_end_is_forgotten(mr->dev, odev->ops->mr_dereg(odev, mr->key));
 	mr->offloaded = false;
 	if (!mr->sgt)
 		return;
-	dma_buf_unmap_attachment(mr->attach, mr->sgt, DMA_BIDIRECTIONAL);
-	dma_buf_unpin(mr->attach);
+	if (mr->given_up) {
+		get_dma_buf(mr->dmabuf);
+	} else {
+		dma_buf_unmap_attachment(mr->attach, mr->sgt, DMA_BIDIRECTIONAL);
+		dma_buf_unpin(mr->attach);
+	}
 	mr->sgt = NULL;
 }
 

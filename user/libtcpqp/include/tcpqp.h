@@ -430,7 +430,8 @@ int tcpqp_buffer(tcpqp_conn *conn, struct tcpqp_view *view, int timeout_ms);
  * Sends view->length bytes of a view from tcpqp_buffer() or tcpqp_recv(), which
  * it gives back.  -EINVAL: not one that you hold.  -EMSGSIZE: longer than
  * buffer_bytes, or than what was received by reference has room for: whole pages.
- * -ENOTCONN: ended; the view is still yours.
+ * The view is still yours after -ENOTCONN, ended, and -EIO: the pool has gone, or
+ * does not answer, and the message is lost.
  */
 int tcpqp_send_view(tcpqp_conn *conn, struct tcpqp_view *view);
 /* For epoll: readable means that tcpqp_recv(), or tcpqp_ready(), may find something. */

@@ -71,7 +71,7 @@ void tcpqp_conn::lend(tcpqp_view& view) noexcept {
 int tcpqp_conn::start_headed(const tcpqp_view& view) noexcept {
     tcpqp::MappedLease& lease = leases_[view.slot];
     Head head{HeadKind::kInline, view.flags, view.imm, view.length, 0, 0};
-    if (lease && handover_->pays(lease, view.length) && handover_->offer(lease, head) == 0) {
+    if (lease && handover_->pays(lease, view.length) && handover_->offer(lease, head)) {
         const int error = post_head(view.slot, head);
         if (error == 0) {
             handover_->leave(lease);
@@ -81,6 +81,8 @@ int tcpqp_conn::start_headed(const tcpqp_view& view) noexcept {
         }
         return error;
     }
+    if (lease.is_lost())
+        return -EIO;
     if (lease)
         std::memcpy(at(view.slot), lease.data(), view.length);
     write_head(head, start_of(view.slot));

@@ -78,22 +78,19 @@ std::optional<Head> read_head(const std::byte* from, size_t behind) noexcept {
 
 // ---- a lease ----
 
-MappedLease::MappedLease(int fd, size_t bytes) noexcept : bytes_(bytes), fd_(fd) {
-    void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (at != MAP_FAILED) {
-        at_ = static_cast<std::byte*>(at);
-        return;
-    }
-    const int error = errno;
-    ::close(std::exchange(fd_, -1));
-    errno = error;
+bool MappedLease::map() noexcept {
+    void* const at = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+    if (at == MAP_FAILED)
+        return false;
+    at_ = static_cast<std::byte*>(at);
+    return true;
 }
 
 MappedLease::~MappedLease() {
-    if (at_ == nullptr)
-        return;
-    if (const int fd = unmap(); fd >= 0)
-        ::close(fd);
+    if (at_ != nullptr)
+        ::munmap(at_, bytes_);
+    if (fd_ >= 0)
+        ::close(fd_);
 }
 
 int MappedLease::unmap() noexcept {
@@ -150,29 +147,33 @@ MappedLease Handover::obtain() noexcept {
     }
     nupa_pool_alloc request{.bytes = lease_bytes_, .reserved = 0};
     const int fd = ::ioctl(device_, NUPA_POOL_IOC_ALLOC, &request);
-    return fd < 0 ? MappedLease() : MappedLease(fd, lease_bytes_);
+    MappedLease lease(fd, lease_bytes_);
+    return fd < 0 || !lease.map() ? MappedLease() : std::move(lease);
 }
 
 // The rest of the lease has to be cleared, and goes along.
 bool Handover::pays(const MappedLease& lease, size_t length) const noexcept {
-    return same_pool_ && length >= kReferenceMinBytes && length >= lease.bytes() / 2;
+    return same_pool_ && !lease.is_lost() && length >= kReferenceMinBytes &&
+           length >= lease.bytes() / 2;
 }
 
-int Handover::offer(MappedLease& lease, Head& head) noexcept try {
+bool Handover::offer(MappedLease& lease, Head& head) noexcept try {
     offered_.push_back(lease.fd());  // may throw, so first
     std::memset(lease.data() + head.length, 0, lease.bytes() - head.length);
     nupa_pool_offer request{.fd = lease.fd(), .reserved = 0, .token = 0};
     if (::ioctl(device_, NUPA_POOL_IOC_OFFER, &request) < 0) {
         offered_.pop_back();
-        return -errno;
+        if (errno != EBUSY)  // the window has gone, or nobody knows where the lease is
+            lease.replace(-1);
+        return false;
     }
     head.kind = HeadKind::kReference;
     head.number = request.token;
     head.lease_bytes = lease.bytes();
     tx_bytes_ += head.length;
-    return 0;
+    return true;
 } catch (const std::bad_alloc&) {
-    return -ENOMEM;
+    return false;
 }
 
 void Handover::leave(MappedLease& lease) noexcept { (void)lease.unmap(); }
@@ -188,16 +189,18 @@ void Handover::withdraw(MappedLease& lease, const Head& head) noexcept {
 int Handover::take(const Head& head, MappedLease& lease) noexcept {
     if (device_ < 0)
         return -ENOENT;
-    nupa_pool_take request{.token = head.number, .bytes = head.lease_bytes};
-    int fd = ::ioctl(device_, NUPA_POOL_IOC_TAKE, &request);
-    if (fd < 0 && errno != ENOENT && !spare_.empty()) {  // of what we keep there may be room
-        spare_.clear();
-        fd = ::ioctl(device_, NUPA_POOL_IOC_TAKE, &request);
+    if (lease.fd() < 0) {  // else only mapping it has failed
+        nupa_pool_take request{.token = head.number, .bytes = head.lease_bytes};
+        int fd = ::ioctl(device_, NUPA_POOL_IOC_TAKE, &request);
+        if (fd < 0 && errno != ENOENT && !spare_.empty()) {  // of what we keep there may be room
+            spare_.clear();
+            fd = ::ioctl(device_, NUPA_POOL_IOC_TAKE, &request);
+        }
+        if (fd < 0)
+            return -errno;
+        lease = MappedLease(fd, head.lease_bytes);
     }
-    if (fd < 0)
-        return -errno;
-    lease = MappedLease(fd, head.lease_bytes);
-    if (!lease)
+    if (!lease.map())
         return -errno;
     taken_++;
     rx_bytes_ += head.length;
@@ -205,7 +208,7 @@ int Handover::take(const Head& head, MappedLease& lease) noexcept {
 }
 
 void Handover::keep(MappedLease lease) noexcept {
-    if (lease.bytes() == lease_bytes_ && spare_.size() < spare_max_)
+    if (lease && !lease.is_lost() && lease.bytes() == lease_bytes_ && spare_.size() < spare_max_)
         spare_.push_back(std::move(lease));
 }
 

@@ -44,8 +44,8 @@ std::optional<Head> read_head(const std::byte* from, size_t behind) noexcept;
 class MappedLease {
 public:
     MappedLease() = default;
-    // Takes @fd over; empty if it can't be mapped, with errno.
-    MappedLease(int fd, size_t bytes) noexcept;
+    // Takes @fd over; map() follows.
+    MappedLease(int fd, size_t bytes) noexcept : bytes_(bytes), fd_(fd) {}
     MappedLease(MappedLease&& other) noexcept { swap(other); }
     MappedLease& operator=(MappedLease&& other) noexcept {
         MappedLease old;
@@ -61,9 +61,14 @@ public:
     [[nodiscard]] std::byte* data() const noexcept { return at_; }
     [[nodiscard]] size_t bytes() const noexcept { return bytes_; }
     [[nodiscard]] int fd() const noexcept { return fd_; }
+    // Its memory has gone with what was in it; zeroes are in its place.
+    [[nodiscard]] bool is_lost() const noexcept { return at_ != nullptr && fd_ < 0; }
+    // False: there is no room, with errno; it may be tried again.
+    bool map() noexcept;
     // Its descriptor alone is left; the caller's to close.
     int unmap() noexcept;
-    // Its place shows @fd's memory from here on, or zeroes if that can't be mapped; takes @fd over.
+    // Its place shows @fd's memory from here on; takes @fd over.  It is lost if @fd is negative, or
+    // can't be mapped.
     void replace(int fd) noexcept;
 
 private:
@@ -92,14 +97,15 @@ public:
     MappedLease obtain() noexcept;
     // A message of @length pays as a reference.
     [[nodiscard]] bool pays(const MappedLease& lease, size_t length) const noexcept;
-    // 0: the peer may take it, and @head says how: leave() or withdraw() follows.  Else a negative
-    // errno, and the lease is as it was.
-    int offer(MappedLease& lease, Head& head) noexcept;
+    // True: the peer may take it, and @head says how: leave() or withdraw() follows.  Else the
+    // lease is as it was, or lost.
+    bool offer(MappedLease& lease, Head& head) noexcept;
     // The peer is told of the offer.
     void leave(MappedLease& lease) noexcept;
-    // It is not: the lease is as it was, in its place.
+    // It is not: the lease is as it was, in its place, or lost.
     void withdraw(MappedLease& lease, const Head& head) noexcept;
-    // What the peer offers; a negative errno: it is gone, or there is no room for it.
+    // What the peer offers; a negative errno: it is gone, or there is no room for it.  Then @lease
+    // may have it already, for the next try.
     int take(const Head& head, MappedLease& lease) noexcept;
     // It is of no more use here.
     void keep(MappedLease lease) noexcept;
