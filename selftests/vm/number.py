@@ -195,10 +195,10 @@ def test_peer_that_left_is_tried_again(t: Guests) -> None:
     ends(t, "retried")
 
 
-def test_nobody_there(t: Guests) -> None:
-    """A host without the QP, a host that does not listen, an address without a host."""
-    for gid, address in ((0, ADDRESS), (0, "10.77.0.77"), (1, "fd77::77")):
-        never_waited(t, end(t, "absent", f"--peer {gid_of(address)} --gid {gid}"))
+@pytest.mark.parametrize("gid,address", ((0, ADDRESS), pytest.param(0, "10.77.0.77", marks=pytest.mark.long), (1, "fd77::77")))
+def test_nobody_there(t: Guests, gid: int, address: str) -> None:
+    """A host without the QP, and addresses without a host."""
+    never_waited(t, end(t, "absent", f"--peer {gid_of(address)} --gid {gid}"))
 
 
 @contextmanager
@@ -485,7 +485,7 @@ def perftest(t: Guests, command: str) -> None:
     by_number(t, f"{command} -x 0 -F")
 
 
-@pytest.mark.parametrize("verb", (pytest.param("send", marks=pytest.mark.long), "write", pytest.param("read", marks=pytest.mark.long), "atomic"))
+@pytest.mark.parametrize("verb", ("write", *(pytest.param(verb, marks=pytest.mark.long) for verb in ("send", "read", "atomic"))))
 def test_perftest(t: Guests, verb: str) -> None:
     sizes = ("",) if verb == "atomic" else ("-s 64", "-s 65536")
     for size in sizes:
@@ -502,6 +502,7 @@ def test_perftest_of_64_queue_pairs(t: Guests, verb: str, offload: int) -> None:
         perftest(t, f"ib_{verb}_bw -n 200 -q 64")
 
 
+@pytest.mark.long
 def test_perftest_both_ways(t: Guests) -> None:
     perftest(t, "ib_send_bw -n 200 -b")
     perftest(t, "ib_write_bw -n 200 -b -q 4")

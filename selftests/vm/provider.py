@@ -142,6 +142,7 @@ def test_bad_wire(t: Guests) -> None:
 
 
 @pytest.mark.needs(replace(NEEDS, cpus=2))
+@pytest.mark.long
 def test_counters_of_two_processors(t: Guests) -> None:
     """They are kept for each processor: of what several programs moved at once, none is lost."""
     with softnics(t):
@@ -176,6 +177,7 @@ def test_one_sided_on_a_bad_wire(t: Guests) -> None:
         both(t, "qp_litmus", common="--engine offload --rounds 10")
 
 
+@pytest.mark.long
 def test_many(t: Guests) -> None:
     with softnics(t):
         for end, report in enumerate(both(t, "qp_many", common="--engine offload --count 200 --messages 10 --bytes 2000", limit_s=120)):

@@ -33,6 +33,7 @@ def test_receiver_memory_under_faults(t: Guests) -> None:
     _rounds(t, "--revoke memory --seed 2", "--seed 2", "offload", **SLOW)
 
 
+@pytest.mark.long
 def test_receiver_qp(t: Guests) -> None:
     for engine in ("offload", "software"):
         _rounds(t, "--revoke qp", "", engine)
@@ -102,14 +103,17 @@ def test_sender_qp_while_the_switch_pauses(t: Guests) -> None:
     _rounds_with_pauses(t, "", "--revoke qp", 4)
 
 
+@pytest.mark.long
 def test_sender_memory_while_the_switch_pauses(t: Guests) -> None:
     _rounds_with_pauses(t, "", "--revoke memory", 5)
 
 
+@pytest.mark.long
 def test_sender_fails_while_the_switch_pauses(t: Guests) -> None:
     _rounds_with_pauses(t, "", "--revoke error", 6)
 
 
+@pytest.mark.long
 def test_receiver_fails_while_the_switch_pauses(t: Guests) -> None:
     _rounds_with_pauses(t, "--revoke error", "", 7)
 

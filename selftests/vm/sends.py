@@ -40,7 +40,7 @@ def test_every_byte(t: Guests) -> None:
             exchange(t, "offload", "offload", f"{options} --seed {seed}")
 
 
-@pytest.mark.parametrize("bytes_", (8, 2048, 4096))
+@pytest.mark.parametrize("bytes_", (8, pytest.param(2048, marks=pytest.mark.long), 4096))
 def test_question_and_answer(t: Guests, bytes_: int) -> None:
     """Spinning, and asleep: one queue has both completions."""
     for options in ("-c", "-c -e"):

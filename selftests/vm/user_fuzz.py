@@ -133,6 +133,7 @@ def _all(t: Guests, engine: str, grounds) -> None:
         _fuzz(t, grounds(), seed, seconds)
 
 
+@pytest.mark.long
 def test_software(t: Guests) -> None:
     """Both ends on one machine, on a device of its own beside that of nupa0."""
     t.run(0, "ip link add v0 type veth peer v1; ip address add 10.78.0.1/24 dev v0; ip link set v0 up; ip link set v1 up")
