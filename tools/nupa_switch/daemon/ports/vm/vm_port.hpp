@@ -36,9 +36,9 @@ inline constexpr uint64_t kAdminTurnNs = 500'000;
 inline constexpr uint64_t kTxTurnNs = 1'000'000;
 // Of an MR's registration between two looks at the clock.
 inline constexpr uint32_t kMrPagesPerStep = 1024;
-inline constexpr uint64_t kMrPopulateStepBytes = 1 << 20;
+inline constexpr uint64_t kMrPopulateStepBytes = 64 << 10;
 // What of a region was not mapped by then is left to page faults: its host waits for the answer.
-inline constexpr uint64_t kMrPopulateMaxNs = 1'000'000'000;
+inline constexpr uint64_t kMrPopulateMaxNs = 2'500'000'000;
 inline constexpr unsigned kFailureLogsMax =
     8;  // of one client; a hostile guest must not fill the log
 
