@@ -13,7 +13,7 @@ from harness.traffic import free_port, parameter
 from nupavm.paths import REPO
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("tools/ncqp/ncqp", "tools/tcpqp_stat/tcpqp-stat"), setup="full")
-pytestmark = pytest.mark.needs(NEEDS)
+pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.beside]
 
 STAT = "$BUILD/cmake/tools/tcpqp_stat/tcpqp-stat"
 LIMIT_S, WATCH_S = 40, 15

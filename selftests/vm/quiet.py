@@ -15,7 +15,7 @@ from harness.traffic import nupa_bench
 from vm.completions import counted, refused_by_tcp
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("bench/guest/nupa_bench", "selftests/vm/programs/lib_exchange"), setup="full")
-pytestmark = pytest.mark.needs(NEEDS)
+pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.beside]
 
 EXCHANGE = "TCPQP_ENGINE=offload exec $BUILD/cmake/selftests/vm/programs/lib_exchange --messages 40 --bytes 200 --shut"
 PORT = 7710
