@@ -105,7 +105,7 @@ void MappedLease::replace(int fd) noexcept {
         return;
     if (fd_ >= 0)
         ::close(std::exchange(fd_, -1));
-    ::mmap(at_, bytes_, kRights, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    (void)::mmap(at_, bytes_, kRights, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
 
 void MappedLease::swap(MappedLease& other) noexcept {
