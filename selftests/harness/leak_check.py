@@ -11,7 +11,7 @@ from harness.guests import Guests
 # (TCP_REPAIR).  What leaks is there for ever.
 LEFT_S = 100.0
 POLL_S = 0.2
-GIVEN_UP = "/run/given_up"  # in a guest, until it ends: how often each module is held for ever
+GIVEN_UP = "/run/given_up"  # in a guest, until it ends: how often each module is held for ever, and pages are pinned
 # One job, and but one program started in it: this runs after every test.
 LOOK = f"""
 rdma resource show 2>/dev/null
@@ -47,9 +47,14 @@ def trouble(t: Guests) -> str:
         time.sleep(POLL_S)
 
 
-def given_up(t: Guests, node: int, module: str) -> None:
-    """What was given up to a switch that hung holds this module once more, and will for ever."""
-    t.run(node, f"mkdir -p {GIVEN_UP}; held=$(cat {GIVEN_UP}/{module} 2>/dev/null || echo 0); echo $((held + 1)) >{GIVEN_UP}/{module}")
+def give_up(t: Guests, node: int, what: str, count: int = 1) -> None:
+    """So many more references to a module, or "pages", stay for ever: they were given up to a switch that hung."""
+    held = given_up(t, node, what)
+    t.run(node, f"mkdir -p {GIVEN_UP}; echo {held + count} >{GIVEN_UP}/{what}")
+
+
+def given_up(t: Guests, node: int, what: str) -> int:
+    return int(t.run(node, f"cat {GIVEN_UP}/{what} 2>/dev/null || echo 0"))
 
 
 def look(t: Guests) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 from harness.busy import nothing_copied, one_shows
 from harness.guests import NCQP, Guests
-from harness.leak_check import given_up
+from harness.leak_check import give_up
 from harness.needs import Needs, debug_config, on_debug_kernel
 from harness.pairs import fabric
 from harness.traffic import free_port, ncqp, wait_moving
@@ -242,7 +242,7 @@ def test_region_of_a_switch_that_hangs(t: Guests, how: str) -> None:
     finally:
         os.kill(switch, signal.SIGCONT)
     t.switch("ports")
-    given_up(t, 0, "nupa_accel")
+    give_up(t, 0, "nupa_accel")
     t.cluster.run_all("rmmod nupa_dev && sh $REPO/tools/vm/guest/setup full", END_S, check=True)
     _moved(t)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from harness.guests import Guests
+from harness.leak_check import give_up, given_up
 from harness.needs import Needs
 from harness.traffic import free_port, sysctl
 from vm import unplug
@@ -116,14 +117,10 @@ def place(t: Guests, seed: int, mib: int, calls: str, pauses: float = 0.0, durin
     return report
 
 
-GIVEN_UP = "/run/pages_given_up"  # in a guest, until it ends
-
-
 def pinned(t: Guests) -> int:
     """Pages that are pinned in node 0, without those that an earlier test made the driver give up for good."""
-    counts = t.run(0, f"cat /proc/vmstat; echo given_up $(cat {GIVEN_UP} 2>/dev/null || echo 0)")
-    held = {name: int(count) for name, count in (line.split() for line in counts.splitlines())}
-    return held["nr_foll_pin_acquired"] - held["nr_foll_pin_released"] - held["given_up"]
+    held = {name: int(count) for name, count in (line.split() for line in t.run(0, "cat /proc/vmstat").splitlines())}
+    return held["nr_foll_pin_acquired"] - held["nr_foll_pin_released"] - given_up(t, 0, "pages")
 
 
 def nothing_pinned(t: Guests) -> None:
@@ -215,10 +212,10 @@ def test_placed_by_a_switch_that_hangs(t: Guests) -> None:
     sender.kill()
     sender.wait()
     t.cluster.run_all("rmmod nupa_dev && sh $REPO/tools/vm/guest/setup full", 60, check=True)
-    given_up = pinned(t)  # the driver has gone: nothing else is
-    print(f"{given_up} pages were given up", flush=True)
-    t.check(given_up <= POST_PAGES_MAX, f"{given_up} pages were given up: more than one reader had posted")
-    t.run(0, f"echo {given_up} >{GIVEN_UP}")
+    lost = pinned(t)  # the driver has gone: nothing else is
+    print(f"{lost} pages were given up", flush=True)
+    t.check(lost <= POST_PAGES_MAX, f"{lost} pages were given up: more than one reader had posted")
+    give_up(t, 0, "pages", lost)
     t.run(0, unplug.HELD_IS_RIGHT.format(unplug.HELD_MIB), 60)
     t.check(place(t, 3, 16, "all", 0.05)["rx_posts"] > 0, "nothing was posted after the driver came back")
 

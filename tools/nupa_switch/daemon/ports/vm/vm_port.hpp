@@ -37,7 +37,8 @@ inline constexpr uint64_t kTxTurnNs = 1'000'000;
 // Of an MR's registration between two looks at the clock.
 inline constexpr uint32_t kMrPagesPerStep = 1024;
 inline constexpr uint64_t kMrPopulateStepBytes = 64 << 10;
-// What of a region was not mapped by then is left to page faults: its host waits for the answer.
+// What of a region was not mapped by then is left to page faults: its host waits for the answer,
+// 5 s and no longer.
 inline constexpr uint64_t kMrPopulateMaxNs = 2'500'000'000;
 inline constexpr unsigned kFailureLogsMax =
     8;  // of one client; a hostile guest must not fill the log
