@@ -6,14 +6,12 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "devmem/uapi.hpp"
+
 namespace tcpqp::devmem {
 namespace {
 
-// Linux 6.12's <linux/uio.h> and <asm-generic/socket.h>; Debian 12's own are older.
-constexpr int kMsgSockDevmem = 0x2000000;
-constexpr int kScmLinear = 78, kScmDmabuf = 79, kSoDontNeed = 80;
-constexpr size_t kTokensMax = 128;  // of one SO_DEVMEM_DONTNEED
-constexpr size_t kCallMaxBytes = 1 << 20;
+constexpr size_t kTokensMax = 128;          // of one SO_DEVMEM_DONTNEED
 constexpr size_t kControlBytes = 64 << 10;  // 1,600 control messages
 
 struct Fragment {  // struct dmabuf_cmsg

@@ -14,12 +14,11 @@
 #include <cstring>
 
 #include "base/fd.hpp"
+#include "devmem/uapi.hpp"
 
 namespace tcpqp::devmem {
 namespace {
 
-constexpr int kScmDmabuf = 79;  // Linux 6.12's <asm-generic/socket.h>; Debian 12's own is older
-constexpr size_t kCallMaxBytes = 1 << 20;
 constexpr size_t kErrorBytes = 512;
 
 }  // namespace

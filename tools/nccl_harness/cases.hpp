@@ -3,6 +3,7 @@
 // ends, others only join the handles' exchange.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -11,6 +12,11 @@
 #include "nccl_harness/comms.hpp"
 
 namespace tcpqp::harness {
+
+inline constexpr size_t kKib = 1024, kMib = 1024 * kKib;
+// Behind each buffer that a message comes to: nobody writes there.
+inline constexpr std::byte kGuard{0xa5};
+inline constexpr size_t kGuardBytes = 64;
 
 struct Env {
     Plugin& plugin;

@@ -13,10 +13,6 @@
 namespace tcpqp::harness {
 namespace {
 
-constexpr size_t kKib = 1024, kMib = 1024 * kKib;
-constexpr std::byte kGuard{0xa5};
-constexpr size_t kGuardBytes = 64;
-
 // One message from rank 1 to rank 0: into a receive of @room bytes with guards behind.
 void one_message(Env& env, const Pair& pair, size_t bytes, size_t room, uint64_t seed) {
     const std::string what = fmt::format("{} bytes into {}", bytes, room);

@@ -11,13 +11,11 @@
 namespace tcpqp::harness {
 namespace {
 
-constexpr size_t kKib = 1024, kMib = 1024 * kKib;
-constexpr size_t kMost = 4 * kMib, kGuardBytes = 64;
-constexpr std::byte kGuard{0xa5};
+constexpr size_t kMost = 4 * kMib;
 constexpr size_t kSizes[] = {0,         1,         8,       4 * kKib - 1, 4 * kKib, 4 * kKib + 1,
                              64 * kKib, kMib + 13, 4 * kMib};
 constexpr int kShortMessages = 40;  // the plugin's are eager after eight
-constexpr size_t kShortBytes = 64;
+constexpr size_t kOneLineBytes = 64;
 constexpr int kTag = 3;
 
 std::vector<std::byte> pattern(size_t bytes, uint64_t seed) {
@@ -65,13 +63,13 @@ void each_way(Env& env, const Pair& pair) {
 void short_messages(Env& env, const Pair& pair) {
     const bool receives = env.ranks.rank() == 0;
     if (receives) {
-        const Buffer ours(pair.receive, kShortBytes + kGuardBytes);
+        const Buffer ours(pair.receive, kOneLineBytes + kGuardBytes);
         for (int i = 0; i < kShortMessages; i++)
-            one_message(env, pair, ours, kShortBytes, static_cast<uint64_t>(i));
+            one_message(env, pair, ours, kOneLineBytes, static_cast<uint64_t>(i));
     } else {
-        const Buffer ours(pair.send, env.memory, kShortBytes);
+        const Buffer ours(pair.send, env.memory, kOneLineBytes);
         for (int i = 0; i < kShortMessages; i++)
-            one_message(env, pair, ours, kShortBytes, static_cast<uint64_t>(i));
+            one_message(env, pair, ours, kOneLineBytes, static_cast<uint64_t>(i));
     }
 }
 
@@ -79,18 +77,18 @@ void short_messages(Env& env, const Pair& pair) {
 // have to copy, so the comm ends, and says so.
 void late_registration(Env& env, const Pair& pair) {
     if (env.ranks.rank() == 1) {
-        const Buffer ours(pair.send, kShortBytes);
-        void* request = send(pair.send, {ours.data(), kShortBytes, kTag, ours.region()});
+        const Buffer ours(pair.send, kOneLineBytes);
+        void* request = send(pair.send, {ours.data(), kOneLineBytes, kTag, ours.region()});
         wait(pair.send, request);
         env.ranks.barrier();
         env.ranks.barrier();
         return;
     }
     env.ranks.barrier();
-    const Buffer ours(pair.receive, env.memory, kShortBytes);
+    const Buffer ours(pair.receive, env.memory, kOneLineBytes);
     const uint64_t before = warnings();
     std::array<void*, 1> data{ours.data()}, regions{ours.region()};
-    std::array<size_t, 1> bytes{kShortBytes};
+    std::array<size_t, 1> bytes{kOneLineBytes};
     std::array<int, 1> tags{kTag};
     nccl::Result result = nccl::kSuccess;
     void* request = nullptr;

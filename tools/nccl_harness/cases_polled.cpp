@@ -16,7 +16,7 @@
 namespace tcpqp::harness {
 namespace {
 
-constexpr size_t kSlots = 8, kSlotBytes = size_t{64} * 1024;
+constexpr size_t kSlots = 8, kPolledSlotBytes = size_t{64} * 1024;
 constexpr int kStepsDefault = 300;
 
 uint64_t word_of(uint64_t step, size_t index) noexcept {
@@ -64,7 +64,7 @@ struct Layout {
 
 // A message of a step; all lengths but none that is no whole line.
 size_t bytes_of(uint64_t step, const Layout& layout) noexcept {
-    return (1 + word_of(step, 99) % (kSlotBytes / layout.line())) * layout.line();
+    return (1 + word_of(step, 99) % (kPolledSlotBytes / layout.line())) * layout.line();
 }
 
 class Poller {
@@ -81,7 +81,7 @@ public:
 private:
     void run() noexcept {
         for (uint64_t step = 0; !stop_; step++) {
-            const std::byte* slot = base_ + step % kSlots * kSlotBytes;
+            const std::byte* slot = base_ + step % kSlots * kPolledSlotBytes;
             const size_t bytes = bytes_of(step, layout_);
             for (size_t at = 0; at < bytes; at += layout_.line()) {
                 while (!layout_.is_there(slot + at, step)) {
@@ -106,7 +106,7 @@ private:
 };
 
 void receive_steps(const Pair& pair, const Layout& layout, uint64_t steps) {
-    const Buffer in(pair.receive, kSlots * kSlotBytes);
+    const Buffer in(pair.receive, kSlots * kPolledSlotBytes);
     Poller poller(layout, in.data());
     std::deque<void*> under_way;
     uint64_t posted = 0, last = 0;
@@ -114,7 +114,8 @@ void receive_steps(const Pair& pair, const Layout& layout, uint64_t steps) {
     while (poller.consumed() < steps || !under_way.empty()) {
         // a slot is given to the network again when the poller is through with it
         if (posted < steps && posted < poller.consumed() + kSlots) {
-            const Part part{in.data() + posted % kSlots * kSlotBytes, kSlotBytes, 0, in.region()};
+            const Part part{in.data() + posted % kSlots * kPolledSlotBytes, kPolledSlotBytes, 0,
+                            in.region()};
             if (void* request = try_receive(pair.receive, {&part, 1}, nccl::kReceiveIsPolled)) {
                 under_way.push_back(request);
                 posted++;
@@ -133,7 +134,7 @@ void receive_steps(const Pair& pair, const Layout& layout, uint64_t steps) {
 }
 
 void send_steps(const Pair& pair, const Layout& layout, uint64_t steps) {
-    const Buffer out(pair.send, kSlots * kSlotBytes);
+    const Buffer out(pair.send, kSlots * kPolledSlotBytes);
     std::deque<void*> under_way;
     for (uint64_t step = 0; step < steps; step++) {
         while (under_way.size() == kSlots) {
@@ -142,7 +143,7 @@ void send_steps(const Pair& pair, const Layout& layout, uint64_t steps) {
             else
                 idle();
         }
-        std::byte* slot = out.data() + step % kSlots * kSlotBytes;
+        std::byte* slot = out.data() + step % kSlots * kPolledSlotBytes;
         const size_t bytes = bytes_of(step, layout);
         for (size_t at = 0; at < bytes; at += layout.line())
             layout.write(slot + at, step, at);

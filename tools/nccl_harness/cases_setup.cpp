@@ -23,7 +23,6 @@ extern char** environ;
 namespace tcpqp::harness {
 namespace {
 
-constexpr size_t kKib = 1024;
 constexpr double kSettleS = 3;
 constexpr uint64_t kVictimSeed = 9;
 constexpr int kSilent = 60;  // fewer than any backlog

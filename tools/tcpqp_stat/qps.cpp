@@ -15,7 +15,7 @@
 namespace tcpqp::stat {
 namespace {
 
-constexpr std::array kStates{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
+constexpr std::array kStateNames{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
 
 struct Reason {
     const char* name;
@@ -94,8 +94,8 @@ QueuePair read_qp(const nlattr* entry, const std::string& device) {
                 qp.qpn = u32_of(a);
                 break;
             case RDMA_NLDEV_ATTR_RES_STATE:
-                if (const uint8_t state = ::mnl_attr_get_u8(a); state < kStates.size())
-                    qp.state = kStates[state];
+                if (const uint8_t state = ::mnl_attr_get_u8(a); state < kStateNames.size())
+                    qp.state = kStateNames[state];
                 break;
             case RDMA_NLDEV_ATTR_RES_PID:
                 qp.pid = static_cast<int>(u32_of(a));

@@ -23,7 +23,7 @@ constexpr unsigned kEstablished = 1;
 constexpr unsigned kTimeWait = 6;
 constexpr unsigned kListen = 10;
 constexpr unsigned kNewSynRecv = 12;
-constexpr uint32_t kStates = ~(1U << kTimeWait | 1U << kListen | 1U << kNewSynRecv);
+constexpr uint32_t kStatesShown = ~(1U << kTimeWait | 1U << kListen | 1U << kNewSynRecv);
 
 // A socket of both families has IPv4 addresses in IPv6's clothes: both ends are to look alike.
 std::string endpoint(uint8_t family, const __be32* address, __be16 port) {
@@ -95,7 +95,7 @@ std::unordered_map<uint64_t, Socket> sockets() {
         what->sdiag_family = family;
         what->sdiag_protocol = IPPROTO_TCP;
         what->idiag_ext = 1 << (INET_DIAG_INFO - 1) | 1 << (INET_DIAG_CONG - 1);
-        what->idiag_states = kStates;
+        what->idiag_states = kStatesShown;
         netlink.dump(request, [&](const nlmsghdr* message) {
             if (::mnl_nlmsg_get_payload_len(message) < sizeof(inet_diag_msg))
                 return;

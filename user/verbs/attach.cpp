@@ -6,7 +6,6 @@
 namespace tcpqp {
 namespace {
 
-constexpr uint32_t kNoHandle = 0xffffffff;
 // What the uverbs core answers for a method that the device does not have.
 constexpr int kNoMethod = EPROTONOSUPPORT;
 

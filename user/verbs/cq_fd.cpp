@@ -8,7 +8,6 @@
 namespace tcpqp {
 namespace {
 
-constexpr uint32_t kNoHandle = 0xffffffff;
 constexpr uint64_t kNsPerMs = 1000000;
 
 int open_descriptor(const Context& context, uint32_t cq_handle, int32_t& fd) noexcept {

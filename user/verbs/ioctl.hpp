@@ -15,6 +15,9 @@
 
 namespace tcpqp {
 
+// No object has it: a method that knows it is there refuses this, and makes nothing.
+inline constexpr uint32_t kNoHandle = 0xffffffff;
+
 inline ib_uverbs_attr value_attr(uint16_t id, uint64_t value, uint16_t bytes = 0) noexcept {
     ib_uverbs_attr a{};
     a.attr_id = id;

@@ -17,10 +17,6 @@ namespace {
 // As the kernel's enum ib_wc_opcode and ib_wc_flags, which librxe hands on.
 constexpr std::uint32_t kWcRecv = 1 << 7, kWcRecvWriteImm = kWcRecv + 1, kWcWithImm = 1 << 1;
 
-std::uint32_t load(const std::uint32_t& field) noexcept {
-    return __atomic_load_n(&field, __ATOMIC_RELAXED);
-}
-
 void store(std::uint32_t& field, std::uint32_t value) noexcept {
     __atomic_store_n(&field, value, __ATOMIC_RELAXED);
 }

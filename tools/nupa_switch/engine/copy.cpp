@@ -162,19 +162,19 @@ decltype(&copy_rising) chosen() noexcept {
     std::_Exit(EXIT_FAILURE);
 }
 
-const auto kCopy = chosen();
+const auto kChosenCopy = chosen();
 
 }  // namespace
 
 void copy_rising(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
-    kCopy(to, from, bytes);
+    kChosenCopy(to, from, bytes);
 }
 
 std::span<const CopyWay> copy_ways() noexcept { return kHave; }
 
 const char* copy_way() noexcept {
     for (const CopyWay& way : copy_ways())
-        if (way.copy == kCopy)
+        if (way.copy == kChosenCopy)
             return way.name;
     return "";
 }

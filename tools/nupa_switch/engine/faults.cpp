@@ -21,7 +21,6 @@ std::uint64_t splitmix64(std::uint64_t& state) noexcept {
 }
 
 constexpr std::uint8_t kOptionEnd = 0, kOptionNop = 1;
-constexpr std::uint32_t kTcpCheckAt = 16;
 
 }  // namespace
 

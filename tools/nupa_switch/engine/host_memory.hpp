@@ -13,6 +13,11 @@
 
 namespace nupa {
 
+// A field that the host may write at any time.
+inline std::uint32_t load(const std::uint32_t& field) noexcept {
+    return __atomic_load_n(&field, __ATOMIC_RELAXED);
+}
+
 class HostMemory {
 public:
     // False: empty, wraps, overlaps another region, or too many.

@@ -7,7 +7,7 @@
 namespace nupa {
 namespace {
 
-constexpr std::uint64_t kPageBytes = NUPA_POOL_PAGE_BYTES;
+constexpr std::uint64_t kLeasePageBytes = NUPA_POOL_PAGE_BYTES;
 constexpr std::uint64_t kLargeBytes = 2 << 20;
 
 std::uint64_t round_up(std::uint64_t at, std::uint64_t align) noexcept {
@@ -38,7 +38,7 @@ std::uint64_t Leases::share(Owner owner) const noexcept {
     const auto joined = std::count_if(owners_.begin(), owners_.end(), [](const auto& entry) {
         return entry.second.share.has_value();
     });
-    return bytes_ / static_cast<std::uint64_t>(joined) / kPageBytes * kPageBytes;
+    return bytes_ / static_cast<std::uint64_t>(joined) / kLeasePageBytes * kLeasePageBytes;
 }
 
 bool Leases::over_share(Owner owner, std::uint64_t bytes) const noexcept {
@@ -50,12 +50,13 @@ bool Leases::over_share(Owner owner, std::uint64_t bytes) const noexcept {
 
 // Large ranges begin where a large page does: the tables of their regions are short.
 std::optional<std::uint64_t> Leases::begin(Owner owner, std::uint64_t bytes) noexcept try {
-    if (bytes == 0 || bytes % kPageBytes != 0 || bytes > free_bytes_ || over_share(owner, bytes))
+    if (bytes == 0 || bytes % kLeasePageBytes != 0 || bytes > free_bytes_ ||
+        over_share(owner, bytes))
         return std::nullopt;
     Holder& holder = owners_[owner];
     if (holder.leases >= NUPA_POOL_LEASES_MAX)
         return std::nullopt;
-    const auto at = gap(bytes, bytes >= kLargeBytes ? kLargeBytes : kPageBytes);
+    const auto at = gap(bytes, bytes >= kLargeBytes ? kLargeBytes : kLeasePageBytes);
     if (!at)
         return std::nullopt;
     leases_.emplace(*at, Lease{bytes, owner, State::kComing, 0, 0});

@@ -13,7 +13,6 @@ namespace nupa {
 namespace {
 
 constexpr std::uint32_t kIpv4PlainBytes = 20;
-constexpr std::uint32_t kIpv6Bytes = 40;
 constexpr std::uint32_t kTimestampBytes = 8;  // folded: value and echo
 constexpr std::uint8_t kEndFlags = kTcpFin | kTcpPsh;
 constexpr std::uint8_t kNeverFlags = kTcpSyn | kTcpRst | kTcpUrg;

@@ -10,7 +10,7 @@ namespace nupa {
 
 namespace {
 
-constexpr std::size_t kIndexBytes = 16;
+constexpr std::size_t kRegionIndexBytes = 16;
 
 constexpr std::uint32_t kAccessKnown = NUPA_ACCESS_LOCAL_WRITE | NUPA_ACCESS_REMOTE_WRITE |
                                        NUPA_ACCESS_REMOTE_READ | NUPA_ACCESS_REMOTE_ATOMIC;
@@ -106,7 +106,7 @@ void Mr::unpin() const noexcept {
 
 // Of the switch's memory: what its table was made for, and its place in the index.
 std::size_t Mr::footprint() const noexcept {
-    return sizeof(Mr) + pages_.capacity() * sizeof(pages_[0]) + kIndexBytes;
+    return sizeof(Mr) + pages_.capacity() * sizeof(pages_[0]) + kRegionIndexBytes;
 }
 
 nupa_admin_status MrTable::reg(const HostMemory& memory, std::uint32_t key,
@@ -128,7 +128,7 @@ nupa_admin_status MrTable::begin(const HostMemory& memory, std::uint32_t key,
         memory.at(cmd.table_addr, std::uint64_t{cmd.pages} * sizeof(std::uint64_t));
     if (!table)
         return NUPA_E_ADDRESS;
-    const std::size_t footprint = sizeof(Mr) + cmd.pages * sizeof(std::byte*) + kIndexBytes;
+    const std::size_t footprint = sizeof(Mr) + cmd.pages * sizeof(std::byte*) + kRegionIndexBytes;
     if (!budget_.take(footprint))
         return NUPA_E_QUOTA;
     try {

@@ -12,7 +12,7 @@ namespace nupa {
 namespace {
 
 enum : std::uint8_t { kEcnMask = 3, kEcnCe = 3 };
-enum : std::uint16_t { kTcpCheckAt = 16, kUdpCheckAt = 6 };
+constexpr std::uint16_t kUdpCheckAt = 6;
 
 std::uint16_t check_at(const Headers& at) noexcept {
     return static_cast<std::uint16_t>(at.l4_at + (at.l4 == L4::kTcp ? kTcpCheckAt : kUdpCheckAt));

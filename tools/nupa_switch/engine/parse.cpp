@@ -26,10 +26,8 @@ enum : std::uint8_t {
 };
 enum : std::uint32_t {
     kIpv4MinBytes = 20,
-    kIpv6Bytes = 40,
     kTcpMinBytes = 20,
     kUdpBytes = 8,
-    kJumboHeaderBytes = 8,
     kFragmentHeadBytes = 8,
     kExtensionMinBytes = 8,
 };

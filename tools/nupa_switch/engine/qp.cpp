@@ -5,9 +5,9 @@ namespace nupa {
 
 namespace {
 
-constexpr std::uint32_t kFlagsKnown = NUPA_QP_F_TX_V0 | NUPA_QP_F_NO_RQ | NUPA_QP_F_ICRC |
-                                      NUPA_QP_F_REMOTE_WRITE | NUPA_QP_F_SHADOW | NUPA_QP_F_STREAM |
-                                      NUPA_QP_F_COMPLETE | NUPA_QP_F_SRQ | NUPA_QP_F_SENDS;
+constexpr std::uint32_t kQpFlagsKnown =
+    NUPA_QP_F_TX_V0 | NUPA_QP_F_NO_RQ | NUPA_QP_F_ICRC | NUPA_QP_F_REMOTE_WRITE | NUPA_QP_F_SHADOW |
+    NUPA_QP_F_STREAM | NUPA_QP_F_COMPLETE | NUPA_QP_F_SRQ | NUPA_QP_F_SENDS;
 constexpr std::uint32_t kWindowMax = 65535;
 
 bool no_rq(const nupa_cmd_qp& cmd) noexcept {
@@ -25,7 +25,7 @@ bool only_stream(const nupa_cmd_qp& cmd) noexcept {
 nupa_admin_status QpContext::init(const HostMemory& memory, std::uint32_t qpn,
                                   const nupa_cmd_qp& cmd) noexcept {
     flow_.raw = cmd.flow;
-    if (!flow_.valid() || cmd.flags & ~kFlagsKnown || cmd.rcv_wscale > kWindowScaleMax ||
+    if (!flow_.valid() || cmd.flags & ~kQpFlagsKnown || cmd.rcv_wscale > kWindowScaleMax ||
         (cmd.flags & NUPA_QP_F_STREAM && !only_stream(cmd)) ||
         (cmd.flags & NUPA_QP_F_SRQ && !no_rq(cmd)))
         return NUPA_E_INVALID;

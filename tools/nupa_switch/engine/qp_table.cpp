@@ -7,7 +7,7 @@ namespace nupa {
 
 namespace {
 
-constexpr std::uint32_t kIndexBytes = 32;  // in two indices
+constexpr std::uint32_t kTwoIndicesBytes = 32;  // in two indices
 
 }  // namespace
 
@@ -20,7 +20,7 @@ nupa_admin_status QpTable::create(const HostMemory& memory, std::uint32_t qpn,
     if (cmd.rq_pages > NUPA_RQ_PAGES_MAX)
         return NUPA_E_INVALID;
     const auto footprint = static_cast<std::uint32_t>(
-        sizeof(QpContext) + sizeof(Name) + cmd.rq_pages * sizeof(std::byte*) + kIndexBytes);
+        sizeof(QpContext) + sizeof(Name) + cmd.rq_pages * sizeof(std::byte*) + kTwoIndicesBytes);
     if (!budget_.take(footprint))
         return NUPA_E_QUOTA;
     try {

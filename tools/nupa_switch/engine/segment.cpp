@@ -12,12 +12,9 @@ namespace nupa {
 
 namespace {
 
-constexpr std::uint32_t kJumboHeaderBytes = 8;
-constexpr std::uint32_t kIpv6Bytes = 40;
 constexpr std::uint32_t kPatchedAt =
     offsetof(tcp_bth_head, flags);  // flags .. icrc is what ver 0 changes
 constexpr std::uint32_t kPatchedBytes = offsetof(tcp_bth_v0, tsval) - kPatchedAt;
-constexpr std::uint16_t kTcpCheckAt = 16;
 constexpr std::uint32_t kDmaLengthAt =
     sizeof(tcp_bth_v0) + offsetof(tcp_bth_reth, length);  // or the immediate
 

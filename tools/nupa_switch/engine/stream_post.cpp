@@ -13,11 +13,7 @@ namespace nupa {
 
 namespace {
 
-constexpr std::uint32_t kPageBytes = NUPA_POST_PAGE_BYTES;
-
-std::uint32_t load(const std::uint32_t& field) noexcept {
-    return __atomic_load_n(&field, __ATOMIC_RELAXED);
-}
+constexpr std::uint32_t kPostPageBytes = NUPA_POST_PAGE_BYTES;
 
 }  // namespace
 
@@ -41,8 +37,8 @@ nupa_admin_status StreamPost::init(const HostMemory& memory, const nupa_cmd_qp& 
 
 bool StreamPost::read(Window& window) const noexcept {
     window = {load(post_->seq), load(post_->bytes), load(post_->offset)};
-    const std::uint64_t room = std::uint64_t{pages_max_} * kPageBytes;
-    return window.offset < kPageBytes && std::uint64_t{window.offset} + window.bytes <= room;
+    const std::uint64_t room = std::uint64_t{pages_max_} * kPostPageBytes;
+    return window.offset < kPostPageBytes && std::uint64_t{window.offset} + window.bytes <= room;
 }
 
 std::uint32_t StreamPost::posted(std::uint32_t seq) const noexcept {
@@ -77,10 +73,11 @@ Reason StreamPost::fill(std::uint32_t seq, const Payload& payload) noexcept {
     std::size_t count = 0;
     std::uint32_t at = window.offset + before;
     for (std::uint32_t left = bytes; left;) {
-        const std::uint64_t page = __atomic_load_n(&pages_[at / kPageBytes], __ATOMIC_RELAXED);
-        const std::uint32_t in_page = at % kPageBytes, n = std::min(kPageBytes - in_page, left);
+        const std::uint64_t page = __atomic_load_n(&pages_[at / kPostPageBytes], __ATOMIC_RELAXED);
+        const std::uint32_t in_page = at % kPostPageBytes,
+                            n = std::min(kPostPageBytes - in_page, left);
         std::byte* to = memory_->at(page + in_page, n);
-        if (page % kPageBytes || !to)
+        if (page % kPostPageBytes || !to)
             return Reason::kBounds;
         if (count && pieces[count - 1].data() + pieces[count - 1].size() == to)
             pieces[count - 1] = {pieces[count - 1].data(), pieces[count - 1].size() + n};

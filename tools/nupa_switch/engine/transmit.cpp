@@ -10,7 +10,7 @@ namespace nupa {
 
 namespace {
 
-constexpr std::uint16_t kFlagsKnown =
+constexpr std::uint16_t kTxFlagsKnown =
     NUPA_TX_F_CSUM | NUPA_TX_F_TSO4 | NUPA_TX_F_TSO6 | NUPA_TX_F_ECN;
 constexpr std::uint16_t kFlagsTso = NUPA_TX_F_TSO4 | NUPA_TX_F_TSO6;
 
@@ -73,7 +73,7 @@ TxError packet_from_tx(Packet& out, const nupa_tx_ctx& ctx, std::span<const Byte
         bytes < kEthernetBytes ||
         bytes > (tso ? std::uint32_t{NUPA_TSO_MAX_BYTES} : kFrameMaxBytes))
         return TxError::kSize;
-    if (ctx.flags & ~kFlagsKnown || (ctx.flags & kFlagsTso) == kFlagsTso)
+    if (ctx.flags & ~kTxFlagsKnown || (ctx.flags & kFlagsTso) == kFlagsTso)
         return TxError::kFlags;
     if (tso)
         return burst(out, ctx, bufs);

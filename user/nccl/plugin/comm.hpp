@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdarg>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -17,6 +18,8 @@
 namespace tcpqp::nccl {
 
 class Comm;
+
+inline constexpr uint64_t kAnnounceId = uint64_t{1} << 32;  // an announcement's work; below: data
 
 // A registered range.  Engines without the module need no region; the range is checked all the
 // same.

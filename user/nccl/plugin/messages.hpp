@@ -8,8 +8,8 @@
 //   credit    receiver -> sender: so many more
 //   recall    receiver -> sender: no more of them
 //   stop      sender -> receiver, an empty SEND without immediate: the last eager message is before
-//   it skip      sender -> receiver, the same, for each eager buffer that stays before announced
-//   ones
+//   it skip      sender -> receiver, the same, for each eager buffer that stays before
+//             announced ones
 // Data are SENDs without a header; the immediate says which receive they are meant for.
 #pragma once
 

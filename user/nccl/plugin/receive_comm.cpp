@@ -10,7 +10,6 @@
 namespace tcpqp::nccl {
 namespace {
 
-constexpr uint64_t kAnnounceId = uint64_t{1} << 32;  // below: data
 constexpr unsigned kEntryBits = 3;
 static_assert(1 << kEntryBits == kGroupMax);
 

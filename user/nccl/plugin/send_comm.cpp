@@ -14,7 +14,6 @@
 namespace tcpqp::nccl {
 namespace {
 
-constexpr uint64_t kAnnounceId = uint64_t{1} << 32;
 constexpr uint64_t kSilentId = uint64_t{1} << 33;  // a stop or a skip
 constexpr uint64_t kCopyId = uint64_t{1} << 34;
 constexpr uint32_t kSilentMax = 2 * (kEagerBuffers + 1);  // of two grants

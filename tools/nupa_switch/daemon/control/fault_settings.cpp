@@ -9,6 +9,8 @@
 #include <cmath>
 #include <limits>
 
+#include "event/clock.hpp"
+
 namespace nupa::daemon {
 namespace {
 
@@ -30,7 +32,6 @@ constexpr std::array kRates{
     RateField{"delay", &FaultConfig::delay_ppm},
 };
 
-constexpr uint64_t kNsPerUs = 1000;
 constexpr uint64_t kDelayMaxUs = 60'000'000;
 
 uint32_t parse_rate(const Json& value, const char* name) {

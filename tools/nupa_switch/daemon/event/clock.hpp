@@ -7,6 +7,7 @@
 namespace nupa::daemon {
 
 inline constexpr uint64_t kNsPerSecond = 1'000'000'000;
+inline constexpr uint64_t kNsPerUs = 1000;
 
 inline uint64_t read_clock_ns(clockid_t clock) noexcept {
     timespec now{};

@@ -3,11 +3,12 @@
 
 #include <algorithm>
 
+#include "event/clock.hpp"
+
 namespace nupa::daemon {
 namespace {
 
 constexpr uint64_t kBitsPerByte = 8;
-constexpr uint64_t kNsPerUs = 1000;  // a Mbit/s is a bit per microsecond
 
 }  // namespace
 

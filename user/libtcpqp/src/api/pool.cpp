@@ -10,12 +10,10 @@
 #include <cstdint>
 
 #include "provider/opts.hpp"
-#include "provider/pool_path.hpp"
+#include "provider/pool.hpp"
 #include "provider/provider.hpp"
 
 namespace {
-
-constexpr size_t kPageBytes = NUPA_POOL_PAGE_BYTES;
 
 // The lease's descriptor, or a negative errno.
 int lease(const char* path, size_t bytes) noexcept {
@@ -35,9 +33,9 @@ int tcpqp_pool_alloc(size_t bytes, const tcpqp_pool_opts* opts, tcpqp_pool_memor
     tcpqp_pool_opts o;
     if (bytes == 0 || memory == nullptr || !tcpqp::read_opts(opts, o))
         return -EINVAL;
-    if (bytes > SIZE_MAX - kPageBytes)
+    if (bytes > SIZE_MAX - NUPA_POOL_PAGE_BYTES)
         return -ENOSPC;
-    const size_t whole = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+    const size_t whole = tcpqp::whole_pages(bytes);
     const int fd = lease(o.path != nullptr ? o.path : tcpqp::kPoolPath, whole);
     if (fd < 0)
         return fd;

@@ -14,12 +14,11 @@
 #include <new>
 #include <utility>
 
-#include "provider/pool_path.hpp"
+#include "provider/pool.hpp"
 
 namespace tcpqp {
 namespace {
 
-constexpr size_t kPageBytes = NUPA_POOL_PAGE_BYTES;
 constexpr size_t kReferenceMinBytes = 16384;  // below it the copy costs less than a lease's way
 
 // The head as it lies on the wire.
@@ -31,10 +30,6 @@ struct WireHead {
 };
 static_assert(sizeof(WireHead) == kHeadBytes && std::endian::native == std::endian::little);
 
-size_t whole_pages(size_t bytes) noexcept {
-    return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
-}
-
 bool is_sound(const Head& head, size_t behind) noexcept {
     if ((head.flags & ~uint32_t{TCPQP_F_IMM}) != 0)
         return false;
@@ -42,7 +37,8 @@ bool is_sound(const Head& head, size_t behind) noexcept {
         case HeadKind::kInline:
             return head.length == behind;
         case HeadKind::kReference:
-            return behind == 0 && head.number != 0 && head.lease_bytes % kPageBytes == 0 &&
+            return behind == 0 && head.number != 0 &&
+                   head.lease_bytes % NUPA_POOL_PAGE_BYTES == 0 &&
                    head.length <= head.lease_bytes && head.lease_bytes <= TCPQP_BUFFERS_MAX_BYTES;
         case HeadKind::kHello:
         case HeadKind::kTaken:

@@ -12,7 +12,7 @@
 namespace tcpqp::module {
 namespace {
 
-constexpr size_t kBatch = 64;
+constexpr size_t kPollBatch = 64;
 
 int status_of(ibv_wc_status status) noexcept {
     switch (status) {
@@ -48,7 +48,7 @@ void Cq::add(uint32_t qp_number, Qp& qp) {
 
 void Cq::remove(uint32_t qp_number) noexcept {
     const std::lock_guard guard(lock_);
-    std::array<tcpqp_completion, kBatch> batch;
+    std::array<tcpqp_completion, kPollBatch> batch;
     for (int n = poll_device(batch); n > 0; n = poll_device(batch))
         saved_.insert(saved_.end(), batch.begin(), batch.begin() + n);
     const auto at = qps_.find(qp_number);
@@ -82,7 +82,7 @@ size_t Cq::translate(std::span<const ibv_wc> from, tcpqp_completion* out) noexce
 }
 
 int Cq::poll_device(std::span<tcpqp_completion> out) noexcept {
-    std::array<ibv_wc, kBatch> batch;
+    std::array<ibv_wc, kPollBatch> batch;
     size_t n = 0;
     while (n < out.size()) {
         const size_t want = std::min(out.size() - n, batch.size());

@@ -12,7 +12,7 @@
 namespace tcpqp::module {
 namespace {
 
-constexpr size_t kBatch = 64;
+constexpr size_t kPostBatch = 64;
 constexpr uint64_t kReceiveCookie = 1ull << 63;
 constexpr uint32_t kInlineBytes = 128;  // to copy so few costs less than to hold their pages
 
@@ -34,9 +34,9 @@ template <typename Wr, typename Fill, typename Post>
 int post_batches(std::span<const tcpqp_work> works, Ids& ids, Fill fill, Post post) noexcept {
     const size_t total = std::min(works.size(), ids.room());
     for (size_t done = 0; done < total;) {
-        std::array<Wr, kBatch> batch;
-        std::array<ibv_sge, kBatch> sges;
-        const size_t n = std::min(total - done, kBatch);
+        std::array<Wr, kPostBatch> batch;
+        std::array<ibv_sge, kPostBatch> sges;
+        const size_t n = std::min(total - done, kPostBatch);
         for (size_t i = 0; i < n; i++) {
             const tcpqp_work& work = works[done + i];
             sges[i] = {reinterpret_cast<uint64_t>(work.addr), work.length, key_of(work)};

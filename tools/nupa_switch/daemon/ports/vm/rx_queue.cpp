@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "engine/endian.hpp"
+#include "event/clock.hpp"
 #include "ivshmem/shared_field.hpp"
 #include "ports/vm/tx_queue.hpp"
 
@@ -12,7 +13,6 @@ namespace nupa::daemon {
 namespace {
 
 constexpr uint16_t kChecksumFlags = NUPA_RX_F_CSUM_OK | NUPA_RX_F_CSUM_BAD;
-constexpr uint64_t kNsPerUs = 1000;
 
 }  // namespace
 

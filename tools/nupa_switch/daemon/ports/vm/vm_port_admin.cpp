@@ -13,7 +13,7 @@
 namespace nupa::daemon {
 namespace {
 
-constexpr uintptr_t kPageBytes = 4096;
+constexpr uintptr_t kHostPageBytes = 4096;
 constexpr uint32_t kRxModesAll =
     NUPA_RX_MODE_PROMISC | NUPA_RX_MODE_ALLMULTI | NUPA_RX_MODE_GRO | NUPA_RX_MODE_CSUM;
 
@@ -22,11 +22,11 @@ constexpr uint32_t kRxModesAll =
 // looked at, too: in a virtual machine whose hypervisor shadows page tables that is when an entry
 // comes to be, and takes some 10 us.
 void populate(std::span<std::byte> run) noexcept {
-    const uintptr_t unaligned = reinterpret_cast<uintptr_t>(run.data()) % kPageBytes;
+    const uintptr_t unaligned = reinterpret_cast<uintptr_t>(run.data()) % kHostPageBytes;
     std::byte* const first = run.data() - unaligned;
     if (::madvise(first, run.size() + unaligned, MADV_POPULATE_WRITE) != 0)
         return;
-    for (size_t at = 0; at < run.size() + unaligned; at += kPageBytes)
+    for (size_t at = 0; at < run.size() + unaligned; at += kHostPageBytes)
         (void)*static_cast<const volatile std::byte*>(first + at);
 }
 

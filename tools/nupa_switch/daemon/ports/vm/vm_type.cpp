@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
 
+#include "event/clock.hpp"
 #include "ports/port_type.hpp"
 #include "ports/vm/last_words.hpp"
 #include "ports/vm/vm_port.hpp"
@@ -20,7 +21,6 @@ constexpr unsigned kPoolDescriptorsMax =
     2 * NUPA_ACCEL_VECTORS + 4;  // eventfds, sockets, BAR2, another's that is taken from
 constexpr uint64_t kPoolMibDefault = 256;
 constexpr uint64_t kPoolMaxMib = 1 << 15;
-constexpr uint64_t kNsPerUs = 1000;
 constexpr uint64_t kWatchMaxUs = 1'000'000;
 constexpr const char* kForm =
     "name=NAME,socket=PATH,ram=PATH[,mac=XX:XX:XX:XX:XX:XX][,queues=N][,hbm=PATH[:PATH]]"
