@@ -16,9 +16,9 @@ namespace {
 constexpr size_t kLandingBytes = 32 << 20;  // what devmem TCP may have under way
 constexpr uint32_t kBoundQueue = 1;
 
-class Tcp final : public Receiving {
+class TcpReceiving final : public Receiving {
 public:
-    Tcp(tcpqp::Fd socket, Place& place)
+    TcpReceiving(tcpqp::Fd socket, Place& place)
         : socket_(std::move(socket)), place_(place), host_(kMessageBytes) {}
 
     void receive(uint64_t messages) override {
@@ -89,9 +89,9 @@ private:
 };
 
 // Message n goes to slot n, round and round.
-class Qp final : public Receiving {
+class QpReceiving final : public Receiving {
 public:
-    Qp(tcpqp::Fd socket, const std::string& interface, Place& place)
+    QpReceiving(tcpqp::Fd socket, const std::string& interface, Place& place)
         : queue_(interface, kSlots),
           place_(place.mapped()),
           region_(queue_.context(), place.dma_buf(), 0, kPlaceBytes,
@@ -139,11 +139,11 @@ private:
 std::unique_ptr<Receiving> make_receiving(const std::string& way, tcpqp::Fd socket,
                                           const std::string& interface, Place& place) {
     if (way == "tcp")
-        return std::make_unique<Tcp>(std::move(socket), place);
+        return std::make_unique<TcpReceiving>(std::move(socket), place);
     if (way == "devmem")
         return std::make_unique<Devmem>(std::move(socket), interface, place);
     if (way == "qp")
-        return std::make_unique<Qp>(std::move(socket), interface, place);
+        return std::make_unique<QpReceiving>(std::move(socket), interface, place);
     throw std::invalid_argument("there is no way '" + way + "'");
 }
 

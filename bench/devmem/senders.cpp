@@ -15,9 +15,9 @@ void fill(std::span<uint8_t> message) noexcept {
         message[i] = static_cast<uint8_t>((i + 1) % kPeriod);
 }
 
-class Tcp final : public Sending {
+class TcpSending final : public Sending {
 public:
-    explicit Tcp(tcpqp::Fd socket) : socket_(std::move(socket)), message_(kMessageBytes) {
+    explicit TcpSending(tcpqp::Fd socket) : socket_(std::move(socket)), message_(kMessageBytes) {
         fill(message_.bytes());
     }
     void send(uint64_t messages) override {
@@ -36,9 +36,9 @@ private:
     Buffer message_;
 };
 
-class Qp final : public Sending {
+class QpSending final : public Sending {
 public:
-    Qp(tcpqp::Fd socket, const std::string& interface)
+    QpSending(tcpqp::Fd socket, const std::string& interface)
         : queue_(interface, kSlots),
           message_(kMessageBytes),
           region_(queue_.context(), message_.bytes().data(), kMessageBytes, 0) {
@@ -69,8 +69,8 @@ private:
 std::unique_ptr<Sending> make_sending(const std::string& way, tcpqp::Fd socket,
                                       const std::string& interface) {
     if (way == "qp")
-        return std::make_unique<Qp>(std::move(socket), interface);
-    return std::make_unique<Tcp>(std::move(socket));
+        return std::make_unique<QpSending>(std::move(socket), interface);
+    return std::make_unique<TcpSending>(std::move(socket));
 }
 
 }  // namespace nupa::bench

@@ -13,7 +13,8 @@
 
 namespace nupa::bench {
 
-inline constexpr int kSilenceLimitMs = 20000;  // without progress: the measurement has failed
+inline constexpr int kSilenceLimitMs = 20000;      // without progress: the measurement has failed
+inline constexpr uint64_t kWindowBytes = 8 << 20;  // of messages under way on a flow
 
 // Payload bytes that this end's processor copied, and that it did not have to.
 struct Copies {

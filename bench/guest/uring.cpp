@@ -11,10 +11,7 @@
 namespace nupa::bench {
 namespace {
 
-constexpr uint64_t kWindowBytes = 8 << 20;
-constexpr uint32_t kChainMax = 64;  // sends that share one system call
-constexpr uint32_t kBuffersMin = 4;
-constexpr uint32_t kBuffersMax = 1024;
+constexpr uint32_t kLinkedMax = 64;  // sends that share one system call
 
 class Ring {
 public:
@@ -59,9 +56,9 @@ public:
           lengths_(spec_),
           zero_copy_(spec_.transport == "uring_zc"),
           flows_(std::move(args.sockets), args.spec.pingpong()),
-          ring_(4 * kChainMax),
-          buffers_(std::clamp<uint32_t>(static_cast<uint32_t>(kWindowBytes / spec_.bytes),
-                                        kBuffersMin, kBuffersMax)),
+          ring_(4 * kLinkedMax),
+          buffers_(std::clamp<uint32_t>(static_cast<uint32_t>(kWindowBytes / spec_.bytes), kLentMin,
+                                        kLentMax)),
           memory_(std::max<size_t>(size_t{buffers_} * spec_.bytes, kReadMaxBytes),
                   spec_.scattered) {
         if (flows_.several())
@@ -69,7 +66,7 @@ public:
     }
 
     void send(uint64_t messages) override {
-        const uint64_t chain = std::min<uint64_t>(kChainMax, buffers_ / 2);
+        const uint64_t chain = std::min<uint64_t>(kLinkedMax, buffers_ / 2);
         uint64_t posted = 0;
         while (posted < messages) {
             while (held_ + chain > buffers_)

@@ -15,7 +15,6 @@
 namespace nupa::bench {
 namespace {
 
-constexpr uint64_t kWindowBytes = 8 << 20;      // of messages under way on a flow
 constexpr uint64_t kMemoryMaxBytes = 96 << 20;  // more flows share buffers
 constexpr uint32_t kDepthMin = 4;
 constexpr uint32_t kDepthMax = 4096;

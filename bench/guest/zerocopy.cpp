@@ -16,18 +16,14 @@
 namespace nupa::bench {
 namespace {
 
-constexpr uint64_t kWindowBytes = 8 << 20;  // handed over and not yet given back
-constexpr uint32_t kBuffersMin = 4;
-constexpr uint32_t kBuffersMax = 1024;
-
 class Zerocopy : public Transport {
 public:
     explicit Zerocopy(TransportArgs args)
         : spec_(args.spec),
           lengths_(spec_),
           flows_(std::move(args.sockets), false),
-          buffers_(std::clamp<uint32_t>(static_cast<uint32_t>(kWindowBytes / spec_.bytes),
-                                        kBuffersMin, kBuffersMax)),
+          buffers_(std::clamp<uint32_t>(static_cast<uint32_t>(kWindowBytes / spec_.bytes), kLentMin,
+                                        kLentMax)),
           memory_(args.sender ? size_t{buffers_} * spec_.bytes
                               : std::max<size_t>(spec_.bytes, kReadMinBytes),
                   spec_.scattered) {

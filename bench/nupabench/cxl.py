@@ -117,7 +117,7 @@ class References:
 class Ownership:
     """What a host may name, and what is left of processes that were killed."""
 
-    refusals_tested: int  # cases of the test switch.pool, all passed
+    refusals_tested: int  # cases of the tests switch.Pool*, all passed
     kills: int
     handover_kills: int  # of processes that offer leases
     lost_bytes: int  # of the pool, behind them
@@ -128,7 +128,7 @@ class Ownership:
 
     def bars(self, kills: int) -> list[Bar]:
         return [
-            Bar("cases of switch.pool that hold, an address outside of a lease among them", AT_LEAST, 1, self.refusals_tested),
+            Bar("cases of switch.Pool* that hold, an address outside of a lease among them", AT_LEAST, 1, self.refusals_tested),
             Bar("processes killed while they take, hold and give back leases", AT_LEAST, kills, self.kills),
             Bar("processes killed in mid-hand-over, each lease taken whole or withdrawn", AT_LEAST, kills, self.handover_kills),
             Bar("bytes of the pool that are lost by it", AT_MOST, 0, self.lost_bytes),

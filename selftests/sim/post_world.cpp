@@ -16,7 +16,7 @@ namespace {
 constexpr std::uint32_t kQpn = 9, kWscale = 4, kPages = 12, kHostPages = 2 * kPages;
 constexpr std::uint32_t kBufferBytes = 12 << 10;  // of TCP's receiver
 constexpr std::uint32_t kFillBufferBytes = 3000;  // of the merger's
-constexpr std::uint32_t kTailBytes = 12000;       // sent when nothing goes wrong any more
+constexpr std::uint32_t kQuietBytes = 12000;      // sent when nothing goes wrong any more
 constexpr std::uint32_t kFlightsMax = 12, kRunMax = 8;
 constexpr std::uint64_t kTroubleTurns = 800, kTurnsMax = 40000;
 constexpr std::uint16_t kForgersPort = 77;
@@ -37,7 +37,7 @@ PostWorld::PostWorld(std::uint64_t seed, Coverage& coverage)
     merger_.configure(kFillBufferBytes, dice_.percent(80));
     isn_ = dice_.percent(50) ? 0u - dice_.below(60000) : static_cast<std::uint32_t>(dice_.bits());
     mss_ = dice_.range(200, 1460);
-    stream_.resize(24000 + dice_.below(30000) + kTailBytes);
+    stream_.resize(24000 + dice_.below(30000) + kQuietBytes);
     for (std::byte& b : stream_)
         b = static_cast<std::byte>(dice_.bits());
     passed_up_.resize(stream_.size());
@@ -109,7 +109,7 @@ void PostWorld::create_context() {
 }
 
 void PostWorld::turn() {
-    const std::uint32_t tail = static_cast<std::uint32_t>(stream_.size()) - kTailBytes;
+    const std::uint32_t tail = static_cast<std::uint32_t>(stream_.size()) - kQuietBytes;
     switch (dice_.below(8)) {
         case 0:
         case 1:
@@ -141,7 +141,7 @@ void PostWorld::turn() {
 // ---- the sender and the fabric ----
 
 void PostWorld::send_some() {
-    const std::uint32_t tail = static_cast<std::uint32_t>(stream_.size()) - kTailBytes;
+    const std::uint32_t tail = static_cast<std::uint32_t>(stream_.size()) - kQuietBytes;
     // The tail waits until all before it is read, and is posted.
     const bool go = quiet_ && copied_ >= tail && post_.open && flights_.empty();
     const std::uint32_t limit =
@@ -445,7 +445,7 @@ void PostWorld::open() {
     post_.at = rcv_nxt_;
     post_.offset = dice_.below(kPageBytes);
     const std::uint32_t most = kPages * kPageBytes - post_.offset;
-    const std::uint32_t tail = static_cast<std::uint32_t>(stream_.size()) - kTailBytes;
+    const std::uint32_t tail = static_cast<std::uint32_t>(stream_.size()) - kQuietBytes;
     post_.bytes = dice_.percent(50) ? most : 1 + dice_.below(most);
     const std::uint32_t last = rcv_nxt_ < tail ? tail : static_cast<std::uint32_t>(stream_.size());
     post_.bytes = std::min(post_.bytes, last - rcv_nxt_);
@@ -516,7 +516,7 @@ void PostWorld::read() {
         // what was delivered is copied to its place
         if (!skb.placed && post_.open && copied_ >= post_.at && copied_ < post_.at + post_.bytes)
             ram_.put(page_of(copied_), stream_[copied_]);
-        const std::uint32_t tail = static_cast<std::uint32_t>(stream_.size()) - kTailBytes;
+        const std::uint32_t tail = static_cast<std::uint32_t>(stream_.size()) - kQuietBytes;
         if (!skb.placed && copied_ >= tail)
             violation("byte {} was not placed, and nothing stood in the way", {copied_});
     }

@@ -24,7 +24,7 @@ constexpr std::string_view kDevice = "/dev/nupa_pool0";
 constexpr const char* kName = "fake_lease";
 constexpr uint64_t kPoolId = 77;
 
-struct Pool {
+struct FakePoolDevice {
     std::mutex lock;
     bool there = false;
     uint64_t last_token = 0;
@@ -34,7 +34,7 @@ struct Pool {
     int offer_error = 0;  // of the next
     unsigned maps_to_fail = 0;
 };
-Pool pool;
+FakePoolDevice pool;
 
 int failed(int error) noexcept {
     errno = error;

@@ -13,10 +13,10 @@
 namespace stock_test {
 namespace {
 
-constexpr uint32_t kBytes = 40000;  // ten pages are its lease
+constexpr uint32_t kLongBytes = 40000;  // ten pages are its lease
 constexpr uint32_t kShortBytes = 100;
 
-tcpqp_conn_opts references(uint32_t bytes = kBytes) {
+tcpqp_conn_opts by_reference(uint32_t bytes = kLongBytes) {
     tcpqp_conn_opts o = small(4, bytes);
     o.flags = TCPQP_CONN_F_REFERENCES;
     return o;
@@ -50,12 +50,12 @@ protected:
     }
 
     FakePool pool_;
-    ConnPair p_{references()};
+    ConnPair p_{by_reference()};
 };
 
 TEST_F(Pool, LongMessagesGoByReference) {
     for (uint32_t i = 0; i < 20; i++) {
-        const uint32_t bytes = i % 4 == 3 ? kShortBytes : kBytes;
+        const uint32_t bytes = i % 4 == 3 ? kShortBytes : kLongBytes;
         send(*p_.a, bytes, i);
         tcpqp_view in{};
         ASSERT_EQ(tcpqp_recv(p_.b->get(), &in, kLimit_ms), 0);
@@ -65,23 +65,23 @@ TEST_F(Pool, LongMessagesGoByReference) {
         ASSERT_TRUE(is(in, bytes, i));
         ASSERT_EQ(tcpqp_release(p_.a->get(), &in), 0);
     }
-    EXPECT_EQ(p_.a->info().tx_reference_bytes, 15u * kBytes);
-    EXPECT_EQ(p_.a->info().rx_reference_bytes, 15u * kBytes);
+    EXPECT_EQ(p_.a->info().tx_reference_bytes, 15u * kLongBytes);
+    EXPECT_EQ(p_.a->info().rx_reference_bytes, 15u * kLongBytes);
     EXPECT_EQ(p_.a->close(kLimit_ms), 0);
 }
 
 // "-ENOTCONN: ended; the view is still yours", and so is what was written to it.
 TEST_F(Pool, AViewWhoseSendFailedIsTheCallers) {
-    tcpqp_view longer = written(*p_.a, kBytes, 1), shorter = written(*p_.a, kShortBytes, 2);
+    tcpqp_view longer = written(*p_.a, kLongBytes, 1), shorter = written(*p_.a, kShortBytes, 2);
     ASSERT_EQ(p_.a->cancel(), 0);
     EXPECT_EQ(tcpqp_send_view(p_.a->get(), &longer), -ENOTCONN);
-    EXPECT_TRUE(is(longer, kBytes, 1));
+    EXPECT_TRUE(is(longer, kLongBytes, 1));
     EXPECT_EQ(tcpqp_send_view(p_.a->get(), &shorter), -ENOTCONN);
     tcpqp_view another{};
     if (tcpqp_buffer(p_.a->get(), &another, 0) == 0)  // it may say that all has ended
         std::memset(another.data, 0xff, another.length);
     EXPECT_TRUE(is(shorter, kShortBytes, 2)) << "another view has its memory";
-    EXPECT_TRUE(is(longer, kBytes, 1));
+    EXPECT_TRUE(is(longer, kLongBytes, 1));
     EXPECT_EQ(p_.a->info().tx_reference_bytes, 0u) << "none was sent";
     EXPECT_EQ(tcpqp_release(p_.a->get(), &longer), 0);
     EXPECT_EQ(tcpqp_release(p_.a->get(), &shorter), 0);
@@ -89,32 +89,32 @@ TEST_F(Pool, AViewWhoseSendFailedIsTheCallers) {
 
 // Nobody can take the message, nor say so.
 TEST_F(Pool, CloseDoesNotWaitForWhoIsGone) {
-    send(*p_.a, kBytes, 1);
+    send(*p_.a, kLongBytes, 1);
     p_.b.reset();
     p_.sockets[1].reset();
     EXPECT_EQ(p_.a->close(3000), 0);
 }
 
 TEST_F(Pool, CloseWaitsForWhoIsSlow) {
-    send(*p_.a, kBytes, 1);
+    send(*p_.a, kLongBytes, 1);
     EXPECT_EQ(p_.a->close(100), -ETIMEDOUT);
 }
 
 // The sender need not wait for the receiver's next call.
 TEST_F(Pool, WhatWasReceivedIsToldOfAtOnce) {
     for (uint32_t i = 0; i < 3; i++)
-        send(*p_.a, kBytes, i);
+        send(*p_.a, kLongBytes, i);
     std::array<tcpqp_view, 3> in{};
     for (uint32_t i = 0; i < 3; i++) {
         ASSERT_EQ(tcpqp_recv(p_.b->get(), &in.at(i), kLimit_ms), 0);
-        ASSERT_TRUE(is(in.at(i), kBytes, i));
+        ASSERT_TRUE(is(in.at(i), kLongBytes, i));
     }
     EXPECT_EQ(p_.a->close(3000), 0);
 }
 
 // The offer stands: it is received when there is room.
 TEST_F(Pool, AMessageThatFindsNoRoomIsNotLost) {
-    send(*p_.a, kBytes, 1);
+    send(*p_.a, kLongBytes, 1);
     send(*p_.a, kShortBytes, 2);
     tcpqp_view in{};
     for (const int error : {EDQUOT, ENOSPC, EMFILE, ENOMEM}) {
@@ -123,7 +123,7 @@ TEST_F(Pool, AMessageThatFindsNoRoomIsNotLost) {
         pool_.fail_takes(0, 0);
     }
     ASSERT_EQ(tcpqp_recv(p_.b->get(), &in, kLimit_ms), 0);
-    EXPECT_TRUE(is(in, kBytes, 1));
+    EXPECT_TRUE(is(in, kLongBytes, 1));
     tcpqp_view next{};
     ASSERT_EQ(tcpqp_recv(p_.b->get(), &next, kLimit_ms), 0);
     EXPECT_TRUE(is(next, kShortBytes, 2));
@@ -132,54 +132,54 @@ TEST_F(Pool, AMessageThatFindsNoRoomIsNotLost) {
 
 // It was taken, and is nobody else's to give again.
 TEST_F(Pool, AMessageThatCannotBeMappedIsNotLost) {
-    send(*p_.a, kBytes, 1);
+    send(*p_.a, kLongBytes, 1);
     tcpqp_view in{};
     pool_.fail_maps(2);
     EXPECT_EQ(tcpqp_recv(p_.b->get(), &in, kLimit_ms), -ENOMEM);
     EXPECT_EQ(tcpqp_recv(p_.b->get(), &in, kLimit_ms), -ENOMEM);
     ASSERT_EQ(tcpqp_recv(p_.b->get(), &in, kLimit_ms), 0);
-    EXPECT_TRUE(is(in, kBytes, 1));
+    EXPECT_TRUE(is(in, kLongBytes, 1));
     EXPECT_EQ(p_.a->close(kLimit_ms), 0);
 }
 
 TEST_F(Pool, WhatItDoesNotTakeGoesInline) {
-    tcpqp_view out = written(*p_.a, kBytes, 1), in{};
+    tcpqp_view out = written(*p_.a, kLongBytes, 1), in{};
     pool_.fail_offer(EBUSY);
     ASSERT_EQ(tcpqp_send_view(p_.a->get(), &out), 0);
     ASSERT_EQ(tcpqp_recv(p_.b->get(), &in, kLimit_ms), 0);
-    EXPECT_TRUE(is(in, kBytes, 1));
+    EXPECT_TRUE(is(in, kLongBytes, 1));
     EXPECT_EQ(p_.b->info().rx_reference_bytes, 0u);
 }
 
 // "-EIO": no other bytes are sent in its place, nor is its memory another message's later.
 TEST_F(Pool, AMessageWhoseMemoryHasGoneIsNotSent) {
-    tcpqp_view out = written(*p_.a, kBytes, 1), in{};
+    tcpqp_view out = written(*p_.a, kLongBytes, 1), in{};
     pool_.fail_offer(ENODEV);
     EXPECT_EQ(tcpqp_send_view(p_.a->get(), &out), -EIO);
     out.length = kShortBytes;
     EXPECT_EQ(tcpqp_send_view(p_.a->get(), &out), -EIO);
-    std::memset(out.data, 1, kBytes);  // no SIGBUS
+    std::memset(out.data, 1, kLongBytes);  // no SIGBUS
     ASSERT_EQ(tcpqp_release(p_.a->get(), &out), 0);
-    send(*p_.a, kBytes, 2);
+    send(*p_.a, kLongBytes, 2);
     ASSERT_EQ(tcpqp_recv(p_.b->get(), &in, kLimit_ms), 0);
-    EXPECT_TRUE(is(in, kBytes, 2));
+    EXPECT_TRUE(is(in, kLongBytes, 2));
     EXPECT_EQ(p_.a->close(kLimit_ms), 0);
 }
 
 // Of its own, which it keeps for later messages, none stands in the way of one that is there.
 TEST_F(Pool, WhatIsKeptMakesRoom) {
-    send(*p_.a, kBytes, 1);
-    tcpqp_view kept = written(*p_.b, kBytes, 3), in{};
+    send(*p_.a, kLongBytes, 1);
+    tcpqp_view kept = written(*p_.b, kLongBytes, 3), in{};
     ASSERT_EQ(tcpqp_release(p_.b->get(), &kept), 0);
     const size_t before = FakePool::leases();
     pool_.fail_takes(EDQUOT, 1);
     ASSERT_EQ(tcpqp_recv(p_.b->get(), &in, kLimit_ms), 0);
-    EXPECT_TRUE(is(in, kBytes, 1));
+    EXPECT_TRUE(is(in, kLongBytes, 1));
     EXPECT_EQ(FakePool::leases(), before - 1) << "the one that was kept";
 }
 
 TEST_F(Pool, AMessageThatIsGoneEndsTheConnection) {
-    send(*p_.a, kBytes, 1);
+    send(*p_.a, kLongBytes, 1);
     pool_.fail_takes(ENOENT, 1);
     tcpqp_view in{};
     EXPECT_EQ(tcpqp_recv(p_.b->get(), &in, kLimit_ms), -ENOTCONN);
@@ -191,19 +191,20 @@ TEST(PoolOfTwo, AViewHasTheRoomOfItsLease) {
     const FakePool pool;
     std::array<Fd, 2> sockets = tcp_pair();
     auto other = std::async(std::launch::async, [&] {
-        return std::make_unique<Connection>(sockets[1].get(), OddPair::stock(references(kBytes)));
+        return std::make_unique<Connection>(sockets[1].get(),
+                                            OddPair::stock(by_reference(kLongBytes)));
     });
-    Connection longer(sockets[0].get(), OddPair::stock(references(2 * kBytes)));
+    Connection longer(sockets[0].get(), OddPair::stock(by_reference(2 * kLongBytes)));
     const auto shorter = other.get();
     View out;
     ASSERT_EQ(shorter->buffer(out, kLimit_ms), 0);
     ASSERT_EQ(shorter->send(out), 0);
     tcpqp_view in{};
     ASSERT_EQ(tcpqp_recv(longer.get(), &in, kLimit_ms), 0);
-    EXPECT_EQ(longer.info().rx_reference_bytes, kBytes);
-    in.length = 2 * kBytes;
+    EXPECT_EQ(longer.info().rx_reference_bytes, kLongBytes);
+    in.length = 2 * kLongBytes;
     EXPECT_EQ(tcpqp_send_view(longer.get(), &in), -EMSGSIZE);
-    in.length = kBytes;
+    in.length = kLongBytes;
     EXPECT_EQ(tcpqp_send_view(longer.get(), &in), 0);
     EXPECT_EQ(tcpqp_recv(shorter->get(), &in, kLimit_ms), 0) << "else closing waits for it";
 }

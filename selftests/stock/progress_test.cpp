@@ -12,11 +12,11 @@
 namespace stock_test {
 namespace {
 
-constexpr size_t kBytes = 1 << 20;
+constexpr size_t kProgressBytes = 1 << 20;
 constexpr uint64_t kSends = 24;  // more than any socket buffer holds
 
 struct Progress : testing::TestWithParam<uint32_t> {
-    Progress() : out(pattern(kBytes, 5)), pair(opts()) {}
+    Progress() : out(pattern(kProgressBytes, 5)), pair(opts()) {}
     static tcpqp_qp_opts opts() {
         tcpqp_qp_opts o{};
         o.zerocopy_bytes = GetParam();
@@ -29,11 +29,11 @@ struct Progress : testing::TestWithParam<uint32_t> {
         }).join();
     }
     void receive_all() {
-        std::vector<std::byte> in(kBytes);
+        std::vector<std::byte> in(kProgressBytes);
         for (uint64_t i = 0; i < kSends; i++) {
             std::fill(in.begin(), in.end(), std::byte{0});
             ASSERT_EQ(pair.end_b->recv(i, in.data(), in.size()), 1);
-            ASSERT_EQ(pair.end_b->next().length, kBytes) << "message " << i;
+            ASSERT_EQ(pair.end_b->next().length, kProgressBytes) << "message " << i;
             ASSERT_EQ(in, out);
         }
     }

@@ -11,9 +11,9 @@
 namespace stock_test {
 namespace {
 
-constexpr uint32_t kBytes = 40000;
+constexpr uint32_t kReferenceBytes = 40000;
 
-tcpqp_conn_opts references(uint32_t buffers = 4, uint32_t bytes = kBytes) {
+tcpqp_conn_opts references(uint32_t buffers = 4, uint32_t bytes = kReferenceBytes) {
     tcpqp_conn_opts o = small(buffers, bytes);
     o.flags = TCPQP_CONN_F_REFERENCES;
     return o;
@@ -21,7 +21,7 @@ tcpqp_conn_opts references(uint32_t buffers = 4, uint32_t bytes = kBytes) {
 
 TEST(References, WithoutAPoolAllGoInline) {
     ConnPair p(references());
-    for (uint32_t bytes : {0u, 1u, 31u, 32u, 33u, kBytes - 1, kBytes}) {
+    for (uint32_t bytes : {0u, 1u, 31u, 32u, 33u, kReferenceBytes - 1, kReferenceBytes}) {
         const auto message = pattern(bytes, bytes);
         ASSERT_EQ(p.a->send(message, kLimit_ms), 0);
         View in;
@@ -36,7 +36,7 @@ TEST(References, WithoutAPoolAllGoInline) {
     }
     EXPECT_EQ(p.a->info().tx_reference_bytes, 0u);
     EXPECT_EQ(p.b->info().rx_reference_bytes, 0u);
-    EXPECT_EQ(p.a->send(pattern(kBytes + 1, 1)), -EMSGSIZE);
+    EXPECT_EQ(p.a->send(pattern(kReferenceBytes + 1, 1)), -EMSGSIZE);
     EXPECT_EQ(p.a->close(kLimit_ms), 0);
 }
 
@@ -44,7 +44,7 @@ TEST(References, ImmediatesAreKept) {
     ConnPair p(references());
     tcpqp_view out{}, in{};
     ASSERT_EQ(tcpqp_buffer(p.a->get(), &out, kLimit_ms), 0);
-    EXPECT_EQ(out.length, kBytes);
+    EXPECT_EQ(out.length, kReferenceBytes);
     std::memset(out.data, 7, out.length);
     out.imm = 0xdecafbad;
     out.flags = TCPQP_F_IMM;
@@ -52,7 +52,7 @@ TEST(References, ImmediatesAreKept) {
     ASSERT_EQ(tcpqp_recv(p.b->get(), &in, kLimit_ms), 0);
     EXPECT_EQ(in.flags, uint32_t{TCPQP_F_IMM});
     EXPECT_EQ(in.imm, 0xdecafbad);
-    EXPECT_EQ(in.length, kBytes);
+    EXPECT_EQ(in.length, kReferenceBytes);
     EXPECT_EQ(tcpqp_release(p.b->get(), &in), 0);
     EXPECT_EQ(tcpqp_release(p.b->get(), &in), -EINVAL);
 }
@@ -95,7 +95,7 @@ TEST(References, BothEndsMustSaySo) {
     tcpqp_conn_opts with = references();
     with.timeout_ms = 300;
     auto other = std::async(std::launch::async, [&] {
-        tcpqp_conn_opts without = small(4, kBytes);
+        tcpqp_conn_opts without = small(4, kReferenceBytes);
         return Connection(sockets[1].get(), without);
     });
     EXPECT_EQ(open_error(sockets[0].get(), with), -EPROTO);
@@ -120,7 +120,7 @@ struct RawHead {
 };
 enum : uint8_t { kHello = 1, kInline, kReference, kTaken };
 
-std::vector<std::byte> bytes_of(const RawHead& head, size_t behind = 0) {
+std::vector<std::byte> head_bytes(const RawHead& head, size_t behind = 0) {
     std::vector<std::byte> all(sizeof(head) + behind);
     std::memcpy(all.data(), &head, sizeof(head));
     return all;
@@ -136,7 +136,7 @@ int after(const std::vector<std::byte>& message) {
     });
     End peer(sockets[0].get(), {});
     std::array<std::byte, 64> room{};
-    const auto hello = bytes_of({.kind = kHello});
+    const auto hello = head_bytes({.kind = kHello});
     EXPECT_EQ(peer.recv(1, room.data(), room.size()), 1);
     EXPECT_EQ(peer.send(2, hello.data(), hello.size()), 1);
     auto conn = opened.get();
@@ -148,34 +148,34 @@ int after(const std::vector<std::byte>& message) {
 }
 
 TEST(References, HeadsAreChecked) {
-    EXPECT_EQ(after(bytes_of({.kind = kInline, .length = 5}, 5)), 0) << "as it should be";
+    EXPECT_EQ(after(head_bytes({.kind = kInline, .length = 5}, 5)), 0) << "as it should be";
     EXPECT_EQ(after(std::vector<std::byte>(31)), -ENOTCONN) << "less than a head";
-    EXPECT_EQ(after(bytes_of({})), -ENOTCONN) << "no kind";
-    EXPECT_EQ(after(bytes_of({.kind = 9})), -ENOTCONN) << "a kind that there is not";
-    EXPECT_EQ(after(bytes_of({.kind = kHello})), -ENOTCONN) << "hello twice";
-    EXPECT_EQ(after(bytes_of({.kind = kInline, .length = 6}, 5)), -ENOTCONN);
-    EXPECT_EQ(after(bytes_of({.kind = kInline, .length = 4}, 5)), -ENOTCONN);
-    EXPECT_EQ(after(bytes_of({.kind = kInline, .flags = 2}, 0)), -ENOTCONN) << "unknown flags";
-    EXPECT_EQ(after(bytes_of({.kind = kTaken, .number = 1})), -ENOTCONN) << "more than offered";
-    EXPECT_EQ(after(bytes_of({.kind = kTaken, .number = ~uint64_t{0}})), -ENOTCONN);
+    EXPECT_EQ(after(head_bytes({})), -ENOTCONN) << "no kind";
+    EXPECT_EQ(after(head_bytes({.kind = 9})), -ENOTCONN) << "a kind that there is not";
+    EXPECT_EQ(after(head_bytes({.kind = kHello})), -ENOTCONN) << "hello twice";
+    EXPECT_EQ(after(head_bytes({.kind = kInline, .length = 6}, 5)), -ENOTCONN);
+    EXPECT_EQ(after(head_bytes({.kind = kInline, .length = 4}, 5)), -ENOTCONN);
+    EXPECT_EQ(after(head_bytes({.kind = kInline, .flags = 2}, 0)), -ENOTCONN) << "unknown flags";
+    EXPECT_EQ(after(head_bytes({.kind = kTaken, .number = 1})), -ENOTCONN) << "more than offered";
+    EXPECT_EQ(after(head_bytes({.kind = kTaken, .number = ~uint64_t{0}})), -ENOTCONN);
     const RawHead right{.kind = kReference, .length = 4096, .number = 1, .lease_bytes = 4096};
-    EXPECT_EQ(after(bytes_of(right)), -ENOTCONN) << "there is no pool";
+    EXPECT_EQ(after(head_bytes(right)), -ENOTCONN) << "there is no pool";
     RawHead wrong = right;
     wrong.number = 0;
-    EXPECT_EQ(after(bytes_of(wrong)), -ENOTCONN);
+    EXPECT_EQ(after(head_bytes(wrong)), -ENOTCONN);
     wrong = right;
     wrong.lease_bytes = 4097;
-    EXPECT_EQ(after(bytes_of(wrong)), -ENOTCONN);
+    EXPECT_EQ(after(head_bytes(wrong)), -ENOTCONN);
     wrong = right;
     wrong.length = 4097;
-    EXPECT_EQ(after(bytes_of(wrong)), -ENOTCONN) << "longer than its lease";
+    EXPECT_EQ(after(head_bytes(wrong)), -ENOTCONN) << "longer than its lease";
     wrong = right;
-    wrong.length = kBytes + 1;
+    wrong.length = kReferenceBytes + 1;
     wrong.lease_bytes = 1 << 20;
-    EXPECT_EQ(after(bytes_of(wrong)), -EMSGSIZE) << "longer than our buffers";
+    EXPECT_EQ(after(head_bytes(wrong)), -EMSGSIZE) << "longer than our buffers";
     wrong.lease_bytes = uint64_t{1} << 40;
-    EXPECT_EQ(after(bytes_of(wrong)), -ENOTCONN);
-    EXPECT_EQ(after(bytes_of(right, 1)), -ENOTCONN) << "bytes behind it";
+    EXPECT_EQ(after(head_bytes(wrong)), -ENOTCONN);
+    EXPECT_EQ(after(head_bytes(right, 1)), -ENOTCONN) << "bytes behind it";
 }
 
 }  // namespace

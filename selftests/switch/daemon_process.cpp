@@ -62,14 +62,14 @@ int wait_exit(pid_t pid) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+}  // namespace
+
 std::string make_directory() {
     std::string name = "/tmp/nupa_switch_test.XXXXXX";
     if (!::mkdtemp(name.data()))
         throw std::system_error(errno, std::generic_category(), "mkdtemp");
     return name;
 }
-
-}  // namespace
 
 DaemonProcess::DaemonProcess(unsigned ports, std::vector<std::string> extra)
     : directory_(make_directory()) {

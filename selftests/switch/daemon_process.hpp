@@ -13,6 +13,9 @@
 
 namespace nupa::testing {
 
+// A new one, which the caller removes.  Throws std::system_error.
+std::string make_directory();
+
 class DaemonProcess {
 public:
     // @ports VM ports named n0, n1, ...; @extra further arguments.  Returns once it is ready.

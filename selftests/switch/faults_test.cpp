@@ -12,7 +12,6 @@
 namespace nupa::testing {
 namespace {
 
-constexpr uint16_t kTestType = 0x88b5;
 constexpr uint32_t kFrames = 400;
 
 struct Faulty : ::testing::Test {

@@ -7,8 +7,6 @@
 namespace nupa::testing {
 namespace {
 
-constexpr uint16_t kTestType = 0x88b5;  // IEEE 802 local experimental
-
 TEST(Forwarding, UnicastReachesItsPortUnchanged) {
     Ports p(3);
     for (size_t bytes : {46u, 200u, 242u, 243u, 1000u, 4096u, 8986u}) {

@@ -14,6 +14,7 @@ namespace nupa::testing {
 
 using Mac = std::array<uint8_t, 6>;
 inline constexpr Mac kBroadcast{0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+inline constexpr uint16_t kTestType = 0x88b5;  // IEEE 802 local experimental
 
 enum : uint8_t {
     kFin = 1,

@@ -10,8 +10,6 @@
 namespace nupa::testing {
 namespace {
 
-constexpr uint16_t kTestType = 0x88b5;
-
 // Port 0 misbehaves; 1 and 2 are bystanders.
 struct Hostile : ::testing::Test {
     Ports p{3};

@@ -11,8 +11,6 @@
 namespace nupa::testing {
 namespace {
 
-constexpr uint16_t kTestType = 0x88b5;
-
 Bytes test_frame(FakePort& from, FakePort& to, uint32_t seed) {
     return build_ethernet(to.mac(), from.mac(), kTestType, pattern(300, seed));
 }

@@ -14,7 +14,7 @@ namespace {
 using daemon::best_buffers;
 using daemon::BufferCount;
 
-constexpr uint16_t kMss = 1448;
+constexpr uint16_t kLongRunMss = 1448;
 constexpr uint32_t kShortBytes = 4096, kLongBytes = 65536;
 constexpr size_t kIpv4TcpBytes = 40;
 
@@ -47,7 +47,7 @@ struct LongRuns : ::testing::Test {
         f.payload = pattern(bytes, seq);
         return f;
     }
-    void send(const TcpFrame& f, uint16_t mss = kMss) {
+    void send(const TcpFrame& f, uint16_t mss = kLongRunMss) {
         tx().send(0, build_tcp(f, false), offload(f, mss));
         tx().wait_sent(0);
     }
@@ -90,12 +90,12 @@ TEST(RxBuffers, BestBuffers) {
 
 TEST_F(LongRuns, LongRunIsOnePacketInLongBuffers) {
     start(long_shape());
-    const TcpFrame f = burst(700 * kMss + 11);
+    const TcpFrame f = burst(700 * kLongRunMss + 11);
     send(f);
     const auto packets = take();
     ASSERT_EQ(packets.size(), 1u);
     const nupa_rx_comp& comp = packets[0].comp;
-    EXPECT_EQ(comp.gso_size, kMss);
+    EXPECT_EQ(comp.gso_size, kLongRunMss);
     EXPECT_EQ(comp.gso_segs, 701);
     EXPECT_EQ(comp.payload_bytes, f.payload.size());
     EXPECT_EQ((BufferCount{comp.long_bufs, comp.bufs}),
@@ -121,21 +121,23 @@ TEST_F(LongRuns, ShortRunsGetShortBuffers) {
 TEST_F(LongRuns, RunsAreNoLongerThanTheHostSays) {
     for (const uint32_t run4_max : {0u, 40u, 41u, 2000u, 65535u, 65536u, 200000u}) {
         start(long_shape(), run4_max);
-        const TcpFrame f = burst(400 * kMss);
+        const TcpFrame f = burst(400 * kLongRunMss);
         send(f);
         const auto packets = take();
-        const size_t limit = std::max<size_t>(run4_max ? run4_max : 65535, kIpv4TcpBytes + kMss);
+        const size_t limit =
+            std::max<size_t>(run4_max ? run4_max : 65535, kIpv4TcpBytes + kLongRunMss);
         for (const RxPacket& packet : packets)
             EXPECT_LE(packet.comp.payload_bytes + kIpv4TcpBytes, limit);
-        EXPECT_EQ(packets.size(),
-                  (f.payload.size() - 1) / ((limit - kIpv4TcpBytes) / kMss * kMss) + 1);
+        EXPECT_EQ(
+            packets.size(),
+            (f.payload.size() - 1) / ((limit - kIpv4TcpBytes) / kLongRunMss * kLongRunMss) + 1);
         EXPECT_EQ(payload(packets), f.payload);
     }
 }
 
 TEST_F(LongRuns, Ipv6HasNoLongerRunsThanItsHeaderCanSay) {
     start(long_shape());
-    const TcpFrame f = burst(400 * kMss, 1, true);
+    const TcpFrame f = burst(400 * kLongRunMss, 1, true);
     send(f);
     const auto packets = take();
     EXPECT_EQ(packets.size(), 9u) << "of 45 segments";
@@ -152,7 +154,7 @@ TEST_F(LongRuns, WithFewLongBuffersShortOnesDo) {
         QueueShape shape = long_shape(longs);
         shape.fill_entries = 1024;
         start(shape);
-        const TcpFrame f = burst(700 * kMss);
+        const TcpFrame f = burst(700 * kLongRunMss);
         send(f);
         const auto packets = take();
         uint32_t used = 0;
@@ -173,7 +175,7 @@ TEST_F(LongRuns, SegmentsOneByOneFillBothKinds) {
                            {"port", "n1"},
                            {"flow", {{"dport", 7}}},
                            {"set", {{"loss", 1}}}});
-    const TcpFrame f = burst(300 * kMss);
+    const TcpFrame f = burst(300 * kLongRunMss);
     send(f);
     const auto packets = take();
     EXPECT_EQ(payload(packets), f.payload);
@@ -207,30 +209,30 @@ TEST_F(LongRuns, AnyLengthsAnyBuffersEveryByteInOrder) {
 TEST_F(LongRuns, LongIndexBeyondTheRing) {
     start(long_shape());
     __atomic_store_n(&rx().rxq(0)->long_prod, 65u, __ATOMIC_RELEASE);
-    send(burst(200 * kMss));
+    send(burst(200 * kLongRunMss));
     rx().wait_until([&] { return (rx().status() & NUPA_STATUS_FAILED) != 0; }, 0, "failure");
 }
 
 TEST_F(LongRuns, LongIndexGoingBack) {
     start(long_shape());
-    send(burst(700 * kMss));
+    send(burst(700 * kLongRunMss));
     __atomic_store_n(&rx().rxq(0)->long_prod, 3u, __ATOMIC_RELEASE);
     for (uint32_t i = 1; i < 6; i++)
-        send(burst(700 * kMss, i));
+        send(burst(700 * kLongRunMss, i));
     rx().wait_until([&] { return (rx().status() & NUPA_STATUS_FAILED) != 0; }, 0, "failure");
 }
 
 TEST_F(LongRuns, LongBufferOutsideMemory) {
     start(long_shape());
     rx().at<nupa_rx_fill>(rx().rx(0).longs.ring)[0].addr = (64ull << 20) - kLongBytes + 1;
-    send(burst(200 * kMss));
+    send(burst(200 * kLongRunMss));
     rx().wait_until([&] { return (rx().status() & NUPA_STATUS_FAILED) != 0; }, 0, "failure");
 }
 
 // A driver that knows no long buffers and says nothing of runs: as before there were any.
 TEST_F(LongRuns, OldDriver) {
     start(QueueShape{}, 0);
-    const TcpFrame f = burst(300 * kMss);
+    const TcpFrame f = burst(300 * kLongRunMss);
     send(f);
     const auto packets = take();
     for (const RxPacket& packet : packets) {

@@ -18,8 +18,6 @@ namespace {
 using namespace nupa::testing;
 using Clock = std::chrono::steady_clock;
 
-constexpr uint16_t kTestType = 0x88b5;
-
 // What a hostile guest sends arrives as well: it is passed over.
 bool arrives(FakePort& from, FakePort& to, uint32_t seed) {
     const Bytes frame = build_ethernet(to.mac(), from.mac(), kTestType, pattern(300, seed));

@@ -16,7 +16,6 @@
 namespace nupa::testing {
 namespace {
 
-constexpr uint16_t kTestType = 0x88b5;
 constexpr int kHealMs = 5000;
 
 Bytes frame_of(const Mac& to, const Mac& from, uint32_t seed) {

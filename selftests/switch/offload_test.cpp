@@ -11,7 +11,7 @@
 namespace nupa::testing {
 namespace {
 
-constexpr uint16_t kMss = 1448;
+constexpr uint16_t kOffloadMss = 1448;
 
 // Reads packets until @bytes of payload came; returns the payload and counts packets.
 Bytes collect(FakePort& port, size_t bytes, unsigned& packets) {
@@ -33,8 +33,8 @@ TEST_P(OffloadFamily, BurstWithoutMergingArrivesAsRightSegments) {
     TcpFrame f = p.frame(0, 1);
     f.v6 = GetParam();
     f.flags = kAck | kPsh;
-    f.payload = pattern(5 * kMss + 100, 3);
-    p[0].send(0, build_tcp(f, false), offload(f, kMss));
+    f.payload = pattern(5 * kOffloadMss + 100, 3);
+    p[0].send(0, build_tcp(f, false), offload(f, kOffloadMss));
     Bytes all;
     for (unsigned i = 0; i < 6; i++) {
         RxPacket packet = p[1].receive(0);
@@ -45,9 +45,9 @@ TEST_P(OffloadFamily, BurstWithoutMergingArrivesAsRightSegments) {
         EXPECT_TRUE(checksums_right(whole)) << "segment " << i;
         auto got = parse_tcp(whole);
         ASSERT_TRUE(got);
-        EXPECT_EQ(got->seq, f.seq + i * kMss);
+        EXPECT_EQ(got->seq, f.seq + i * kOffloadMss);
         EXPECT_EQ(got->flags, i == 5 ? kAck | kPsh : kAck);
-        EXPECT_EQ(got->payload.size(), i == 5 ? 100u : kMss);
+        EXPECT_EQ(got->payload.size(), i == 5 ? 100u : kOffloadMss);
         all.insert(all.end(), got->payload.begin(), got->payload.end());
     }
     EXPECT_EQ(all, f.payload);
@@ -90,10 +90,10 @@ TEST_P(OffloadFamily, BurstIsMergedAgain) {
     Ports p(2);
     TcpFrame f = p.frame(0, 1);
     f.v6 = GetParam();
-    f.payload = pattern(20 * kMss + 7, 3);
-    p[0].send(0, build_tcp(f, false), offload(f, kMss));
+    f.payload = pattern(20 * kOffloadMss + 7, 3);
+    p[0].send(0, build_tcp(f, false), offload(f, kOffloadMss));
     RxPacket packet = p[1].receive(0);
-    EXPECT_EQ(packet.comp.gso_size, kMss);
+    EXPECT_EQ(packet.comp.gso_size, kOffloadMss);
     EXPECT_EQ(packet.comp.gso_segs, 21);
     EXPECT_EQ(packet.comp.payload_bytes, f.payload.size());
     auto got = parse_tcp(packet.whole());
@@ -122,12 +122,12 @@ TEST_P(OffloadFamily, WithFewBuffersWhatFitsIsTaken) {
     Ports p(2, kModeAll, shape);
     TcpFrame f = p.frame(0, 1);
     f.v6 = GetParam();
-    f.payload = pattern(400 * kMss, 9);
-    p[0].send(0, build_tcp(f, false), offload(f, kMss));
+    f.payload = pattern(400 * kOffloadMss, 9);
+    p[0].send(0, build_tcp(f, false), offload(f, kOffloadMss));
     p[0].wait_sent(0);
     const uint64_t dropped = p.stat(1, NUPA_STAT_rx_drop_no_buffer);
     unsigned packets = 0;
-    const size_t there = (400 - dropped) * kMss;
+    const size_t there = (400 - dropped) * kOffloadMss;
     EXPECT_GT(there, 55u * 4096);
     EXPECT_LE(there, 64u * 4096);
     Bytes begin(f.payload.begin(), f.payload.begin() + static_cast<long>(there));

@@ -19,16 +19,9 @@ using Json = nlohmann::json;
 
 constexpr uint64_t kPoolBytes = 4 << 20;
 constexpr uint64_t kBase = 0x4000000000;
-constexpr uint32_t kKey = 7;
-constexpr uint16_t kMss = 1408;
+constexpr uint32_t kPoolKey = 7;
+constexpr uint16_t kPooledMss = 1408;
 constexpr unsigned kHandOverDeaths = 1000;
-
-std::string make_directory() {
-    std::string path = ::testing::TempDir() + "nupa-pool-XXXXXX";
-    if (!::mkdtemp(path.data()))
-        throw std::runtime_error("mkdtemp");
-    return path + "/";
-}
 
 nupa_admin_cmd set_window(const FakeWindow& window) {
     nupa_admin_cmd cmd{};
@@ -37,7 +30,7 @@ nupa_admin_cmd set_window(const FakeWindow& window) {
     return cmd;
 }
 
-nupa_admin_cmd region(FakePort& port, uint32_t key, uint64_t at, uint32_t pages = 1) {
+nupa_admin_cmd pool_region(FakePort& port, uint32_t key, uint64_t at, uint32_t pages = 1) {
     const uint64_t table = port.alloc(kPageBytes);
     for (uint32_t i = 0; i < pages; i++)
         port.at<uint64_t>(table)[i] = kBase + at + i * kPageBytes;
@@ -106,7 +99,7 @@ struct Pool : ::testing::Test {
             ASSERT_LT(std::chrono::steady_clock::now(), end) << "leases are not back";
     }
 
-    const std::string directory = make_directory();
+    const std::string directory = make_directory() + "/";
     DaemonProcess daemon{0, arguments()};
     std::vector<std::unique_ptr<FakePort>> ports;
     std::vector<std::unique_ptr<FakeWindow>> windows;
@@ -167,15 +160,16 @@ TEST_F(Pool, LeasesAreZero) {
 TEST_F(Pool, NoAddressOutsideOfALeaseIsTaken) {
     const uint64_t a = windows[0]->lease(2 * kPageBytes), b = windows[1]->lease(2 * kPageBytes);
     std::memset(windows[1]->memory(b), 0x77, 2 * kPageBytes);
-    ports[1]->must(region(*ports[1], kKey, b, 2));
+    ports[1]->must(pool_region(*ports[1], kPoolKey, b, 2));
     FakePort& port = *ports[0];
-    EXPECT_EQ(port.admin_status(region(port, 1, a, 2)), NUPA_OK);
-    EXPECT_EQ(port.admin_status(region(port, 2, a, 3)), NUPA_E_ADDRESS) << "one page too long";
-    EXPECT_EQ(port.admin_status(region(port, 2, b)), NUPA_E_ADDRESS) << "the neighbour's";
-    EXPECT_EQ(port.admin_status(region(port, 2, kPoolBytes)), NUPA_E_ADDRESS) << "beyond the pool";
-    EXPECT_EQ(port.admin_status(region(port, 2, windows[0]->bytes())), NUPA_E_ADDRESS)
+    EXPECT_EQ(port.admin_status(pool_region(port, 1, a, 2)), NUPA_OK);
+    EXPECT_EQ(port.admin_status(pool_region(port, 2, a, 3)), NUPA_E_ADDRESS) << "one page too long";
+    EXPECT_EQ(port.admin_status(pool_region(port, 2, b)), NUPA_E_ADDRESS) << "the neighbour's";
+    EXPECT_EQ(port.admin_status(pool_region(port, 2, kPoolBytes)), NUPA_E_ADDRESS)
+        << "beyond the pool";
+    EXPECT_EQ(port.admin_status(pool_region(port, 2, windows[0]->bytes())), NUPA_E_ADDRESS)
         << "beyond the window";
-    EXPECT_EQ(port.admin_status(region(port, 2, 0 - kPageBytes)), NUPA_E_ADDRESS)
+    EXPECT_EQ(port.admin_status(pool_region(port, 2, 0 - kPageBytes)), NUPA_E_ADDRESS)
         << "its registers";
     nupa_admin_cmd rss{};
     rss.op = NUPA_ADMIN_RSS;
@@ -199,14 +193,14 @@ TEST_F(Pool, NothingIsSentFromOutsideOfALease) {
     port.publish(0);
     port.wait_until([&] { return port.status() & NUPA_STATUS_FAILED; }, 0, "failure");
     EXPECT_FALSE(ports[1]->status() & NUPA_STATUS_FAILED);
-    ports[1]->must(region(*ports[1], kKey, b));
+    ports[1]->must(pool_region(*ports[1], kPoolKey, b));
     EXPECT_FALSE(ports[1]->try_receive(0));
 }
 
 // From one host's lease to the other's, placed by the switch.
 TEST_F(Pool, PayloadGoesFromLeaseToLease) {
     const uint64_t a = windows[0]->lease(16 * kPageBytes), b = windows[1]->lease(16 * kPageBytes);
-    ports[1]->must(region(*ports[1], kKey, b, 16));
+    ports[1]->must(pool_region(*ports[1], kPoolKey, b, 16));
     TcpFrame base;
     base.src = ports[0]->mac();
     base.dst = ports[1]->mac();
@@ -215,11 +209,11 @@ TEST_F(Pool, PayloadGoesFromLeaseToLease) {
     const TcpFrame ack = ack_of(base, base.seq);
     ports[1]->send(0, build_tcp(ack, false), offload(ack));
     ports[0]->receive(0);
-    qp.post({{0, 16 * kPageBytes}}, kKey);
+    qp.post({{0, 16 * kPageBytes}}, kPoolKey);
     const Bytes data = pattern(50000, 3);
     const TcpFrame f = send_message(base, 0, data);
     const Bytes frame = build_tcp(f, false);
-    TxOptions options = offload(f, kMss);
+    TxOptions options = offload(f, kPooledMss);
     options.split_at = frame.size() - data.size();
     ports[0]->stage(0, frame, options);
     const auto& ring = ports[0]->tx(0);
@@ -237,16 +231,16 @@ TEST_F(Pool, PayloadGoesFromLeaseToLease) {
 
 TEST_F(Pool, ALeaseStaysWhileItMayBePlacedInto) {
     const uint64_t a = windows[0]->lease(kPageBytes);
-    ports[0]->must(region(*ports[0], kKey, a));
+    ports[0]->must(pool_region(*ports[0], kPoolKey, a));
     EXPECT_EQ(windows[0]->status(FakeWindow::release_cmd(a)), NUPA_POOL_E_BUSY);
     EXPECT_EQ(pool()["ports"][0]["leases"][0]["regions"], 1);
-    ports[0]->must(deregister(kKey));
+    ports[0]->must(deregister(kPoolKey));
     EXPECT_EQ(windows[0]->status(FakeWindow::release_cmd(a)), NUPA_ACCEL_OK);
 }
 
 TEST_F(Pool, APortsResetTakesItsRegionsOutOfLeases) {
     const uint64_t a = windows[0]->lease(kPageBytes);
-    ports[0]->must(region(*ports[0], kKey, a));
+    ports[0]->must(pool_region(*ports[0], kPoolKey, a));
     ports[0]->disable();
     EXPECT_EQ(windows[0]->status(FakeWindow::release_cmd(a)), NUPA_ACCEL_OK);
 }
@@ -259,14 +253,14 @@ TEST_F(Pool, AResetGivesAllBack) {
     EXPECT_EQ(free_bytes(), kPoolBytes - kPageBytes);
     windows[0]->set_control(NUPA_CONTROL_ENABLE);
     EXPECT_FALSE(ports[0]->status() & NUPA_STATUS_FAILED) << "nothing was in them";
-    EXPECT_EQ(ports[0]->admin_status(region(*ports[0], kKey, 0)), NUPA_E_ADDRESS);
+    EXPECT_EQ(ports[0]->admin_status(pool_region(*ports[0], kPoolKey, 0)), NUPA_E_ADDRESS);
     windows[0]->lease(kPageBytes);
 }
 
 // Under its regions: the port is stopped rather than left with pointers.
 TEST_F(Pool, AResetUnderRegionsStopsThatPortOnly) {
     const uint64_t a = windows[0]->lease(kPageBytes);
-    ports[0]->must(region(*ports[0], kKey, a));
+    ports[0]->must(pool_region(*ports[0], kPoolKey, a));
     windows[0]->set_control(0);
     ports[0]->wait_until([&] { return ports[0]->status() & NUPA_STATUS_FAILED; }, 0, "failure");
     EXPECT_EQ(free_bytes(), kPoolBytes);
@@ -279,7 +273,7 @@ TEST_F(Pool, AResetUnderRegionsStopsThatPortOnly) {
 TEST_F(Pool, AHostThatDiesGivesAllBack) {
     const uint64_t a = windows[0]->lease(kPoolBytes);
     std::memset(windows[0]->memory(a), 0x5a, kPoolBytes);
-    ports[0]->must(region(*ports[0], kKey, a));
+    ports[0]->must(pool_region(*ports[0], kPoolKey, a));
     windows[0]->disconnect();
     wait_all_free();
     const uint64_t b = windows[1]->lease(kPoolBytes);
@@ -301,15 +295,17 @@ TEST_F(Pool, ALeaseIsHandedOverWithWhatIsInIt) {
     std::memcpy(windows[0]->memory(a), data.data(), kBytes);
     const uint64_t token = windows[0]->offer(a);
     EXPECT_EQ(pool()["ports"][0]["leases"][0]["state"], "offered");
-    EXPECT_EQ(ports[0]->admin_status(region(*ports[0], kKey, a)), NUPA_E_ADDRESS) << "offered";
+    EXPECT_EQ(ports[0]->admin_status(pool_region(*ports[0], kPoolKey, a)), NUPA_E_ADDRESS)
+        << "offered";
     const nupa_accel_comp taken = windows[1]->command(FakeWindow::take_cmd(token, kBytes));
     ASSERT_EQ(taken.status, NUPA_ACCEL_OK);
     EXPECT_EQ(taken.result, a) << "the same offset in every window";
     EXPECT_EQ(std::memcmp(windows[1]->memory(a), data.data(), kBytes), 0);
     EXPECT_TRUE(all_zero(windows[0]->memory(a), kBytes)) << "it is still in the other window";
-    EXPECT_EQ(ports[0]->admin_status(region(*ports[0], kKey, a)), NUPA_E_ADDRESS) << "gone";
-    ports[1]->must(region(*ports[1], kKey, a));
-    ports[1]->must(deregister(kKey));
+    EXPECT_EQ(ports[0]->admin_status(pool_region(*ports[0], kPoolKey, a)), NUPA_E_ADDRESS)
+        << "gone";
+    ports[1]->must(pool_region(*ports[1], kPoolKey, a));
+    ports[1]->must(deregister(kPoolKey));
     EXPECT_EQ(windows[0]->status(FakeWindow::release_cmd(a, token)), NUPA_POOL_E_NOENT);
     EXPECT_EQ(windows[0]->status(FakeWindow::release_cmd(a)), NUPA_POOL_E_NOENT);
     EXPECT_EQ(windows[1]->status(FakeWindow::take_cmd(token, kBytes)), NUPA_POOL_E_NOENT)
@@ -364,7 +360,7 @@ TEST_F(Pool, WhatIsNotOfferedIsNotTaken) {
               NUPA_POOL_E_NOENT);
     EXPECT_EQ(windows[1]->status(FakeWindow::take_cmd(0, 2 * kPageBytes)), NUPA_ACCEL_E_INVALID);
     const uint64_t held = windows[1]->lease(kPageBytes);
-    ports[1]->must(region(*ports[1], kKey, held));
+    ports[1]->must(pool_region(*ports[1], kPoolKey, held));
     EXPECT_EQ(windows[1]->status(FakeWindow::offer_cmd(held)), NUPA_POOL_E_BUSY);
     EXPECT_EQ(windows[1]->status(FakeWindow::take_cmd(token, 2 * kPageBytes)), NUPA_ACCEL_OK);
 }
@@ -441,7 +437,7 @@ TEST_F(Pool, ARandomGuestHarmsNobodyElse) {
     std::mt19937 random(seed);
     const uint64_t b = windows[1]->lease(16 * kPageBytes);
     std::memset(windows[1]->memory(b), 0x77, 16 * kPageBytes);
-    ports[1]->must(region(*ports[1], kKey, b, 16));
+    ports[1]->must(pool_region(*ports[1], kPoolKey, b, 16));
     const auto page = [&] { return random() % (kPoolBytes / kPageBytes + 8) * kPageBytes; };
     const auto heal = [&] {
         windows[0] = nullptr;
@@ -478,7 +474,7 @@ TEST_F(Pool, ARandomGuestHarmsNobodyElse) {
         } else if (what < 21) {
             window.command(FakeWindow::release_cmd(page()));
         } else if (what < 29) {
-            port.admin_status(region(port, key, page(), 1 + random() % 4));
+            port.admin_status(pool_region(port, key, page(), 1 + random() % 4));
         } else if (what < 32) {
             port.admin_status(deregister(key));
         } else if (what < 35) {
@@ -501,13 +497,13 @@ TEST_F(Pool, ARandomGuestHarmsNobodyElse) {
               16 * static_cast<long>(kPageBytes));
     EXPECT_FALSE(ports[1]->status() & NUPA_STATUS_FAILED);
     windows[0] = nullptr;
-    ports[1]->must(deregister(kKey));
+    ports[1]->must(deregister(kPoolKey));
     ASSERT_EQ(windows[1]->status(FakeWindow::release_cmd(b)), NUPA_ACCEL_OK);
     wait_all_free();
 }
 
 TEST(PoolShare, IsAnEqualPartUnlessSaid) {
-    const std::string directory = make_directory();
+    const std::string directory = make_directory() + "/";
     const auto port = [&](const std::string& name, const std::string& more) {
         const std::string path = directory + name;
         return "name=" + name + ",socket=" + path + ".socket,ram=" + path + ".ram,pool=" + path +

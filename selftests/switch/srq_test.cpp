@@ -5,7 +5,7 @@
 namespace nupa::testing {
 namespace {
 
-constexpr uint32_t kCq = 3, kSrq = 4, kReceiveBytes = 4096, kMessageBytes = 3000;
+constexpr uint32_t kSharedCq = 3, kSrq = 4, kSharedReceiveBytes = 4096, kMessageBytes = 3000;
 constexpr uint32_t kQps = 2, kFirstQpn = 17, kEntries = 16;
 constexpr uint64_t kName = 0x1234567800000000;
 
@@ -14,7 +14,7 @@ struct Shared {
     Shared()
         : p(2),
           mr(p[1], kKey, kIova, kMrBytes, kPd, kAccess),
-          cq(p[1], kCq, 0),
+          cq(p[1], kSharedCq, 0),
           srq(p[1], kSrq, kEntries) {
         mr.fill(0xee);
         for (uint32_t n = 0; n < kQps; n++) {
@@ -24,7 +24,7 @@ struct Shared {
             QpShape shape;
             shape.qpn = kFirstQpn + n;
             shape.flags |= NUPA_QP_F_COMPLETE | NUPA_QP_F_SRQ;
-            shape.cq = kCq;
+            shape.cq = kSharedCq;
             shape.srq = kSrq;
             qps.push_back(std::make_unique<FakeQp>(p[1], base[n], shape));
             qps[n]->give_turn(base[n].seq);
@@ -39,9 +39,9 @@ struct Shared {
     }
     void post(uint32_t count) {
         for (; count; count--, posted++)
-            srq.ring.post({{at(posted), kReceiveBytes}}, kKey, kName + posted);
+            srq.ring.post({{at(posted), kSharedReceiveBytes}}, kKey, kName + posted);
     }
-    static uint64_t at(uint32_t receive) { return kIova + uint64_t{receive} * kReceiveBytes; }
+    static uint64_t at(uint32_t receive) { return kIova + uint64_t{receive} * kSharedReceiveBytes; }
     Bytes received(uint32_t receive) { return mr.read(at(receive) - kIova, kMessageBytes); }
     // The next message to queue pair @n as the host hears of it; it says @data.
     RxPacket message(uint32_t n, const Bytes& data) {

@@ -19,9 +19,8 @@
 namespace nupa::testing {
 namespace {
 
-constexpr uint16_t kTestType = 0x88b5;
 constexpr const char* kIfname = "nupatest0";
-constexpr uint16_t kMss = 1448;
+constexpr uint16_t kTapMss = 1448;
 
 // struct virtio_net_hdr
 struct VnetHeader {
@@ -144,12 +143,12 @@ TEST_F(Tap, FramesPassUnchangedBothWays) {
 
 TEST_F(Tap, HostsBurstIsCutAndMerged) {
     TcpFrame f = frame(true);
-    f.payload = pattern(20 * kMss, 1);
+    f.payload = pattern(20 * kTapMss, 1);
     VnetHeader head;
     head.flags = 1;     // needs checksum
     head.gso_type = 1;  // TCPv4
     head.header_bytes = static_cast<uint16_t>(header_bytes(f));
-    head.gso_size = kMss;
+    head.gso_size = kTapMss;
     head.csum_start = 34;
     head.csum_offset = 16;
     host->send(head, build_tcp(f, false));
@@ -166,8 +165,8 @@ TEST_F(Tap, GuestsBurstReachesTheHostAsRightSegments) {
                                   pattern(60, 1)));  // so that the switch knows us
     receive_from_host();
     TcpFrame f = frame(false);
-    f.payload = pattern(5 * kMss + 9, 1);
-    port->send(0, build_tcp(f, false), offload(f, kMss));
+    f.payload = pattern(5 * kTapMss + 9, 1);
+    port->send(0, build_tcp(f, false), offload(f, kTapMss));
     Bytes all;
     for (int i = 0; i < 6; i++) {
         Bytes segment = host->receive(port->mac());

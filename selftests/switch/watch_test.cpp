@@ -23,16 +23,8 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-constexpr uint16_t kTestType = 0x88b5;
 constexpr auto kWatchMax = milliseconds(2);  // IndexWatch::kMaxNs
 constexpr QueueShape kWatched{.tx_flags = NUPA_TXQ_F_WATCH};
-
-std::string make_directory() {
-    std::string path = ::testing::TempDir() + "nupa-watch-XXXXXX";
-    if (!::mkdtemp(path.data()))
-        throw std::runtime_error("mkdtemp");
-    return path + "/";
-}
 
 // NUPA_SEED, or a new one.
 uint32_t chosen_seed() {
@@ -101,7 +93,7 @@ struct Watched {
         throw std::runtime_error("no voluntary_ctxt_switches");
     }
 
-    const std::string directory = make_directory();
+    const std::string directory = make_directory() + "/";
     DaemonProcess daemon;
     std::vector<std::unique_ptr<FakePort>> ports;
 };

@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint64_t kFileBytes = 8 << 20;
 constexpr uint64_t kMemoryBytes = kFileBytes - NUPA_ACCEL_CONTROL_BYTES;
-constexpr uint64_t kBase = 0x4000000000;
+constexpr uint64_t kHbmBase = 0x4000000000;
 
 // The file of an accelerator, with nobody behind it.
 class Hbm {
@@ -47,13 +47,6 @@ private:
     uint64_t bytes_ = 0;
 };
 
-std::string make_directory() {
-    std::string path = ::testing::TempDir() + "nupa-windows-XXXXXX";
-    if (!::mkdtemp(path.data()))
-        throw std::runtime_error("mkdtemp");
-    return path + "/";
-}
-
 // Two ports, each with an accelerator of its own, beside a third without.
 struct Windows : ::testing::Test {
     Windows() {
@@ -77,13 +70,13 @@ struct Windows : ::testing::Test {
         return all;
     }
 
-    const std::string directory = make_directory();
+    const std::string directory = make_directory() + "/";
     Hbm hbm0{directory + "a0.hbm", 100}, hbm1{directory + "a1.hbm", 101};
     DaemonProcess daemon{1, arguments()};
     std::vector<std::unique_ptr<FakePort>> ports;
 };
 
-nupa_admin_cmd set(uint64_t memory, uint64_t base = kBase, uint64_t bytes = kMemoryBytes,
+nupa_admin_cmd set(uint64_t memory, uint64_t base = kHbmBase, uint64_t bytes = kMemoryBytes,
                    uint32_t number = 0) {
     nupa_admin_cmd cmd{};
     cmd.op = NUPA_ADMIN_WINDOW_SET;
@@ -116,35 +109,36 @@ nupa_admin_cmd region(FakePort& port, uint32_t key, uint64_t page) {
 
 TEST_F(Windows, AHostReachesItsOwnMemoryAndNoOther) {
     FakePort& port = *ports[0];
-    EXPECT_EQ(port.admin_status(region(port, 1, kBase)), NUPA_E_ADDRESS) << "before the window";
+    EXPECT_EQ(port.admin_status(region(port, 1, kHbmBase)), NUPA_E_ADDRESS) << "before the window";
     EXPECT_EQ(port.admin_status(set(101)), NUPA_E_NOENT) << "the neighbour's";
     EXPECT_EQ(port.admin_status(set(0)), NUPA_E_NOENT);
-    EXPECT_EQ(port.admin_status(region(port, 1, kBase)), NUPA_E_ADDRESS);
+    EXPECT_EQ(port.admin_status(region(port, 1, kHbmBase)), NUPA_E_ADDRESS);
     EXPECT_EQ(port.admin_status(set(100)), NUPA_OK);
-    EXPECT_EQ(port.admin_status(region(port, 1, kBase)), NUPA_OK);
-    EXPECT_EQ(port.admin_status(region(port, 2, kBase + kMemoryBytes)), NUPA_E_ADDRESS)
+    EXPECT_EQ(port.admin_status(region(port, 1, kHbmBase)), NUPA_OK);
+    EXPECT_EQ(port.admin_status(region(port, 2, kHbmBase + kMemoryBytes)), NUPA_E_ADDRESS)
         << "behind its end";
-    EXPECT_EQ(port.admin_status(region(port, 2, kBase - kPageBytes)), NUPA_E_ADDRESS)
+    EXPECT_EQ(port.admin_status(region(port, 2, kHbmBase - kPageBytes)), NUPA_E_ADDRESS)
         << "its registers";
-    EXPECT_EQ(ports[1]->admin_status(region(*ports[1], 1, kBase)), NUPA_E_ADDRESS)
+    EXPECT_EQ(ports[1]->admin_status(region(*ports[1], 1, kHbmBase)), NUPA_E_ADDRESS)
         << "another host has no window there";
 }
 
 TEST_F(Windows, WrongOnesAreRefused) {
     FakePort& port = *ports[0];
-    EXPECT_EQ(port.admin_status(set(100, kBase + 1)), NUPA_E_INVALID);
-    EXPECT_EQ(port.admin_status(set(100, kBase, kFileBytes)), NUPA_E_INVALID);
-    EXPECT_EQ(port.admin_status(set(100, kBase, kPageBytes)), NUPA_E_INVALID);
-    EXPECT_EQ(port.admin_status(set(100, kBase, kMemoryBytes, NUPA_WINDOWS_MAX)), NUPA_E_INVALID);
+    EXPECT_EQ(port.admin_status(set(100, kHbmBase + 1)), NUPA_E_INVALID);
+    EXPECT_EQ(port.admin_status(set(100, kHbmBase, kFileBytes)), NUPA_E_INVALID);
+    EXPECT_EQ(port.admin_status(set(100, kHbmBase, kPageBytes)), NUPA_E_INVALID);
+    EXPECT_EQ(port.admin_status(set(100, kHbmBase, kMemoryBytes, NUPA_WINDOWS_MAX)),
+              NUPA_E_INVALID);
     EXPECT_EQ(port.admin_status(set(100, kPageBytes)), NUPA_E_ADDRESS) << "over RAM";
     EXPECT_EQ(port.admin_status(set(100, ~uint64_t{4095})), NUPA_E_ADDRESS) << "beyond the end";
     EXPECT_EQ(port.admin_status(clear()), NUPA_E_NOENT);
     EXPECT_EQ(port.admin_status(set(100)), NUPA_OK);
     EXPECT_EQ(port.admin_status(set(100)), NUPA_E_EXISTS);
-    EXPECT_EQ(port.admin_status(set(100, kBase + kPageBytes, kMemoryBytes, 1)), NUPA_E_ADDRESS)
+    EXPECT_EQ(port.admin_status(set(100, kHbmBase + kPageBytes, kMemoryBytes, 1)), NUPA_E_ADDRESS)
         << "over another window";
     EXPECT_EQ(port.admin_status(clear()), NUPA_OK);
-    EXPECT_EQ(port.admin_status(region(port, 1, kBase)), NUPA_E_ADDRESS) << "taken back";
+    EXPECT_EQ(port.admin_status(region(port, 1, kHbmBase)), NUPA_E_ADDRESS) << "taken back";
     EXPECT_EQ(port.admin_status(set(100)), NUPA_OK);
 }
 
@@ -153,7 +147,7 @@ TEST_F(Windows, AResetClearsThem) {
     port.must(set(100));
     port.disable();
     port.enable();
-    EXPECT_EQ(port.admin_status(region(port, 1, kBase)), NUPA_E_ADDRESS);
+    EXPECT_EQ(port.admin_status(region(port, 1, kHbmBase)), NUPA_E_ADDRESS);
     EXPECT_EQ(port.admin_status(set(100)), NUPA_OK);
 }
 
@@ -162,9 +156,9 @@ TEST_F(Windows, ANewNameIsNoOtherMemory) {
     FakePort& port = *ports[0];
     hbm0.regs()->id = 101;
     port.must(set(101));
-    port.must(region(port, 1, kBase));
+    port.must(region(port, 1, kHbmBase));
     hbm0.regs()->magic = 0;
-    EXPECT_EQ(port.admin_status(set(102, kBase * 2, kMemoryBytes, 1)), NUPA_E_NOENT);
+    EXPECT_EQ(port.admin_status(set(102, kHbmBase * 2, kMemoryBytes, 1)), NUPA_E_NOENT);
 }
 
 // What a host asks for again and again does not fill the log.
@@ -204,7 +198,7 @@ TEST_F(Windows, TransmitGathersFromIt) {
     auto* entry = port.at<nupa_tx_entry>(ring.ring) + ((ring.prod - 1) & (ring.entries - 1));
     ASSERT_EQ(entry->buf.bytes, f.payload.size());
     std::memset(port.ram(entry->buf.addr), 0, f.payload.size());
-    entry->buf.addr = kBase + 4096;
+    entry->buf.addr = kHbmBase + 4096;
     port.publish(0);
     const auto got = parse_tcp(ports[1]->receive(0).whole());
     ASSERT_TRUE(got);

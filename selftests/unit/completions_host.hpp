@@ -12,9 +12,6 @@
 
 namespace test {
 
-inline constexpr std::uint32_t kCq = 7, kEntries = 16, kLength = 64, kStride = 256;
-inline constexpr std::uint32_t kPlaces = 1024;
-
 struct Completions : testing::Test {
     Completions() : cq(host.guest, kEntries) {
         EXPECT_EQ(host.engine.qp_destroy(kQpn), NUPA_OK);

@@ -14,6 +14,11 @@ namespace test {
 inline constexpr std::uint32_t kElementsAt = 384, kProducerAt = 128, kConsumerAt = 256;
 inline constexpr std::uint32_t kWcRecv = 128, kWcRecvWriteImm = 129;
 
+// Of the queue pairs whose receives the switch completes: what they receive is as long, and as far
+// apart.
+inline constexpr std::uint32_t kCq = 7, kEntries = 16, kLength = 64, kStride = 256;
+inline constexpr std::uint32_t kPlaces = 1024;
+
 // A completion queue as its application and its kernel see it.
 struct CqRing {
     CqRing(Guest& g, std::uint32_t entries) : guest(g) {

@@ -2,20 +2,17 @@
 // Random arrivals against a plain array that knows what was passed up.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <queue>
 #include <random>
 #include <utility>
 #include <vector>
 
 #include "engine/disorder.hpp"
+#include "seed.hpp"
 
 namespace {
 
-std::uint64_t first_seed() {
-    const char* given = std::getenv("NUPA_SEED");
-    return given ? std::strtoull(given, nullptr, 0) : 1;
-}
+using test::first_seed;
 
 constexpr std::uint32_t kSpace = 6000;
 

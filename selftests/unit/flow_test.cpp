@@ -7,7 +7,7 @@
 
 namespace {
 
-nupa::FlowKey key(std::uint32_t n) {
+nupa::FlowKey ipv4_key(std::uint32_t n) {
     nupa::FlowKey k;
     k.raw.family = 4;
     std::memcpy(k.raw.saddr, &n, 4);
@@ -17,7 +17,7 @@ nupa::FlowKey key(std::uint32_t n) {
 }
 
 TEST(FlowKey, ReversedTwiceIsItself) {
-    const nupa::FlowKey k = key(5);
+    const nupa::FlowKey k = ipv4_key(5);
     EXPECT_FALSE(k == k.reversed());
     EXPECT_TRUE(k == k.reversed().reversed());
     EXPECT_EQ(k.reversed().raw.sport, k.raw.dport);
@@ -28,7 +28,7 @@ TEST(FlowKey, ReversedTwiceIsItself) {
 }
 
 TEST(FlowKey, Valid) {
-    nupa::FlowKey k = key(5);
+    nupa::FlowKey k = ipv4_key(5);
     EXPECT_TRUE(k.valid());
     k.raw.saddr[4] = 1;
     EXPECT_FALSE(k.valid());
@@ -40,7 +40,7 @@ TEST(FlowKey, Valid) {
 }
 
 TEST(FlowKey, HashAndEqualityDependOnEveryField) {
-    const nupa::FlowKey k = key(5);
+    const nupa::FlowKey k = ipv4_key(5);
     EXPECT_NE(k.hash(1), k.hash(2));
     for (std::size_t i = 0; i < sizeof k.raw; i++) {
         nupa::FlowKey other = k;

@@ -13,6 +13,7 @@
 #include <tcp_qp/nupa_hw.h>
 #include "engine/host_memory.hpp"
 #include "engine/rq.hpp"
+#include "guest_ram.hpp"
 
 namespace test {
 
@@ -23,7 +24,7 @@ class Guest {
 public:
     explicit Guest(std::size_t low_bytes = 8 << 20, std::size_t high_bytes = 8 << 20)
         : low_(low_bytes), high_(high_bytes) {
-        if (!memory.add(0, low_) || !memory.add(kHighRam, high_))
+        if (!memory.add(0, low_.bytes()) || !memory.add(kHighRam, high_.bytes()))
             throw std::logic_error("guest memory");
     }
 
@@ -62,7 +63,7 @@ public:
     nupa::HostMemory memory;
 
 private:
-    std::vector<std::byte> low_, high_;
+    GuestRam low_, high_;
     std::uint64_t next_low_ = kPage, next_high_ = 0;
 };
 

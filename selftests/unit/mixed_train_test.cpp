@@ -14,7 +14,7 @@ namespace {
 using namespace test;
 using nupa::Reason;
 
-constexpr std::uint32_t kStride = 512;
+constexpr std::uint32_t kMixedStride = 512;
 const std::vector<std::uint32_t> kLengths{5, 64, 1, 300, 7};
 
 struct MixedRig {
@@ -30,9 +30,9 @@ struct MixedRig {
         host.ack(o.rcv_nxt);
         start = o.rcv_nxt + static_cast<std::uint32_t>(table.size());
     }
-    void post(std::uint32_t receives, std::uint32_t room = kStride) {
+    void post(std::uint32_t receives, std::uint32_t room = kMixedStride) {
         for (; receives; receives--)
-            host.ring.post({{kIova + kStride * posted_++, room, kKey}});
+            host.ring.post({{kIova + kMixedStride * posted_++, room, kKey}});
     }
     TcpFrame frame(const tcp_bth& b, std::uint32_t seq, ByteVector payload) {
         TcpFrame f;
@@ -62,8 +62,8 @@ struct MixedRig {
         std::uint32_t at = 0;
         for (std::uint32_t i = 0; i < lengths.size(); at += lengths[i++]) {
             ByteVector right(bytes.begin() + at, bytes.begin() + at + lengths[i]);
-            right.resize(kStride);
-            ASSERT_EQ(host.mr.read(host.guest, kIova + kStride * i, kStride), right)
+            right.resize(kMixedStride);
+            ASSERT_EQ(host.mr.read(host.guest, kIova + kMixedStride * i, kMixedStride), right)
                 << what << " message " << i;
         }
     }

@@ -9,14 +9,14 @@ namespace {
 using namespace test;
 using nupa::Reason;
 
-constexpr std::uint32_t kPd = 5;
-constexpr std::uint64_t kIova = 0x7f0000000123;  // not aligned to a page
+constexpr std::uint32_t kMrPd = 5;
+constexpr std::uint64_t kUnalignedIova = 0x7f0000000123;  // not aligned to a page
 
 struct MrTest : testing::Test {
     Guest guest;
     nupa::MemoryBudget budget{nupa::kPortMemoryDefaultBytes};
     nupa::MrTable table{1, budget, 4};
-    Region region{guest, kIova, 3 * kPage, kPd, NUPA_ACCESS_LOCAL_WRITE};
+    Region region{guest, kUnalignedIova, 3 * kPage, kMrPd, NUPA_ACCESS_LOCAL_WRITE};
 
     nupa_admin_status reg(const nupa_cmd_mr& cmd, std::uint32_t key = 1) {
         return table.reg(guest.memory, key, cmd);
@@ -27,27 +27,32 @@ TEST_F(MrTest, CheckOfBoundsPdAndAccess) {
     ASSERT_EQ(reg(region.cmd), NUPA_OK);
     const nupa::Mr* mr = table.find(1);
     ASSERT_NE(mr, nullptr);
-    EXPECT_EQ(mr->check(kPd, kIova, 3 * kPage, NUPA_ACCESS_LOCAL_WRITE), Reason::kPlaced);
-    EXPECT_EQ(mr->check(kPd, kIova + 3 * kPage - 1, 1, NUPA_ACCESS_LOCAL_WRITE), Reason::kPlaced);
-    EXPECT_EQ(mr->check(kPd, kIova, 3 * kPage + 1, NUPA_ACCESS_LOCAL_WRITE), Reason::kBounds);
-    EXPECT_EQ(mr->check(kPd, kIova - 1, 1, NUPA_ACCESS_LOCAL_WRITE), Reason::kBounds);
-    EXPECT_EQ(mr->check(kPd, kIova + 3 * kPage, 1, NUPA_ACCESS_LOCAL_WRITE), Reason::kBounds);
-    EXPECT_EQ(mr->check(kPd, kIova + 1, UINT64_MAX, NUPA_ACCESS_LOCAL_WRITE), Reason::kBounds);
-    EXPECT_EQ(mr->check(kPd, UINT64_MAX, 2, NUPA_ACCESS_LOCAL_WRITE), Reason::kBounds);
-    EXPECT_EQ(mr->check(kPd + 1, kIova, 1, NUPA_ACCESS_LOCAL_WRITE), Reason::kAccess);
-    EXPECT_EQ(mr->check(kPd, kIova, 1, NUPA_ACCESS_REMOTE_WRITE), Reason::kAccess);
+    EXPECT_EQ(mr->check(kMrPd, kUnalignedIova, 3 * kPage, NUPA_ACCESS_LOCAL_WRITE),
+              Reason::kPlaced);
+    EXPECT_EQ(mr->check(kMrPd, kUnalignedIova + 3 * kPage - 1, 1, NUPA_ACCESS_LOCAL_WRITE),
+              Reason::kPlaced);
+    EXPECT_EQ(mr->check(kMrPd, kUnalignedIova, 3 * kPage + 1, NUPA_ACCESS_LOCAL_WRITE),
+              Reason::kBounds);
+    EXPECT_EQ(mr->check(kMrPd, kUnalignedIova - 1, 1, NUPA_ACCESS_LOCAL_WRITE), Reason::kBounds);
+    EXPECT_EQ(mr->check(kMrPd, kUnalignedIova + 3 * kPage, 1, NUPA_ACCESS_LOCAL_WRITE),
+              Reason::kBounds);
+    EXPECT_EQ(mr->check(kMrPd, kUnalignedIova + 1, UINT64_MAX, NUPA_ACCESS_LOCAL_WRITE),
+              Reason::kBounds);
+    EXPECT_EQ(mr->check(kMrPd, UINT64_MAX, 2, NUPA_ACCESS_LOCAL_WRITE), Reason::kBounds);
+    EXPECT_EQ(mr->check(kMrPd + 1, kUnalignedIova, 1, NUPA_ACCESS_LOCAL_WRITE), Reason::kAccess);
+    EXPECT_EQ(mr->check(kMrPd, kUnalignedIova, 1, NUPA_ACCESS_REMOTE_WRITE), Reason::kAccess);
 }
 
 TEST_F(MrTest, RunsFollowThePages) {
     ASSERT_EQ(reg(region.cmd), NUPA_OK);
     const nupa::Mr* mr = table.find(1);
     for (std::uint64_t at = 0; at < 3 * kPage; at += 97) {
-        const auto run = mr->run(kIova + at, 3 * kPage - at);
-        ASSERT_EQ(run.data(), region.at(guest, kIova + at));
-        const std::uint64_t to_page_end = kPage - (kIova + at) % kPage;
+        const auto run = mr->run(kUnalignedIova + at, 3 * kPage - at);
+        ASSERT_EQ(run.data(), region.at(guest, kUnalignedIova + at));
+        const std::uint64_t to_page_end = kPage - (kUnalignedIova + at) % kPage;
         ASSERT_EQ(run.size(), std::min(to_page_end, 3 * kPage - at));  // neighbours lie apart
     }
-    EXPECT_EQ(mr->run(kIova, 5).size(), 5u);
+    EXPECT_EQ(mr->run(kUnalignedIova, 5).size(), 5u);
 }
 
 TEST_F(MrTest, AdjacentPagesAreOneRun) {
@@ -129,7 +134,7 @@ TEST_F(MrTest, TheTableIsCopied) {
     ASSERT_EQ(reg(region.cmd), NUPA_OK);
     for (std::size_t i = 0; i < region.pages.size(); i++)
         guest.put<std::uint64_t>(region.cmd.table_addr + 8 * i, 0);
-    EXPECT_EQ(table.find(1)->run(kIova, 1).data(), region.at(guest, kIova));
+    EXPECT_EQ(table.find(1)->run(kUnalignedIova, 1).data(), region.at(guest, kUnalignedIova));
 }
 
 }  // namespace

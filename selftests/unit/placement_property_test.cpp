@@ -7,12 +7,12 @@
 //   every message arrives whole.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <deque>
 #include <map>
 #include <random>
 
 #include "host.hpp"
+#include "seed.hpp"
 
 namespace {
 
@@ -223,11 +223,6 @@ private:
     std::map<std::uint32_t, std::byte> copies_;  // delivered bytes in TCP's queues
     ByteVector shadow_;                          // what all receive buffers must contain
 };
-
-std::uint64_t first_seed() {
-    const char* given = std::getenv("NUPA_SEED");
-    return given ? std::strtoull(given, nullptr, 0) : 1;
-}
 
 void run(Settings s, std::uint64_t seeds, bool want_overflow = false) {
     std::uint64_t placed = 0, overflows = 0;

@@ -16,8 +16,7 @@ namespace test {
 
 using nupa::Reason;
 
-inline constexpr std::uint32_t kCq = 7, kSrq = 9, kCqEntries = 64, kEntries = 16;
-inline constexpr std::uint32_t kLength = 64, kStride = 256, kPlaces = 1024;
+inline constexpr std::uint32_t kSrq = 9, kCqEntries = 64;
 inline constexpr std::uint32_t kQps = 2;
 inline constexpr std::uint32_t kFirst = 3;  // index of the first receive: nothing may count from 0
 inline constexpr std::uint64_t kName = (std::uint64_t{1} << 32) + 1000;

@@ -16,22 +16,22 @@ namespace {
 using namespace test;
 using nupa::Reason;
 
-constexpr std::uint32_t kBytes = 64;  // of each message
-constexpr std::uint32_t kStride = 128;
+constexpr std::uint32_t kTrainBytes = 64;  // of each message
+constexpr std::uint32_t kTrainStride = 128;
 
 struct TrainRig {
     explicit TrainRig(HostOptions o = {}) : host(o) { host.ack(kRcvNxt); }
 
-    void post(std::uint32_t receives, std::uint32_t room = kBytes) {
+    void post(std::uint32_t receives, std::uint32_t room = kTrainBytes) {
         for (; receives; receives--)
-            host.ring.post({{kIova + kStride * posted_++, room, kKey}});
+            host.ring.post({{kIova + kTrainStride * posted_++, room, kKey}});
     }
-    ByteVector received(std::uint32_t message, std::uint32_t bytes = kBytes) {
-        return host.mr.read(host.guest, kIova + kStride * message, bytes);
+    ByteVector received(std::uint32_t message, std::uint32_t bytes = kTrainBytes) {
+        return host.mr.read(host.guest, kIova + kTrainStride * message, bytes);
     }
     // Message @i of @payload, which begins with one.
     static ByteVector part(const ByteVector& payload, std::uint32_t i) {
-        return {payload.begin() + i * kBytes, payload.begin() + (i + 1) * kBytes};
+        return {payload.begin() + i * kTrainBytes, payload.begin() + (i + 1) * kTrainBytes};
     }
     void expect_untouched(const TcpFrame& f, Reason reason) {
         const ByteVector before = host.mr.read(host.guest, kIova, 8192);
@@ -47,23 +47,24 @@ struct Train : testing::Test, TrainRig {};
 
 TEST_F(Train, EachMessageGoesToItsReceive) {
     post(5);
-    const ByteVector bytes = pattern(5 * kBytes);
+    const ByteVector bytes = pattern(5 * kTrainBytes);
     ASSERT_EQ(host.rx(train_segment(kRcvNxt, 5, 0, bytes)).reason, Reason::kPlaced);
     for (std::uint32_t i = 0; i < 5; i++) {
         EXPECT_EQ(received(i), part(bytes, i)) << i;
-        EXPECT_EQ(host.mr.read(host.guest, kIova + kStride * i + kBytes, kStride - kBytes),
-                  ByteVector(kStride - kBytes))
+        EXPECT_EQ(host.mr.read(host.guest, kIova + kTrainStride * i + kTrainBytes,
+                               kTrainStride - kTrainBytes),
+                  ByteVector(kTrainStride - kTrainBytes))
             << "behind message " << i;
     }
-    EXPECT_EQ(host.stat(NUPA_STAT_placed_bytes), 5 * kBytes);
+    EXPECT_EQ(host.stat(NUPA_STAT_placed_bytes), 5 * kTrainBytes);
 }
 
 // TCP cuts where it likes, and what is lost comes again on its own.
 TEST_F(Train, AnyCut) {
-    for (std::uint32_t cut = 1; cut < 4 * kBytes; cut++) {
+    for (std::uint32_t cut = 1; cut < 4 * kTrainBytes; cut++) {
         TrainRig t;
         t.post(4);
-        const ByteVector bytes = pattern(4 * kBytes, cut);
+        const ByteVector bytes = pattern(4 * kTrainBytes, cut);
         const ByteVector first(bytes.begin(), bytes.begin() + cut);
         const ByteVector rest(bytes.begin() + cut, bytes.end());
         ASSERT_EQ(t.host.rx(train_segment(kRcvNxt, 4, cut, rest)).reason, Reason::kPlaced);
@@ -76,13 +77,13 @@ TEST_F(Train, AnyCut) {
 // Told anew, as a shorter train, or as the SEND that it is.
 TEST_F(Train, AnotherWayToSayTheSame) {
     post(3);
-    const ByteVector bytes = pattern(3 * kBytes);
+    const ByteVector bytes = pattern(3 * kTrainBytes);
     EXPECT_EQ(host.rx(train_segment(kRcvNxt, 3, 0, part(bytes, 0))).reason, Reason::kPlaced);
     EXPECT_EQ(
-        host.rx(send_segment(kRcvNxt + 2 * kBytes, 0, part(bytes, 2), 2, TCP_BTH_OP_SEND_ONLY))
+        host.rx(send_segment(kRcvNxt + 2 * kTrainBytes, 0, part(bytes, 2), 2, TCP_BTH_OP_SEND_ONLY))
             .reason,
         Reason::kPlaced);
-    EXPECT_EQ(host.rx(train_segment(kRcvNxt + kBytes, 2, 0, part(bytes, 1), 1)).reason,
+    EXPECT_EQ(host.rx(train_segment(kRcvNxt + kTrainBytes, 2, 0, part(bytes, 1), 1)).reason,
               Reason::kPlaced);
     for (std::uint32_t i = 0; i < 3; i++)
         EXPECT_EQ(received(i), part(bytes, i)) << i;
@@ -94,7 +95,7 @@ TEST_F(Train, NumbersWrap) {
     for (std::uint32_t i = 0; i < 65534; i++)
         t.host.ring.post({});
     t.post(4);
-    const ByteVector bytes = pattern(4 * kBytes);
+    const ByteVector bytes = pattern(4 * kTrainBytes);
     ASSERT_EQ(t.host.rx(train_segment(kRcvNxt, 4, 0, bytes, 65534)).reason, Reason::kPlaced);
     for (std::uint32_t i = 0; i < 4; i++)
         EXPECT_EQ(t.received(i), part(bytes, i)) << i;
@@ -102,34 +103,35 @@ TEST_F(Train, NumbersWrap) {
 
 TEST_F(Train, AllOrNothing) {
     post(3);
-    expect_untouched(train_segment(kRcvNxt, 4, 0, pattern(4 * kBytes)), Reason::kNoReceive);
+    expect_untouched(train_segment(kRcvNxt, 4, 0, pattern(4 * kTrainBytes)), Reason::kNoReceive);
     TrainRig small;
     small.post(1);
-    small.post(1, kBytes - 1);
+    small.post(1, kTrainBytes - 1);
     small.post(1);
-    small.expect_untouched(train_segment(kRcvNxt, 3, 0, pattern(3 * kBytes)), Reason::kBounds);
+    small.expect_untouched(train_segment(kRcvNxt, 3, 0, pattern(3 * kTrainBytes)), Reason::kBounds);
     TrainRig foreign;
     foreign.post(1);
-    foreign.host.ring.post({{kIova + kStride, kBytes, kOtherKey}});
-    foreign.expect_untouched(train_segment(kRcvNxt, 2, 0, pattern(2 * kBytes)), Reason::kKey);
+    foreign.host.ring.post({{kIova + kTrainStride, kTrainBytes, kOtherKey}});
+    foreign.expect_untouched(train_segment(kRcvNxt, 2, 0, pattern(2 * kTrainBytes)), Reason::kKey);
 }
 
 TEST_F(Train, WhatIsCompletedIsNotTouched) {
     post(4);
     host.ring.complete(1);
-    expect_untouched(train_segment(kRcvNxt, 4, 0, pattern(4 * kBytes)), Reason::kNoReceive);
+    expect_untouched(train_segment(kRcvNxt, 4, 0, pattern(4 * kTrainBytes)), Reason::kNoReceive);
 }
 
 // Each of its messages is where other segments said it is.
 TEST_F(Train, Inconsistent) {
     post(4);
-    const ByteVector one = pattern(kBytes);
+    const ByteVector one = pattern(kTrainBytes);
     ASSERT_EQ(host.rx(send_segment(kRcvNxt, 0, one, 0, TCP_BTH_OP_SEND_ONLY)).reason,
               Reason::kPlaced);
-    ASSERT_EQ(host.rx(send_segment(kRcvNxt + 3 * kBytes, 0, one, 3, TCP_BTH_OP_SEND_ONLY)).reason,
-              Reason::kPlaced);
+    ASSERT_EQ(
+        host.rx(send_segment(kRcvNxt + 3 * kTrainBytes, 0, one, 3, TCP_BTH_OP_SEND_ONLY)).reason,
+        Reason::kPlaced);
     // number 3 would begin one message earlier
-    expect_untouched(train_segment(kRcvNxt + kBytes, 2, 0, pattern(2 * kBytes), 2),
+    expect_untouched(train_segment(kRcvNxt + kTrainBytes, 2, 0, pattern(2 * kTrainBytes), 2),
                      Reason::kInconsistent);
 }
 
@@ -148,7 +150,7 @@ TEST(TrainMerge, SegmentsOfABurst) {
     nupa::Merger merger;
     merger.configure(4096, true);
     constexpr std::uint32_t kMessages = 50, kMss = 1408;
-    const ByteVector bytes = pattern(kMessages * kBytes);
+    const ByteVector bytes = pattern(kMessages * kTrainBytes);
     for (std::uint32_t at = 0; at < bytes.size(); at += kMss) {
         const auto n = std::min<std::size_t>(kMss, bytes.size() - at);
         Wire w(train_segment(1000, kMessages, at, {bytes.begin() + at, bytes.begin() + at + n}));
@@ -171,7 +173,7 @@ TEST(TrainMerge, SegmentsOfABurst) {
 
 // Layout 0 can't say it.
 TEST(TrainCut, StaysLayout1) {
-    TcpFrame f = train_segment(5000, 100, 0, pattern(100 * kBytes));
+    TcpFrame f = train_segment(5000, 100, 0, pattern(100 * kTrainBytes));
     const ByteVector frame = f.build();
     const nupa::Bytes bufs[] = {{frame.data(), frame.size()}};
     nupa_tx_ctx ctx{};

@@ -19,8 +19,8 @@ extern "C" {
 
 namespace {
 
-constexpr std::uint32_t kTable = 0xffffffb0u;  // the sequence space wraps inside,
-constexpr std::uint16_t kFirst = 65534;        // and so do the numbers
+constexpr std::uint32_t kWriteTable = 0xffffffb0u;  // the sequence space wraps inside,
+constexpr std::uint16_t kWriteFirst = 65534;        // and so do the numbers
 constexpr std::uint32_t kKey = 0xabcd0123u;
 
 struct Write {
@@ -40,11 +40,12 @@ struct WriteMixedWire : testing::Test {
             EXPECT_TRUE(tqp_targets_add(&targets, w.length, w.va));
             tcp_bth_targets_add(&all, w.length, w.va);
         }
-        add(record(kTable, table_bytes, kFirst, TCP_BTH_OP_TARGETS));
+        add(record(kWriteTable, table_bytes, kWriteFirst, TCP_BTH_OP_TARGETS));
         std::uint32_t at = start;
         for (std::uint16_t i = 0; i < kWrites.size(); at += kWrites[i++].length) {
-            tqp_msg_rec rec = record(at, kWrites[i].length, static_cast<std::uint16_t>(kFirst + i),
-                                     TCP_BTH_OP_WRITE_ONLY);
+            tqp_msg_rec rec =
+                record(at, kWrites[i].length, static_cast<std::uint16_t>(kWriteFirst + i),
+                       TCP_BTH_OP_WRITE_ONLY);
             rec.ext_bytes = TCP_BTH_RETH_BYTES, rec.va = kWrites[i].va, rec.rkey = kKey;
             rec.mixed = true, rec.train_place = i;
             rec.mixed_start = start, rec.mixed_bytes = all.bytes, rec.mixed_check = all.check;
@@ -66,7 +67,8 @@ struct WriteMixedWire : testing::Test {
         to = {};
         to.mixed.entries = entries.data();
         std::memcpy(entries.data(), sent.data(), table_bytes);
-        ASSERT_TRUE(tqp_mixed_begin(&to.mixed, TCP_BTH_OP_TARGETS, kFirst, start, table_bytes));
+        ASSERT_TRUE(
+            tqp_mixed_begin(&to.mixed, TCP_BTH_OP_TARGETS, kWriteFirst, start, table_bytes));
     }
     // What the option of the part [from, to) of the train says to a receiver.
     tqp_skb_map map_of(std::uint32_t from, std::uint32_t to, std::uint8_t version = 1) {
@@ -101,7 +103,7 @@ struct WriteMixedWire : testing::Test {
         ASSERT_NE(one, nullptr);
         ASSERT_EQ(one->opcode, TCP_BTH_OP_WRITE_ONLY) << at;
         ASSERT_TRUE(one->flags & TQP_MAP_RETH);
-        ASSERT_EQ(one->msn, static_cast<std::uint16_t>(kFirst + place));
+        ASSERT_EQ(one->msn, static_cast<std::uint16_t>(kWriteFirst + place));
         ASSERT_EQ(one->start_seq, start + begin);
         ASSERT_EQ(one->length, kWrites[place].length);
         ASSERT_EQ(one->va, kWrites[place].va);
@@ -110,7 +112,7 @@ struct WriteMixedWire : testing::Test {
 
     static constexpr std::uint32_t table_bytes =
         4 * (TCP_BTH_TARGETS_HEAD_WORDS + TCP_BTH_TARGET_WORDS * 6);
-    static constexpr std::uint32_t start = kTable + table_bytes;
+    static constexpr std::uint32_t start = kWriteTable + table_bytes;
     std::array<std::uint8_t, TCP_BTH_TARGETS_MAX_BYTES> sent{};
     std::array<tqp_msg_rec, 8> records{};
     std::array<std::uint32_t, TCP_BTH_TABLE_MAX_WORDS> entries{};
@@ -146,7 +148,7 @@ TEST_F(WriteMixedWire, WhatIsLeftOfIt) {
     EXPECT_EQ(tqp_msglog_ack(&log, start + 5 + 64 + 1), 4u);
     const tqp_skb_map map = map_of(5 + 64 + 1, all.bytes);
     EXPECT_EQ(map.start_seq, start);
-    EXPECT_EQ(map.msn, kFirst);
+    EXPECT_EQ(map.msn, kWriteFirst);
     EXPECT_EQ(map.ext4, all.bytes);
     EXPECT_EQ(map.length, all.check);
 }

@@ -13,7 +13,7 @@ namespace {
 using namespace test;
 using nupa::Reason;
 
-constexpr std::uint32_t kBytes = 100;  // of each message
+constexpr std::uint32_t kWriteBytes = 100;  // of each message
 constexpr std::uint32_t kMany = 4;
 
 struct TrainOf {
@@ -29,7 +29,7 @@ struct TrainOf {
 TcpFrame segment(const TrainOf& t, std::uint32_t at, ByteVector payload) {
     tcp_bth b{};
     b.ver = 1, b.opcode = TCP_BTH_OP_WRITE_TRAIN, b.msn = t.msn, b.start_seq = t.start;
-    b.length = kBytes, b.ext_bytes = TCP_BTH_RETH_BYTES, b.flags = TCP_BTH_F_TIMESTAMP;
+    b.length = kWriteBytes, b.ext_bytes = TCP_BTH_RETH_BYTES, b.flags = TCP_BTH_F_TIMESTAMP;
     b.va = t.va, b.rkey = t.key;
     b.dma_length = tcp_bth_train_word(static_cast<std::uint16_t>(t.messages), t.step);
     TcpFrame f;
@@ -47,12 +47,12 @@ struct WriteTrain : testing::Test {
     Reason rx(const TrainOf& t, std::uint32_t at, ByteVector payload) {
         return host.rx(segment(t, at, std::move(payload))).reason;
     }
-    ByteVector at(std::uint64_t offset, std::uint32_t bytes = kBytes) {
+    ByteVector at(std::uint64_t offset, std::uint32_t bytes = kWriteBytes) {
         return host.mr.read(host.guest, kIova + offset, bytes);
     }
 
     Host host;
-    const ByteVector bytes = pattern(kMany * kBytes);
+    const ByteVector bytes = pattern(kMany * kWriteBytes);
 };
 
 TEST_F(WriteTrain, EachGoesToItsPlace) {
@@ -61,11 +61,13 @@ TEST_F(WriteTrain, EachGoesToItsPlace) {
         fresh.ack(kRcvNxt);
         ASSERT_EQ(fresh.rx(segment({.step = step}, 0, bytes)).reason, Reason::kPlaced);
         for (std::uint32_t i = 0; i < kMany; i++)
-            EXPECT_EQ(fresh.mr.read(fresh.guest, kIova + std::uint64_t{i} * step * kBytes, kBytes),
-                      part(bytes, i * kBytes, (i + 1) * kBytes))
+            EXPECT_EQ(fresh.mr.read(fresh.guest, kIova + std::uint64_t{i} * step * kWriteBytes,
+                                    kWriteBytes),
+                      part(bytes, i * kWriteBytes, (i + 1) * kWriteBytes))
                 << "step " << step << ", message " << i;
-        EXPECT_EQ(fresh.mr.read(fresh.guest, kIova + (kMany - 1) * step * kBytes + kBytes, 50),
-                  ByteVector(50))
+        EXPECT_EQ(
+            fresh.mr.read(fresh.guest, kIova + (kMany - 1) * step * kWriteBytes + kWriteBytes, 50),
+            ByteVector(50))
             << "behind the last one";
     }
 }
@@ -73,7 +75,7 @@ TEST_F(WriteTrain, EachGoesToItsPlace) {
 // Repeated in one segment, those before the last one would be copied over what was placed of that.
 TEST_F(WriteTrain, NoneLiesOverAnother) {
     EXPECT_EQ(rx({.step = 0}, 0, bytes), Reason::kBthInvalid);
-    EXPECT_EQ(at(0, kMany * kBytes), ByteVector(kMany * kBytes));
+    EXPECT_EQ(at(0, kMany * kWriteBytes), ByteVector(kMany * kWriteBytes));
 }
 
 // TCP dropped what was placed, but for the end of the last one.
@@ -85,13 +87,14 @@ TEST_F(WriteTrain, RepeatedWithAPartOfTheLast) {
 }
 
 TEST_F(WriteTrain, AnyCutInOrder) {
-    for (std::uint32_t cut = 1; cut < kMany * kBytes; cut++) {
+    for (std::uint32_t cut = 1; cut < kMany * kWriteBytes; cut++) {
         Host fresh;
         fresh.ack(kRcvNxt);
         ASSERT_EQ(fresh.rx(segment({}, 0, part(bytes, 0, cut))).reason, Reason::kPlaced);
         ASSERT_EQ(fresh.rx(segment({}, cut, part(bytes, cut, bytes.size()))).reason,
                   Reason::kPlaced);
-        EXPECT_EQ(fresh.mr.read(fresh.guest, kIova, kMany * kBytes), bytes) << "cut at " << cut;
+        EXPECT_EQ(fresh.mr.read(fresh.guest, kIova, kMany * kWriteBytes), bytes)
+            << "cut at " << cut;
     }
 }
 
@@ -103,7 +106,8 @@ TEST_F(WriteTrain, BehindAHole) {
     fresh.ring.consume(kRcvNxt);
     EXPECT_EQ(fresh.rx(segment({}, 50, part(bytes, 50, 250))).reason, Reason::kOrder)
         << "half of the first message is missing";
-    EXPECT_EQ(fresh.mr.read(fresh.guest, kIova, kMany * kBytes), ByteVector(kMany * kBytes));
+    EXPECT_EQ(fresh.mr.read(fresh.guest, kIova, kMany * kWriteBytes),
+              ByteVector(kMany * kWriteBytes));
     EXPECT_EQ(fresh.rx(segment({}, 0, part(bytes, 0, 50))).reason, Reason::kOrder)
         << "the host copies them one after the other";
     EXPECT_EQ(rx({}, 50, part(bytes, 50, 100)), Reason::kPlaced) << "of the first message alone";
@@ -136,8 +140,9 @@ TEST_F(WriteTrain, OvertakenByALaterOne) {
 
 TEST_F(WriteTrain, AllOrNothing) {
     const std::uint64_t end = host.mr.cmd.iova + host.mr.cmd.bytes;
-    EXPECT_EQ(rx({.va = end - 3 * kBytes}, 0, bytes), Reason::kBounds);
-    EXPECT_EQ(host.mr.read(host.guest, end - 3 * kBytes, 3 * kBytes), ByteVector(3 * kBytes));
+    EXPECT_EQ(rx({.va = end - 3 * kWriteBytes}, 0, bytes), Reason::kBounds);
+    EXPECT_EQ(host.mr.read(host.guest, end - 3 * kWriteBytes, 3 * kWriteBytes),
+              ByteVector(3 * kWriteBytes));
     Host other;
     other.ack(kRcvNxt);
     EXPECT_EQ(other.rx(segment({.va = UINT64_MAX - 150}, 0, bytes)).reason, Reason::kBounds);
@@ -159,19 +164,19 @@ TEST_F(WriteTrain, TheWholeOfEachMustFit) {
 TEST_F(WriteTrain, AnotherWayToSayTheSame) {
     EXPECT_EQ(rx({.messages = 2}, 0, part(bytes, 0, 200)), Reason::kPlaced);
     EXPECT_EQ(host.rx(write_segment(kRcvNxt + 200, 0, part(bytes, 200, 300), kIova + 200, kKey,
-                                    kBytes, TCP_BTH_OP_WRITE_ONLY, 2))
+                                    kWriteBytes, TCP_BTH_OP_WRITE_ONLY, 2))
                   .reason,
               Reason::kPlaced);
     EXPECT_EQ(rx({.messages = 1, .start = kRcvNxt + 300, .msn = 3, .va = kIova + 300}, 0,
                  part(bytes, 300, 400)),
               Reason::kPlaced);
-    EXPECT_EQ(at(0, kMany * kBytes), bytes);
+    EXPECT_EQ(at(0, kMany * kWriteBytes), bytes);
 }
 
 TEST_F(WriteTrain, Inconsistent) {
     ASSERT_EQ(rx({}, 0, part(bytes, 0, 200)), Reason::kPlaced);
     // the second again, at another place of the stream
-    EXPECT_EQ(rx({.messages = 2, .start = kRcvNxt + 200, .msn = 1, .va = kIova + kBytes}, 0,
+    EXPECT_EQ(rx({.messages = 2, .start = kRcvNxt + 200, .msn = 1, .va = kIova + kWriteBytes}, 0,
                  part(bytes, 200, 400)),
               Reason::kInconsistent);
 }

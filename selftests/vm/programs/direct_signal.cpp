@@ -13,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include "memory.hpp"
 #include "tcp.hpp"
 #include "verbs/attach.hpp"
 
@@ -22,7 +23,7 @@ namespace {
 using tcpqp::accel_call;
 
 constexpr uint64_t kOutAt = 0x100000000, kInAt = 0x200000000;  // as the regions are addressed
-constexpr uint32_t kPageBytes = 4096, kPeriod = 251, kBeginner = 17, kOther = 101;
+constexpr uint32_t kPeriod = 251, kBeginner = 17, kOther = 101;
 constexpr uint32_t kSendBell = 0, kCompletions = 256;
 constexpr uint32_t kPatience = 10;  // WAITs of NUPA_ACCEL_WAIT_MAX_MS, for other processes,
 constexpr uint32_t kWaits = 2;      // and for a message: on a slow machine the first may be in vain

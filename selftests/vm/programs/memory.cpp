@@ -18,7 +18,6 @@
 namespace nupa::programs {
 namespace {
 
-constexpr size_t kPageBytes = 4096;
 constexpr size_t kHugeBytes = 2 << 20;
 
 size_t rounded(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }

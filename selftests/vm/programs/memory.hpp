@@ -13,6 +13,8 @@
 
 namespace nupa::programs {
 
+inline constexpr uint32_t kPageBytes = 4096;
+
 enum class Memory {
     kPages,    // anonymous
     kHuge,     // anonymous, pages of 2 MiB

@@ -105,7 +105,6 @@ uint32_t attach_flags(const Options& o) {
 }
 
 // Whole pages, and one more than the longest message needs.
-constexpr uint32_t kPageBytes = 4096;
 constexpr uint32_t stride_of(uint32_t message_bytes) {
     return (message_bytes + 2 * kPageBytes - 1) & ~(kPageBytes - 1);
 }
