@@ -10,12 +10,15 @@ import fnmatch
 import hashlib
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
+from harness import unity
 from harness.report import Report
 
 REPO = Path(__file__).resolve().parent.parent.parent
@@ -50,10 +53,26 @@ def units() -> dict[str, tuple[Path, str, list[str]]]:
             continue
         included = _included(build)
         for entry in json.loads((build / "compile_commands.json").read_text()):
-            file = os.path.relpath(entry["file"], REPO)
-            if file in tracked and file not in found:
-                found[file] = (build, entry["command"], included.get(entry.get("output", ""), []))
+            for source in _sources(entry["file"]):
+                file = os.path.relpath(source, REPO)
+                if file in tracked and file not in found:
+                    found[file] = (build, entry["command"].replace(entry["file"], source), included.get(entry.get("output", ""), []))
     return found
+
+
+def _sources(compiled: str) -> list[str]:
+    """Of what the compiler is given: itself, or the files that it joins (CMake's unity builds)."""
+    if Path(compiled).parent.name != "Unity":
+        return [compiled]
+    return [str(path) for path in unity.sources(Path(compiled))]
+
+
+def _options(command: str) -> list[str]:
+    """Of a compiler's command: what it says about the language, and where headers are."""
+    words = shlex.split(command)
+    return [word for word in words if re.match(r"-(I|D|U|std|W|f|O)", word)] + [
+        part for at, word in enumerate(words) if word in ("-isystem", "-include") for part in words[at : at + 2]
+    ]
 
 
 def _included(build: Path) -> dict[str, list[str]]:
@@ -85,13 +104,13 @@ def _tool() -> str:
 
 
 def _look(file: str, unit: tuple[Path, str, list[str]]) -> str:
-    build, command, included = unit
+    _, command, included = unit
     parts = [_tool(), command, _digest(str(REPO / file)), *(f"{path} {_digest(path)}" for path in sorted(included))]
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     kept = KEYS / file.replace("/", "%")
     if kept.is_file() and kept.read_text() == key:
         return ""
-    argv = ["clang-tidy", "--quiet", "-p", build, file]
+    argv = ["clang-tidy", "--quiet", file, "--", *_options(command)]
     done = subprocess.run(argv, cwd=REPO, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
     if done.returncode:
         kept.unlink(missing_ok=True)
