@@ -76,6 +76,7 @@ def test_trains_of_software(t: Guests) -> None:
     share_segments(t, exchange(t, "software", "software", f"{TRAINS} --seed 26", "fd77::1"))
 
 
+@pytest.mark.long
 def test_trains_of_messages_that_are_not_inline(t: Guests) -> None:
     for engine in ("offload", "software"):
         share_segments(t, exchange(t, engine, engine, f"{TRAINS.replace('--inline 200', '--inline 16')} --seed 29"))
@@ -137,6 +138,7 @@ def test_trains_of_long_messages_with_late_receives(t: Guests) -> None:
     exchange(t, "offload", "offload", f"{LONG_TRAINS} --late-receives --slow-ms 1 --seed 33")
 
 
+@pytest.mark.long
 def test_long_messages_without_trains(t: Guests) -> None:
     """ICRC and ver 0 know no trains."""
     exchange(t, "offload", "offload", f"{FEW_LONG_TRAINS} --icrc --seed 34")
@@ -195,6 +197,7 @@ def test_offload_under_faults(t: Guests) -> None:
         t.check(placed_share(counters) >= 0.9, f"node{node}: what was lost is placed when it comes again: {counters}")
 
 
+@pytest.mark.long
 def test_mixed_engines_under_faults(t: Guests) -> None:
     under_faults(t, "software", "offload", "--messages 150 --seed 23")
 

@@ -95,6 +95,7 @@ def _cut_off(t: Guests, options: str, least: int) -> list[dict]:
             return pair.done()
 
 
+@pytest.mark.long
 def test_train_is_taken_in_part(t: Guests) -> None:
     """All of a train completes at once: what was taken with success, then the first that was lost with the reason; qp_end sees the order."""
     receiver, sender = _cut_off(t, f"--bytes {MESSAGE_BYTES} --depth {4 * TRAIN} --train {TRAIN} --messages {TRAIN}", TAKEN * MESSAGE_BYTES)

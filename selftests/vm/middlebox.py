@@ -69,6 +69,7 @@ def test_mangle(t: Guests) -> None:
     _under(t, "mangle", ("offload", "offload"), "--wire 1", ("wrong immediate", "bytes, not"))
 
 
+@pytest.mark.long
 def test_software_engine_too(t: Guests) -> None:
     _under(t, "mangle", ("software", "software"), "", ("wrong immediate", "bytes, not"))
 

@@ -230,6 +230,7 @@ def silent_peer(t: Guests, side: int) -> None:
     t.check(result.ok, f"{result.status}: {result.stdout}{result.stderr}")
 
 
+@pytest.mark.long
 def test_silent_peer(t: Guests) -> None:
     silent_peer(t, 0)
 

@@ -72,6 +72,7 @@ def test_spinning(t: Guests) -> None:
         t.check(interrupts < 0.7 or on_debug_kernel(), f"{end}: {interrupts:.2f} interrupts a message")
 
 
+@pytest.mark.long
 def test_asleep(t: Guests) -> None:
     """Who sleeps is woken; else each message would wait until the hold time is over."""
     with hold(t, LONGEST_HOLD_US):

@@ -87,6 +87,7 @@ def test_write_trains_under_faults(t: Guests) -> None:
 UNEVEN_TRAINS = f"{TRAINS} --uneven"
 
 
+@pytest.mark.long
 def test_write_trains_of_unequal_messages(t: Guests) -> None:
     mostly_placed(t, sharing(t, ("offload", "offload"), f"{UNEVEN_TRAINS} --seed 54"))
     for seed, engines in enumerate((("software", "software"), ("offload", "software"), ("software", "offload")), 55):

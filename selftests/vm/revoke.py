@@ -58,6 +58,7 @@ def test_sender_memory(t: Guests) -> None:
 TRAINS = "--train 8 --depth 64 --bytes 6000"
 
 
+@pytest.mark.long
 def test_sender_memory_of_trains(t: Guests) -> None:
     for engine in ("offload", "software"):
         _rounds(t, f"{TRAINS} --seed 8", f"{TRAINS} --revoke memory --seed 8", engine, **SLOW)
@@ -118,5 +119,6 @@ def test_receiver_fails_while_the_switch_pauses(t: Guests) -> None:
     _rounds_with_pauses(t, "--revoke error", "", 7)
 
 
+@pytest.mark.long
 def test_trains_fail_while_the_switch_pauses(t: Guests) -> None:
     _rounds_with_pauses(t, TRAINS, f"{TRAINS} --revoke error", 11)

@@ -103,6 +103,7 @@ def test_largest_mtu(t: Guests) -> None:
         t.equal(exchange(t, f"--size {MTU_9000}", 320), 320, "datagrams that came")
 
 
+@pytest.mark.long
 def test_narrow_path(t: Guests) -> None:
     """Where the path's MTU is smaller than the port's, IP cuts and joins."""
     fragments = "IpFragCreates"
@@ -125,6 +126,7 @@ def test_netem_loss(t: Guests) -> None:
     t.check(320 < came < 640, f"{came} of 640 came")
 
 
+@pytest.mark.long
 def test_full_send_buffer(t: Guests) -> None:
     """A qdisc that keeps datagrams fills the socket's buffer: the queue waits, and nothing is lost."""
     slow = "modprobe sch_netem; tc qdisc replace dev nupa0 root netem delay 50ms limit 100000"
@@ -134,6 +136,7 @@ def test_full_send_buffer(t: Guests) -> None:
         t.equal(counter(t, 1, "ud_tx_dropped"), before, "datagrams dropped by the sender")
 
 
+@pytest.mark.long
 def test_received_by_work(t: Guests) -> None:
     """Softirq has no share of the processor: what comes is received by a task."""
     with parameter(t, "softirq_percent", 0, (0,)):
