@@ -46,4 +46,10 @@ def one_shows(t: Guests, attempt: Callable[[], T], holds: Callable[[T], bool], w
 
 def nothing_copied(t: Guests, transfer: Callable[[], tuple[dict, dict]]) -> tuple[dict, dict]:
     """What ncqp says at both ends of a transfer of which no processor copied a byte.  What TCP repeats, and what comes behind it, may have to be."""
-    return one_shows(t, transfer, lambda ends: all(end["copied_bytes"] == 0 for end in ends), "no byte that a processor copied")
+
+    def look() -> tuple[tuple[dict, dict], dict[str, int]]:
+        before = t.switch_stats(0)
+        ends = transfer()
+        return ends, {name: n for name, n in t.switch_counted(0, before).items() if n and name.startswith(("deliver_", "rx_drop_"))}
+
+    return one_shows(t, look, lambda saw: all(end["copied_bytes"] == 0 for end in saw[0]), "no byte that a processor copied")[0]
