@@ -107,6 +107,7 @@ def test_program_refuses(t: Guests) -> None:
             t.check("Operation not permitted" in said, said)
 
 
+@pytest.mark.long
 def test_program_marks(t: Guests) -> None:
     """What a program wants of a new socket holds for the one that connects."""
     with cgroup(t):

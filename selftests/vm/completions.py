@@ -85,6 +85,7 @@ def refused_by_tcp(t: Guests) -> Iterator[None]:
             t.run(node, "tc qdisc del dev nupa0 clsact")
 
 
+@pytest.mark.long
 def test_both_ways(t: Guests) -> None:
     """One message at a time: it goes alone.  Many of different lengths share a table, which the host reads."""
     by_switch(t, "--messages 600 --max-bytes 1000 --depth 1 --seed 70", 0.8)

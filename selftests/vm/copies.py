@@ -3,6 +3,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from harness.guests import Guests
 from harness.needs import by_each_copy
 from harness.pairs import Pair
@@ -12,6 +14,7 @@ PROGRAMS = ("qp_exchange", "qp_rdma", "qp_litmus", "qp_many")
 NEEDS = replace(EXCHANGE, programs=tuple(f"selftests/vm/programs/{name}" for name in PROGRAMS))
 
 
+@pytest.mark.long
 @by_each_copy(NEEDS)
 def test_by(t: Guests, copy: str) -> None:
     offload_pair(t, "--messages 200 --sges 16 --inline 128 --seed 31")

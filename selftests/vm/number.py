@@ -191,11 +191,15 @@ def test_peer_that_left_while_it_sent(t: Guests, offload: int) -> None:
         ends(t, "taken", "--count 40")
 
 
+@pytest.mark.long
 def test_peer_that_left_is_tried_again(t: Guests) -> None:
     ends(t, "retried")
 
 
-@pytest.mark.parametrize("gid,address", ((0, ADDRESS), pytest.param(0, "10.77.0.77", marks=pytest.mark.long), (1, "fd77::77")))
+NOBODY_LONG = [pytest.param(*host, marks=pytest.mark.long) for host in ((0, "10.77.0.77"), (1, "fd77::77"))]
+
+
+@pytest.mark.parametrize("gid,address", [(0, ADDRESS), *NOBODY_LONG])
 def test_nobody_there(t: Guests, gid: int, address: str) -> None:
     """A host without the QP, and addresses without a host."""
     never_waited(t, end(t, "absent", f"--peer {gid_of(address)} --gid {gid}"))

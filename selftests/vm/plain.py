@@ -11,6 +11,7 @@ NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), topology="plain", setup="full")
 pytestmark = pytest.mark.needs(NEEDS)
 
 
+@pytest.mark.long
 def test_traffic(t: Guests) -> None:
     path = t.run(0, "readlink -f /sys/class/net/nupa0/device").strip()
     t.equal(len([part for part in path.split("/") if part.count(":") == 2]), 1, f"PCI devices in {path}")

@@ -112,6 +112,7 @@ def test_perf(t: Guests) -> None:
     _all_back(t)
 
 
+@pytest.mark.long
 def test_stock_perftest(t: Guests) -> None:
     """Its --mmap: buffers in leases of the pool, registered by address, and nothing that a processor copies."""
     common = "ib_write_bw -d tcpqp0 -F -s 65536 -n 500 --mmap=/dev/nupa_pool0"

@@ -11,7 +11,7 @@ from harness.pairs import Pair, served
 from harness.traffic import free_port
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("user/tcpqp_run/libtcpqp-posts.so", "selftests/vm/programs/qp_posts"), setup="full")
-pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.beside]
+pytestmark = pytest.mark.needs(NEEDS)
 
 RUN = "$BUILD/cmake/user/tcpqp_run/tcpqp-run --verbs"
 COUNTERS = "/sys/class/infiniband/tcpqp0/ports/1/hw_counters"

@@ -15,7 +15,7 @@ from harness.traffic import nupa_bench
 from vm.completions import counted, refused_by_tcp
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("bench/guest/nupa_bench", "selftests/vm/programs/lib_exchange"), setup="full")
-pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.beside]
+pytestmark = pytest.mark.needs(NEEDS)
 
 EXCHANGE = "TCPQP_ENGINE=offload exec $BUILD/cmake/selftests/vm/programs/lib_exchange --messages 40 --bytes 200 --shut"
 PORT = 7710
@@ -140,6 +140,7 @@ def test_shut_down_at_once(t: Guests) -> None:
                 t.equal((end["sent"], end["received"], end["rx_bytes"]), (40, 40, peer["tx_bytes"]), f"turn {turn}: {end}")
 
 
+@pytest.mark.long
 def test_turned_off(t: Guests) -> None:
     with hold(t, 0):
         _, shares = round_trips(t, "poll=1")

@@ -87,6 +87,7 @@ def test_turned_off(t: Guests) -> None:
         exchange(t, "offload", "offload", f"{ONE} --seed 10")
 
 
+@pytest.mark.long
 def test_another_end_that_cannot(t: Guests) -> None:
     exchange(t, "offload", "software", f"{TWO} --seed 11")
     exchange(t, "software", "offload", f"{TWO} --seed 12")

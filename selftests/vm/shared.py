@@ -64,6 +64,7 @@ def test_one_by_one(t: Guests) -> None:
         t.check(report["placed"] >= 0.8 * report["bytes"], f"node{node}: {report}")
 
 
+@pytest.mark.long
 def test_many_under_way(t: Guests) -> None:
     by_switch(t, f"{SHORT} --seed 2", 0.01)
     by_switch(t, "--count 16 --messages 200 --seed 3", 0.01)
@@ -98,6 +99,7 @@ def test_tcp_refuses_what_is_completed(t: Guests) -> None:
             by_switch(t, f"{options} --seed {seed}", 0.01)
 
 
+@pytest.mark.long
 def test_engines_together(t: Guests) -> None:
     exchange(t, f"{SHORT} --seed 14", ("offload", "software"))
     exchange(t, f"{SHORT} --seed 15", ("software", "software"))
