@@ -44,10 +44,10 @@ def problems(patterns: list[str]) -> list[str]:
         return [text for text in pool.map(lambda item: _look(*item), sorted(sources.items())) if text]
 
 
-def units() -> dict[str, tuple[Path, str, list[str]]]:
-    """Of each source of ours: the build that has it, the compiler's command, and what of ours it includes."""
+def units() -> dict[str, tuple[str, list[str]]]:
+    """Of each source of ours: the compiler's command, and what of ours it includes."""
     tracked = set(subprocess.run(["git", "ls-files", "*.cpp", "*.cc"], cwd=REPO, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines())
-    found: dict[str, tuple[Path, str, list[str]]] = {}
+    found: dict[str, tuple[str, list[str]]] = {}
     for build in BUILDS:
         if not (build / "compile_commands.json").is_file():
             continue
@@ -56,7 +56,7 @@ def units() -> dict[str, tuple[Path, str, list[str]]]:
             for source in _sources(entry["file"]):
                 file = os.path.relpath(source, REPO)
                 if file in tracked and file not in found:
-                    found[file] = (build, entry["command"].replace(entry["file"], source), included.get(entry.get("output", ""), []))
+                    found[file] = (entry["command"].replace(entry["file"], source), included.get(entry.get("output", ""), []))
     return found
 
 
@@ -64,15 +64,14 @@ def _sources(compiled: str) -> list[str]:
     """Of what the compiler is given: itself, or the files that it joins (CMake's unity builds)."""
     if Path(compiled).parent.name != "Unity":
         return [compiled]
-    return [str(path) for path in unity.sources(Path(compiled))]
+    return unity.sources(Path(compiled))
 
 
 def _options(command: str) -> list[str]:
     """Of a compiler's command: what it says about the language, and where headers are."""
     words = shlex.split(command)
-    return [word for word in words if re.match(r"-(I|D|U|std|W|f|O)", word)] + [
-        part for at, word in enumerate(words) if word in ("-isystem", "-include") for part in words[at : at + 2]
-    ]
+    headers = [part for option, path in zip(words, words[1:]) if option in ("-isystem", "-include") for part in (option, path)]
+    return [word for word in words if re.match(r"-[IDUWfO]|-std=", word)] + headers
 
 
 def _included(build: Path) -> dict[str, list[str]]:
@@ -103,8 +102,8 @@ def _tool() -> str:
     return subprocess.run(["clang-tidy", "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout + _digest(str(REPO / ".clang-tidy"))
 
 
-def _look(file: str, unit: tuple[Path, str, list[str]]) -> str:
-    _, command, included = unit
+def _look(file: str, unit: tuple[str, list[str]]) -> str:
+    command, included = unit
     parts = [_tool(), command, _digest(str(REPO / file)), *(f"{path} {_digest(path)}" for path in sorted(included))]
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     kept = KEYS / file.replace("/", "%")

@@ -21,25 +21,30 @@ def run(report: Report, build: Path, wanted) -> None:
     together = sorted(build.rglob("Unity/unity_*.cxx"))
     if not wanted(NAME) or not together:
         return
-    found = [problem for file in together for problem in problems(sources(file))]
+    found = [problem for unity in together for problem in problems({path: _code(path) for path in sources(unity)})]
     if found:
         report.failed(NAME, "\n".join(found))
     else:
         report.passed(NAME)
 
 
-def sources(unity: Path) -> dict[str, str]:
-    return {path: COMMENT.sub("", Path(path).read_text()) for path in re.findall(r'#include "([^"]+)"', unity.read_text())}
+def sources(unity: Path) -> list[str]:
+    """The files that one of CMake's joins."""
+    return re.findall(r'#include "([^"]+)"', unity.read_text())
 
 
 def problems(texts: dict[str, str]) -> list[str]:
     declared = {path: _declared(text) for path, text in texts.items()}
     # A name that a file declares anywhere is its own there.
-    borrowed = {path: set(USED.findall(text)) - set(re.findall(r"\b(k[A-Z]\w*)\s*[={[]", text)) for path, text in texts.items()}
+    borrowed = {path: set(USED.findall(text)) - set(DECLARED.findall(text)) for path, text in texts.items()}
     return [
         f"{name} of {one} is what {other} finds, too: give it another name"
         for one in texts for other in texts if one != other for name in sorted(declared[one] & borrowed[other])
     ]  # fmt: skip
+
+
+def _code(path: str) -> str:
+    return COMMENT.sub("", Path(path).read_text())
 
 
 def _declared(text: str) -> set[str]:
