@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The pool of memory: leases, what hosts may name of it, and what is left of a host that is gone.
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -11,6 +10,7 @@
 #include "fake_qp.hpp"
 #include "fake_window.hpp"
 #include "two_ports.hpp"
+#include "unit/seed.hpp"
 
 namespace nupa::testing {
 namespace {
@@ -52,12 +52,6 @@ nupa_admin_cmd deregister(uint32_t key) {
     cmd.op = NUPA_ADMIN_MR_DEREG;
     cmd.id = key;
     return cmd;
-}
-
-// NUPA_SEED, or a new one.
-std::uint32_t chosen_seed() {
-    const char* given = std::getenv("NUPA_SEED");
-    return given ? static_cast<std::uint32_t>(std::stoul(given)) : std::random_device()();
 }
 
 bool all_zero(const uint8_t* at, uint64_t bytes) {
@@ -367,7 +361,7 @@ TEST_F(Pool, WhatIsNotOfferedIsNotTaken) {
 
 // 1,000 hosts that die around a hand-over: each page is somebody's, once, or free.
 TEST_F(Pool, AHostMayDieInAHandOver) {
-    const uint32_t seed = chosen_seed();
+    const uint32_t seed = test::chosen_seed();
     SCOPED_TRACE("NUPA_SEED=" + std::to_string(seed));
     std::mt19937 random(seed);
     for (unsigned i = 0; i < kHandOverDeaths; i++) {
@@ -432,7 +426,7 @@ TEST_F(Pool, ScribblesHarmNobodyElse) {
 
 // A guest that does what it likes with its window and its port, beside one whose bytes must stay.
 TEST_F(Pool, ARandomGuestHarmsNobodyElse) {
-    const uint32_t seed = chosen_seed();
+    const uint32_t seed = test::chosen_seed();
     SCOPED_TRACE("NUPA_SEED=" + std::to_string(seed));
     std::mt19937 random(seed);
     const uint64_t b = windows[1]->lease(16 * kPageBytes);

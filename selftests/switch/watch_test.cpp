@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -15,6 +14,7 @@
 
 #include "shared_memory.hpp"
 #include "two_ports.hpp"
+#include "unit/seed.hpp"
 
 namespace nupa::testing {
 namespace {
@@ -25,12 +25,6 @@ using std::chrono::milliseconds;
 
 constexpr auto kWatchMax = milliseconds(2);  // IndexWatch::kMaxNs
 constexpr QueueShape kWatched{.tx_flags = NUPA_TXQ_F_WATCH};
-
-// NUPA_SEED, or a new one.
-uint32_t chosen_seed() {
-    const char* given = std::getenv("NUPA_SEED");
-    return given ? static_cast<uint32_t>(std::stoul(given)) : std::random_device()();
-}
 
 void spin(microseconds time) {
     for (const auto end = Clock::now() + time; Clock::now() < end;)
@@ -168,7 +162,7 @@ TEST(Watch, AnIdleSwitchSleeps) {
 
 // Around the moment at which a watch ends, again and again.
 TEST(Watch, NoMessageIsLeftBehind) {
-    const uint32_t seed = chosen_seed();
+    const uint32_t seed = test::chosen_seed();
     SCOPED_TRACE("NUPA_SEED=" + std::to_string(seed));
     std::mt19937 random(seed);
     Watched w("always");

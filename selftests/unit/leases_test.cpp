@@ -2,7 +2,6 @@
 // Who owns which page of a pool, and what a host may name of it.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "engine/host_memory.hpp"
 #include "engine/mr.hpp"
 #include "guest.hpp"
+#include "seed.hpp"
 
 namespace {
 
@@ -156,12 +156,6 @@ TEST(Leases, OfOneHostAreBounded) {
     EXPECT_TRUE(leases.begin(kB, kPage)) << "the neighbour's share";
     leases.drop(kA);
     EXPECT_TRUE(leases.begin(kA, kPage));
-}
-
-// NUPA_SEED, or a new one.
-std::uint32_t chosen_seed() {
-    const char* given = std::getenv("NUPA_SEED");
-    return given ? static_cast<std::uint32_t>(std::stoul(given)) : std::random_device()();
 }
 
 // Any order of what hosts may ask: no page has two owners, none is lost.
