@@ -11,9 +11,6 @@
 
 namespace nupa::bench {
 
-// Buffers of a sender that hands them to the kernel, and has them back later.
-inline constexpr uint32_t kLentMin = 4, kLentMax = 1024;
-
 class Buffer {
 public:
     static constexpr uint8_t kFill = 0x5a;

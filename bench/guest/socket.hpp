@@ -4,6 +4,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -17,6 +18,11 @@ namespace nupa::bench {
 // A receiver takes what is there, up to so much: fewer calls for small messages.
 inline constexpr size_t kReadMinBytes = 256 << 10;
 inline constexpr size_t kReadMaxBytes = 1 << 20;
+
+// How many buffers a sender has that hands them to the kernel, and has them back later.
+inline uint32_t lent_buffers(uint32_t message_bytes) noexcept {
+    return std::clamp<uint32_t>(static_cast<uint32_t>(kWindowBytes / message_bytes), 4, 1024);
+}
 
 // Who waits for @fd, or for a queue pair on it, looks into the device himself for so long.  Throws.
 void busy_poll(int fd, int us);

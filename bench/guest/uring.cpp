@@ -57,8 +57,7 @@ public:
           zero_copy_(spec_.transport == "uring_zc"),
           flows_(std::move(args.sockets), args.spec.pingpong()),
           ring_(4 * kLinkedMax),
-          buffers_(std::clamp<uint32_t>(static_cast<uint32_t>(kWindowBytes / spec_.bytes), kLentMin,
-                                        kLentMax)),
+          buffers_(lent_buffers(spec_.bytes)),
           memory_(std::max<size_t>(size_t{buffers_} * spec_.bytes, kReadMaxBytes),
                   spec_.scattered) {
         if (flows_.several())

@@ -22,8 +22,7 @@ public:
         : spec_(args.spec),
           lengths_(spec_),
           flows_(std::move(args.sockets), false),
-          buffers_(std::clamp<uint32_t>(static_cast<uint32_t>(kWindowBytes / spec_.bytes), kLentMin,
-                                        kLentMax)),
+          buffers_(lent_buffers(spec_.bytes)),
           memory_(args.sender ? size_t{buffers_} * spec_.bytes
                               : std::max<size_t>(spec_.bytes, kReadMinBytes),
                   spec_.scattered) {
