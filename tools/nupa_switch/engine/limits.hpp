@@ -16,9 +16,8 @@ inline constexpr std::size_t kMemoryRegionsMax = 8;
 inline constexpr std::uint32_t kMssMinBytes = 8;  // Linux tcp_min_snd_mss (48) less the options
 inline constexpr std::uint32_t kEthernetBytes = 14;
 inline constexpr std::uint32_t kIpv6Bytes = 40;
-inline constexpr std::uint32_t kJumboHeaderBytes =
-    8;                                            // hop-by-hop options with a jumbo payload length
-inline constexpr std::uint16_t kTcpCheckAt = 16;  // in a TCP header
+inline constexpr std::uint32_t kJumboHeaderBytes = 8;  // hop-by-hop, with a jumbo payload length
+inline constexpr std::uint16_t kTcpCheckAt = 16;
 inline constexpr std::uint32_t kVlanBytes = 4;
 // A frame that is not a burst.
 inline constexpr std::uint32_t kFrameMaxBytes = NUPA_MTU_MAX + kEthernetBytes + kVlanBytes;

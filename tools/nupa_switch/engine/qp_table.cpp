@@ -7,7 +7,7 @@ namespace nupa {
 
 namespace {
 
-constexpr std::uint32_t kTwoIndicesBytes = 32;  // in two indices
+constexpr std::uint32_t kTwoIndicesBytes = 32;
 
 }  // namespace
 
