@@ -2,10 +2,12 @@
 // Plugging, enabling, resetting, pulling the plug; the daemon's own start and end.
 #include <signal.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "fake_qp.hpp"
+#include "stderr_to.hpp"
 #include "two_ports.hpp"
 
 namespace nupa::testing {
@@ -99,6 +101,27 @@ TEST(Lifecycle, AfterUnpluggingTheNextHostFindsACleanPort) {
         p[0].send(0, test_frame(p[0], p[1], 2));
         EXPECT_EQ(p[1].receive(0).whole(), test_frame(p[0], p[1], 2));
     }
+}
+
+TEST(Lifecycle, WhoComesAndGoesDoesNotFillTheLog) {
+    const auto lines = stderr_of([] {
+        DaemonProcess daemon(2);
+        for (int i = 0; i < 100; i++)
+            daemon.plug(0, 1 << 20);
+        const auto stays = daemon.plug(0, 1 << 20);
+        for (int i = 0; i < 100; i++)
+            EXPECT_THROW(FakePort(daemon.path("n0.sock"), daemon.path("other.ram"), 1 << 20),
+                         std::runtime_error);
+        daemon.plug(1, 1 << 20);
+        daemon.stop(SIGTERM);
+    });
+    const auto of = [&](const char* port) {
+        return std::ranges::count_if(
+            lines, [port](const std::string& line) { return line.find(port) != line.npos; });
+    };
+    EXPECT_GT(of("n0: "), 1);
+    EXPECT_LT(of("n0: "), 50);
+    EXPECT_EQ(of("n1: "), 2);  // what another one does costs it no line
 }
 
 TEST(Lifecycle, SecondClientIsTurnedAway) {

@@ -8,7 +8,6 @@
 
 #include "base/stop_signals.hpp"
 #include "event/clock.hpp"
-#include "event/log.hpp"
 #include "ivshmem/shared_field.hpp"
 #include "nupa_accel/commands.hpp"
 #include "nupa_accel/memory_file.hpp"
@@ -17,7 +16,6 @@ namespace nupa::accel {
 
 using daemon::Fd;
 using daemon::load_acquire;
-using daemon::log_line;
 using daemon::monotonic_ns;
 using daemon::random_id;
 using daemon::store_release;
@@ -53,7 +51,8 @@ Accelerator::Accelerator(const Options& options)
       id_(random_id()),
       signals_(tcpqp::stop_signals()),
       wait_timer_(make_timer()),
-      listener_(options.socket) {
+      listener_(options.socket),
+      log_("nupa_accel") {
     initialise();  // the switch may look for the id before a client comes
     epoll_.add(listener_.fd(), *this, kListen);
     epoll_.add(wait_timer_.get(), *this, kWaitTimer);
@@ -93,13 +92,13 @@ void Accelerator::accept_client() {
         if (client_)
             client_event();  // the old client's end may be told later than the new one's start
         if (client_) {
-            log_line("nupa_accel: a second client was turned away");
+            log_.line("a second client was turned away");
             continue;
         }
         try {
             plug(std::move(socket));
         } catch (const std::exception& e) {
-            log_line("nupa_accel: {}", e.what());
+            log_.line("{}", e.what());
             unplug();
         }
     }
@@ -112,7 +111,7 @@ void Accelerator::plug(Fd socket) {
     // Edge triggered: nobody has to read it.  The other doorbells mean nothing.
     epoll_.add(client_->doorbell(0), *this, kDoorbell, EPOLLIN | EPOLLET);
     client_->handshake();
-    log_line("nupa_accel: plugged");
+    log_.line("plugged");
 }
 
 void Accelerator::client_event() noexcept {
@@ -127,7 +126,7 @@ void Accelerator::unplug() noexcept {
     epoll_.remove(client_->socket());
     epoll_.remove(client_->doorbell(0));
     client_.reset();
-    log_line("nupa_accel: unplugged");
+    log_.line("unplugged");
 }
 
 // What we say of ourselves, over whatever a host has written there.
@@ -178,7 +177,7 @@ void Accelerator::commands() noexcept {
         if (wait_ && go_on_waiting())
             continue;
         if (!ring_) {  // the host broke the ring: it stands until it is reset
-            log_line("nupa_accel: producer index beyond the ring");
+            log_.line("producer index beyond the ring");
             return;
         }
         if (ring_->publish())

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "event/client_log.hpp"
 #include "event/epoll.hpp"
 #include "event/unix_listener.hpp"
 #include "ivshmem/client.hpp"
@@ -69,6 +70,7 @@ private:
     daemon::Fd signals_;
     daemon::Fd wait_timer_;
     daemon::UnixListener listener_;
+    daemon::ClientLog log_;
     std::optional<daemon::IvshmemClient> client_;
     std::optional<daemon::ConsumedRing> ring_;  // while it is enabled
     std::optional<Wait> wait_;

@@ -11,7 +11,6 @@
 
 #include "engine/endian.hpp"
 #include "event/clock.hpp"
-#include "event/log.hpp"
 #include "ivshmem/shared_field.hpp"
 
 namespace nupa::daemon {
@@ -51,15 +50,15 @@ void punch(int file, uint64_t at, uint64_t bytes) noexcept {
 
 }  // namespace
 
-PoolWindow::PoolWindow(Epoll& epoll, const Options& options, Leases::Owner owner, std::string name,
-                       PoolWindowOwner& port)
+PoolWindow::PoolWindow(Epoll& epoll, const Options& options, Leases::Owner owner,
+                       const std::string& name, PoolWindowOwner& port)
     : epoll_(epoll),
       shared_(options.shared),
       owner_(owner),
-      name_(std::move(name)),
       port_(port),
       bar2_bytes_(bar2_bytes_for(options.shared->leases.bytes())),
       listener_(options.socket),
+      log_("nupa_switch: " + name + ": pool"),
       memory_(options.shared->leases, owner) {
     leases().join(owner, options.share_bytes);
     epoll_.add(listener_.fd(), *this, kListen);
@@ -85,13 +84,13 @@ void PoolWindow::accept_client() {
         if (client_)
             client_event();  // the old client's end may be told later than the new one's start
         if (client_) {
-            log_line("nupa_switch: {}: a second client of the pool was turned away", name_);
+            log_.line("a second client was turned away");
             continue;
         }
         try {
             plug(std::move(socket));
         } catch (const std::exception& e) {
-            log_line("nupa_switch: {}: pool: {}", name_, e.what());
+            log_.line("{}", e.what());
             unplug();
         }
     }
@@ -99,7 +98,6 @@ void PoolWindow::accept_client() {
 
 void PoolWindow::plug(Fd socket) {
     id_ = random_id();
-    failure_logs_ = 0;
     client_.emplace(std::move(socket), sealed_memory("nupa-pool", bar2_bytes_), bar2_bytes_,
                     NUPA_ACCEL_VECTORS);
     memory_.map(
@@ -110,7 +108,7 @@ void PoolWindow::plug(Fd socket) {
     // Edge triggered: nobody has to read it.  The other doorbell means nothing.
     epoll_.add(client_->doorbell(0), *this, kDoorbell, EPOLLIN | EPOLLET);
     client_->handshake();
-    log_line("nupa_switch: {}: pool plugged", name_);
+    log_.line("plugged");
 }
 
 void PoolWindow::client_event() noexcept {
@@ -133,7 +131,7 @@ void PoolWindow::unplug() noexcept {
     epoll_.remove(client_->socket());
     epoll_.remove(client_->doorbell(0));
     client_.reset();
-    log_line("nupa_switch: {}: pool unplugged", name_);
+    log_.line("unplugged");
 }
 
 void PoolWindow::initialise() noexcept {
@@ -202,8 +200,7 @@ void PoolWindow::commands(uint64_t end_ns) noexcept {
     for (bool more = true; more;) {
         while (!job_ && ring_->pending()) {
             if (ring_->broken()) {
-                if (failure_logs_++ < kPoolFailureLogsMax)
-                    log_line("nupa_switch: {}: pool: producer index beyond the ring", name_);
+                log_.line("producer index beyond the ring");
                 ring_.reset();  // it stands until it is reset
                 return;
             }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/leased_memory.hpp"
+#include "event/client_log.hpp"
 #include "event/epoll.hpp"
 #include "event/unix_listener.hpp"
 #include "ivshmem/client.hpp"
@@ -17,7 +18,6 @@ namespace nupa::daemon {
 
 // Of zeroing, between two looks at the clock.
 inline constexpr uint64_t kPoolClearStepBytes = 1 << 20;
-inline constexpr unsigned kPoolFailureLogsMax = 8;  // of one client
 
 // What a window needs of its port.
 class PoolWindowOwner {
@@ -41,7 +41,7 @@ public:
     };
 
     // It listens when this returns; throws std::system_error.
-    PoolWindow(Epoll& epoll, const Options& options, Leases::Owner owner, std::string name,
+    PoolWindow(Epoll& epoll, const Options& options, Leases::Owner owner, const std::string& name,
                PoolWindowOwner& port);
     ~PoolWindow();
 
@@ -107,10 +107,10 @@ private:
     Epoll& epoll_;
     std::shared_ptr<SharedPool> shared_;
     const Leases::Owner owner_;
-    const std::string name_;
     PoolWindowOwner& port_;
     const uint64_t bar2_bytes_;
     UnixListener listener_;
+    ClientLog log_;
     LeasedMemory memory_;
     std::optional<IvshmemClient> client_;
     std::optional<ConsumedRing> ring_;  // while it is enabled
@@ -118,7 +118,6 @@ private:
     uint64_t id_ = 0;           // of this client's window, random
     uint32_t control_gen_ = 0;  // the last one obeyed
     bool rang_ = false;
-    unsigned failure_logs_ = 0;
 };
 
 }  // namespace nupa::daemon

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "event/log.hpp"
 #include "ports/vm/last_words.hpp"
 
 namespace nupa::daemon {
@@ -18,7 +17,8 @@ VmPort::VmPort(const PortContext& context, const VmOptions& options, uint16_t id
       spare_time_(context.spare_time),
       options_(options),
       listener_(options.socket),
-      windows_(options.hbm),
+      log_("nupa_switch: " + options.name),
+      windows_(options.hbm, log_),
       engine_(memory_, stats(), hash_seed, options.limits),
       steering_(hash_seed) {
     if (mac_key(options_.mac.data()) == 0)
@@ -110,13 +110,13 @@ void VmPort::accept_client() {
         if (client_)
             client_event();
         if (client_) {
-            log_line("nupa_switch: {}: a second client was turned away", name());
+            log_.line("a second client was turned away");
             continue;
         }
         try {
             plug(std::move(socket));
         } catch (const std::exception& e) {
-            log_line("nupa_switch: {}: {}", name(), e.what());
+            log_.line("{}", e.what());
             unplug(nullptr);
         }
     }
@@ -127,8 +127,6 @@ void VmPort::plug(Fd socket) {
                     NUPA_VECTORS);
     stats() = {};
     control_gen_ = 0;
-    failure_logs_ = 0;
-    windows_.begin();
     registers_ = Registers(client_->bar2());
     registers_.initialise(options_, id(), options_.limits.qps_max, options_.limits.mrs_max,
                           status_bits());
@@ -138,7 +136,7 @@ void VmPort::plug(Fd socket) {
     client_->handshake();
     last_words_of(id(), &reinterpret_cast<nupa_regs*>(client_->bar2())->status,
                   client_->interrupt_fd(0));
-    log_line("nupa_switch: {}: plugged", name());
+    log_.line("plugged");
 }
 
 void VmPort::client_event() noexcept {
@@ -167,7 +165,7 @@ void VmPort::unplug(const char* why) noexcept {
     pending_ = 0;
     failed_ = false;
     if (why)
-        log_line("nupa_switch: {}: {}", name(), why);
+        log_.line("{}", why);
 }
 
 // Every queue, MR and QP is gone when this returns.
@@ -216,8 +214,7 @@ void VmPort::enable() noexcept {
             ram_.describe(memory_);
         }
     } catch (const std::exception& e) {
-        if (failure_logs_ < kFailureLogsMax)
-            log_line("nupa_switch: {}: {}", name(), e.what());
+        log_.line("{}", e.what());
         fail("guest memory can't be mapped");
         return;
     }
@@ -234,8 +231,7 @@ void VmPort::enable() noexcept {
 
 // The host broke the ABI: it is stopped, everybody else goes on.
 void VmPort::fail(const char* reason) noexcept {
-    if (failure_logs_++ < kFailureLogsMax)
-        log_line("nupa_switch: {}: stopped: {}", name(), reason);
+    log_.line("stopped: {}", reason);
     stats().add(NUPA_STAT_abi_errors);
     reset();
     failed_ = true;

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "engine/port_engine.hpp"
+#include "event/client_log.hpp"
 #include "event/unix_listener.hpp"
 #include "ivshmem/client.hpp"
 #include "ports/port_type.hpp"
@@ -40,8 +41,6 @@ inline constexpr uint64_t kMrPopulateStepBytes = 64 << 10;
 // What of a region was not mapped by then is left to page faults: its host waits for the answer,
 // 5 s and no longer.
 inline constexpr uint64_t kMrPopulateMaxNs = 2'500'000'000;
-inline constexpr unsigned kFailureLogsMax =
-    8;  // of one client; a hostile guest must not fill the log
 
 class VmPort final : public Port, private EventHandler, private PoolWindowOwner {
 public:
@@ -150,6 +149,7 @@ private:
     const SpareTime& spare_time_;
     VmOptions options_;
     UnixListener listener_;
+    ClientLog log_;
     std::optional<IvshmemClient> client_;
     Registers registers_;
     GuestRam ram_;
@@ -167,7 +167,6 @@ private:
     bool link_up_ = true;
     bool running_ = false;
     bool failed_ = false;
-    unsigned failure_logs_ = 0;
     nupa_cmd_rx_mode rx_mode_{};
 
     const std::byte* admin_cmds_ = nullptr;

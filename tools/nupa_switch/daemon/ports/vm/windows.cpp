@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "event/log.hpp"
 #include "ivshmem/shared_field.hpp"
 #include "tcp_qp/nupa_accel_hw.h"
 
@@ -14,7 +13,6 @@ namespace nupa::daemon {
 namespace {
 
 constexpr uint64_t kPageBytes = 4096;
-constexpr unsigned kWindowLogsMax = 8;  // of one client, which may ask as often as it likes
 
 // The id that an accelerator's file says it has; 0: it is none.  Its host may write there: what it
 // can change is the name of its own memory.
@@ -54,8 +52,7 @@ const Windows::Backing* Windows::find(uint64_t id) noexcept {
             backings_.push_back({id, std::move(map)});
             return &backings_.back();
         } catch (const std::exception& e) {
-            if (failure_logs_++ < kWindowLogsMax)
-                log_line("nupa_switch: {}", e.what());
+            log_.line("{}", e.what());
         }
     }
     return nullptr;

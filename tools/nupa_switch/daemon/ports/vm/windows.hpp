@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/host_memory.hpp"
+#include "event/client_log.hpp"
 #include "ivshmem/mapping.hpp"
 #include "ports/vm/pool_window.hpp"
 #include "tcp_qp/nupa_hw.h"
@@ -17,11 +18,10 @@ namespace nupa::daemon {
 
 class Windows {
 public:
-    explicit Windows(std::vector<std::string> files) : files_(std::move(files)) {}
+    // log: outlives this object.
+    Windows(std::vector<std::string> files, ClientLog& log) : files_(std::move(files)), log_(log) {}
     // In mode cxl; it outlives this object.
     void set_pool(const PoolWindow* pool) noexcept { pool_ = pool; }
-    // Another client's: the log has room for it.
-    void begin() noexcept { failure_logs_ = 0; }
 
     nupa_admin_status set(HostMemory& memory, uint32_t number, const nupa_cmd_window& cmd) noexcept;
     nupa_admin_status clear(HostMemory& memory, uint32_t number) noexcept;
@@ -40,10 +40,10 @@ private:
     nupa_admin_status set_file_at(HostMemory& memory, const nupa_cmd_window& cmd) noexcept;
 
     std::vector<std::string> files_;
+    ClientLog& log_;
     std::vector<Backing> backings_;  // mapped since the last reset
     std::array<std::optional<uint64_t>, NUPA_WINDOWS_MAX> bases_;
     const PoolWindow* pool_ = nullptr;
-    unsigned failure_logs_ = 0;
     std::optional<uint32_t> pool_number_;  // of its window
 };
 
