@@ -146,10 +146,11 @@ static void nupa_recover(struct work_struct *work)
 		dev_err(nupa_device(nupa), "port is dead (%d)\n", err);
 		return;
 	}
-	dev_info(nupa_device(nupa), "port was reset and works again\n");
 	err = nupa_qp_add(nupa);
 	if (err)
-		dev_err(nupa_device(nupa), "no queue pair offload after reset (%d)\n", err);
+		dev_err(nupa_device(nupa), "port was reset, without queue pair offload (%d)\n", err);
+	else
+		dev_info(nupa_device(nupa), "port was reset and works again\n");
 }
 
 void nupa_recover_init(struct nupa_dev *nupa)
