@@ -5,6 +5,7 @@
 // Whether an interrupt came is looked at within the time that it may wait; on a machine that stood
 // still meanwhile the test is made once more, for a minute.
 #include <chrono>
+#include <thread>
 
 #include "qp_pair.hpp"
 
@@ -80,6 +81,12 @@ struct Quiet {
         TcpFrame ack = ack_of(base, base.seq);
         p[1].send(0, build_tcp(ack, false), offload(ack));
     }
+    void answer() {
+        TcpFrame a = ack_of(base, base.seq);
+        a.payload = pattern(16, 1);
+        p[1].send(0, build_tcp(a, false), offload(a));
+        p[1].wait_sent(0);
+    }
     uint32_t signalled() { return __atomic_load_n(&p[1].rxq(0)->signalled, __ATOMIC_ACQUIRE); }
     uint32_t came() { return __atomic_load_n(&p[1].rxq(0)->comp_prod, __ATOMIC_ACQUIRE); }
     uint64_t stat(nupa_stat which) { return p.stat(1, which); }
@@ -145,6 +152,41 @@ TEST(Quiet, TcpHearsOfItAfterAWhile) {
     q.send();  // it was in vain
     EXPECT_EQ(q.p[1].take_interrupts(kVector), 1u);
     EXPECT_EQ(q.stat(NUPA_STAT_rx_quiet), 1u);
+}
+
+// A host whose answers take longer than the shortest time is waited for, once it has answered.
+TEST(Quiet, SlowAnswersAreWaitedFor) {
+    using std::chrono::microseconds;
+    using Clock = std::chrono::steady_clock;
+    constexpr uint16_t kShortHoldUs = 200;
+    constexpr microseconds kShort{kShortHoldUs / 4}, kLong = 16 * kShort;
+    const auto end = Clock::now() + kTries;
+    while (Clock::now() < end) {
+        Quiet q(NUPA_CQ_F_WAITING, kShortHoldUs);
+        const auto be_told = [&] {
+            q.p[1].wait_until([&] { return q.signalled() == q.came(); }, kVector, "the interrupt");
+            q.p[1].receive(0);
+            q.arm();
+        };
+        q.send();
+        be_told();  // in vain
+        q.answer();
+        for (unsigned i = 0; i < kFirst; i++) {
+            q.send();
+            be_told();
+        }
+        const auto sent = Clock::now();
+        q.send();
+        std::this_thread::sleep_for(2 * kShort);
+        const bool told = q.signalled() == q.came();
+        if (Clock::now() - sent > kLong)
+            continue;
+        EXPECT_FALSE(told);
+        be_told();
+        EXPECT_EQ(q.stat(NUPA_STAT_rx_quiet), 2u);
+        return;
+    }
+    FAIL() << "this machine stands still too often";
 }
 
 TEST(Quiet, WhoSleepsIsWoken) {

@@ -534,6 +534,7 @@ bool host_tells_of_sends(const QpContext& qp, const Decision& d) noexcept {
 void be_quiet(Decision& d, QpContext& qp) noexcept {
     CompletionQueue& cq = *qp.completions.cq();
     d.quiet = true;
+    d.patience = qp.quiet.patience();
     d.later = qp.may_be_later();
     d.wakes = tcp_bth_takes_receive(d.bth.opcode) && cq.wake();
     d.cq = cq.id();

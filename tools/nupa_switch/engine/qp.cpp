@@ -60,6 +60,8 @@ void QpContext::watch_tx(const Packet& packet, std::uint16_t egress) noexcept {
     if (sent_ - acked_ > kUnackedMaxBytes)  // or it would look like far ahead one day
         acked_ = sent_ - kUnackedMaxBytes;
     seen_tx_ = true;
+    if (packet.payload.bytes())
+        quiet.answered();
     peer_port_ = egress;
     disorder.raise(at.ack);
     pace.acknowledged(at.ack);

@@ -150,6 +150,7 @@ RxQueue::Result RxQueue::start(Run& run, Packet& packet, const Decision& decisio
     run.placed = decision.placed();
     run.may_wait = decision.may_wait;
     run.quiet = decision.quiet;
+    run.patience = decision.patience;
     run.later = decision.later;
     run.wakes = decision.wakes;
     run.cq = decision.cq;
@@ -176,6 +177,7 @@ RxQueue::Result RxQueue::append(Run& run, Packet& packet, const Decision& decisi
     run.merger.append(packet, decision);
     run.may_wait = decision.may_wait;
     run.quiet = run.quiet && decision.quiet;
+    run.patience = std::min(run.patience, decision.patience);
     run.later = run.later && decision.later;
     run.wakes = decision.wakes;
     run.cq = decision.cq;
@@ -292,7 +294,7 @@ bool RxQueue::hold(Run& run, uint64_t now_ns) noexcept {
 void RxQueue::told(uint32_t index) noexcept {
     signalled_ = index;
     interrupt_due_ns_ = kNever;
-    interrupt_soon_ = false;
+    patience_ = 0;
     quiet_qpn_ = 0;
 }
 
@@ -308,12 +310,12 @@ void RxQueue::completed(const Run& run) noexcept {
     heard(comp_prod_ - 1);
     const bool room = comp_prod_ - signalled_ < std::min(kQuietMax, comp_entries_ / 4);
     const bool quiet = hold_ns_ && room && run.quiet;
-    quiet_qpns_[(comp_prod_ - 1) % kQuietMax] = quiet ? run.merger.qpn() : 0;
+    quiet_[(comp_prod_ - 1) % kQuietMax] = {quiet ? run.merger.qpn() : 0, run.patience};
     if (!quiet || !run.later)
         hurry_ = comp_prod_;
     if (quiet) {
         stats_.add(NUPA_STAT_rx_quiet);
-        interrupt_soon_ = true;
+        patience_ = patience_ ? std::min(patience_, run.patience) : run.patience;
         wake_ = wake_ || run.wakes;
     } else if (hold_ns_ && room && run.placed && run.may_wait) {
         quiet_qpn_ = run.merger.qpn();
@@ -336,9 +338,14 @@ RxQueue::Result RxQueue::turn(uint64_t now_ns) noexcept {
             return done;
     }
     if (comp_prod_ != signalled_ && !heard(comp_prod_))
-        interrupt_due_ns_ = std::min(
-            interrupt_due_ns_, now_ns + (interrupt_soon_ ? hold_ns_ / kQuietShare : hold_ns_));
+        interrupt_due_ns_ =
+            std::min(interrupt_due_ns_, now_ns + (patience_ ? quiet_ns() : hold_ns_));
     return Result::kTaken;
+}
+
+uint64_t RxQueue::quiet_ns() const noexcept {
+    const uint64_t least = hold_ns_ / kQuietShare;
+    return std::max(least, std::min(least * patience_, kQuietMostNs));
 }
 
 std::optional<RxQueue::Result> RxQueue::expire(uint64_t now_ns, uint32_t& silent_qpn) noexcept {
@@ -361,14 +368,16 @@ std::optional<RxQueue::Result> RxQueue::expire(uint64_t now_ns, uint32_t& silent
     return std::nullopt;
 }
 
-// Room for them was reserved when the queue was made.
+// Who has more patience than the one that the interrupt is for has not waited in vain.  Room for
+// them was reserved when the queue was made.
 void RxQueue::note_in_vain() noexcept {
     const uint32_t waiting = std::min(comp_prod_ - load_acquire(ctl_->comp_cons), kQuietMax);
     const uint32_t unseen = std::min(comp_prod_ - load_relaxed(ctl_->seen), waiting);
     for (uint32_t i = comp_prod_ - unseen; i != comp_prod_; i++)
-        if (const uint32_t qpn = quiet_qpns_[i % kQuietMax];
-            qpn && std::find(in_vain_.begin(), in_vain_.end(), qpn) == in_vain_.end())
-            in_vain_.push_back(qpn);
+        if (const QuietCompletion& quiet = quiet_[i % kQuietMax];
+            quiet.qpn && quiet.patience <= patience_ &&
+            std::find(in_vain_.begin(), in_vain_.end(), quiet.qpn) == in_vain_.end())
+            in_vain_.push_back(quiet.qpn);
 }
 
 uint64_t RxQueue::due_ns() const noexcept {

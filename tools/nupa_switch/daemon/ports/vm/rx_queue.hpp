@@ -28,8 +28,11 @@ namespace nupa::daemon {
 inline constexpr size_t kRunsMax = 16;        // flows that merge side by side in one queue
 inline constexpr size_t kRunPiecesMax = 512;  // payload references of one run
 inline constexpr unsigned kHoldTotal = 8;     // a held run's longest life, in hold times
-inline constexpr unsigned kQuietShare = 4;    // what is quiet waits a fourth of the hold time
-inline constexpr uint32_t kQuietMax = 32;     // completions that may wait for an interrupt
+// What is quiet waits a fourth of the hold time, and where answers take longer than that up to
+// kQuietMostNs.
+inline constexpr unsigned kQuietShare = 4;
+inline constexpr uint64_t kQuietMostNs = 2'000'000;
+inline constexpr uint32_t kQuietMax = 32;  // completions that may wait for an interrupt
 inline constexpr uint64_t kNever = UINT64_MAX;
 
 class RxQueue {
@@ -76,12 +79,18 @@ private:
         bool placed = false;
         bool may_wait = false;    // the latest segment's
         bool quiet = false;       // all segments'
+        uint16_t patience = 1;    // the least of all segments'
         bool later = false;       // all segments'
         bool wakes = false;       // one segment's
         uint32_t cq = 0;          // of who is woken
         bool grown = false;       // since the last turn
         uint64_t due_ns = 0;      // it waits until then for another segment
         uint64_t due_max_ns = 0;  // it waits no longer than until then; 0: it has not waited
+    };
+
+    struct QuietCompletion {
+        uint32_t qpn;  // 0: it is not quiet
+        uint16_t patience;
     };
 
     [[nodiscard]] bool completion_free() const noexcept;
@@ -93,6 +102,7 @@ private:
     bool heard(uint32_t index) noexcept;
     void told(uint32_t index) noexcept;
     void note_in_vain() noexcept;
+    [[nodiscard]] uint64_t quiet_ns() const noexcept;
     [[nodiscard]] bool waits_for(uint32_t qpn) const noexcept;
     Result start(Run& run, Packet& packet, const Decision& decision,
                  const QueueChoice& choice) noexcept;
@@ -122,9 +132,10 @@ private:
     bool urgent_ = false;     // a completion since then asks for one at once
     bool wake_ = false;       // ... for one that wakes who slept, and no more
     uint64_t interrupt_due_ns_ = kNever;
-    uint32_t quiet_qpn_ = 0;                        // of the latest completion that does not
-    bool interrupt_soon_ = false;                   // it may wait for a part of the hold time only
-    std::array<uint32_t, kQuietMax> quiet_qpns_{};  // of completions, by index; 0: not quiet
+    uint32_t quiet_qpn_ = 0;  // of the latest completion that does not
+    uint16_t patience_ =
+        0;  // the least of those that are quiet and wait for the interrupt; 0: none
+    std::array<QuietCompletion, kQuietMax> quiet_{};  // by index
     std::vector<uint32_t> in_vain_;
     const char* reason_ = "";
 
