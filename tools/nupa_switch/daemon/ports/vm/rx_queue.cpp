@@ -338,14 +338,18 @@ RxQueue::Result RxQueue::turn(uint64_t now_ns) noexcept {
             return done;
     }
     if (comp_prod_ != signalled_ && !heard(comp_prod_))
-        interrupt_due_ns_ =
-            std::min(interrupt_due_ns_, now_ns + (patience_ ? quiet_ns() : hold_ns_));
+        interrupt_due_ns_ = std::min(interrupt_due_ns_, now_ns + interrupt_in_ns());
     return Result::kTaken;
 }
 
-uint64_t RxQueue::quiet_ns() const noexcept {
+// Of what is quiet, the least; where something else waits, too, no more than a hold time.
+uint32_t RxQueue::patience() const noexcept {
+    return quiet_qpn_ ? std::min<uint32_t>(patience_, kQuietShare) : patience_;
+}
+
+uint64_t RxQueue::interrupt_in_ns() const noexcept {
     const uint64_t least = hold_ns_ / kQuietShare;
-    return std::max(least, std::min(least * patience_, kQuietMostNs));
+    return patience_ ? std::max(least, std::min(least * patience(), kQuietMostNs)) : hold_ns_;
 }
 
 std::optional<RxQueue::Result> RxQueue::expire(uint64_t now_ns, uint32_t& silent_qpn) noexcept {
@@ -375,7 +379,7 @@ void RxQueue::note_in_vain() noexcept {
     const uint32_t unseen = std::min(comp_prod_ - load_relaxed(ctl_->seen), waiting);
     for (uint32_t i = comp_prod_ - unseen; i != comp_prod_; i++)
         if (const QuietCompletion& quiet = quiet_[i % kQuietMax];
-            quiet.qpn && quiet.patience <= patience_ &&
+            quiet.qpn && quiet.patience <= patience() &&
             std::find(in_vain_.begin(), in_vain_.end(), quiet.qpn) == in_vain_.end())
             in_vain_.push_back(quiet.qpn);
 }

@@ -102,7 +102,8 @@ private:
     bool heard(uint32_t index) noexcept;
     void told(uint32_t index) noexcept;
     void note_in_vain() noexcept;
-    [[nodiscard]] uint64_t quiet_ns() const noexcept;
+    [[nodiscard]] uint32_t patience() const noexcept;
+    [[nodiscard]] uint64_t interrupt_in_ns() const noexcept;
     [[nodiscard]] bool waits_for(uint32_t qpn) const noexcept;
     Result start(Run& run, Packet& packet, const Decision& decision,
                  const QueueChoice& choice) noexcept;
