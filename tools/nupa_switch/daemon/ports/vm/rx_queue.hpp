@@ -134,8 +134,7 @@ private:
     bool wake_ = false;       // ... for one that wakes who slept, and no more
     uint64_t interrupt_due_ns_ = kNever;
     uint32_t quiet_qpn_ = 0;  // of the latest completion that does not
-    uint16_t patience_ =
-        0;  // the least of those that are quiet and wait for the interrupt; 0: none
+    uint16_t patience_ = 0;   // the least of those that are quiet and wait; 0: none
     std::array<QuietCompletion, kQuietMax> quiet_{};  // by index
     std::vector<uint32_t> in_vain_;
     const char* reason_ = "";
