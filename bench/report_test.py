@@ -95,6 +95,13 @@ class Bars(unittest.TestCase):
         self.assertTrue(bar.ok)
         self.assertAlmostEqual(bar.value, 1800)
 
+    def test_a_round_trip_costs_both_ends(self) -> None:
+        tcp, ours = (Case(name, bytes=64, mode="pingpong") for name in ("tcp", "offload"))
+        book = book_of((tcp.counted(1), result(1, 60, 40)), (ours.counted(1), result(1, 50, 46)), (ours, result(1, 1, 1)))
+        bar = self.value(book, "64 B: round trip, instructions")
+        self.assertAlmostEqual(bar.value, 0.96)
+        self.assertFalse(bar.ok)
+
     def test_lossy_rows_stand_beside_the_best_of_tcp(self) -> None:
         def sent_again(count: int) -> dict:
             segments = {"tcp_segments": 1000, "tcp_segments_again": count}

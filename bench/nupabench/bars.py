@@ -91,11 +91,16 @@ def small(book: Book) -> list[Bar]:
     def trip(transport: str, poll: bool = False, defer: bool = False) -> float | None:
         return book.find("rtt_p50_us", transport=transport, bytes=64, mode="pingpong", poll=poll, defer=defer)
 
+    def work(transport: str) -> float | None:
+        wanted = {"transport": transport, "bytes": 64, "mode": "pingpong", "poll": False, "clock": "icount"}
+        return total(*(book.find(f"{end}_instructions_per_message", **wanted) for end in ("tx", "rx")))
+
     def rate(transport: str) -> float | None:
         return book.find("messages_per_s", transport=transport, bytes=64)
 
     return [
         Bar("64 B: round trip, offload / TCP, both asleep", AT_MOST, 1, ratio(trip("offload"), trip("tcp"))),
+        Bar("64 B: round trip, instructions of both ends, offload / TCP, both asleep", AT_MOST, 0.95, ratio(work("offload"), work("tcp"))),
         Bar("64 B: round trip, offload / TCP, both spinning", AT_MOST, 0.5, ratio(trip("offload", True), trip("tcp", True))),
         Bar("64 B: round trip, offload / TCP with interrupts deferred, both spinning", AT_MOST, 1, ratio(trip("offload", True), trip("tcp", True, True))),
         Bar("64 B: message rate, offload / TCP", AT_LEAST, 3, ratio(rate("offload"), rate("tcp"))),
