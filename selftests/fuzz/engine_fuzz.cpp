@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The placement engine of one port: guest and peers do anything in any order.
 #include <tcp_qp/tcp_bth_option.h>
+#include <algorithm>
 #include <deque>
 
 #include "engine/merge.hpp"
@@ -28,6 +29,7 @@ enum : std::uint64_t {
 };
 constexpr unsigned kQps = 4, kKeys = 8, kQueues = 2;
 constexpr unsigned kOperationsMax = 48;
+constexpr std::uint8_t kUntouched = 0xa5;
 
 struct Peer {  // the sender of one flow
     std::uint32_t next = 0;
@@ -477,7 +479,12 @@ private:
         packet.payload.copy_to(all.data());
         nupa::Cutter cutter(packet, rewrite);
         nupa::Packet segment;
+        segment.header.fill(kUntouched);
         while (cutter.next(segment)) {
+            require(
+                std::all_of(segment.header.begin() + segment.at.header_bytes, segment.header.end(),
+                            [](std::uint8_t byte) { return byte == kUntouched; }),
+                "nothing is written behind a header");
             require(!packet.tso || segment.payload.bytes() <= packet.mss, "no larger than the MSS");
             require(segment.at.seq == packet.at.seq + got.size(), "sequence numbers follow");
             if (named && whole.ver == 1)

@@ -267,6 +267,40 @@ TEST(Cutter, StaysVer1) {
     expect_stays_v1(f);  // ver 0 can't say "no bytes"
 }
 
+// An opcode with an extension that the option does not have, at the very end of the longest header:
+// what lies behind it is not the option's.
+TEST(Cutter, AnExtensionThatIsNotThereIsNotWritten) {
+    constexpr std::size_t kDestinationBytes = 136;
+    for (const unsigned ext : {0u, 4u}) {
+        TcpFrame f;
+        f.family = 6, f.payload = pattern(900), f.checksum = false;
+        f.options.assign(16 - ext, 1);
+        const auto option = bth_option(v1_option(0, 0x1f401f, TCP_BTH_OP_WRITE_ONLY_IMM, ext));
+        f.options.insert(f.options.end(), option.begin(), option.end());
+        ByteVector v = f.build();
+        ByteVector destination(kDestinationBytes);
+        destination[0] = std::byte{6};
+        destination[1] = std::byte{kDestinationBytes / 8 - 1};
+        destination[2] = std::byte{1};  // padding
+        destination[3] = std::byte{kDestinationBytes - 4};
+        v[18] = static_cast<std::byte>((v.size() - 54 + kDestinationBytes) >> 8);
+        v[19] = static_cast<std::byte>(v.size() - 54 + kDestinationBytes);
+        v[20] = std::byte{60};  // next header: destination options
+        v.insert(v.begin() + 54, destination.begin(), destination.end());
+        const nupa::Bytes bufs[] = {v};
+        nupa_tx_ctx ctx{};
+        ctx.flags = NUPA_TX_F_CSUM, ctx.bufs = 1, ctx.bytes = static_cast<__le32>(v.size()),
+        ctx.csum_start = 54 + kDestinationBytes, ctx.csum_offset = nupa::kTcpCheckAt;
+        nupa::Packet p;
+        ASSERT_EQ(packet_from_tx(p, ctx, bufs), nupa::TxError::kOk);
+        ASSERT_EQ(p.at.header_bytes, 250);
+        const auto cuts = cut(p, {true, false});
+        ASSERT_EQ(cuts.size(), 1u);
+        EXPECT_EQ(cuts[0].bth.ver, 1);
+        EXPECT_EQ(cuts[0].bth.ext_bytes, ext);
+    }
+}
+
 TEST(Cutter, LongestVer0Message) {
     TcpFrame f;
     f.payload = pattern(3000), f.seq = (1 << 24) - 3000;

@@ -37,10 +37,11 @@ Cutter::Cutter(const Packet& packet, TxRewrite rewrite, std::uint32_t span) noex
         return;
     // Same size in both layouts only with timestamps; 24 bits of offset; ver 0
     // can't say "no bytes" or "several messages"; a filled checksum is patched by words, so the
-    // option must lie on one.
-    has_v1_ = option_.ver == 1 && !tcp_bth_is_train(option_.opcode) &&
-              option_.flags & TCP_BTH_F_TIMESTAMP && option_.length != 0 &&
-              option_.length <= TCP_BTH_V0_MESSAGE_MAX_BYTES &&
+    // option must lie on one.  The parser takes any extension with any opcode; what is written
+    // here must be one that is there.
+    has_v1_ = option_.ver == 1 && option_.ext_bytes == tcp_bth_ext_bytes(option_.opcode) &&
+              !tcp_bth_is_train(option_.opcode) && option_.flags & TCP_BTH_F_TIMESTAMP &&
+              option_.length != 0 && option_.length <= TCP_BTH_V0_MESSAGE_MAX_BYTES &&
               (packet.csum == Csum::kPartial || at % 2 == 0);
     option_at_ = static_cast<std::uint16_t>(h.options_at + at);
 }
