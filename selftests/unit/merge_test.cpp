@@ -338,6 +338,36 @@ TEST(Merge, TimestampsMayGrowInPlacedRuns) {
     }
 }
 
+// A run is completed where its end is: what comes first of it may be whole messages of a train, of
+// which the host completes the rest.
+TEST(Merge, CompletedAsFarAsItsEnd) {
+    const auto completed = [](std::initializer_list<std::uint32_t> of_segments) {
+        Queue q;
+        std::uint32_t seq = 0;
+        for (const std::uint32_t messages : of_segments) {
+            tcp_bth b{};
+            b.ver = 1, b.opcode = TCP_BTH_OP_SEND_TRAIN, b.length = 500;
+            b.ext_bytes = 4, b.ext4 = 20000;
+            TcpFrame f;
+            f.seq = seq, f.payload = pattern(1000), f.options = bth_option(b);
+            Wire w(f);
+            w.packet.verify();
+            nupa::Decision d = Queue::decision(w.packet, true, true);
+            d.completed = messages;
+            q.push(w.packet, d);
+            seq += 1000;
+        }
+        q.flush();
+        EXPECT_EQ(q.out.size(), 1u);
+        return (q.out[0].flags & NUPA_RX_F_COMPLETED) != 0;
+    };
+    EXPECT_TRUE(completed({2}));
+    EXPECT_TRUE(completed({0, 2}));
+    EXPECT_FALSE(completed({2, 0}));
+    EXPECT_TRUE(completed({2, 0, 4}));
+    EXPECT_FALSE(completed({0, 2, 0}));
+}
+
 TEST(Merge, Ver1EndsWithItsMessage) {
     tcp_bth b{};
     b.ver = 1, b.opcode = TCP_BTH_OP_SEND_ONLY, b.length = 2000;

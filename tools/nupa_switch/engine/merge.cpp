@@ -206,6 +206,7 @@ void Merger::append(const Packet& packet, const Decision& decision) noexcept {
     next_seq_ += bytes;
     last_flags_ |= packet.at.tcp_flags & kEndFlags;
     last_opcode_ = decision.bth.opcode;
+    run_.flags &= static_cast<std::uint16_t>(~NUPA_RX_F_COMPLETED);
     if (decision.completed)  // and so is all before it
         run_.flags |= NUPA_RX_F_COMPLETED;
     closed_ = ends_short(packet, run_.gso_size) || last_flags_ || ends_message(packet, decision);
