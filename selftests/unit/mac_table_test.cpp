@@ -102,6 +102,23 @@ TEST_F(Macs, WhatIsKeptStays) {
     EXPECT_EQ(found(500), MacTable::kUnknown);
 }
 
+// A guest that boots with another address each time.
+TEST_F(Macs, WhatIsReleasedMakesRoom) {
+    for (uint32_t number = 1; number <= kMacsPerGuestMax; number++) {
+        EXPECT_TRUE(table_.keep(mac(number).data(), kGuest, MacTable::Kind::kGuest));
+        table_.release(mac(number).data(), kOther);
+        if (number != 1)
+            table_.release(mac(number).data(), kGuest);
+    }
+    EXPECT_EQ(found(2), kGuest);
+    EXPECT_FALSE(sends(2, kOther)) << "it may come back";
+    EXPECT_FALSE(table_.keep(mac(kOneMore).data(), kGuest, MacTable::Kind::kGuest));
+    clock_s += kMacIdleS;
+    EXPECT_TRUE(table_.keep(mac(kOneMore).data(), kGuest, MacTable::Kind::kGuest));
+    EXPECT_EQ(found(1), kGuest) << "it is kept";
+    EXPECT_EQ(found(2), MacTable::kUnknown);
+}
+
 // Who invents addresses makes no other port's idle ones free.
 TEST_F(Macs, OthersKeepTheirs) {
     EXPECT_TRUE(sends(1000, kOther));

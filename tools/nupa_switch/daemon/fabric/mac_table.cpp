@@ -89,6 +89,15 @@ int MacTable::find(uint64_t key) const noexcept {
     return found_port_ = it == entries_.end() ? kUnknown : it->second.port;
 }
 
+void MacTable::release(const uint8_t* mac, uint16_t port) noexcept {
+    auto it = entries_.find(mac_key(mac));
+    if (it == entries_.end() || it->second.port != port || !it->second.kept)
+        return;
+    unsettle();
+    it->second.kept = false;
+    it->second.used_s = now_();
+}
+
 void MacTable::forget(const uint8_t* mac, uint16_t port) noexcept {
     auto it = entries_.find(mac_key(mac));
     if (it == entries_.end() || it->second.port != port)

@@ -27,7 +27,7 @@ public:
     enum class Kind : uint8_t { kGuest, kUplink };
     struct Entry {
         uint16_t port = 0;
-        bool kept = false;    // until forget()
+        bool kept = false;    // until forget() or release()
         uint32_t used_s = 0;  // when it was used last; the last sender's is not set yet
     };
     using Seconds = uint32_t (*)() noexcept;  // that have passed since some moment
@@ -46,8 +46,10 @@ public:
         const uint64_t key = mac_key(mac);
         return key == found_key_ ? found_port_ : find(key);
     }
-    // The same, and it stays until forget(), used or not.
+    // The same, and it stays until forget() or release(), used or not.
     bool keep(const uint8_t* mac, uint16_t port, Kind kind) noexcept;
+    // It need not stay, and is idle from now on: another address of @port may have its room.
+    void release(const uint8_t* mac, uint16_t port) noexcept;
     // @port does not use @mac any more.
     void forget(const uint8_t* mac, uint16_t port) noexcept;
     void forget_port(uint16_t port) noexcept;

@@ -184,6 +184,7 @@ void VmPort::reset() noexcept {
     windows_.reset(memory_);
     qp_flows_.clear();
     steering_.reset();
+    fabric_.macs().release(rx_mode_.mac, id());  // no other guest's at once: this may be recovery
     rx_mode_ = {.flags = 0, .mtu = NUPA_MTU_MAX, .mac = {}, .hold_us = 0, .run4_max_bytes = 0};
     std::copy(options_.mac.begin(), options_.mac.end(), rx_mode_.mac);
     pending_ &= 1;
