@@ -83,12 +83,12 @@ static int nupa_steer_command(const struct ethtool_rx_flow_spec *fs, struct nupa
 static int nupa_steer_remove(struct nupa_dev *nupa, u32 location)
 {
 	struct ethtool_rx_flow_spec *fs = xa_load(&nupa->rules, location);
-	int err = 0;
+	int err;
 
 	if (!fs)
 		return -ENOENT;
-	if (nupa->up)
-		err = nupa_admin_simple(nupa, NUPA_ADMIN_STEER_DEL, location);
+	/* the switch has it also while the interface is down */
+	err = nupa_admin_simple(nupa, NUPA_ADMIN_STEER_DEL, location);
 	if (err && err != -ENOENT && !nupa_failed(nupa))
 		return err;
 	xa_erase(&nupa->rules, location);

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from harness.guests import Guests
-from harness.traffic import copy_file, iperf
+from harness.traffic import copy_file, free_port, iperf
 from vm.fabric import NEEDS  # the same guests
 
 pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.beside]
@@ -85,6 +85,23 @@ def test_channels(t: Guests) -> None:
         iperf(t, "-P 4")
     t.fails(0, f"ethtool -L nupa0 combined {most + 1}")
     t.fails(0, "ethtool -L nupa0 combined 0")
+
+
+def test_rule_deleted_while_down(t: Guests) -> None:
+    """The switch forgets it, too: its flow would go to a queue that is no more."""
+    port = free_port()
+    add = f"ethtool -N nupa0 flow-type tcp4 dst-port {port} action 1 loc 5"
+    had = t.run(0, "ethtool -l nupa0 | awk '/^Combined/ {n = $2} END {print n}'").strip()
+    t.run(0, f"ethtool -K nupa0 ntuple on; ethtool -L nupa0 combined 2; {add}")
+    t.run(0, "ip link set nupa0 down; ethtool -N nupa0 delete 5; ethtool -L nupa0 combined 1; ip link set nupa0 up")
+    t.run(0, "ip -6 address replace $IP6/64 dev nupa0 nodad")
+    dropped = t.stat(0, "switch_rx_drop_no_queue")
+    server = t.start(0, f"exec iperf3 -s -1 -p {port}", 60)
+    t.wait_listening(0, port)
+    t.run(1, f"iperf3 -c $PEER -p {port} -n 1M", 30)
+    t.check(server.wait().ok, "no connection")
+    t.equal(t.stat(0, "switch_rx_drop_no_queue"), dropped, "packets for a queue that is no more")
+    t.run(0, f"ethtool -L nupa0 combined 2; {add} && ethtool -N nupa0 delete 5; ethtool -L nupa0 combined {had}")
 
 
 def test_statistics_as_json(t: Guests) -> None:
