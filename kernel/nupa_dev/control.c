@@ -138,8 +138,6 @@ static void nupa_recover(struct work_struct *work)
 	err = nupa_netdev_recover(nupa);
 	netdev_unlock(nupa->netdev);
 	rtnl_unlock();
-	if (!err)
-		nupa_hbm_enabled(nupa);
 	WRITE_ONCE(nupa->recovered_at, jiffies);
 	WRITE_ONCE(nupa->recoveries, nupa->recoveries + 1);
 	if (err) {

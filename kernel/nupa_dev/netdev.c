@@ -111,6 +111,7 @@ int nupa_netdev_recover(struct nupa_dev *nupa)
 		netif_device_detach(nupa->netdev);
 		return err;
 	}
+	nupa_hbm_enabled(nupa);		/* before a queue names what is behind a window */
 	if (netif_running(nupa->netdev) && nupa_up(nupa))
 		netif_close(nupa->netdev);
 	return nupa_failed(nupa) ? -EIO : 0;
