@@ -29,6 +29,16 @@ bool nupa_hbm_reaches(const struct nupa_dev *nupa, dma_addr_t addr, u32 bytes)
 	return false;
 }
 
+/*
+ * Memory that a dma-buf's exporter has mapped may lie anywhere on the bus, and any user may send
+ * from it or receive into it.  A switch stops a port that names what it can't reach.
+ */
+bool nupa_reaches(const struct nupa_dev *nupa, dma_addr_t addr, u32 bytes)
+{
+	return nupa_hbm_reaches(nupa, addr, bytes) ||
+	       (page_is_ram(PHYS_PFN(addr)) && page_is_ram(PHYS_PFN(addr + bytes - 1)));
+}
+
 static void nupa_hbm_tell(struct nupa_dev *nupa, u32 window)
 {
 	const struct nupa_hbm *hbm = nupa_hbms[window];

@@ -281,6 +281,8 @@ void nupa_hbm_port_remove(struct nupa_dev *nupa);
 void nupa_hbm_enabled(struct nupa_dev *nupa);		/* after a reset: the switch forgot them */
 /* Does the switch know memory of another device at this bus address? */
 bool nupa_hbm_reaches(const struct nupa_dev *nupa, dma_addr_t addr, u32 bytes);
+/* ... or of the host? */
+bool nupa_reaches(const struct nupa_dev *nupa, dma_addr_t addr, u32 bytes);
 
 /* ---- qp.c, ethtool.c, debugfs.c ---- */
 /* Somebody may sleep until a completion comes in that queue, and one has; any context. */

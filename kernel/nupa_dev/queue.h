@@ -85,8 +85,11 @@ struct nupa_txq {
 	bool parked;			/* no interrupt was asked for: only pure ACKs wait */
 };
 
+struct nupa_dev;
+
 /* A fill ring: buffers of one size, each a page of its pool, or of device memory. */
 struct nupa_fill {
+	const struct nupa_dev *nupa;
 	struct nupa_rx_fill *ring;
 	netmem_ref *mems;		/* [index & mask] */
 	struct page_pool *pool;
@@ -96,6 +99,7 @@ struct nupa_fill {
 	u32 buf_bytes;
 	u32 mem_bytes;			/* what a buffer takes of memory */
 	bool device;			/* device memory, which no CPU reads; there may be less than asked for */
+	bool beyond;			/* ... and some of it is where the switch can't reach */
 
 	u32 prod;
 	u32 cons;			/* first buffer the switch may still write */
@@ -117,8 +121,6 @@ struct nupa_rxq {
 	struct nupa_fill fill;
 	struct nupa_fill longs;		/* for long runs; it may have no entries, or no buffers in them */
 };
-
-struct nupa_dev;
 
 struct nupa_queue {
 	struct nupa_dev *nupa;

@@ -31,6 +31,8 @@ static int nupa_mgmt_alloc(struct net_device *dev, NUPA_QUEUE_CONFIG void *memor
 		return -ENETDOWN;	/* open and recovery look at what is bound themselves */
 	rx->ctl = q->rx.ctl;
 	err = nupa_rx_alloc(q, rx);
+	if (!err && rx->fill.beyond)
+		err = -EFAULT;
 	if (err)
 		nupa_rx_free(nupa, rx, true);
 	return err;
@@ -87,7 +89,7 @@ static int nupa_mgmt_start(struct net_device *dev, NUPA_QUEUE_CONFIG void *memor
 	q->rx = *rx;
 	nupa_mgmt_link(q);
 	err = nupa_rx_create(q);
-	if (err && !rx->ran && !nupa_failed(nupa)) {	/* the switch can't reach that memory */
+	if (err && !rx->ran && !nupa_failed(nupa)) {	/* the switch has no room for these rings */
 		nupa_mgmt_take_out(q, rx);
 		return err;
 	}

@@ -14,11 +14,18 @@ static bool nupa_fill_one(struct nupa_fill *f, gfp_t gfp)
 {
 	u32 at = f->prod & (f->entries - 1);
 	netmem_ref mem = page_pool_alloc_netmems(f->pool, gfp | __GFP_NOWARN);
+	dma_addr_t addr;
 
 	if (!mem)
 		return false;
+	addr = page_pool_get_dma_addr_netmem(mem);
+	if (unlikely(f->device && !nupa_reaches(f->nupa, addr, f->buf_bytes))) {
+		f->beyond = true;
+		page_pool_put_full_netmem(f->pool, mem, false);
+		return false;
+	}
 	f->mems[at] = mem;
-	f->ring[at].addr = cpu_to_le64(page_pool_get_dma_addr_netmem(mem));
+	f->ring[at].addr = cpu_to_le64(addr);
 	f->prod++;
 	return true;
 }
@@ -108,7 +115,9 @@ int nupa_fill_alloc(struct nupa_queue *q, struct nupa_fill *f, u32 entries, u32 
 	f->entries = entries;
 	f->buf_bytes = buf_bytes;
 	f->mem_bytes = PAGE_SIZE << get_order(buf_bytes);
+	f->nupa = q->nupa;
 	f->device = page_pool_is_unreadable(f->pool);
+	f->beyond = false;
 	f->prod = 0;
 	f->cons = 0;
 	f->again = jiffies;

@@ -242,16 +242,6 @@ static bool nupa_tx_map_head(struct nupa_queue *q, u32 index, struct sk_buff *sk
 	return true;
 }
 
-/*
- * Memory that a dma-buf's exporter has mapped may lie anywhere on the bus, and
- * any user may send from it.  A switch stops a port that names what it can't reach.
- */
-static bool nupa_tx_reaches(struct nupa_queue *q, dma_addr_t addr, u32 bytes)
-{
-	return nupa_hbm_reaches(q->nupa, addr, bytes) ||
-	       (page_is_ram(PHYS_PFN(addr)) && page_is_ram(PHYS_PFN(addr + bytes - 1)));
-}
-
 /* Device memory: its address is its exporter's, who unmaps it when no packet has it any more. */
 static bool nupa_tx_map_netmem(struct nupa_queue *q, u32 index, const skb_frag_t *frag, u32 bytes)
 {
@@ -260,7 +250,7 @@ static bool nupa_tx_map_netmem(struct nupa_queue *q, u32 index, const skb_frag_t
 	if (!NUPA_DEVICE_MEMORY_TX)	/* received, and forwarded: the core did not look */
 		return false;
 	addr = skb_frag_dma_map(nupa_device(q->nupa), frag, 0, bytes, DMA_TO_DEVICE);
-	if (!nupa_tx_reaches(q, addr, bytes))
+	if (!nupa_reaches(q->nupa, addr, bytes))
 		return false;
 	nupa_tx_buf(q, index, addr, bytes, false);
 	return true;
