@@ -19,6 +19,8 @@ KCSAN ?=
 KERNELS ?=
 KERNELS_ONLY ?=
 USERLAND ?=
+# `make demo CXL=1`: the switch in mode cxl, and one engine more.
+CXL ?=
 # `make gpu PYTHON=...`: the one that has torch.
 PYTHON ?= python3
 
@@ -35,23 +37,26 @@ PROGRAMS = $(STAGE) programs tools/front/programs
 KERNEL = $(STAGE) modules $(MAKE) -C kernel $(if $(findstring --jobserver,$(MAKEFLAGS)),,-j $(JOBS)) all
 
 # What may be said on the command line; the second line is for kbuild, compilers and what the tests and tools ask for.
-variables := PREFIX DESTDIR CMAKE_ARGS CHECK VM SEEDS SEED SOAK_MINUTES JOBS KDIR V QUICK DEPS KERNELS KERNELS_ONLY USERLAND KCSAN PYTHON
+variables := PREFIX DESTDIR CMAKE_ARGS CHECK VM SEEDS SEED SOAK_MINUTES JOBS KDIR V QUICK DEPS KERNELS KERNELS_ONLY USERLAND KCSAN PYTHON CXL
 variables += CC CXX CFLAGS CXXFLAGS LDFLAGS W C KCFLAGS LLVM MAKEFLAGS TMPDIR MIRROR SECURITY DEB_WORK NUPA_% TCPQP_%
 said := $(strip $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),$(name))))
 unknown := $(filter-out $(variables) MFLAGS MAKEOVERRIDES GNUMAKEFLAGS -*-%,$(said))
-$(if $(unknown),$(error $(firstword $(unknown)): make has no such variable here; it has $(wordlist 1,18,$(variables)): see make help))
+$(if $(unknown),$(error $(firstword $(unknown)): make has no such variable here; it has $(wordlist 1,19,$(variables)): see make help))
 one_of = $(if $(filter $(2) ,$($(1))),,$(if $($(1)),$(error $(1) is $(3), not "$($(1))")))
 $(call one_of,DEPS,yes no,yes or no)
 $(call one_of,V,0 1,0 or 1)
 $(call one_of,QUICK,0 1,0 or 1)
 $(call one_of,KCSAN,0 1,0 or 1)
+$(call one_of,CXL,0 1,0 or 1)
 ifeq ($(V),0)
 override V :=
 endif
 ifeq ($(QUICK),0)
 override QUICK :=
 endif
-
+ifeq ($(CXL),0)
+override CXL :=
+endif
 ifeq ($(KCSAN),0)
 override KCSAN :=
 endif

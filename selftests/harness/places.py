@@ -6,6 +6,7 @@ The copies have this checkout's programs, so that nothing but what a test is abo
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -35,6 +36,7 @@ INSTALLED = (
     "man7/tcpqp.7", "man3/tcpqp_open.3", "pkgconfig/tcpqp.pc", "completions/ncqp", "system/tcpqp-bpf.socket", "sysusers.d/tcpqp.conf",
     "updates/tcp_qp/tcp_qp.ko", "updates/tcp_qp/nupa_dev.ko", "updates/tcp_qp/nupa_accel.ko",
 )  # fmt: skip
+HELP_VARIABLE = re.compile(r'\b([A-Z][A-Z_]*)=("[^"]*"|[^\s:,)]+)')
 LIMIT_S = 540
 NOBODY = 65534
 IN_GUESTS = 'test -f $REPO/Makefile && cd "$HOST_REPO" && test -f Makefile && $BUILD/cmake/tools/ncqp/ncqp --help >/dev/null && ping -c 1 $PEER >/dev/null'
@@ -49,7 +51,7 @@ class Trouble(Exception):
 
 def run(report: Report, wanted: Callable[[str], bool], long: bool = False) -> None:
     tests = [
-        odd_path_below_tmp, no_headers, read_only, unreadable, foreign_build, odd_names_refused, variables, no_sudo, full_disk,
+        odd_path_below_tmp, no_headers, read_only, unreadable, foreign_build, odd_names_refused, variables, help_is_true, no_sudo, full_disk,
         two_builds, installed_and_removed,
     ]  # fmt: skip
     if long:
@@ -176,10 +178,25 @@ def variables() -> str:
         for argument, words in (
             ("JOBS=many", "JOBS is a number"), ("PREFIX=here", "PREFIX is a directory's whole path"), ("MODE=nonsense", "MODE: make has no such variable"),
             ("DEPS=perhaps", "DEPS is yes or no"), ("V=3", "V is 0 or 1"), ("QUICK=very", "QUICK is 0 or 1"), ("KCSAN=yes", "KCSAN is 0 or 1"),
+            ("CXL=on", "CXL is 0 or 1"),
             ("KERNELS=sid", "KERNELS names suites of Debian"), ("USERLAND=debian14", "USERLAND is debian13"), ("SEED=first", "SEED is a number"),
         ):  # fmt: skip
             _refuses(["make", "demo", argument], copy, words)
         _refuses(["selftests/run", "--only", "no/such/test"], copy, "no test matches no/such/test")
+    return ""
+
+
+def help_is_true() -> str:
+    """What `make help` says of a variable may be said."""
+    said = sorted({(name, value.strip('"')) for name, value in HELP_VARIABLE.findall(_run(["make", "help"], cwd=REPO))})
+    if not said:
+        raise Trouble("make help names no variable")
+    for name, value in said:
+        _run(["make", "help", f"{name}={value}"], cwd=REPO)
+    for name in ("V", "QUICK", "KCSAN", "CXL"):
+        as_read = _run(["make", f"--eval=said: ; @echo '$({name})'", "said", f"{name}=0"], cwd=REPO).strip()
+        if as_read:
+            raise Trouble(f"{name}=0 is off, and make reads {as_read!r}")
     return ""
 
 
