@@ -19,7 +19,9 @@
 #define TCP_QP_ULP_NAME "tcp_qp"
 /*
  * TCP_ULP of a TCP socket that stays what it is (no QP), and sends large sends from large
- * pages.  Before listen(), connect() or after it; what a listener accepts inherits it.
+ * pages; of large receives with MSG_WAITALL the NIC writes into the reader's memory what it
+ * waits for, where it can.  Before listen(), connect() or after it; what a listener accepts
+ * inherits it.
  */
 #define TCP_QP_STREAM_ULP_NAME "tcp_qp_stream"
 
@@ -42,6 +44,10 @@ struct tcp_qp_stream_info {
  * Below 1024: no ordinary user can be there in the kernel's place.
  */
 #define TCP_QP_NUMBER_PORT 791
+/*
+ * A program learns the module's from ibv_query_device(): fw_ver is the version << 32, in
+ * libibverbs a string, "4.0.0".
+ */
 #define TCP_QP_ABI_VERSION 4	/* 2: completion descriptors; 3: watched send queues, bells; 4: LATE_SENDS */
 
 enum tcp_qp_methods {
@@ -187,6 +193,34 @@ struct tcp_qp_bell {
 	__u32 count;
 };
 
+/*
+ * TCP_QP_METHOD_ATTACH, of an RC queue pair in INIT or RTR and a connected TCP socket: waits
+ * until the peer has attached, too.  If it fails, the QP has no connection, and the socket is
+ * the plain one that it was.  In brackets: the reason in the response (enum tcp_qp_reason).
+ *
+ *   EINVAL      an unknown engine or flag, F_ICRC with F_WIRE_V1, a timeout_ms of more than
+ *               TCP_QP_ATTACH_TIMEOUT_MAX_MS, a reserved field that is set; or the QP is
+ *               neither in INIT nor in RTR
+ *   EBADF       no open descriptor
+ *   ENOTSOCK    a descriptor that is no socket
+ *   EPROTOTYPE  no TCP socket [SOCKET_STATE]
+ *   ENOTCONN    not established, or not any more [SOCKET_STATE]
+ *   EBUSY       the QP is rdma_cm's, or connected by number; or the socket cannot have one now
+ *               [SOCKET_BUSY, NO_SG, SOCKET_IN_USE]
+ *   EISCONN     the QP has a connection
+ *   EXDEV       the socket is of another network namespace [NAMESPACE]
+ *   EPERM       the port of connections by number [RESERVED_PORT]; or a BPF program or security
+ *               module refuses TCP_ULP [SOCKET_BUSY]
+ *   EOPNOTSUPP  a UD queue pair; or ENGINE_OFFLOAD cannot be had [why: NO_OFFLOAD_DEVICE,
+ *               OTHER_DEVICE, OFFLOAD_OFF, OFFLOAD_REFUSED, NO_TIMESTAMPS]
+ *   ETIMEDOUT   the peer has not attached in timeout_ms [NO_PEER_QP]
+ *   ECONNRESET  the connection ended meanwhile [PEER_CLOSED, PROTOCOL ..]
+ *   ENODEV      the RDMA device is being removed
+ *   ENOMEM      no memory
+ *   EINTR       a signal; never restarted, since the time would begin anew
+ *
+ * With F_NOWAIT nothing is waited for: what of the peer fails ends the QP later.
+ */
 enum tcp_qp_engine {
 	TCP_QP_ENGINE_AUTO = 0,		/* offload, or software with a reason */
 	TCP_QP_ENGINE_SOFTWARE = 1,
