@@ -22,6 +22,7 @@
 #include "devmem/netdev.hpp"
 #include "devmem/receive.hpp"
 #include "devmem/transmit.hpp"
+#include "tcp_qp/nupa_accel_hw.h"
 
 namespace {
 
@@ -31,6 +32,7 @@ using namespace tcpqp::devmem;
 constexpr size_t kPageBytes = 4096;
 constexpr uint32_t kPagesDefault = 2048;
 constexpr size_t kCallBytes = 1 << 20;
+constexpr uint32_t kPeriodMax = NUPA_ACCEL_PERIOD_MAX;
 
 const std::map<std::string, MemoryKind> kKinds{{"udmabuf", MemoryKind::kUdmabuf},
                                                {"hbm", MemoryKind::kHbm}};
@@ -241,11 +243,11 @@ int run(int argc, char** argv) {
     received->add_flag("!--no-steering", o.steer, "the connection reaches the queue by itself");
     received
         ->add_option("--validate", o.period, "hbm: the accelerator checks this pattern (ncqp -v)")
-        ->check(CLI::Range(1, 4096));
+        ->check(CLI::Range(1u, kPeriodMax));
     received->add_flag("--keep", o.keep, "give no buffer back before the end");
     sent->add_option("--to", o.to, "the receiver's address")->required();
     sent->add_option("--pattern", o.period, "hbm: the accelerator makes this pattern (ncqp -v)")
-        ->check(CLI::Range(1, 4096));
+        ->check(CLI::Range(1u, kPeriodMax));
     sent->add_option("--bytes", o.bytes, "of the pattern");
     CLI11_PARSE(app, argc, argv);
     if (o.period && o.memory != MemoryKind::kHbm)
