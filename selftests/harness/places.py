@@ -6,6 +6,7 @@ The copies have this checkout's programs, so that nothing but what a test is abo
 
 import json
 import os
+import pty
 import re
 import shutil
 import signal
@@ -42,6 +43,7 @@ NOBODY = 65534
 IN_GUESTS = 'test -f $REPO/Makefile && cd "$HOST_REPO" && test -f Makefile && $BUILD/cmake/tools/ncqp/ncqp --help >/dev/null && ping -c 1 $PEER >/dev/null'
 OTHER_FILE_SYSTEM = 'mount -t tmpfs other "$1" && shift && exec "$@"'
 READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && shift && exec "$@"'
+SHELLS_END = b"\x1dq"  # Ctrl-] q
 STREAMS = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
 
 
@@ -55,7 +57,7 @@ def run(report: Report, wanted: Callable[[str], bool], long: bool = False) -> No
         two_builds, installed_and_removed,
     ]  # fmt: skip
     if long:
-        tests = [*(_boot_below(place) for place in PLACES), other_file_system, built_in_odd_path, module_in_odd_path, killed_build, two_clones_at_once]
+        tests = [*(_boot_below(place) for place in PLACES), other_file_system, built_in_odd_path, module_in_odd_path, killed_build, two_clones_at_once, shells]
     for test in tests:
         name = f"places/{test.__name__}"
         if not wanted(name):
@@ -297,6 +299,31 @@ def two_clones_at_once() -> str:
             rows = json.loads((copy / "build/results/demo.json").read_text())["results"]
             if [row["engine"] for row in rows] != ["tcp", "offload"]:
                 raise Trouble(f"a demo without its table: {rows}\n{said}")
+    return ""
+
+
+def shells() -> str:
+    """What `make vm` says of the switch works as it stands."""
+    keyboard, terminal = pty.openpty()
+    argv = [REPO / "tools/vm/nupa-vm", "--setup", "none", "--interactive"]
+    try:
+        with subprocess.Popen(argv, stdin=terminal, stdout=terminal, stderr=subprocess.PIPE, text=True) as child:
+            said = []
+            while not said or said[-1] and "Ctrl-] q: end" not in said[-1]:
+                said.append(child.stderr.readline())
+            line = next((line for line in said if "--control $CONTROL top" in line), "false")
+            done = _output(["sh", "-c", line.replace(" top ", " ports ")], None)
+
+            def ended() -> bool:  # what is typed before the terminal is raw is lost
+                os.write(keyboard, SHELLS_END)
+                return child.poll() is not None
+
+            _until(ended, "the end of the shells")
+    finally:
+        os.close(keyboard)
+        os.close(terminal)
+    if done.returncode != 0 or "n1" not in done.stdout:
+        raise Trouble(f"{''.join(said)}\n{line}ends with {done.returncode}: {done.stdout}")
     return ""
 
 

@@ -3,6 +3,7 @@
 
 import os
 import select
+import shlex
 import socket
 import sys
 import termios
@@ -11,7 +12,7 @@ import tty
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .paths import SetupError
+from .paths import BUILD, SetupError
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -30,9 +31,20 @@ Two machines on a NUPA switch, 10.77.0.1 (node0) and 10.77.0.2 (node1).  Three t
   node1# $NCQP -s $PEER -p 5000 </bin/bash                    # a file through a queue pair; it says by which engine
   node0# $NCQP -q -l -p 5001 >/dev/null &                     # bytes without an end, and who places them:
   node1# $NCQP -q -s $PEER -p 5001 </dev/zero & sleep 1; $STAT; rdma statistic show link tcpqp0/1
+"""
+# For another terminal of the host: no guest reaches that socket.
+SWITCH_GREETING = """
+The switch, from another terminal of this machine:
 
+  CONTROL={control}; {nupactl} --control $CONTROL top    # or ports, stats, faults n0 --loss 1%
+"""
+KEYS = """
 Ctrl-] and a digit: that node's shell; Ctrl-] q: end.
 """
+
+
+def switch_greeting(control: Path) -> str:
+    return SWITCH_GREETING.format(control=control, nupactl=shlex.quote(str(BUILD / "cmake/tools/nupa_switch/nupactl/nupactl")))
 
 
 def attach(sockets: list[Path], cluster: "Cluster") -> None:
@@ -47,7 +59,7 @@ def attach(sockets: list[Path], cluster: "Cluster") -> None:
     rows, columns = os.get_terminal_size().lines, os.get_terminal_size().columns
     for node in cluster.node:
         node.start(f"stty -F /dev/hvc0 rows {rows} cols {columns}; while :; do {SHELL}; done", FOREVER_S, "shell")
-    print(GREETING, file=sys.stderr, flush=True)
+    print(GREETING + (switch_greeting(cluster.switch.control) if cluster.switch else "") + KEYS, file=sys.stderr, flush=True)
     cluster.deadline = time.monotonic() + FOREVER_S
     saved = termios.tcgetattr(sys.stdin)
     try:
