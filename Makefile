@@ -85,7 +85,7 @@ demo: checkout ## two machines, one file, three engines: a table of what it cost
 	+@$(KERNEL)
 	@tools/vm/demo $(if $(CXL),--cxl)
 
-check: all ## run every test; the last line counts them, build/results/check.json has each
+check: all ## run every test but the long ones (selftests/run --long, make soak); the last line counts them, build/results/check.json has each
 	@$(PACKAGES) vm check
 	@selftests/run $(if $(CHECK),--only "$(CHECK)")
 
