@@ -82,7 +82,8 @@ struct nupa_accel_revoke {
 
 /*
  * An eventfd that bell @bell signals, once for each RING; -1: none any more.
- * Bells belong to the open file that first took them.
+ * Bells belong to the open file that first took them: EBUSY for others, until that one gives
+ * it back by -1 or is closed.
  */
 struct nupa_accel_bell {
 	__s32 eventfd;

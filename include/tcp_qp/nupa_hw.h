@@ -126,7 +126,7 @@ enum {
 	NUPA_STATUS_GONE = 1 << 3,	/* the switch has ended: it touches no memory and answers nothing */
 };
 
-/* struct nupa_regs_host.control, host to switch; rung on vector 0 */
+/* struct nupa_regs.control, host to switch; rung on vector 0 */
 enum {
 	NUPA_CONTROL_ENABLE = 1 << 0,	/* clearing it is a reset: all queues, MRs and QPs are gone when ready reads 0 */
 };
