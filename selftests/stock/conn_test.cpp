@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Level 2: messages on a connection, views and their release.
 #include <gtest/gtest.h>
+#include <poll.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <thread>
 
@@ -108,6 +110,99 @@ TEST(Conn, CancelWakesEveryWaiter) {
     EXPECT_EQ(one.get(), -ENOTCONN);
     EXPECT_EQ(two.get(), -ENOTCONN);
     EXPECT_EQ(p.a->send(pattern(1, 1), kLimit_ms), -ENOTCONN);
+}
+
+// ---- the end of a queue pair that has no work posted in a direction ----
+
+// A call that waits by now, and what it says once it is woken; 1: it is not.
+template <typename Call>
+std::future<int> started(Call call) {
+    auto waiter = std::async(std::launch::async, call);
+    EXPECT_EQ(waiter.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout);
+    return waiter;
+}
+
+int said(std::future<int>& waiter) {
+    return waiter.wait_for(std::chrono::milliseconds(kLimit_ms / 4)) == std::future_status::ready
+               ? waiter.get()
+               : 1;
+}
+
+TEST(Conn, WhoReleasesAfterTheEndIsToldOfIt) {
+    ConnPair p(small(1, 100));
+    View view, none;
+    ASSERT_EQ(p.a->send(pattern(10, 1), kLimit_ms), 0);
+    ASSERT_EQ(p.b->recv(view, kLimit_ms), 0);
+    ASSERT_EQ(p.a->cancel(), 0);
+    while (p.b->send(pattern(10, 2), kLimit_ms) == 0) {
+    }
+    view = View();  // it can't be posted any more
+    EXPECT_EQ(p.b->recv(none, 1000), -ENOTCONN);
+    EXPECT_EQ(p.b->recv(none, 0), -ENOTCONN);
+}
+
+// The second waits in the completion queue.
+TEST(Conn, WhatHasComeIsHandedOutAfterTheEnd) {
+    bool both = false;
+    for (int attempt = 0; attempt < 20 && !both; attempt++) {
+        ConnPair p(small(2, 100));
+        View first, second, none;
+        for (uint32_t i = 0; i < 2; i++)
+            ASSERT_EQ(p.a->send(pattern(10, i), kLimit_ms), 0);
+        ASSERT_EQ(p.b->recv(first, kLimit_ms), 0);
+        both = p.b->info().rx_messages == 2;  // else it was late
+        ASSERT_EQ(p.b->cancel(), 0);
+        first = View();
+        EXPECT_EQ(p.b->send(pattern(10, 3), kLimit_ms), -ENOTCONN);
+        if (both)
+            EXPECT_EQ(p.b->recv(second, 0), 0);
+        EXPECT_EQ(p.b->recv(none, 1000), -ENOTCONN);
+    }
+    EXPECT_TRUE(both);
+}
+
+TEST(Conn, CancelWakesWhoReceivesWhileAllViewsAreHeld) {
+    ConnPair p(small(1, 100));
+    View view, none;
+    ASSERT_EQ(p.a->send(pattern(10, 1), kLimit_ms), 0);
+    ASSERT_EQ(p.b->recv(view, kLimit_ms), 0);
+    auto waiter = started([&] { return p.b->recv(none, kLimit_ms); });
+    ASSERT_EQ(p.b->cancel(), 0);
+    EXPECT_EQ(said(waiter), -ENOTCONN);
+}
+
+TEST(Conn, CancelWakesWhoSendsWhileAllViewsAreHeld) {
+    ConnPair p(small(1, 100));
+    View view;
+    ASSERT_EQ(p.b->buffer(view, kLimit_ms), 0);
+    auto waiter = started([&] { return p.b->send(pattern(10, 1), kLimit_ms); });
+    ASSERT_EQ(p.b->cancel(), 0);
+    EXPECT_EQ(said(waiter), -ENOTCONN);
+}
+
+TEST(Conn, ThePeersEndWakesWhoSendsWhileAllViewsAreHeld) {
+    ConnPair p(small(1, 100));
+    View view, another;
+    ASSERT_EQ(p.b->buffer(view, kLimit_ms), 0);
+    auto waiter = started([&] { return p.b->buffer(another, kLimit_ms); });
+    ASSERT_EQ(p.a->cancel(), 0);
+    EXPECT_EQ(said(waiter), -ENOTCONN);
+}
+
+// Nothing at all is posted, and the loop sleeps on the descriptor.
+TEST(Conn, CancelMakesTheDescriptorReadable) {
+    ConnPair p(small(1, 100));
+    View in, out;
+    ASSERT_EQ(p.a->send(pattern(10, 1), kLimit_ms), 0);
+    ASSERT_EQ(p.b->recv(in, kLimit_ms), 0);
+    ASSERT_EQ(p.b->buffer(out, kLimit_ms), 0);
+    pollfd loop{p.b->fd(), POLLIN, 0};
+    ASSERT_EQ(p.b->ready(), TCPQP_FLUSHED);
+    ASSERT_EQ(::poll(&loop, 1, 0), 0);
+    ASSERT_EQ(p.b->cancel(), 0);
+    EXPECT_EQ(::poll(&loop, 1, 1000), 1);
+    EXPECT_EQ(p.b->ready(), TCPQP_READABLE | TCPQP_WRITABLE | TCPQP_FLUSHED | TCPQP_BROKEN);
+    EXPECT_EQ(::poll(&loop, 1, 0), 0) << "all events were taken";
 }
 
 // One thread sends while another receives on the same connection, at both ends.

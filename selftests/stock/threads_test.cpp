@@ -154,6 +154,7 @@ struct LeavingCq final : tcpqp_cq {
     [[nodiscard]] int fd() noexcept override { return -1; }
     int poll(std::span<tcpqp_completion>) noexcept override { return 0; }
     int wait(int) noexcept override { return 0; }
+    void wake() noexcept override {}
 };
 
 struct LeavingQp final : tcpqp_qp {
@@ -162,6 +163,7 @@ struct LeavingQp final : tcpqp_qp {
     int post_send(std::span<const tcpqp_work>) noexcept override { return 0; }
     int post_recv(std::span<const tcpqp_work>) noexcept override { return 0; }
     int cancel() noexcept override { return 0; }
+    [[nodiscard]] bool ended() noexcept override { return false; }
     int query(tcpqp_qp_info&) noexcept override { return 0; }
 };
 

@@ -76,6 +76,16 @@ bool tcpqp_conn::pump_one() noexcept {
     return n > 0;
 }
 
+// Of a direction that has no work posted no completion tells that the queue pair has ended.
+void tcpqp_conn::notice_end() noexcept {
+    if ((posted_ != 0 && sending_ != 0) || !qp_->ended())
+        return;
+    if (posted_ == 0 && receive_status_ == 0)
+        receive_status_ = -ENOTCONN;
+    if (sending_ == 0 && send_status_ == 0)
+        send_status_ = -ENOTCONN;
+}
+
 // What the stream's calls tell of must not stay in the cq: its descriptor would stay readable.
 bool tcpqp_conn::pump_all() noexcept {
     bool moved = false;
@@ -93,6 +103,8 @@ int tcpqp_conn::wait_until(Lock& lock, int timeout_ms, Condition done) noexcept 
     for (;;) {
         while (!(this->*done)() && !waiting_ && pump_one())
             moved_.notify_all();
+        if (!(this->*done)())
+            notice_end();
         if ((this->*done)())
             return 0;
         if (timeout_ms == 0)
@@ -302,7 +314,9 @@ int tcpqp_conn::cancel() noexcept {
         const Lock lock(lock_);
         canceled_ = true;
     }
-    return qp_->cancel();
+    const int error = qp_->cancel();
+    cq_->wake();
+    return error;
 }
 
 int tcpqp_conn::finish_sends(int timeout_ms) noexcept {

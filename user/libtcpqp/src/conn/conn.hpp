@@ -87,6 +87,7 @@ private:
     // Waits until @done, moving completions.  0, -EAGAIN, -ETIMEDOUT, -EINTR.
     int wait_until(Lock& lock, int timeout_ms, Condition done) noexcept;
     bool pump_one() noexcept;
+    void notice_end() noexcept;
     void handle(const tcpqp_completion& completion) noexcept;
     std::vector<tcpqp_work> first_receives();
     tcpqp_work receive_work(uint32_t slot) noexcept;

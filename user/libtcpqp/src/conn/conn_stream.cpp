@@ -172,6 +172,7 @@ int tcpqp_conn::finish() noexcept {
 int tcpqp_conn::ready() noexcept {
     const Lock lock(lock_);
     pump_all();
+    notice_end();
     int bits = 0;
     if (shown_left_ != 0 || ready_count_ != 0 || peer_finished_ || receive_status_ != 0)
         bits |= TCPQP_READABLE;

@@ -126,10 +126,18 @@ int Cq::poll(std::span<tcpqp_completion> out) noexcept {
     if (got < 0)
         return got;
     const int n = static_cast<int>(saved) + got;
+    if (n == 0 && std::exchange(woken_, false))
+        (void)cq_.descriptor().clear();
     if (n == 0 && was_empty_)
         return remember(cq_.descriptor().wait(0));
     was_empty_ = n == 0;
     return n;
+}
+
+void Cq::wake() noexcept {
+    const std::lock_guard guard(lock_);
+    woken_ = true;
+    (void)cq_.descriptor().signal();
 }
 
 int Cq::ring(const Qp& qp) noexcept {

@@ -24,6 +24,7 @@ public:
     [[nodiscard]] int fd() noexcept override { return cq_.fd(); }
     int poll(std::span<tcpqp_completion> out) noexcept override;
     int wait(int timeout_ms) noexcept override;
+    void wake() noexcept override;
 
     [[nodiscard]] CompletionQueue& verbs() noexcept { return cq_; }
     [[nodiscard]] tcpqp::Context& device() noexcept { return device_; }
@@ -53,6 +54,7 @@ private:
     std::deque<tcpqp_completion>
         saved_;                // of others, when a qp was removed; the descriptor is signalled
     bool was_empty_ = false;   // the last poll found nothing
+    bool woken_ = false;       // the descriptor is signalled until a poll finds nothing
     std::atomic<int> end_{0};  // -ENODEV, -EIO: nothing comes any more
 };
 

@@ -163,6 +163,11 @@ int Qp::cancel() noexcept {
     return -ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE);
 }
 
+bool Qp::ended() noexcept {
+    const std::lock_guard guard(cq_.lock());
+    return ended_;
+}
+
 void Qp::completed(const ibv_wc& wc, tcpqp_completion& out) noexcept {
     const bool receive = (wc.wr_id & kReceiveCookie) != 0;
     out.opcode = receive ? TCPQP_OP_RECV : TCPQP_OP_SEND;

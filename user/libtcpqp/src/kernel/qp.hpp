@@ -43,6 +43,7 @@ public:
     int post_send(std::span<const tcpqp_work> works) noexcept override;
     int post_recv(std::span<const tcpqp_work> works) noexcept override;
     int cancel() noexcept override;
+    [[nodiscard]] bool ended() noexcept override;
     int query(tcpqp_qp_info& info) noexcept override;
 
     // The cq's lock is held.  Fills id and opcode: a failed work completion tells

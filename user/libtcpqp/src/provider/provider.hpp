@@ -62,6 +62,8 @@ struct tcpqp_cq {
     [[nodiscard]] virtual int fd() noexcept = 0;
     virtual int poll(std::span<tcpqp_completion> out) noexcept = 0;
     virtual int wait(int timeout_ms) noexcept = 0;
+    // The thread in wait(), or the next one, comes back, with nothing to poll perhaps.
+    virtual void wake() noexcept = 0;
     tcpqp_context& context;
     std::atomic<unsigned> qps{0};
 };
@@ -74,6 +76,8 @@ struct tcpqp_qp {
     virtual int post_send(std::span<const tcpqp_work> works) noexcept = 0;
     virtual int post_recv(std::span<const tcpqp_work> works) noexcept = 0;
     virtual int cancel() noexcept = 0;
+    // It takes no more work.  What is posted completes; who has nothing posted is told nothing.
+    [[nodiscard]] virtual bool ended() noexcept = 0;
     virtual int query(tcpqp_qp_info& info) noexcept = 0;
     tcpqp_cq& cq;
 };

@@ -331,6 +331,13 @@ int Cq::wait(int timeout_ms) noexcept {
     return error;
 }
 
+// Its CQE stays in the ring until somebody looks.
+void Cq::wake() noexcept {
+    const std::lock_guard guard(lock_);
+    (void)sqe(nobody_);
+    finish_turn();
+}
+
 int Cq::look_in_ms() const noexcept {
     auto first = Pause::kNever;
     for (const Qp* qp : send_blocked_)

@@ -41,6 +41,7 @@ public:
     // [[gnu::hot]], here and elsewhere: what a round trip runs lies on few pages.
     [[gnu::hot]] int poll(std::span<tcpqp_completion> out) noexcept override;
     [[gnu::hot]] int wait(int timeout_ms) noexcept override;
+    void wake() noexcept override;
 
     // For queue pairs and the progress thread; all with the lock held.
     [[nodiscard]] Lock& lock() noexcept { return lock_; }

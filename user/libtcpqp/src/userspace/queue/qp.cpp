@@ -143,6 +143,11 @@ int Qp::cancel() noexcept {
     return 0;
 }
 
+bool Qp::ended() noexcept {
+    const std::lock_guard guard(cq_.lock());
+    return state_ == State::kEnded;
+}
+
 int Qp::query(tcpqp_qp_info& info) noexcept {
     const std::lock_guard guard(cq_.lock());
     info = info_;

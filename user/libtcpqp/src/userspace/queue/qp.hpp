@@ -35,6 +35,7 @@ public:
     [[gnu::hot]] int post_send(std::span<const tcpqp_work> works) noexcept override;
     [[gnu::hot]] int post_recv(std::span<const tcpqp_work> works) noexcept override;
     int cancel() noexcept override;
+    [[nodiscard]] bool ended() noexcept override;
     int query(tcpqp_qp_info& info) noexcept override;
 
     // For the cq; lock held.
