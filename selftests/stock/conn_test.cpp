@@ -189,6 +189,15 @@ TEST(Conn, ThePeersEndWakesWhoSendsWhileAllViewsAreHeld) {
     EXPECT_EQ(said(waiter), -ENOTCONN);
 }
 
+TEST(Conn, AnUnsentViewsReleaseWakesWhoSends) {
+    ConnPair p(small(1, 100));
+    View view;
+    ASSERT_EQ(p.a->buffer(view, kLimit_ms), 0);
+    auto waiter = started([&] { return p.a->send(pattern(10, 1), kLimit_ms); });
+    view = View();
+    EXPECT_EQ(said(waiter), 0);
+}
+
 // Nothing at all is posted, and the loop sleeps on the descriptor.
 TEST(Conn, CancelMakesTheDescriptorReadable) {
     ConnPair p(small(1, 100));

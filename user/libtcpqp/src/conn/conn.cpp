@@ -191,8 +191,11 @@ void tcpqp_conn::give_back(uint32_t slot) noexcept {
         return;
     }
     slots_[slot] = Slot::kFree;
-    if (!handover_ || slot != buffers_)
-        free_.push_back(slot);
+    if (handover_ && slot == buffers_)
+        return;
+    free_.push_back(slot);
+    if (waiting_)
+        cq_->wake();
 }
 
 int tcpqp_conn::take_free(Lock& lock, int timeout_ms, uint32_t& slot) noexcept {
