@@ -11,6 +11,8 @@
 //   left        posts N sends; once a line comes it waits for their ends, of which the last must
 //               be failures: the peer has gone
 //   quitter     the same, and it is we who go
+//   helped      once a line comes, posts and completes all sends but one ("posted"); another thread
+//               waits, and once a line comes this one posts the last
 //   holder      receives, and checks, N messages once a line comes
 //
 // --late: gives the socket a queue pair only when bytes of the peer's are there.
@@ -24,6 +26,8 @@
 #include <cstdio>
 #include <stdexcept>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "../../vm/programs/command.hpp"
@@ -79,6 +83,24 @@ public:
         if (left_alone && !next_line())
             throw std::runtime_error("nobody told us to go on");
         complete(left_alone);
+    }
+    void send_last_for_a_waiter() {
+        fill_all();
+        const uint32_t last = std::exchange(messages_, messages_ - 1) - 1;
+        say("open");
+        if (!next_line())
+            throw std::runtime_error("nobody told us to go on");
+        post(&tcpqp::v1::Qp::post_send);
+        complete(false);
+        say("posted");
+        std::thread waiter([this] { take_one(); });
+        const tcpqp_work w{last, at(last).data(), bytes_, 0, 0, 0, nullptr};
+        const bool posted = next_line() && qp_.post_send({&w, 1}) == 1;
+        if (!posted)
+            qp_.cancel();
+        waiter.join();
+        if (!posted)
+            throw std::runtime_error("the last was not posted");
     }
     void send_in_vain(bool quits) {
         in_vain_ = true;
@@ -218,6 +240,8 @@ void run(const Options& o) {
         end.receive();
     else if (o.role == "deaf")
         end.send_deaf();
+    else if (o.role == "helped")
+        end.send_last_for_a_waiter();
     else if (o.role == "left" || o.role == "quitter")
         end.send_in_vain(o.role == "quitter");
     else
@@ -232,7 +256,8 @@ void run(const Options& o) {
 int main(int argc, char** argv) {
     Options o;
     return Command("waiting_end", "One end of a connection on which somebody must wait")
-        .choice("role", o.role, {"waiter", "left-alone", "deaf", "left", "quitter", "holder"})
+        .choice("role", o.role,
+                {"waiter", "left-alone", "deaf", "left", "quitter", "helped", "holder"})
         .address(o.peer)
         .option("--messages", o.messages, {1, UINT32_MAX})
         .option("--bytes", o.bytes, {1, UINT32_MAX})

@@ -139,6 +139,27 @@ class FirstWord:
         self.peer.end()
 
 
+def another_threads_post_is_looked_after(t: Ends) -> None:
+    """Its message has no credit, so goes after a time that began while the thread that waits slept without a limit."""
+    credit = 5
+    sender = (t.build / WAITING_END, "helped", "--port", "PORT", "--messages", credit + 1)
+    peer, sender = pair(t, "auto", (BARE_PEER, t.socket(0), "PORT"), sender)
+    peer.expect('"admitted"')
+    until("our hello is there", lambda: peer.ask("state")["unread"] == HELLO_BYTES)
+    peer.ask("rtr-ack")
+    sender.expect("open")
+    peer.ask(f"credit {credit}")
+    sender.tell("go")
+    sender.expect("posted")
+    peer.ask(f"read {HELLO_BYTES + 1 + credit * MESSAGE_BYTES}")
+    wakes_asleep([sender.process.pid])
+    sender.tell("go")
+    until("the message comes all the same", lambda: peer.ask("state")["unread"] == MESSAGE_BYTES)
+    sender.expect("done")
+    sender.end()
+    peer.end()
+
+
 def nobody_wakes(cases: list) -> None:
     pids = [case.sender.process.pid for case in cases]
     before = wakes_asleep(pids)
@@ -230,4 +251,4 @@ def waits_of_all_kinds(t: Ends) -> None:
         case.goes_on()
 
 
-sys.exit(main(__doc__, wakeup_once, credit_that_nobody_reads, waits_of_all_kinds, sender_leaves_at_once))
+sys.exit(main(__doc__, wakeup_once, another_threads_post_is_looked_after, credit_that_nobody_reads, waits_of_all_kinds, sender_leaves_at_once))

@@ -9,9 +9,11 @@ namespace tcpqp {
 
 class Deadline {
 public:
+    using Clock = std::chrono::steady_clock;
+
     explicit Deadline(int timeout_ms) noexcept
         : endless_(timeout_ms < 0),
-          at_(endless_ ? Clock::time_point()
+          at_(endless_ ? Clock::time_point::max()
                        : Clock::now() + std::chrono::milliseconds(timeout_ms)) {}
 
     [[nodiscard]] int left_ms() const noexcept {
@@ -20,10 +22,10 @@ public:
         const auto left = std::chrono::ceil<std::chrono::milliseconds>(at_ - Clock::now());
         return static_cast<int>(std::max<int64_t>(left.count(), 0));
     }
+    [[nodiscard]] Clock::time_point at() const noexcept { return at_; }  // max(): no limit
     [[nodiscard]] bool over() const noexcept { return left_ms() == 0; }
 
 private:
-    using Clock = std::chrono::steady_clock;
     bool endless_;
     Clock::time_point at_;
 };

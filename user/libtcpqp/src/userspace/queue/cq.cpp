@@ -166,6 +166,17 @@ void Cq::attempt_listed() noexcept {
     listed_.resize(kept);
 }
 
+// What began to wait for a time may have done so while they slept, for longer.
+void Cq::hurry_sleepers() noexcept {
+    const auto look = looks_at();
+    for (const Sleeper* s = sleepers_; s != nullptr; s = s->next)
+        if (s->until <= look)
+            return;
+    for (Sleeper* s = sleepers_; s != nullptr; s = s->next)
+        s->until = look;  // each is woken, and looks how long it may sleep
+    signal();
+}
+
 void Cq::finish_turn_slowly() noexcept {
     if (asked_.load(std::memory_order_relaxed)) {
         asked_.store(false, std::memory_order_relaxed);
@@ -181,6 +192,8 @@ void Cq::finish_turn_slowly() noexcept {
         release_held();
     else if (is_watched() && io_uring_cq_ready(&ring_) == 0)
         signal();
+    if (sleepers_ != nullptr && !send_blocked_.empty())
+        hurry_sleepers();
     is_shared_ |= in_socket_ && !ready_.empty();
     if (is_left_alone())
         progress_thread_.watch();
@@ -251,9 +264,10 @@ int Cq::wait_by_ring(int timeout_ms) noexcept {
     const Deadline deadline(timeout_ms);
     for (;;) {
         const int left_ms = deadline.left_ms();
-        const int look_ms = look_in_ms();
+        const auto look = looks_at();
+        const int look_ms = ms_until(look);
         const bool cut = look_ms >= 0 && (left_ms < 0 || left_ms > look_ms);
-        const int error = wait_slice(cut ? look_ms : left_ms);
+        const int error = cut ? wait_slice(look_ms, look) : wait_slice(left_ms, deadline.at());
         if (!cut || error != -ETIMEDOUT)
             return error;
         go_on_blocked();
@@ -262,7 +276,7 @@ int Cq::wait_by_ring(int timeout_ms) noexcept {
     }
 }
 
-int Cq::wait_slice(int timeout_ms) noexcept {
+int Cq::wait_slice(int timeout_ms, Pause::Clock::time_point until) noexcept {
     waiters_++;
     quiet_ = false;
     arm_listed();
@@ -272,9 +286,15 @@ int Cq::wait_slice(int timeout_ms) noexcept {
     }
     const unsigned tail = io_uring_smp_load_acquire(ring_.cq.ktail);
     const unsigned submissions = publish_sqes();
+    Sleeper self{until, sleepers_};
+    sleepers_ = &self;
     lock_.unlock();
     const int error = enter_and_wait(submissions, tail, timeout_ms);
     lock_.lock();
+    Sleeper** at = &sleepers_;
+    while (*at != &self)
+        at = &(*at)->next;
+    *at = self.next;
     waiters_--;
     return error;
 }
@@ -338,13 +358,17 @@ void Cq::wake() noexcept {
     finish_turn();
 }
 
-int Cq::look_in_ms() const noexcept {
+Pause::Clock::time_point Cq::looks_at() const noexcept {
     auto first = Pause::kNever;
     for (const Qp* qp : send_blocked_)
         first = std::min(first, qp->looks_at());
-    if (first == Pause::kNever)
+    return first;
+}
+
+int Cq::ms_until(Pause::Clock::time_point when) noexcept {
+    if (when == Pause::kNever)
         return -1;
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(first - Pause::Clock::now());
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(when - Pause::Clock::now());
     return static_cast<int>(std::max<int64_t>(left.count(), 0));
 }
 

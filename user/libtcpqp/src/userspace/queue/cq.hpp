@@ -16,6 +16,7 @@
 #include "provider/provider.hpp"
 #include "userspace/base/lock.hpp"
 #include "userspace/base/ring.hpp"
+#include "userspace/option/pause.hpp"
 #include "userspace/queue/progress_thread.hpp"
 
 namespace tcpqp::stock {
@@ -79,8 +80,9 @@ public:
     }
     [[nodiscard]] uint64_t moves() const noexcept { return moves_; }
     [[nodiscard]] std::span<Qp* const> send_blocked() const noexcept { return send_blocked_; }
-    // Until one of them must look though nothing woke it, or -1.
-    [[nodiscard]] int look_in_ms() const noexcept;
+    // When one of them must look though nothing woke it, and until then, or -1.
+    [[nodiscard]] Pause::Clock::time_point looks_at() const noexcept;
+    [[nodiscard]] int look_in_ms() const noexcept { return ms_until(looks_at()); }
     void send_more() noexcept;
     // Whoever has the lock does, lock not held: no matter if it is too late for that.
     void ask_to_send_more() noexcept { asked_.store(true, std::memory_order_relaxed); }
@@ -89,7 +91,14 @@ private:
     [[nodiscard]] bool is_watched() const noexcept { return fd_is_known_ || waiters_ != 0; }
     // The ring has no part in what goes on.
     [[nodiscard]] bool ring_is_idle() const noexcept { return in_ring_ == 0 && !held_; }
+    // A thread that sleeps in the ring, until when.
+    struct Sleeper {
+        Pause::Clock::time_point until;
+        Sleeper* next;
+    };
     void finish_turn_slowly() noexcept;
+    void hurry_sleepers() noexcept;
+    [[nodiscard]] static int ms_until(Pause::Clock::time_point when) noexcept;
     void arm_listed() noexcept;
     void attempt_listed() noexcept;
     void look(size_t wanted) noexcept;
@@ -102,7 +111,7 @@ private:
     int wait_for_one(int timeout_ms) noexcept;
     int wait_by_socket(Qp& qp, int timeout_ms) noexcept;
     int wait_by_ring(int timeout_ms) noexcept;
-    int wait_slice(int timeout_ms) noexcept;
+    int wait_slice(int timeout_ms, Pause::Clock::time_point until) noexcept;
     void go_on_blocked() noexcept;
     int enter_and_wait(unsigned submissions, unsigned tail, int timeout_ms) noexcept;
     void wait_one() noexcept;
@@ -127,6 +136,7 @@ private:
     uint64_t moves_ = 0;  // sends that TCP took bytes of
     std::vector<Qp*> send_blocked_;
     std::atomic<bool> asked_{false};
+    Sleeper* sleepers_ = nullptr;
     size_t room_ = 0;  // of ready_
     io_uring ring_{};
     Op nobody_;
