@@ -21,6 +21,11 @@ namespace {
 
 constexpr size_t kReferenceMinBytes = 16384;  // below it the copy costs less than a lease's way
 
+// The rest of the lease has to be cleared, and goes along.
+bool is_worth_a_lease(uint64_t length, uint64_t lease_bytes) noexcept {
+    return length >= kReferenceMinBytes && length >= lease_bytes / 2;
+}
+
 // The head as it lies on the wire.
 struct WireHead {
     uint8_t kind;
@@ -39,7 +44,8 @@ bool is_sound(const Head& head, size_t behind) noexcept {
         case HeadKind::kReference:
             return behind == 0 && head.number != 0 &&
                    head.lease_bytes % NUPA_POOL_PAGE_BYTES == 0 &&
-                   head.length <= head.lease_bytes && head.lease_bytes <= TCPQP_BUFFERS_MAX_BYTES;
+                   head.length <= head.lease_bytes && head.lease_bytes <= TCPQP_BUFFERS_MAX_BYTES &&
+                   is_worth_a_lease(head.length, head.lease_bytes);
         case HeadKind::kHello:
         case HeadKind::kTaken:
             return behind == 0 && head.length == 0;
@@ -147,10 +153,8 @@ MappedLease Handover::obtain() noexcept {
     return fd < 0 || !lease.map() ? MappedLease() : std::move(lease);
 }
 
-// The rest of the lease has to be cleared, and goes along.
 bool Handover::pays(const MappedLease& lease, size_t length) const noexcept {
-    return same_pool_ && !lease.is_lost() && length >= kReferenceMinBytes &&
-           length >= lease.bytes() / 2;
+    return same_pool_ && !lease.is_lost() && is_worth_a_lease(length, lease.bytes());
 }
 
 bool Handover::offer(MappedLease& lease, Head& head) noexcept try {
