@@ -51,6 +51,43 @@ TEST(Errors, Context) {
     EXPECT_EQ(reason, uint32_t{TCPQP_REASON_NO_ROUTE});
 }
 
+// Programs print it whatever a call says.
+TEST(Errors, AReasonIsWrittenWithEveryError) {
+    constexpr uint32_t kBefore = 9999;
+    const Environment misspelt("sotck");
+    tcpqp_context* context = nullptr;
+    tcpqp_conn* conn = nullptr;
+    uint32_t reason = kBefore;
+    EXPECT_EQ(tcpqp_context_create(nullptr, &context, &reason), -EINVAL);
+    EXPECT_EQ(reason, uint32_t{TCPQP_REASON_NONE});
+    reason = kBefore;
+    EXPECT_EQ(tcpqp_open(-1, nullptr, &conn, &reason), -EINVAL);
+    EXPECT_EQ(reason, uint32_t{TCPQP_REASON_NONE});
+}
+
+TEST(Errors, AReasonIsWrittenWithEveryErrorOfAQueuePair) {
+    constexpr uint32_t kBefore = 9999;
+    tcpqp::v1::Context context(stock_opts());
+    const tcpqp::v1::Completions cq(context, tcpqp_cq_opts{});
+    tcpqp_qp* qp = nullptr;
+    uint32_t reason = kBefore;
+    EXPECT_EQ(tcpqp_qp_create(nullptr, -1, nullptr, &qp, &reason), -EINVAL);
+    EXPECT_EQ(reason, uint32_t{TCPQP_REASON_NONE});
+    tcpqp_qp_opts o{};
+    o.size = sizeof(o);
+    o.timeout_ms = -1;
+    reason = kBefore;
+    EXPECT_EQ(tcpqp_qp_create(cq.get(), -1, &o, &qp, &reason), -EINVAL);
+    EXPECT_EQ(reason, uint32_t{TCPQP_REASON_NONE});
+    const tcpqp_work nowhere{0, nullptr, 1, 0, 0, 0, nullptr};
+    o.timeout_ms = 0;
+    o.first = &nowhere;
+    o.first_count = 1;
+    reason = kBefore;
+    EXPECT_EQ(tcpqp_qp_create(cq.get(), -1, &o, &qp, &reason), -EFAULT);
+    EXPECT_EQ(reason, uint32_t{TCPQP_REASON_NONE});
+}
+
 TEST(Errors, CompletionQueue) {
     tcpqp::v1::Context context(stock_opts());
     tcpqp_cq* cq = nullptr;

@@ -86,6 +86,7 @@ using namespace tcpqp;
 extern "C" {
 
 int tcpqp_context_create(const tcpqp_context_opts* opts, tcpqp_context** out, uint32_t* reason) {
+    write_no_reason(reason);
     return guarded([&] {
         tcpqp_context_opts o;
         if (out == nullptr || !read_opts(opts, o) || engine_from_environment(o.engine) != 0 ||
@@ -187,6 +188,7 @@ int tcpqp_cq_fd(tcpqp_cq* cq) { return cq == nullptr ? -EINVAL : cq->fd(); }
 
 int tcpqp_qp_create(tcpqp_cq* cq, int socket, const tcpqp_qp_opts* opts, tcpqp_qp** out,
                     uint32_t* reason) {
+    write_no_reason(reason);
     QpRequest request;
     if (cq == nullptr || out == nullptr)
         return -EINVAL;

@@ -9,6 +9,7 @@
 #include "conn/conn.hpp"
 #include "engine/engine.hpp"
 #include "kernel/context.hpp"
+#include "provider/checks.hpp"
 #include "provider/opts.hpp"
 #include "userspace/frames/frame.hpp"
 #include "userspace/queue/context.hpp"
@@ -134,6 +135,7 @@ int tcpqp_conn::open(int socket, uint32_t engine, const tcpqp_conn_opts& opts, u
 extern "C" {
 
 int tcpqp_open(int socket, const tcpqp_conn_opts* opts, tcpqp_conn** out, uint32_t* reason) {
+    write_no_reason(reason);
     tcpqp_conn_opts o;
     if (out == nullptr || !check_opts(opts, o))
         return -EINVAL;

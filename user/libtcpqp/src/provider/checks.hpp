@@ -6,6 +6,12 @@
 
 namespace tcpqp {
 
+// For callers that print it whatever is refused.
+inline void write_no_reason(uint32_t* reason) noexcept {
+    if (reason != nullptr)
+        *reason = TCPQP_REASON_NONE;
+}
+
 // 0, -EBADF or -EINVAL.
 int check_dmabuf(const DmabufRegion& region) noexcept;
 
