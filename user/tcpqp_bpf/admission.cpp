@@ -51,7 +51,7 @@ Admission::Admission(Program& program, bool verbose)
       verbose_(verbose),
       namespace_(own_namespace()),
       slots_(TCPQP_BPF_SLOTS_MAX),
-      egress_(std::make_unique<Egress>(program.unsack_fd())) {}
+      egress_(std::make_unique<Egress>(program.unsack_fd(), program.cgroup_number())) {}
 
 // The interface is looked for among ours.
 void Admission::cover(int socket) {

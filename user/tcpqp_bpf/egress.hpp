@@ -2,6 +2,7 @@
 // The program's tc part, on each interface that an admitted connection leaves by.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,7 +10,8 @@ namespace tcpqp::bpf {
 
 class Egress {
 public:
-    explicit Egress(int program) noexcept : program_(program) {}
+    // @handle: of no other helper's program.
+    Egress(int program, uint32_t handle) noexcept : program_(program), handle_(handle) {}
     ~Egress();
     Egress(const Egress&) = delete;
     Egress& operator=(const Egress&) = delete;
@@ -18,13 +20,11 @@ public:
     [[nodiscard]] int cover(const std::string& ifname) noexcept;
 
 private:
-    struct Interface {
-        int index;
-        bool made_qdisc;  // clsact is ours to remove
-    };
+    [[nodiscard]] bool is_ours(int ifindex) const noexcept;
 
     int program_;
-    std::vector<Interface> covered_;
+    uint32_t handle_;
+    std::vector<int> covered_;  // by their indexes
 };
 
 }  // namespace tcpqp::bpf

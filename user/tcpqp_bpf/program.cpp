@@ -5,6 +5,7 @@
 #include <bpf/libbpf.h>
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -86,6 +87,14 @@ void replace(int outer, const std::vector<uint32_t>& numbers, int map) {
         bpf_map_delete_elem(outer, &number);
 }
 
+// Its inode: cgroup v2 counts them up.
+uint32_t number_of(const Fd& cgroup) {
+    struct stat about {};
+    if (::fstat(cgroup.get(), &about) != 0)
+        throw_errno("fstat of the cgroup");
+    return std::max(static_cast<uint32_t>(about.st_ino), 1U);
+}
+
 }  // namespace
 
 void Program::CloseObject::operator()(bpf_object* o) const noexcept { bpf_object__close(o); }
@@ -96,6 +105,7 @@ Program::Program(const std::string& cgroup) {
     const Fd group(::open(cgroup.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!group)
         throw_errno("cgroup " + cgroup);
+    cgroup_ = number_of(group);
     object_.reset(open_object());
     set_number_port(object_.get());
     const bool has_types = ::access(kKernelTypes, R_OK) == 0;

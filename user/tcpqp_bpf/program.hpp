@@ -45,6 +45,8 @@ public:
     [[nodiscard]] std::vector<uint32_t> living() const;
     [[nodiscard]] int closed_fd() const noexcept;
     [[nodiscard]] int unsack_fd() const noexcept { return unsack_; }
+    // The same whoever serves that cgroup, and no other cgroup's; not 0.
+    [[nodiscard]] uint32_t cgroup_number() const noexcept { return cgroup_; }
 
 private:
     struct CloseObject {
@@ -75,6 +77,7 @@ private:
     int owners_ = -1;
     int sockets_ = -1;
     int unsack_ = -1;
+    uint32_t cgroup_ = 0;
 };
 
 }  // namespace tcpqp::bpf

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The interface by which a connection leaves has tcpqp-bpf's program, and shares it: with another helper's, of another cgroup, and with others' filters.
+
+egress.py BUILD: ends on a veth pair, as in `option.py`.
+"""
+
+import os
+import re
+import subprocess
+import sys
+
+from ends import ADDRESSES, LIMIT_S, Ends, cgroup2, main
+
+FILTER = re.compile(r" handle \S+ .* id (\d+) ")
+EXCHANGE = ("--messages", 200, "--bytes", 1000)
+
+
+def filters(t: Ends, direction: str) -> list[str]:
+    """The programs there, by their numbers."""
+    said = subprocess.run(t.within(0, "tc", "filter", "show", "dev", "v0", direction), capture_output=True, text=True, check=True, timeout=LIMIT_S).stdout
+    return FILTER.findall(said)
+
+
+def add_end(t: Ends) -> int:
+    """In the first one's namespace, with a cgroup of its own."""
+    t.names.append(t.names[0])
+    cgroup = cgroup2() / f"tcpqpc.{os.getpid()}"
+    cgroup.mkdir()
+    t.cleanup.callback(cgroup.rmdir)
+    t.cgroups.append(cgroup)
+    return 2
+
+
+def talk(t: Ends, listener: int) -> None:
+    t.port += 1
+    jobs = [t.start(listener, "option", *EXCHANGE)]
+    t.listening(jobs[0])
+    jobs.append(t.start(1, "option", *EXCHANGE, "--connect", ADDRESSES[0]))
+    for job in jobs:
+        out, err = job.communicate(timeout=LIMIT_S)
+        assert job.returncode == 0, f"{out}{err}"
+
+
+def two_helpers(t: Ends) -> None:
+    """Each has its own program there, and takes off no other."""
+    talk(t, 0)
+    first = filters(t, "egress")
+    assert len(first) == 1, first
+    end = add_end(t)
+    second = t.start_helper(end)
+    talk(t, end)
+    both = filters(t, "egress")
+    assert len(both) == 2 and first[0] in both, f"{first}, then {both}"
+    talk(t, 0)
+    t.stop(second)
+    assert filters(t, "egress") == first, f"{both}, then {filters(t, 'egress')}"
+
+
+def killed_helper(t: Ends) -> None:
+    """What it left is replaced by the next one's."""
+    before = filters(t, "egress")
+    t.helpers[0].kill()
+    t.helpers[0].wait()
+    assert filters(t, "egress") == before
+    t.helpers[0] = t.start_helper(0)
+    talk(t, 0)
+    after = filters(t, "egress")
+    assert len(after) == 1 and after != before, f"{before}, then {after}"
+
+
+def filter_of_others(t: Ends) -> None:
+    """It stays when the helper ends, whose program does not."""
+    t.lose()
+    others = filters(t, "ingress")
+    assert len(others) == 1, others
+    t.stop(t.helpers[0])
+    assert filters(t, "egress") == []
+    assert filters(t, "ingress") == others, "the helper took another's filter along"
+
+
+sys.exit(main(__doc__, two_helpers, killed_helper, filter_of_others))
