@@ -12,3 +12,8 @@ for page in "$1"/*.3; do
 		exit 1
 	fi
 done
+# each error has a heading of its own
+if grep -n '^\.B .*;' "$1"/*.3 || grep -n '^\\-E' "$1"/*.3; then
+	echo "an error has no heading, or one with others and their text"
+	exit 1
+fi

@@ -11,8 +11,8 @@
  * sockets-like: one tcpqp_conn per connection, tcpqp_send, tcpqp_recv.
  *
  * Every call that can fail returns a negative errno.  Lengths are bytes,
- * times are milliseconds; a time of -1 is "no limit", 0 is "do not wait".
- * Option structs begin with their size; zero in any other field is the
+ * times are milliseconds; a call's timeout_ms of -1 is "no limit", 0 is "do not
+ * wait".  Option structs begin with their size; zero in any other field is the
  * default, and a NULL pointer is all defaults.
  *
  * Threads: any call may be made by any thread.  Calls on one cq and its qps,
@@ -233,7 +233,7 @@ struct tcpqp_completion {
 			  * other errors of the kernel's engines as they are */
 };
 
-/* Completions of any number of qps of @context.  -EINVAL, -ENOMEM; others of io_uring or verbs. */
+/* Completions of any number of qps of @context.  -EINVAL, -ENOMEM: or another of io_uring or verbs. */
 int tcpqp_cq_create(tcpqp_context *context, const struct tcpqp_cq_opts *opts, tcpqp_cq **out);
 /* Gives the queue up; NULL is allowed.  -EBUSY: qps of it exist. */
 int tcpqp_cq_destroy(tcpqp_cq *cq);
@@ -246,8 +246,8 @@ int tcpqp_cq_fd(tcpqp_cq *cq);
 /* Writes up to @max completions to @out, never waits.  Number written.  -ENODEV: the device is gone. */
 int tcpqp_poll(tcpqp_cq *cq, struct tcpqp_completion *out, size_t max);
 /*
- * Sleeps until tcpqp_poll() may find something.  -ETIMEDOUT: it did not come.  -EINTR: a signal;
- * of one in the first 10 ms of its sleep it may say 0.
+ * Sleeps until tcpqp_poll() may find something.  -ETIMEDOUT: it did not come.  -EINTR: a signal,
+ * but of one in the first 10 ms of its sleep it may say 0.
  */
 int tcpqp_wait(tcpqp_cq *cq, int timeout_ms);
 
@@ -270,7 +270,7 @@ struct tcpqp_qp_opts {
 	uint32_t sends;        /* depth, work requests */
 	uint32_t receives;
 	uint32_t flags;        /* TCPQP_QP_F_* */
-	int timeout_ms;        /* for the peer's queue pair; 0: the default */
+	int timeout_ms;        /* for the peer's queue pair, 1 .. 600000; 0: the default */
 	uint32_t zerocopy_bytes; /* stock: messages from this size on go by SEND_ZC, until
 				  * the kernel says that it copies all the same; 0: never */
 	uint32_t first_count;  /* of first: at most the depth */
@@ -362,14 +362,15 @@ int tcpqp_qp_query(tcpqp_qp *qp, struct tcpqp_qp_info *info);
  * switch's mode cxl), a long message that was written to a view of tcpqp_buffer()
  * changes hands with the memory it lies in, and TCP carries a few bytes that name
  * it.  Shorter ones, those of tcpqp_send(), and all between other hosts go as ever.
- * Both ends must say so; streams (tcpqp_write() ...) can't be used then.
+ * Both ends must say so.  It needs two buffers at least, also first_buffers, and
+ * the calls of streams (tcpqp_write() ...) end with -EOPNOTSUPP then.
  */
 enum { TCPQP_CONN_F_REFERENCES = 1 << 0 };
 
 struct tcpqp_conn_opts {
 	size_t size;
 	uint32_t engine;       /* enum tcpqp_engine; TCPQP_ENGINE overrides */
-	int timeout_ms;        /* for the peer; 0: the default */
+	int timeout_ms;        /* for the peer, 1 .. 600000; 0: the default */
 	uint32_t buffer_bytes; /* the longest message; both ends' own choice */
 	uint32_t buffers;      /* for each direction */
 	const char *ifname;    /* as in tcpqp_context_opts */
@@ -414,16 +415,18 @@ int tcpqp_send(tcpqp_conn *conn, const void *data, size_t length, int timeout_ms
  * tcpqp_send_view().  Held views are receives that the peer can't use: it is
  * stopped when all are held.  A message by reference whose sender is gone ends the
  * connection.  -EDQUOT, -ENOSPC, -EMFILE, -ENFILE, -ENOMEM: there is no room for its
- * memory, and it is the next one still: call again when there is.  -EAGAIN, -ETIMEDOUT,
- * -EINTR; -ENOTCONN: the connection ended and all messages were handed out
- * (tcpqp_conn_query() says why); -EMSGSIZE: the peer sent a longer message.
+ * memory, and it is the next one still: call again when there is.  -EAGAIN (timeout 0),
+ * -ETIMEDOUT: none came.  -EINTR: a signal.  -ENOTCONN: the connection ended and all
+ * messages were handed out (tcpqp_conn_query() says why).  -EMSGSIZE: the peer sent a
+ * longer message.
  */
 int tcpqp_recv(tcpqp_conn *conn, struct tcpqp_view *view, int timeout_ms);
 /* Gives a view back.  -EINVAL: not one that you hold. */
 int tcpqp_release(tcpqp_conn *conn, struct tcpqp_view *view);
 /*
  * A buffer to write the next message into, sent without a copy by
- * tcpqp_send_view().  -EAGAIN, -ETIMEDOUT: none is free.  -EINTR.  -ENOTCONN: ended.
+ * tcpqp_send_view().  -EAGAIN, -ETIMEDOUT: none is free.  -EINTR: a signal.
+ * -ENOTCONN: ended.
  */
 int tcpqp_buffer(tcpqp_conn *conn, struct tcpqp_view *view, int timeout_ms);
 /*
@@ -466,7 +469,7 @@ ssize_t tcpqp_write(tcpqp_conn *conn, const void *data, size_t length, int timeo
 /*
  * Copies what has come of the stream, at most @length bytes, as soon as there is
  * any.  Bytes copied; 0: the peer's tcpqp_finish(), or @length is 0.  -EAGAIN
- * (timeout 0), -ETIMEDOUT, -EINTR.  -ECONNRESET: the connection broke, and all
+ * (timeout 0), -ETIMEDOUT, -EINTR: none came.  -ECONNRESET: the connection broke, and all
  * that came before was read.  -ENOTCONN: tcpqp_conn_cancel().
  * -EMSGSIZE: the peer's buffers are longer than ours.
  */
@@ -482,14 +485,14 @@ int tcpqp_consume(tcpqp_conn *conn, size_t bytes);
 /*
  * Hands all that tcpqp_write() took to the network, and waits up to @timeout_ms
  * until it has completed: see tcpqp_post_send() for what that says.  With
- * timeout 0 it is handed over as well.  -EAGAIN (timeout 0), -ETIMEDOUT, -EINTR;
- * -ECONNRESET, -ENOTCONN as tcpqp_write().
+ * timeout 0 it is handed over as well.  -EAGAIN (timeout 0), -ETIMEDOUT, -EINTR: it
+ * has not.  -ECONNRESET, -ENOTCONN: as tcpqp_write().
  */
 int tcpqp_flush(tcpqp_conn *conn, int timeout_ms);
 /*
  * Ends our direction of the stream, behind all that was written; never waits.
  * Reads go on.  tcpqp_close() waits until it has left.  -EPIPE: done before.
- * -ECONNRESET, -ENOTCONN as tcpqp_write().
+ * -ECONNRESET, -ENOTCONN: as tcpqp_write().
  */
 int tcpqp_finish(tcpqp_conn *conn);
 

@@ -208,7 +208,7 @@ public:
     int buffer(View& view, int timeout_ms = -1) noexcept {
         return fill(view, &tcpqp_buffer, timeout_ms);
     }
-    // Without a copy; the view is empty afterwards.
+    // Without a copy; 0: the view is empty afterwards, else it is still the caller's.
     int send(View& view) noexcept {
         const int error = tcpqp_send_view(get(), &view.view_);
         if (error == 0)
