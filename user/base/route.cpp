@@ -5,10 +5,12 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include "base/fd.hpp"
 
@@ -20,6 +22,7 @@ constexpr size_t kReplyBytes = 4096;
 struct Endpoint {
     uint8_t family = 0;
     uint8_t bytes = 0;
+    in_port_t port = 0;
     std::array<uint8_t, 16> address{};
 };
 
@@ -27,14 +30,16 @@ struct Endpoint {
 Endpoint endpoint_of(const sockaddr_storage& s) {
     Endpoint e;
     if (s.ss_family == AF_INET) {
-        e = {AF_INET, 4, {}};
-        std::memcpy(e.address.data(), &reinterpret_cast<const sockaddr_in&>(s).sin_addr, 4);
+        const auto& four = reinterpret_cast<const sockaddr_in&>(s);
+        e = {AF_INET, 4, four.sin_port, {}};
+        std::memcpy(e.address.data(), &four.sin_addr, 4);
         return e;
     }
     const auto& six = reinterpret_cast<const sockaddr_in6&>(s);
     const bool mapped = IN6_IS_ADDR_V4MAPPED(&six.sin6_addr);
     e = {static_cast<uint8_t>(mapped ? AF_INET : AF_INET6),
          static_cast<uint8_t>(mapped ? 4 : 16),
+         six.sin6_port,
          {}};
     std::memcpy(e.address.data(), six.sin6_addr.s6_addr + (mapped ? 12 : 0), e.bytes);
     return e;
@@ -43,15 +48,41 @@ Endpoint endpoint_of(const sockaddr_storage& s) {
 struct Request {
     nlmsghdr header;
     rtmsg route;
-    std::array<uint8_t, 64> attributes;
+    std::array<uint8_t, 128> attributes;
 };
 
-void add_address(Request& r, uint16_t type, const Endpoint& e) {
+void add(Request& r, uint16_t type, const void* value, size_t bytes) {
     auto* at = reinterpret_cast<uint8_t*>(&r) + NLMSG_ALIGN(r.header.nlmsg_len);
-    rtattr attribute{static_cast<uint16_t>(RTA_LENGTH(e.bytes)), type};
+    rtattr attribute{static_cast<uint16_t>(RTA_LENGTH(bytes)), type};
     std::memcpy(at, &attribute, sizeof(attribute));
-    std::memcpy(at + RTA_LENGTH(0), e.address.data(), e.bytes);
-    r.header.nlmsg_len = NLMSG_ALIGN(r.header.nlmsg_len) + RTA_SPACE(e.bytes);
+    std::memcpy(at + RTA_LENGTH(0), value, bytes);
+    r.header.nlmsg_len = NLMSG_ALIGN(r.header.nlmsg_len) + RTA_SPACE(bytes);
+}
+
+template <typename T>
+void add(Request& r, uint16_t type, const T& value) {
+    add(r, type, &value, sizeof(value));
+}
+
+// What rules, VRFs and equal paths may choose a route by, beside the addresses.
+struct Flow {
+    uint32_t mark = 0;
+    uint32_t bound_to = 0;  // an interface
+    std::optional<uid_t> owner;
+};
+
+uint32_t option_of(int socket, int name) {
+    uint32_t value = 0;
+    socklen_t bytes = sizeof(value);
+    return ::getsockopt(socket, SOL_SOCKET, name, &value, &bytes) == 0 ? value : 0;
+}
+
+Flow flow_of(int socket) {
+    struct stat about {};
+    Flow flow{option_of(socket, SO_MARK), option_of(socket, SO_BINDTOIFINDEX), {}};
+    if (::fstat(socket, &about) == 0)
+        flow.owner = about.st_uid;
+    return flow;
 }
 
 // The output interface in an RTM_NEWROUTE answer; 0: none.
@@ -78,19 +109,8 @@ uint32_t output_of(const uint8_t* reply, size_t bytes) {
     return 0;
 }
 
-}  // namespace
-
-int route_interface(int socket, std::string& ifname) noexcept {
-    sockaddr_storage local{}, peer{};
-    socklen_t local_bytes = sizeof(local), peer_bytes = sizeof(peer);
-    if (::getsockname(socket, reinterpret_cast<sockaddr*>(&local), &local_bytes) != 0 ||
-        ::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &peer_bytes) != 0)
-        return errno;
-    return route_interface(local, peer, ifname);
-}
-
-int route_interface(const sockaddr_storage& local, const sockaddr_storage& peer,
-                    std::string& ifname) noexcept {
+int route(const sockaddr_storage& local, const sockaddr_storage& peer, const Flow& flow,
+          std::string& ifname) {
     const Endpoint from = endpoint_of(local), to = endpoint_of(peer);
 
     Request request{};
@@ -99,8 +119,17 @@ int route_interface(const sockaddr_storage& local, const sockaddr_storage& peer,
     request.header.nlmsg_flags = NLM_F_REQUEST;
     request.route.rtm_family = to.family;
     request.route.rtm_dst_len = request.route.rtm_src_len = static_cast<uint8_t>(to.bytes * 8);
-    add_address(request, RTA_DST, to);
-    add_address(request, RTA_SRC, from);
+    add(request, RTA_DST, to.address.data(), to.bytes);
+    add(request, RTA_SRC, from.address.data(), from.bytes);
+    add(request, RTA_IP_PROTO, uint8_t{IPPROTO_TCP});
+    add(request, RTA_SPORT, from.port);
+    add(request, RTA_DPORT, to.port);
+    if (flow.mark != 0)
+        add(request, RTA_MARK, flow.mark);
+    if (flow.bound_to != 0)
+        add(request, RTA_OIF, flow.bound_to);
+    if (flow.owner)
+        add(request, RTA_UID, *flow.owner);
 
     Fd fd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
     std::array<uint8_t, kReplyBytes> reply{};
@@ -119,6 +148,22 @@ int route_interface(const sockaddr_storage& local, const sockaddr_storage& peer,
         return ENETUNREACH;
     ifname = name;
     return 0;
+}
+
+}  // namespace
+
+int route_interface(int socket, std::string& ifname) noexcept {
+    sockaddr_storage local{}, peer{};
+    socklen_t local_bytes = sizeof(local), peer_bytes = sizeof(peer);
+    if (::getsockname(socket, reinterpret_cast<sockaddr*>(&local), &local_bytes) != 0 ||
+        ::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &peer_bytes) != 0)
+        return errno;
+    return route(local, peer, flow_of(socket), ifname);
+}
+
+int route_interface(const sockaddr_storage& local, const sockaddr_storage& peer,
+                    std::string& ifname) noexcept {
+    return route(local, peer, {}, ifname);
 }
 
 }  // namespace tcpqp

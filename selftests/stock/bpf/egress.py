@@ -10,8 +10,9 @@ import re
 import subprocess
 import sys
 
-from ends import ADDRESSES, LIMIT_S, Ends, cgroup2, main
+from ends import ADDRESSES, LIMIT_S, Ends, cgroup2, main, sh
 
+TABLE = 77
 FILTER = re.compile(r" handle \S+ .* id (\d+) ")
 EXCHANGE = ("--messages", 200, "--bytes", 1000)
 
@@ -40,6 +41,23 @@ def talk(t: Ends, listener: int) -> None:
     for job in jobs:
         out, err = job.communicate(timeout=LIMIT_S)
         assert job.returncode == 0, f"{out}{err}"
+
+
+def routed_by_a_rule(t: Ends) -> None:
+    """TCP has a routing table of its own; all else would leave by another interface."""
+    commands = (
+        "ip link add d0 type veth peer name d1",
+        "ip link set d0 up",
+        f"ip route add {ADDRESSES[1]}/32 dev d0",
+        f"ip route add {ADDRESSES[1]}/32 dev v0 table {TABLE}",
+        f"ip rule add ipproto tcp lookup {TABLE}",
+    )
+    for command in commands:
+        sh(*t.within(0, *command.split()))
+    talk(t, 0)
+    assert len(filters(t, "egress")) == 1, "the program is not where the connection leaves"
+    for command in f"ip rule del ipproto tcp lookup {TABLE}", "ip link del d0":
+        sh(*t.within(0, *command.split()))
 
 
 def two_helpers(t: Ends) -> None:
@@ -79,4 +97,4 @@ def filter_of_others(t: Ends) -> None:
     assert filters(t, "ingress") == others, "the helper took another's filter along"
 
 
-sys.exit(main(__doc__, two_helpers, killed_helper, filter_of_others))
+sys.exit(main(__doc__, routed_by_a_rule, two_helpers, killed_helper, filter_of_others))
