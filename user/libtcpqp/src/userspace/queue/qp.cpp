@@ -225,8 +225,8 @@ void Qp::receive() noexcept {
             return;
         }
         if (rx_.greeted() && (waited || control_is_due()))
-            launch();
-        if (step == Receiver::Step::kNeedBytes)
+            launch();  // which may find that it has ended
+        if (step == Receiver::Step::kNeedBytes && state_ == State::kOpen)
             want_bytes();
         if (step == Receiver::Step::kBroken)
             end(rx_.reason(), true);
