@@ -339,6 +339,17 @@ def test_placed_until_something_happens(t: Guests) -> None:
     posts_cases(t, "urgent", "disconnected", "reconnected", "other_ulp")
 
 
+def test_placed_beside_urgent_bytes(t: Guests) -> None:
+    """A receive ends where a plain socket's does, also by the signal that tells of one."""
+    posts_cases(t, "urgent_and_signal")
+
+
+def test_placed_until_tls_has_keys(t: Guests) -> None:
+    """Which another thread sets: the receive waits for the rest of a record, and a signal ends it."""
+    t.run(0, "modprobe -q tls || grep -qw tls /proc/sys/net/ipv4/tcp_available_ulp")
+    posts_cases(t, "keyed_meanwhile")
+
+
 @pytest.mark.long
 def test_placed_beside_splice(t: Guests) -> None:
     """TCP's own splice() stops before what was placed, and would say that the stream has ended."""

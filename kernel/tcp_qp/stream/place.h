@@ -125,6 +125,7 @@ struct tqp_recv {
 	bool cheap;			/* to post: it is pinned already, or lies in large pages */
 	u32 offset;			/* of the first posted byte in the first of them */
 	bool ended;			/* the stream, or it is at an urgent byte */
+	bool left;			/* the socket has another ULP: the rest is not ours to wait for */
 };
 
 /* ---- place.c ---- */

@@ -199,18 +199,22 @@ static void tqp_recv_close(struct sock *sk, struct tqp_recv *recv, struct msghdr
 	tqp_place_put(place);
 }
 
-/* As TCP waits.  0: TCP has something to say, bytes or an end. */
+/*
+ * As TCP waits, which has just said that it has nothing.  0: it has something to say by now, bytes
+ * or an end.  A signal ends the call whatever is in the queue: TCP says nothing of an urgent byte
+ * while one is pending.
+ */
 static int tqp_recv_more(struct sock *sk, long *timeo)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 
+	if (signal_pending(current))
+		return *timeo ? sock_intr_errno(*timeo) : -EAGAIN;
 	if (tp->copied_seq != tp->rcv_nxt || sk->sk_err || sk->sk_shutdown & RCV_SHUTDOWN ||
 	    sk->sk_state == TCP_CLOSE || sock_flag(sk, SOCK_DONE))
 		return 0;
 	if (!*timeo)
 		return -EAGAIN;
-	if (signal_pending(current))
-		return sock_intr_errno(*timeo);
 	return min(sk_wait_data(sk, timeo, skb_peek_tail(&sk->sk_receive_queue)), 0);
 }
 
@@ -258,6 +262,7 @@ static int tqp_recv_some(struct sock *sk, struct tqp_recv *recv, struct msghdr *
 		ret = 0;
 	else if (ret == -EAGAIN)
 		ret = tqp_recv_more(sk, timeo);
+	recv->left = !ret && !tqp_stream_is_on(sk);
 	recv->ended |= recv->done && tqp_recv_at_mark(sk);
 	if (unlikely(tqp_recv_is_dropped(sk, recv))) {
 		recv->dropped = true;
@@ -269,7 +274,7 @@ static int tqp_recv_some(struct sock *sk, struct tqp_recv *recv, struct msghdr *
 	return ret;
 }
 
-/* Bytes, fewer than were posted if the call has ended; or why there is none. */
+/* Bytes, fewer than were posted if the call has ended, or @recv->left; or why there is none. */
 static int tqp_recv_posted(struct sock *sk, struct tqp_recv *recv, struct msghdr *msg, long *timeo,
 			   struct tqp_told begin, TQP_RECV_FLAGS_PARAMS)
 {
@@ -277,7 +282,7 @@ static int tqp_recv_posted(struct sock *sk, struct tqp_recv *recv, struct msghdr
 
 	do {
 		ret = tqp_recv_some(sk, recv, msg, timeo, begin, TQP_RECV_FLAGS(flags));
-	} while (!ret && !recv->ended && recv->done < recv->bytes);
+	} while (!ret && !recv->ended && !recv->left && recv->done < recv->bytes);
 	tqp_recv_close(sk, recv, msg, begin);
 	if (ret < 0 && recv->done)
 		tqp_recv_tell_later(sk, ret);
@@ -300,15 +305,17 @@ static int tqp_recv_in_time(struct sock *sk, struct msghdr *msg, size_t len, lon
 	int done = 0, ret;
 	bool ended;
 
-	if (*timeo == MAX_SCHEDULE_TIMEOUT)
-		return tqp_recv_part(sk, msg, len, begin, TQP_RECV_FLAGS(flags));
 	do {
+		/* Another ULP's waits itself: only that knows for what, in the middle of a record. */
+		bool waits = *timeo == MAX_SCHEDULE_TIMEOUT || !tqp_stream_is_on(sk);
+
 		ret = tqp_recv_part(sk, msg, len - done, begin,
-				    TQP_RECV_FLAGS((flags & ~MSG_WAITALL) | MSG_DONTWAIT));
-		ended = !ret;
+				    TQP_RECV_FLAGS(waits ? flags :
+						   (flags & ~MSG_WAITALL) | MSG_DONTWAIT));
+		ended = !ret || waits;
 		done += max(ret, 0);
 		lock_sock(sk);
-		if (ret == -EAGAIN)
+		if (ret == -EAGAIN && !waits)
 			ret = tqp_recv_more(sk, timeo);
 		ended |= done && tqp_recv_at_mark(sk);
 		release_sock(sk);
@@ -342,7 +349,7 @@ static int tqp_recv_all(struct sock *sk, struct msghdr *msg, size_t len, size_t 
 			ret = tqp_recv_in_time(sk, msg, want, &timeo, begin, TQP_RECV_FLAGS(flags));
 		}
 		done += max(ret, 0);
-		if (ret >= 0 && ret == want)
+		if ((ret >= 0 && ret == want) || (!err && recv.left))
 			continue;
 		taken = tqp_recv_rescued(sk, msg, len - done, begin);
 		if (taken < 0 || (!taken && (!err || tqp_recv_taken(sk) == before)))

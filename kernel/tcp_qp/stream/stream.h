@@ -71,14 +71,16 @@ int tqp_stream_install_new(struct sock *sk);
 int tqp_stream_init(void);
 void tqp_stream_exit(void);
 
+/* Not another's, or none's.  Without the sk lock only a hint. */
+static inline bool tqp_stream_is_on(const struct sock *sk)
+{
+	return READ_ONCE(inet_csk(sk)->icsk_ulp_ops) == &tqp_stream_ulp_ops;
+}
+
 /* The socket's pages; NULL: it has none, or another ULP.  sk lock. */
 static inline struct tqp_stream *tqp_stream_of(const struct sock *sk)
 {
-	const struct inet_connection_sock *icsk = inet_csk(sk);
-
-	if (icsk->icsk_ulp_ops != &tqp_stream_ulp_ops)
-		return NULL;
-	return (__force struct tqp_stream *)icsk->icsk_ulp_data;
+	return tqp_stream_is_on(sk) ? (__force struct tqp_stream *)inet_csk(sk)->icsk_ulp_data : NULL;
 }
 
 /* The same; one is made for a socket of ours that has none.  NULL: no memory, or another ULP. */

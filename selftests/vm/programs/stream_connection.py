@@ -25,7 +25,7 @@ RECVFROM = "45"
 LIMIT_S = 60
 WARM_MAX = 20
 BYTES_RECEIVED, BYTES_RECEIVED_AT = struct.Struct("<Q"), 128  # struct tcp_info
-REQUEST = struct.Struct("<QQ?")  # from where, how many, whether an urgent byte follows
+REQUEST = struct.Struct("<QQ?H")  # from where, how many, whether an urgent byte follows, how many bytes that come with the request
 
 MREMAP_MAYMOVE, MREMAP_FIXED, MAP_FIXED = 1, 2, 0x10
 MADV_HUGEPAGE, MADV_NOHUGEPAGE, MADV_DONTNEED = 14, 15, 4
@@ -35,6 +35,8 @@ libc.mmap.restype = libc.mremap.restype = ctypes.c_void_p
 libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
 libc.mremap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
 libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+libc.recv.restype = ctypes.c_ssize_t
+libc.recv.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 libc.madvise.argtypes = libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
@@ -115,6 +117,8 @@ def pinned() -> int:
 class Receive(threading.Thread):
     """A receive that waits."""
 
+    CALL = RECVFROM
+
     def __init__(self, connection: "Connection", into: memoryview, flags: int = socket.MSG_WAITALL) -> None:
         super().__init__(daemon=True)
         self.connection, self.into, self.flags, self.got, self.error = connection, into, flags, 0, 0
@@ -130,7 +134,7 @@ class Receive(threading.Thread):
     def waits(self) -> bool:
         try:
             with open(f"/proc/self/task/{self.native_id}/syscall", encoding="ascii") as call:
-                return call.read().split()[0] == RECVFROM
+                return call.read().split()[0] == self.CALL
         except (FileNotFoundError, IndexError):
             return False
 
@@ -139,6 +143,15 @@ class Receive(threading.Thread):
         if self.is_alive():
             sys.exit("the receive did not end")
         return self.got
+
+
+class Interruptible(Receive):
+    """A receive that a signal ends: Python's own would begin again."""
+
+    def run(self) -> None:
+        at = ctypes.addressof(ctypes.c_char.from_buffer(self.into))
+        self.got = libc.recv(self.connection.sock.fileno(), at, len(self.into), self.flags)
+        self.error = ctypes.get_errno() if self.got < 0 else 0
 
 
 class Connection:
@@ -152,8 +165,9 @@ class Connection:
             self.sock.setsockopt(socket.SOL_TCP, TCP_ULP, ulp)
         self.at = 0  # what was asked for
 
-    def ask(self, count: int, urgent: bool = False) -> None:
-        self.sock.sendall(REQUEST.pack(self.at, count, urgent))
+    def ask(self, count: int, urgent: bool = False, back: bytes = b"") -> None:
+        """@back: bytes that the server sends behind that, as they are."""
+        self.sock.sendall(REQUEST.pack(self.at, count, urgent, len(back)) + back)
         self.at += count
 
     def counters(self) -> dict:

@@ -13,7 +13,6 @@ until its memory is pinned from one call to the next, and says what was placed.
 
 import ctypes
 import errno
-import fcntl
 import mmap
 import os
 import resource
@@ -25,15 +24,15 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from stream_beside import peeked, spliced, zerocopied, zerocopied_and_copied
-from stream_connection import BLOCK, KIB, MADV_DONTNEED, MADV_HUGEPAGE, MIB, REQUEST, TCP_ULP, Connection, Memory, Receive, expected, libc, pinned, wait_until
+from stream_connection import BLOCK, KIB, MADV_DONTNEED, MADV_HUGEPAGE, MIB, REQUEST, Connection, Memory, Receive, expected, libc, pinned, wait_until
+from stream_marks import URGENT_BYTE, urgent, urgent_and_signal, urgent_between_parts
 from stream_plain import ancillary, offered, timed, timed_beside
+from stream_tls import gives, keyed_meanwhile
 from stream_window import narrow, remeasured
 
-SIOCATMARK = 0x8905
 RECONNECTS = 6
 HUGE = 2 * MIB
 PAGE = 4096
-URGENT_BYTE = b"!"
 
 
 def between(connection: Connection, change: Callable[[Memory], object]) -> None:
@@ -222,25 +221,6 @@ def little(connection: Connection) -> None:
     connection.warm(memory)
 
 
-def urgent(connection: Connection) -> None:
-    """A receive ends before an urgent byte, which is read by itself; the rest follows."""
-    memory = Memory(BLOCK)
-    connection.warm(memory)
-    at, receive = connection.at, connection.half(memory)
-    connection.ask(0, urgent=True)
-    if receive.end() != BLOCK // 2:
-        sys.exit(f"before the urgent byte: {receive.got} bytes, error {receive.error}")
-    connection.compare(memory.bytes(0, BLOCK // 2), at)
-    wait_until(lambda: marked(connection.sock), "the urgent byte is the next")
-    if (byte := connection.sock.recv(1, socket.MSG_OOB)) != URGENT_BYTE:
-        sys.exit(f"the urgent byte is {byte!r}")
-    connection.whole(memory)
-
-
-def marked(sock: socket.socket) -> bool:
-    return struct.unpack("i", fcntl.ioctl(sock, SIOCATMARK, bytes(4)))[0] == 1
-
-
 def disconnected(connection: Connection) -> int:
     """By another thread: the receive has what came, and ends."""
     return disconnect_meanwhile(connection, lambda sock: None)
@@ -284,31 +264,23 @@ def other_ulp(connection: Connection) -> int:
     return placed
 
 
-def gives(sock: socket.socket, name: bytes) -> bool:
-    """False: it has placed bytes that were not read."""
-    try:
-        sock.setsockopt(socket.SOL_TCP, TCP_ULP, name)
-    except OSError as error:
-        if error.errno != errno.EBUSY:
-            raise
-        return False
-    return True
-
-
 CASES = {case.__name__: case for case in (unmapped, advised, moved, moved_meanwhile, advised_meanwhile, protected, protected_meanwhile,
-         forked, forked_meanwhile, overlapping, idle, many, little, urgent, disconnected, reconnected, other_ulp, spliced, zerocopied,
-         zerocopied_and_copied, peeked, remeasured, narrow, timed, timed_beside, ancillary, offered)}  # fmt: skip
+         forked, forked_meanwhile, overlapping, idle, many, little, urgent, urgent_and_signal, urgent_between_parts, disconnected,
+         reconnected, other_ulp, keyed_meanwhile, spliced, zerocopied, zerocopied_and_copied, peeked, remeasured, narrow, timed, timed_beside,
+         ancillary, offered)}  # fmt: skip
 
 
 def answer(sock: socket.socket) -> None:
     while len(request := sock.recv(REQUEST.size, socket.MSG_WAITALL)) == REQUEST.size:
-        at, count, urgent = REQUEST.unpack(request)
+        at, count, urgently, back = REQUEST.unpack(request)
         while count:
             part = min(count, MIB)
             sock.sendall(expected(at, part))
             at, count = at + part, count - part
-        if urgent:
+        if urgently:
             sock.send(URGENT_BYTE, socket.MSG_OOB)
+        if back:
+            sock.sendall(sock.recv(back, socket.MSG_WAITALL))
 
 
 def serve(port: int) -> NoReturn:
