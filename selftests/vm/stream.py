@@ -341,7 +341,7 @@ def test_placed_until_something_happens(t: Guests) -> None:
 
 def test_placed_beside_urgent_bytes(t: Guests) -> None:
     """A receive ends where a plain socket's does, also by the signal that tells of one."""
-    posts_cases(t, "urgent_and_signal")
+    posts_cases(t, "urgent_and_signal", "urgent_between_parts")
 
 
 def test_placed_until_tls_has_keys(t: Guests) -> None:

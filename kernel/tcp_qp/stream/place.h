@@ -119,12 +119,13 @@ struct tqp_recv {
 	u32 bytes;			/* that it wants from there on */
 	u32 queued;			/* of these: had come before, and lie in TCP's queue; the rest is posted */
 	u32 done;			/* how many it has */
+	size_t had;			/* the call's, before these */
 	u32 placed_to;			/* behind the last byte that came through TCP as placed */
 	u32 seen;			/* behind what the NIC had placed, when last looked; or no further than @placed_to */
 	bool dropped;			/* that did not come so */
 	bool cheap;			/* to post: it is pinned already, or lies in large pages */
 	u32 offset;			/* of the first posted byte in the first of them */
-	bool ended;			/* the stream, or it is at an urgent byte */
+	bool ended;			/* the stream */
 	bool left;			/* the socket has another ULP: the rest is not ours to wait for */
 };
 

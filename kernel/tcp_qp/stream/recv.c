@@ -218,12 +218,21 @@ static int tqp_recv_more(struct sock *sk, long *timeo)
 	return min(sk_wait_data(sk, timeo, skb_peek_tail(&sk->sk_receive_queue)), 0);
 }
 
-/* An urgent byte is next: who has bytes by now gets no more, as in one call of TCP's. */
-static bool tqp_recv_at_mark(const struct sock *sk)
+/*
+ * An urgent byte is next: who has bytes by now gets no more, as in one call of TCP's, to which each
+ * part is a call that begins.  @done: in all parts.
+ */
+static bool tqp_recv_at_mark(struct sock *sk, size_t done)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
+	bool at_mark;
 
-	return unlikely(tp->urg_data) && tp->urg_seq == tp->copied_seq;
+	if (!done || likely(!READ_ONCE(tp->urg_data)))
+		return false;
+	lock_sock(sk);
+	at_mark = tp->urg_data && tp->urg_seq == tp->copied_seq;
+	release_sock(sk);
+	return at_mark;
 }
 
 /*
@@ -263,7 +272,6 @@ static int tqp_recv_some(struct sock *sk, struct tqp_recv *recv, struct msghdr *
 	else if (ret == -EAGAIN)
 		ret = tqp_recv_more(sk, timeo);
 	recv->left = !ret && !tqp_stream_is_on(sk);
-	recv->ended |= recv->done && tqp_recv_at_mark(sk);
 	if (unlikely(tqp_recv_is_dropped(sk, recv))) {
 		recv->dropped = true;
 		tqp_post_close(sk, recv->place);
@@ -278,11 +286,11 @@ static int tqp_recv_some(struct sock *sk, struct tqp_recv *recv, struct msghdr *
 static int tqp_recv_posted(struct sock *sk, struct tqp_recv *recv, struct msghdr *msg, long *timeo,
 			   struct tqp_told begin, TQP_RECV_FLAGS_PARAMS)
 {
-	int ret;
+	int ret = 0;
 
-	do {
+	while (!ret && !recv->ended && !recv->left && recv->done < recv->bytes &&
+	       !tqp_recv_at_mark(sk, recv->had + recv->done))
 		ret = tqp_recv_some(sk, recv, msg, timeo, begin, TQP_RECV_FLAGS(flags));
-	} while (!ret && !recv->ended && !recv->left && recv->done < recv->bytes);
 	tqp_recv_close(sk, recv, msg, begin);
 	if (ret < 0 && recv->done)
 		tqp_recv_tell_later(sk, ret);
@@ -298,28 +306,31 @@ static bool tqp_recv_is_timed(const struct sock *sk, int flags)
 	       READ_ONCE(sk->sk_rcvtimeo) != MAX_SCHEDULE_TIMEOUT && tqp_post_may_place(sk);
 }
 
-/* TCP's function, which would begin the socket's limit anew; @timeo: what is left of the call's. */
-static int tqp_recv_in_time(struct sock *sk, struct msghdr *msg, size_t len, long *timeo,
-			    struct tqp_told begin, TQP_RECV_FLAGS_PARAMS)
+/*
+ * TCP's function, which would begin the socket's limit anew, and know nothing of the @had bytes
+ * before; @timeo: what is left of the call's.
+ */
+static int tqp_recv_in_time(struct sock *sk, struct msghdr *msg, size_t len, size_t had,
+			    long *timeo, struct tqp_told begin, TQP_RECV_FLAGS_PARAMS)
 {
-	int done = 0, ret;
-	bool ended;
+	int done = 0, ret = 0;
+	bool ended = false;
 
-	do {
+	while (ret >= 0 && !ended && done < len && !tqp_recv_at_mark(sk, had + done)) {
 		/* Another ULP's waits itself: only that knows for what, in the middle of a record. */
-		bool waits = *timeo == MAX_SCHEDULE_TIMEOUT || !tqp_stream_is_on(sk);
+		bool waits = (!had && *timeo == MAX_SCHEDULE_TIMEOUT) || !tqp_stream_is_on(sk);
 
 		ret = tqp_recv_part(sk, msg, len - done, begin,
 				    TQP_RECV_FLAGS(waits ? flags :
 						   (flags & ~MSG_WAITALL) | MSG_DONTWAIT));
 		ended = !ret || waits;
 		done += max(ret, 0);
-		lock_sock(sk);
-		if (ret == -EAGAIN && !waits)
+		if (ret == -EAGAIN && !waits) {
+			lock_sock(sk);
 			ret = tqp_recv_more(sk, timeo);
-		ended |= done && tqp_recv_at_mark(sk);
-		release_sock(sk);
-	} while (ret >= 0 && !ended && done < len);
+			release_sock(sk);
+		}
+	}
 	if (ret < 0 && done)
 		tqp_recv_tell_later(sk, ret);
 	return done ?: ret;
@@ -340,13 +351,15 @@ static int tqp_recv_all(struct sock *sk, struct msghdr *msg, size_t len, size_t 
 
 		if (!err) {
 			want = recv.bytes;
+			recv.had = done;
 			ret = tqp_recv_posted(sk, &recv, msg, &timeo, begin, TQP_RECV_FLAGS(flags));
 		} else {
 			post = err == -EAGAIN;
 			if (post)	/* what waits, in parts, so that the window shrinks as it is read */
 				want = min3(want, (size_t)recv.queued, (size_t)TQP_PLACE_MIN_BYTES);
 			before = tqp_recv_taken(sk);
-			ret = tqp_recv_in_time(sk, msg, want, &timeo, begin, TQP_RECV_FLAGS(flags));
+			ret = tqp_recv_in_time(sk, msg, want, done, &timeo, begin,
+					       TQP_RECV_FLAGS(flags));
 		}
 		done += max(ret, 0);
 		if ((ret >= 0 && ret == want) || (!err && recv.left))
