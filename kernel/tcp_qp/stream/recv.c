@@ -336,6 +336,15 @@ static int tqp_recv_in_time(struct sock *sk, struct msghdr *msg, size_t len, siz
 	return done ?: ret;
 }
 
+/*
+ * Did TCP stop, with less than it was asked for, at a placed packet that another reader has taken
+ * by now?  @before: what of them was read then.  An end or an error is none that TCP would repeat.
+ */
+static bool tqp_recv_met_taken(const struct sock *sk, int ret, u64 before)
+{
+	return (ret > 0 || ret == -EFAULT) && tqp_recv_taken(sk) != before;
+}
+
 /* The rest of it, after @done bytes.  @post: as much as possible into memory that is posted. */
 static int tqp_recv_all(struct sock *sk, struct msghdr *msg, size_t len, size_t done, bool post,
 			struct tqp_told begin, TQP_RECV_FLAGS_PARAMS)
@@ -365,7 +374,7 @@ static int tqp_recv_all(struct sock *sk, struct msghdr *msg, size_t len, size_t 
 		if ((ret >= 0 && ret == want) || (!err && recv.left))
 			continue;
 		taken = tqp_recv_rescued(sk, msg, len - done, begin);
-		if (taken < 0 || (!taken && (!err || tqp_recv_taken(sk) == before)))
+		if (taken < 0 || (!taken && (!err || !tqp_recv_met_taken(sk, ret, before))))
 			break;
 		done += taken;
 	}
