@@ -368,6 +368,11 @@ def test_placed_beside_peeks(t: Guests) -> None:
     posts_cases(t, "peeked")
 
 
+def test_placed_beside_short_reads(t: Guests) -> None:
+    """Who reads until he gets less than he asked for, or waits for SO_RCVLOWAT, gets all that there is."""
+    posts_cases(t, "short")
+
+
 @pytest.mark.parametrize("case", (pytest.param("timed", marks=pytest.mark.long), pytest.param("timed_beside", marks=pytest.mark.long), "ancillary"))
 def test_as_plain(t: Guests, case: str) -> None:
     """A receive's time limit, and what is told beside its bytes, are those of a plain socket."""

@@ -411,6 +411,33 @@ static int tqp_recv_fault(struct sock *sk, struct msghdr *msg, size_t len, TQP_R
 	return ret;
 }
 
+/*
+ * Behind @done bytes: what there is by now, placed or not, and what comes while that is less than
+ * SO_RCVLOWAT.  Who gets less than he asked for may take it for all.
+ */
+static int tqp_recv_on(struct sock *sk, struct msghdr *msg, size_t len, int done,
+		       struct tqp_told begin, TQP_RECV_FLAGS_PARAMS)
+{
+	long timeo = sock_rcvtimeo(sk, flags & MSG_DONTWAIT);
+	int target = sock_rcvlowat(sk, 0, len);
+	int ret = 1;
+
+	while (ret > 0 && done < len && !tqp_recv_at_mark(sk, done)) {
+		ret = tqp_recv_rescued(sk, msg, len - done, begin) ?:
+		      tqp_recv_part(sk, msg, len - done, begin,
+				    TQP_RECV_FLAGS(flags | MSG_DONTWAIT));
+		done += max(ret, 0);
+		if (ret == -EAGAIN && done < target && tqp_stream_is_on(sk)) {
+			lock_sock(sk);
+			ret = tqp_recv_more(sk, &timeo) ?: 1;
+			release_sock(sk);
+		}
+	}
+	if (ret < 0)
+		tqp_recv_tell_later(sk, ret);
+	return done;
+}
+
 /* TCP's own, and from where that stops at a placed packet on a copy. */
 static int tqp_recv_peek(struct sock *sk, struct msghdr *msg, size_t len, TQP_RECV_FLAGS_PARAMS)
 {
@@ -425,6 +452,17 @@ static int tqp_recv_peek(struct sock *sk, struct msghdr *msg, size_t len, TQP_RE
 			break;
 	} while (!tqp_peek_on(sk, msg, len, flags, begin, told, &ret) && ret == -EFAULT);
 	return ret;
+}
+
+/* TCP said @ret: may it have stopped at a placed packet?  No lock. */
+static bool tqp_recv_may_be_short(const struct sock *sk, int ret, size_t len, int flags)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	if (ret <= 0 || ret >= len)
+		return ret == -EFAULT;
+	return flags & MSG_WAITALL || (READ_ONCE(tp->copied_seq) != READ_ONCE(tp->rcv_nxt) &&
+				       tqp_post_may_place(sk));
 }
 
 static int tqp_stream_recvmsg(struct sock *sk, struct msghdr *msg, size_t len, TQP_RECV_FLAGS_PARAMS)
@@ -448,13 +486,17 @@ static int tqp_stream_recvmsg(struct sock *sk, struct msghdr *msg, size_t len, T
 		      tqp_recv_base(sk, msg, len, TQP_RECV_FLAGS(flags));
 	if (unlikely(tqp_queue_is_long(sk)) && !(flags & MSG_PEEK))
 		tqp_queue_bound(sk);
-	if (likely(timed || (ret != -EFAULT && !(flags & MSG_WAITALL && ret > 0 && ret < len))))
+	if (likely(timed || !tqp_recv_may_be_short(sk, ret, len, flags)))
 		return ret;
-	/* It may have stopped at a placed packet, of a post that has ended. */
 	if (flags & (MSG_OOB | MSG_ERRQUEUE | MSG_SOCK_DEVMEM))
 		return ret;
-	if (!(flags & MSG_WAITALL) || flags & (MSG_DONTWAIT | MSG_TRUNC))
-		return ret > 0 ? ret : tqp_recv_fault(sk, msg, len, TQP_RECV_FLAGS(flags));
+	if (!(flags & MSG_WAITALL) || flags & (MSG_DONTWAIT | MSG_TRUNC)) {
+		if (ret < 0)
+			ret = tqp_recv_fault(sk, msg, len, TQP_RECV_FLAGS(flags));
+		if (ret <= 0 || flags & MSG_TRUNC)	/* which stops at none */
+			return ret;
+		return tqp_recv_on(sk, msg, len, ret, begin, TQP_RECV_FLAGS(flags));
+	}
 	lock_sock(sk);
 	taken = tqp_post_next(sk) || tqp_recv_taken(sk) != before;
 	release_sock(sk);

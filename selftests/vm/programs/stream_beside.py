@@ -20,6 +20,7 @@ ZEROCOPY_ROUNDS, ZEROCOPY_BYTES, TCP_ZEROCOPY_RECEIVE = 8, 64 * KIB, 35
 ZEROCOPY = struct.Struct("<QII")  # where, how many bytes, how many to be received otherwise
 ZEROCOPY_COPIED = struct.Struct("<QIIIiQiI")  # the same; what waits, an error, where else to copy, how many bytes, flags
 ZEROCOPY_SILENT_MAX = 20  # answers that bytes wait for neither, in a row
+SHORT_BYTES = 64 * KIB
 SO_PEEK_OFF, PEEK_ROUNDS, PEEK_PARTS, PEEK_LIMIT_S = 42, 2, 3, 10
 PEEKS = tuple((flags, *how) for flags in (socket.MSG_DONTWAIT, socket.MSG_WAITALL) for how in ((1, False), (3, True)))  # flags, how many, by SO_PEEK_OFF
 CHANCE_MAX = 6  # bytes that are another reader's by chance
@@ -155,6 +156,35 @@ def without_processor(receive: Receive) -> Iterator[None]:
     finally:
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
         os.sched_setaffinity(0, was)
+
+
+def short(connection: Connection) -> None:
+    """Beside a receive that gets no processor: who reads what there is gets all of it, what was placed and what came behind it."""
+    memory = Memory(BLOCK)
+
+    def attempt(flags: int) -> None:
+        parts: list[bytes] = []
+        connection.warm(memory)
+        at, receive = connection.at, connection.half(memory)
+        with without_processor(receive):
+            connection.ask(SHORT_BYTES)
+            wait_until(connection.has_come, "what was asked for came")
+            with contextlib.suppress(BlockingIOError):  # the other reader was first
+                parts.append(connection.sock.recv(1, socket.MSG_DONTWAIT))
+            connection.ask(SHORT_BYTES)
+            wait_until(connection.has_come, "what was asked for came")
+            waiting = connection.waiting()
+            if waiting == 2 * SHORT_BYTES - 1:
+                connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, waiting)
+                parts.append(connection.sock.recv(waiting, flags))
+                connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+                if len(parts[1]) != waiting:
+                    sys.exit(f"of {waiting} bytes that wait a call with flags {flags:#x} gave {len(parts[1])}")
+        connection.ask(BLOCK // 2)
+        check_shared(connection, at, receive, memory, parts)
+
+    for flags in (0, socket.MSG_DONTWAIT):
+        until_met(connection, lambda flags=flags: attempt(flags))
 
 
 class CopiedZerocopy(Zerocopy):

@@ -23,7 +23,7 @@ import threading
 from collections.abc import Callable
 from typing import NoReturn
 
-from stream_beside import peeked, spliced, zerocopied, zerocopied_and_copied
+from stream_beside import peeked, short, spliced, zerocopied, zerocopied_and_copied
 from stream_connection import BLOCK, KIB, MADV_DONTNEED, MADV_HUGEPAGE, MIB, REQUEST, Connection, Memory, Receive, expected, libc, pinned, wait_until
 from stream_marks import URGENT_BYTE, urgent, urgent_and_signal, urgent_between_parts
 from stream_plain import ancillary, offered, timed, timed_beside
@@ -266,8 +266,8 @@ def other_ulp(connection: Connection) -> int:
 
 CASES = {case.__name__: case for case in (unmapped, advised, moved, moved_meanwhile, advised_meanwhile, protected, protected_meanwhile,
          forked, forked_meanwhile, overlapping, idle, many, little, urgent, urgent_and_signal, urgent_between_parts, disconnected,
-         reconnected, other_ulp, keyed_meanwhile, spliced, zerocopied, zerocopied_and_copied, peeked, remeasured, narrow, timed, timed_beside,
-         ancillary, offered)}  # fmt: skip
+         reconnected, other_ulp, keyed_meanwhile, spliced, zerocopied, zerocopied_and_copied, peeked, short, remeasured, narrow, timed,
+         timed_beside, ancillary, offered)}  # fmt: skip
 
 
 def answer(sock: socket.socket) -> None:
