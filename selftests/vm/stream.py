@@ -368,9 +368,9 @@ def test_placed_beside_peeks(t: Guests) -> None:
     posts_cases(t, "peeked")
 
 
-def test_placed_beside_short_reads(t: Guests) -> None:
-    """Who reads until he gets less than he asked for, or waits for SO_RCVLOWAT, gets all that there is."""
-    posts_cases(t, "short")
+def test_placed_is_found(t: Guests) -> None:
+    """By who reads until he gets less than he asked for, or waits for SO_RCVLOWAT, or splices without a wait."""
+    posts_cases(t, "short", "spliced_at_once")
 
 
 @pytest.mark.parametrize("case", (pytest.param("timed", marks=pytest.mark.long), pytest.param("timed_beside", marks=pytest.mark.long), "ancillary"))

@@ -272,6 +272,8 @@ void tqp_stream_recv_ops(struct proto *prot);
  * if there is none any more, and this has changed, another reader took it.
  */
 u64 tqp_recv_taken(const struct sock *sk);
+/* What ended a call after bytes had come is told by the next call, as in one call of TCP's.  Not the sk lock. */
+void tqp_recv_tell_later(struct sock *sk, int err);
 /* Does TCP tell more of what was received than its bytes? */
 static inline bool tqp_recv_tells(const struct sock *sk, const struct msghdr *msg)
 {

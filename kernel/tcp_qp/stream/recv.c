@@ -23,8 +23,7 @@ static int tqp_recv_base(struct sock *sk, struct msghdr *msg, size_t len, TQP_RE
 	return tqp_stream_base(READ_ONCE(sk->sk_prot))->recvmsg(sk, msg, len, TQP_RECV_FLAGS(flags));
 }
 
-/* What ended a call after bytes had come is told by the next call, as in one call of TCP's. */
-static void tqp_recv_tell_later(struct sock *sk, int err)
+void tqp_recv_tell_later(struct sock *sk, int err)
 {
 	switch (err) {
 	case -EAGAIN:

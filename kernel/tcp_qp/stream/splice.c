@@ -22,27 +22,41 @@ static struct tqp_splice_family {
 
 static DEFINE_MUTEX(tqp_splice_mutex);
 
+static u32 tqp_splice_placed(struct sock *sk)
+{
+	u32 placed;
+
+	lock_sock(sk);
+	placed = tqp_post_next(sk);
+	release_sock(sk);
+	return placed;
+}
+
+/*
+ * Before a placed packet TCP tells of an error, of an end, or that nothing waits.  So that is looked
+ * for before, and once more, since TCP may have waited until it came.
+ */
 static ssize_t tqp_splice_read(struct socket *sock, loff_t *ppos, struct pipe_inode_info *pipe,
 			       size_t len, unsigned int flags)
 {
 	struct sock *sk = sock->sk;
-	u64 before;
+	u32 placed = tqp_splice_placed(sk);
+	ssize_t ret = 0;
 
-	do {
-		ssize_t ret;
-		u32 placed;
+	while (!placed) {
+		u64 before = tqp_recv_taken(sk);
 
-		before = tqp_recv_taken(sk);
 		ret = inet_stream_ops.splice_read(sock, ppos, pipe, len, flags);
-		if (ret)
+		if (ret > 0)
 			return ret;
-		lock_sock(sk);
-		placed = tqp_post_next(sk);
-		release_sock(sk);
-		if (placed)
-			return copy_splice_read(sock->file, ppos, pipe, min_t(size_t, len, placed), flags);
-	} while (tqp_recv_taken(sk) != before);	/* another reader took what TCP stopped at */
-	return 0;
+		placed = tqp_splice_placed(sk);
+		/* another reader may have taken what TCP stopped at */
+		if (!placed && ((ret && ret != -EAGAIN) || tqp_recv_taken(sk) == before))
+			return ret;
+	}
+	if (ret)
+		tqp_recv_tell_later(sk, ret);
+	return copy_splice_read(sock->file, ppos, pipe, min_t(size_t, len, placed), flags);
 }
 
 static struct tqp_splice_family *tqp_splice_family_of(const struct proto_ops *base)

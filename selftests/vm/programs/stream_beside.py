@@ -118,6 +118,43 @@ def spliced(connection: Connection) -> None:
     until_met(connection, attempt, SPLICED_ROUNDS)
 
 
+def splices(connection: Connection, reset: bool) -> bool:
+    """What was placed, without a wait or behind a reset.  False: the other reader was first."""
+    memory, (out, into) = Memory(BLOCK), os.pipe()
+    connection.warm(memory)
+    at, receive = connection.at, connection.half(memory)
+    with without_processor(receive):
+        connection.ask(SPLICED_BYTES, reset=reset)
+        wait_until(connection.is_closed if reset else connection.has_come, "what was asked for came")
+        met = connection.waiting() == SPLICED_BYTES
+        os.set_blocking(connection.sock.fileno(), reset)
+        try:
+            parts = [os.read(out, os.splice(connection.sock.fileno(), into, SPLICED_BYTES))] if met else []
+        except OSError as error:
+            sys.exit(f"of {SPLICED_BYTES} bytes that wait splice() says {error}")
+        os.set_blocking(connection.sock.fileno(), True)
+    if not reset:
+        connection.ask(BLOCK // 2)
+        check_shared(connection, at, receive, memory, parts)
+        return met
+    connection.compare(b"".join(parts), at + BLOCK // 2)
+    receive.end()
+    try:
+        sys.exit(f"behind a reset: {len(connection.sock.recv(1))} bytes")
+    except ConnectionResetError:
+        return met
+
+
+def spliced_at_once(connection: Connection) -> None:
+    """Beside a receive that gets no processor: splice() finds what was placed, also if it does not wait, and before the reset behind it."""
+    for reset in (False, True):
+        for _ in range(ATTEMPTS_MAX):
+            if splices(Connection(*connection.sock.getpeername()[:2]), reset):
+                break
+        else:
+            sys.exit("the other reader always was first: nothing was shown")
+
+
 class Zerocopy:
     """Reads by TCP_ZEROCOPY_RECEIVE, and by recv() what that says is to be read so."""
 

@@ -25,7 +25,8 @@ RECVFROM = "45"
 LIMIT_S = 60
 WARM_MAX = 20
 BYTES_RECEIVED, BYTES_RECEIVED_AT = struct.Struct("<Q"), 128  # struct tcp_info
-REQUEST = struct.Struct("<QQ?H")  # from where, how many, whether an urgent byte follows, how many bytes that come with the request
+CLOSED = 7  # TCP_CLOSE
+REQUEST = struct.Struct("<QQ?H?")  # from where, how many, whether an urgent byte follows, how many bytes that come with the request, whether a reset
 
 MREMAP_MAYMOVE, MREMAP_FIXED, MAP_FIXED = 1, 2, 0x10
 MADV_HUGEPAGE, MADV_NOHUGEPAGE, MADV_DONTNEED = 14, 15, 4
@@ -165,9 +166,9 @@ class Connection:
             self.sock.setsockopt(socket.SOL_TCP, TCP_ULP, ulp)
         self.at = 0  # what was asked for
 
-    def ask(self, count: int, urgent: bool = False, back: bytes = b"") -> None:
+    def ask(self, count: int, urgent: bool = False, back: bytes = b"", reset: bool = False) -> None:
         """@back: bytes that the server sends behind that, as they are."""
-        self.sock.sendall(REQUEST.pack(self.at, count, urgent, len(back)) + back)
+        self.sock.sendall(REQUEST.pack(self.at, count, urgent, len(back), reset) + back)
         self.at += count
 
     def counters(self) -> dict:
@@ -226,6 +227,9 @@ class Connection:
         """All that was asked for."""
         info = self.sock.getsockopt(socket.SOL_TCP, socket.TCP_INFO, BYTES_RECEIVED.size + BYTES_RECEIVED_AT)
         return BYTES_RECEIVED.unpack_from(info, BYTES_RECEIVED_AT)[0] == self.at
+
+    def is_closed(self) -> bool:
+        return self.sock.getsockopt(socket.SOL_TCP, socket.TCP_INFO, 1)[0] == CLOSED
 
     def has_read(self) -> bool:
         """All that was asked for has come, and no byte of it waits in the kernel."""

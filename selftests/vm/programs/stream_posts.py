@@ -13,6 +13,7 @@ until its memory is pinned from one call to the next, and says what was placed.
 
 import ctypes
 import errno
+import fcntl
 import mmap
 import os
 import resource
@@ -23,13 +24,14 @@ import threading
 from collections.abc import Callable
 from typing import NoReturn
 
-from stream_beside import peeked, short, spliced, zerocopied, zerocopied_and_copied
+from stream_beside import peeked, short, spliced, spliced_at_once, zerocopied, zerocopied_and_copied
 from stream_connection import BLOCK, KIB, MADV_DONTNEED, MADV_HUGEPAGE, MIB, REQUEST, Connection, Memory, Receive, expected, libc, pinned, wait_until
 from stream_marks import URGENT_BYTE, urgent, urgent_and_signal, urgent_between_parts
 from stream_plain import ancillary, offered, timed, timed_beside
 from stream_tls import gives, keyed_meanwhile
 from stream_window import narrow, remeasured
 
+SIOCOUTQ = 0x5411
 RECONNECTS = 6
 HUGE = 2 * MIB
 PAGE = 4096
@@ -266,13 +268,13 @@ def other_ulp(connection: Connection) -> int:
 
 CASES = {case.__name__: case for case in (unmapped, advised, moved, moved_meanwhile, advised_meanwhile, protected, protected_meanwhile,
          forked, forked_meanwhile, overlapping, idle, many, little, urgent, urgent_and_signal, urgent_between_parts, disconnected,
-         reconnected, other_ulp, keyed_meanwhile, spliced, zerocopied, zerocopied_and_copied, peeked, short, remeasured, narrow, timed,
+         reconnected, other_ulp, keyed_meanwhile, spliced, spliced_at_once, zerocopied, zerocopied_and_copied, peeked, short, remeasured, narrow, timed,
          timed_beside, ancillary, offered)}  # fmt: skip
 
 
 def answer(sock: socket.socket) -> None:
     while len(request := sock.recv(REQUEST.size, socket.MSG_WAITALL)) == REQUEST.size:
-        at, count, urgently, back = REQUEST.unpack(request)
+        at, count, urgently, back, reset = REQUEST.unpack(request)
         while count:
             part = min(count, MIB)
             sock.sendall(expected(at, part))
@@ -281,6 +283,11 @@ def answer(sock: socket.socket) -> None:
             sock.send(URGENT_BYTE, socket.MSG_OOB)
         if back:
             sock.sendall(sock.recv(back, socket.MSG_WAITALL))
+        if reset:
+            wait_until(lambda: not struct.unpack("i", fcntl.ioctl(sock, SIOCOUTQ, bytes(4)))[0], "all is acknowledged")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            break
+    sock.close()
 
 
 def serve(port: int) -> NoReturn:
