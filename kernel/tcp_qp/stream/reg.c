@@ -214,6 +214,7 @@ static struct tqp_reg *tqp_reg_alloc(u32 nr)
 	INIT_LIST_HEAD(&reg->node);
 	INIT_WORK(&reg->drop_work, tqp_reg_drop_work);
 	reg->nr_pages = nr;
+	reg->rights = tqp_regs_rights();
 	reg->pages = kvmalloc_array(nr, sizeof(*reg->pages), GFP_KERNEL_ACCOUNT);
 	reg->dma = kvmalloc_array(nr, sizeof(*reg->dma), GFP_KERNEL_ACCOUNT);
 	if (reg->pages && reg->dma)

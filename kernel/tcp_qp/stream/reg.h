@@ -36,6 +36,7 @@ struct tqp_reg {
 	const struct tqp_offload_device *odev;	/* for which it was mapped; not to be looked into */
 	struct device *dma_dev;			/* for which it is; NULL: none.  tqp_regs_mapping */
 	unsigned long used_at;			/* jiffies; tqp_regs_lock */
+	u32 rights;				/* tqp_regs_rights(), as it was made */
 	u32 nr_pages, nr_runs;			/* a run: pages that follow each other in memory */
 	bool valid;				/* implies that it is kept; tqp_regs_lock */
 	bool lost;				/* a NIC may write there for ever; rising */
@@ -79,7 +80,12 @@ void tqp_regs_exit(void);
 /* For reg.c.  As current's locked memory; false: no more may be.  Sleeps. */
 bool tqp_regs_charge(struct mm_struct *mm, u32 nr);
 void tqp_regs_uncharge(struct mm_struct *mm, u32 nr);
-/* One that covers the range, with a reference. */
+/*
+ * What the calling thread may do by its protection keys (PKRU): a copy would heed them, and whoever
+ * changes them tells nobody.
+ */
+u32 tqp_regs_rights(void);
+/* One that covers the range, made with the rights the caller has, with a reference. */
 struct tqp_reg *tqp_regs_find(const struct tqp_offload_device *odev, unsigned long begin, u32 nr);
 /* With the list's reference.  tqp_regs_lock. */
 void tqp_regs_add(struct tqp_reg *reg);

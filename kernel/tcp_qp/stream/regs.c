@@ -7,6 +7,9 @@
 #include <linux/mm.h>
 #include "object/tqp.h"
 #include "stream/reg.h"
+#ifdef CONFIG_X86
+#include <asm/pkru.h>
+#endif
 
 DEFINE_SPINLOCK(tqp_regs_lock);
 DECLARE_RWSEM(tqp_regs_mapping);
@@ -35,17 +38,27 @@ void tqp_regs_add(struct tqp_reg *reg)
 	list_add(&reg->all, &tqp_regs_all);
 }
 
+u32 tqp_regs_rights(void)
+{
+#ifdef CONFIG_X86
+	return read_pkru();
+#else
+	return 0;
+#endif
+}
+
 struct tqp_reg *tqp_regs_find(const struct tqp_offload_device *odev, unsigned long begin, u32 nr)
 {
 	unsigned long bytes = (unsigned long)nr << PAGE_SHIFT;
 	struct tqp_reg *reg, *found = NULL;
+	u32 rights = tqp_regs_rights();
 	struct list_head *bucket;
 
 	spin_lock(&tqp_regs_lock);
 	bucket = tqp_reg_bucket(current->mm);
 	list_for_each_entry(reg, bucket, node) {
 		if (reg->mn.mm == current->mm && reg->valid && !reg->place &&
-		    reg->odev == odev && tqp_reg_begin(reg) <= begin &&
+		    reg->odev == odev && reg->rights == rights && tqp_reg_begin(reg) <= begin &&
 		    begin + bytes <= tqp_reg_begin(reg) + ((unsigned long)reg->nr_pages << PAGE_SHIFT)) {
 			found = reg;
 			refcount_inc(&reg->refs);

@@ -25,12 +25,13 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from stream_beside import peeked, short, spliced, spliced_at_once, zerocopied, zerocopied_and_copied
-from stream_connection import BLOCK, KIB, MADV_DONTNEED, MADV_HUGEPAGE, MIB, REQUEST, Connection, Memory, Receive, expected, libc, pinned, wait_until
+from stream_connection import BLOCK, KIB, MADV_DONTNEED, MADV_HUGEPAGE, MIB, REQUEST, Connection, Memory, Receive, checked, expected, libc, pinned, wait_until
 from stream_marks import URGENT_BYTE, urgent, urgent_and_signal, urgent_between_parts
 from stream_plain import ancillary, offered, timed, timed_beside
 from stream_tls import gives, keyed_meanwhile
 from stream_window import narrow, remeasured
 
+PKEY_DISABLE_WRITE = 2
 SIOCOUTQ = 0x5411
 RECONNECTS = 6
 HUGE = 2 * MIB
@@ -102,6 +103,25 @@ def protected(connection: Connection) -> None:
     if receive.end() or receive.error != errno.EFAULT or memory.bytes() != kept:
         sys.exit(f"a receive into read-only memory: {receive.got} bytes, error {receive.error}")
     memory.protect(mmap.PROT_READ | mmap.PROT_WRITE)
+    connection.left(memory, BLOCK, at)
+
+
+def locked_by_key(connection: Connection) -> None:
+    """The same of memory that the thread may not write by its protection key, of which the kernel tells nobody."""
+    if (key := libc.pkey_alloc(0, 0)) < 0:
+        print("# no protection keys here", flush=True)
+        return
+    memory = Memory(BLOCK)
+    checked(libc.pkey_mprotect(memory.at, memory.size, mmap.PROT_READ | mmap.PROT_WRITE, key))
+    connection.warm(memory)
+    kept, at = memory.bytes(), connection.at
+    checked(libc.pkey_set(key, PKEY_DISABLE_WRITE))
+    receive = Receive(connection, memory.view())  # its thread has the rights of this one
+    connection.ask(BLOCK)
+    got = receive.end()
+    checked(libc.pkey_set(key, 0))
+    if got or receive.error != errno.EFAULT or memory.bytes() != kept:
+        sys.exit(f"a receive into memory that its key locks: {got} bytes, error {receive.error}")
     connection.left(memory, BLOCK, at)
 
 
@@ -266,7 +286,7 @@ def other_ulp(connection: Connection) -> int:
     return placed
 
 
-CASES = {case.__name__: case for case in (unmapped, advised, moved, moved_meanwhile, advised_meanwhile, protected, protected_meanwhile,
+CASES = {case.__name__: case for case in (unmapped, advised, moved, moved_meanwhile, advised_meanwhile, protected, protected_meanwhile, locked_by_key,
          forked, forked_meanwhile, overlapping, idle, many, little, urgent, urgent_and_signal, urgent_between_parts, disconnected,
          reconnected, other_ulp, keyed_meanwhile, spliced, spliced_at_once, zerocopied, zerocopied_and_copied, peeked, short, remeasured, narrow, timed,
          timed_beside, ancillary, offered)}  # fmt: skip
