@@ -136,9 +136,46 @@ static void tqp_hint(struct net *net, struct sk_buff *skb, const struct tcphdr *
 		sock_gen_put(sk);
 }
 
+/* Before the window: TCP sends an ACK, which the peer may lack, and looks at nothing else of it. */
+static bool tqp_in_is_old(const struct sock *sk, const struct sk_buff *skb,
+			  const struct tcphdr *th, u32 ihl)
+{
+	u32 end = ntohl(th->seq) + skb->len - ihl - th->doff * 4 + th->fin;
+
+	return !th->syn && !th->rst && before(end, READ_ONCE(tcp_sk(sk)->rcv_wup));
+}
+
+/*
+ * Would TCP take it, or soon?  The first urgent packet ends placing for good, so none may do that
+ * who knows no more than the addresses.
+ */
+static bool tqp_in_is_plausible(const struct sock *sk, struct sk_buff *skb,
+				const struct nf_hook_state *state, const struct tcphdr *th, u32 ihl)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	u32 edge = READ_ONCE(tp->rcv_wup) + READ_ONCE(tp->rcv_wnd);
+
+	return tqp_ack_plausible(sk, th) && !after(ntohl(th->seq), edge) &&
+	       (skb_csum_unnecessary(skb) ||
+		!nf_checksum(skb, NF_INET_LOCAL_IN, ihl, IPPROTO_TCP, state->pf));
+}
+
+/* An urgent one.  False: TCP must not see it. */
+static bool tqp_in_urgent_may(const struct sock *sk, struct sk_buff *skb,
+			      const struct nf_hook_state *state, const struct tcphdr *th, u32 ihl)
+{
+	if (tqp_urgent_is_first(sk)) {
+		if (tqp_in_is_old(sk, skb, th, ihl))
+			return true;
+		if (!tqp_in_is_plausible(sk, skb, state, th, ihl))
+			return false;
+	}
+	return tqp_urgent_may(sk, false);
+}
+
 /* Of sockets without a queue pair.  False: TCP must not see it. */
 static bool tqp_in_may(struct sk_buff *skb, const struct nf_hook_state *state,
-		       const struct tcphdr *th)
+		       const struct tcphdr *th, u32 ihl)
 {
 	bool placed = skb->decrypted && !skb_frags_readable(skb), ref, may;
 	struct sock *sk;
@@ -146,7 +183,12 @@ static bool tqp_in_may(struct sk_buff *skb, const struct nf_hook_state *state,
 	if (likely(!th->urg && !placed))
 		return true;
 	sk = tqp_lookup(state->net, skb, th, state->pf, &ref);
-	may = sk && sk_fullsock(sk) ? tqp_urgent_may(sk, placed) : !placed;
+	if (!sk || !sk_fullsock(sk))
+		may = !placed;
+	else if (placed)
+		may = tqp_urgent_may(sk, true);
+	else
+		may = tqp_in_urgent_may(sk, skb, state, th, ihl);
 	if (sk && ref)
 		sock_gen_put(sk);
 	return may;
@@ -166,7 +208,7 @@ static unsigned int tqp_in(struct sk_buff *skb, const struct nf_hook_state *stat
 	if (!pskb_may_pull(skb, ihl + sizeof(*th)))
 		return NF_ACCEPT;
 	th = (struct tcphdr *)(skb_network_header(skb) + ihl);
-	if (!tqp_in_may(skb, state, th))
+	if (!tqp_in_may(skb, state, th, ihl))
 		return NF_DROP;
 	thl = th->doff * 4;
 	if (thl < sizeof(*th) + TCP_BTH_OPT_MIN_BYTES || th->syn || !pskb_may_pull(skb, ihl + thl))

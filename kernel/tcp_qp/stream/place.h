@@ -161,6 +161,8 @@ void tqp_place_init(const struct tqp_place_hooks *hooks);
  * part is under, too.  False: TCP must not see this one.
  */
 bool tqp_urgent_may(const struct sock *sk, bool placed);
+/* May packets be placed, which an urgent one would end?  rcu_read_lock(). */
+bool tqp_urgent_is_first(const struct sock *sk);
 /* May a post be opened?  A grace period after the socket got it; sk lock. */
 bool tqp_urgent_may_post(const struct sock *sk, const struct tqp_place *place);
 /* Nothing is placed any more. */
