@@ -2,8 +2,8 @@
 /*
  * A reader's post.
  *
- * Its memory is pinned from open to unpin, and the reader does not return in between.  From
- * cancel on the NIC writes nothing of it: the state word is taken from it, or waited for.
+ * Its memory is pinned while the post has the registration (reg.c), from open to end or leave,
+ * and the reader does not return in between.  From cancel on the NIC writes nothing of it: the state word is taken from it, or waited for.
  * So a byte of the buffer is written by nobody but the reader itself once recv() has
  * returned.
  *
@@ -325,16 +325,12 @@ int tqp_post_copy_out(struct sock *sk, u32 seq, struct msghdr *msg, u32 bytes)
 {
 	struct tqp_stream *stream = tqp_stream_of(sk);
 	struct tqp_place *place = stream ? stream->place : NULL;
-	int n;
 
 	sock_owned_by_me(sk);
 	if (!place)
 		return -EFAULT;
 	tqp_post_close(sk, place);
-	n = tqp_post_copy_rescued(place, seq, msg, bytes);
-	if (n > 0)
-		WRITE_ONCE(stream->rescued_bytes, stream->rescued_bytes + n);
-	return n;
+	return tqp_post_copy_rescued(place, seq, msg, bytes);
 }
 
 void tqp_post_tell(struct sock *sk, struct msghdr *msg, struct sk_buff *skb, u32 bytes)
@@ -380,6 +376,7 @@ int tqp_post_take(struct sock *sk, struct tqp_recv *recv, struct msghdr *msg, si
 			n = tqp_post_copy_out(sk, tcp_sk(sk)->copied_seq, msg, n);
 			if (n < 0)
 				break;
+			WRITE_ONCE(stream->rescued_bytes, stream->rescued_bytes + n);
 		}
 		if (recv) {
 			recv->done += n;
