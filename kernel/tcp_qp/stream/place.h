@@ -11,6 +11,7 @@
  *   queue.c   the same where nobody posts, and the reader is late
  *   edge.c    how far the peer may send while a post is open
  *   recv.c    recvmsg
+ *   part.c    between two parts of that
  *   peek.c    recvmsg with MSG_PEEK
  *   splice.c  splice()
  *   zerocopy.c  getsockopt, for TCP_ZEROCOPY_RECEIVE
@@ -269,13 +270,28 @@ void tqp_edge_close(struct sock *sk, struct tqp_place *place);
 
 /* ---- recv.c ---- */
 void tqp_stream_recv_ops(struct proto *prot);
+
+/* ---- part.c; not the sk lock ---- */
+/* Placed bytes that come next and are not where this reader wants them, if there are any. */
+int tqp_recv_rescued(struct sock *sk, struct msghdr *msg, size_t bytes, struct tqp_told begin);
+/*
+ * As TCP waits, which has just said that it has nothing.  0: it has something to say by now, bytes
+ * or an end.  A signal ends the call whatever is in the queue: TCP says nothing of an urgent byte
+ * while one is pending.  sk lock, which it gives away meanwhile.
+ */
+int tqp_recv_more(struct sock *sk, long *timeo);
+/*
+ * An urgent byte is next: who has bytes by now gets no more, as in one call of TCP's, to which each
+ * part is a call that begins.  @done: in all parts.
+ */
+bool tqp_recv_at_mark(struct sock *sk, size_t done);
+/* What ended a call after bytes had come is told by the next call, as in one call of TCP's. */
+void tqp_recv_tell_later(struct sock *sk, int err);
 /*
  * How many placed bytes were read.  TCP stops before a placed packet as at memory that is bad:
  * if there is none any more, and this has changed, another reader took it.
  */
 u64 tqp_recv_taken(const struct sock *sk);
-/* What ended a call after bytes had come is told by the next call, as in one call of TCP's.  Not the sk lock. */
-void tqp_recv_tell_later(struct sock *sk, int err);
 /* Does TCP tell more of what was received than its bytes? */
 static inline bool tqp_recv_tells(const struct sock *sk, const struct msghdr *msg)
 {

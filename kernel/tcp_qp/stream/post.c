@@ -2,10 +2,10 @@
 /*
  * A reader's post.
  *
- * Its memory is pinned while the post has the registration (reg.c), from open to end or leave,
- * and the reader does not return in between.  From cancel on the NIC writes nothing of it: the state word is taken from it, or waited for.
- * So a byte of the buffer is written by nobody but the reader itself once recv() has
- * returned.
+ * Its memory is pinned for as long as it has a registration of it (reg.c), and the reader does
+ * not return in between.  From cancel on the NIC writes nothing of it: the state word is taken
+ * from it, or waited for.  So a byte of the buffer is written by nobody but the reader itself
+ * once recv() has returned.
  *
  * All of it runs under the sk lock.
  */

@@ -23,23 +23,6 @@ static int tqp_recv_base(struct sock *sk, struct msghdr *msg, size_t len, TQP_RE
 	return tqp_stream_base(READ_ONCE(sk->sk_prot))->recvmsg(sk, msg, len, TQP_RECV_FLAGS(flags));
 }
 
-void tqp_recv_tell_later(struct sock *sk, int err)
-{
-	switch (err) {
-	case -EAGAIN:
-	case -EINTR:
-	case -ERESTARTSYS:
-	case -EFAULT:
-	case -ENOTCONN:
-	case -EPIPE:	/* disconnected: the next call may be of another connection */
-		return;
-	}
-	lock_sock(sk);
-	if (!sk->sk_err)
-		WRITE_ONCE(sk->sk_err, -err);
-	release_sock(sk);
-}
-
 /* TCP's own, as a part of a call that began at @begin; it may have nothing to tell. */
 static int tqp_recv_part(struct sock *sk, struct msghdr *msg, size_t len, struct tqp_told begin,
 			 TQP_RECV_FLAGS_PARAMS)
@@ -52,31 +35,6 @@ static int tqp_recv_part(struct sock *sk, struct msghdr *msg, size_t len, struct
 	if (msg->msg_controllen == begin.bytes)
 		tqp_told_set(msg, was);
 	return ret;
-}
-
-/* Placed bytes that come next and are not where this reader wants them, if there are any. */
-static int tqp_recv_rescued(struct sock *sk, struct msghdr *msg, size_t bytes,
-			    struct tqp_told begin)
-{
-	int taken;
-
-	lock_sock(sk);
-	taken = tqp_post_take(sk, NULL, msg, bytes, begin);
-	release_sock(sk);
-	return taken;
-}
-
-u64 tqp_recv_taken(const struct sock *sk)
-{
-	const struct tqp_stream *stream;
-	u64 taken = 0;
-
-	rcu_read_lock();
-	stream = tqp_stream_rcu(sk);
-	if (stream)
-		taken = READ_ONCE(stream->placed_bytes) + READ_ONCE(stream->rescued_bytes);
-	rcu_read_unlock();
-	return taken;
 }
 
 /* ---- with a post ---- */
@@ -196,42 +154,6 @@ static void tqp_recv_close(struct sock *sk, struct tqp_recv *recv, struct msghdr
 	}
 	release_sock(sk);
 	tqp_place_put(place);
-}
-
-/*
- * As TCP waits, which has just said that it has nothing.  0: it has something to say by now, bytes
- * or an end.  A signal ends the call whatever is in the queue: TCP says nothing of an urgent byte
- * while one is pending.
- */
-static int tqp_recv_more(struct sock *sk, long *timeo)
-{
-	const struct tcp_sock *tp = tcp_sk(sk);
-
-	if (signal_pending(current))
-		return *timeo ? sock_intr_errno(*timeo) : -EAGAIN;
-	if (tp->copied_seq != tp->rcv_nxt || sk->sk_err || sk->sk_shutdown & RCV_SHUTDOWN ||
-	    sk->sk_state == TCP_CLOSE || sock_flag(sk, SOCK_DONE))
-		return 0;
-	if (!*timeo)
-		return -EAGAIN;
-	return min(sk_wait_data(sk, timeo, skb_peek_tail(&sk->sk_receive_queue)), 0);
-}
-
-/*
- * An urgent byte is next: who has bytes by now gets no more, as in one call of TCP's, to which each
- * part is a call that begins.  @done: in all parts.
- */
-static bool tqp_recv_at_mark(struct sock *sk, size_t done)
-{
-	const struct tcp_sock *tp = tcp_sk(sk);
-	bool at_mark;
-
-	if (!done || likely(!READ_ONCE(tp->urg_data)))
-		return false;
-	lock_sock(sk);
-	at_mark = tp->urg_data && tp->urg_seq == tp->copied_seq;
-	release_sock(sk);
-	return at_mark;
 }
 
 /*
