@@ -31,6 +31,7 @@ KILLED_S = 2.0  # a process whose system calls take no turn longer than that
 TURN_MS = 200.0  # of a doorbell: its own turn, and one that it waits for
 LOCKUP_S = 3  # "soft lockup" is said after twice as much
 RINGS_TAKEN = 4 << 14  # work requests; a ring has 2^14
+OVERFLOWN_MS = 1000.0  # a NIC that hangs is waited for five times as long
 LATE_MS = 40.0  # another thread, while a queue of 64 MiB is resized
 
 
@@ -134,6 +135,26 @@ def test_resize_of_a_full_queue(t: Guests) -> None:
         return json.loads(t.run(0, "taskset 1 sh -c '" + attack("resize") + "'", 60))
 
     one_shows(t, said, lambda s: s["late_ms"] < LATE_MS * t.cluster.slowness, "a thread waited")
+
+
+def overflown(t: Guests, what: str) -> dict:
+    """What the attack says that needs a plain peer behind the switch."""
+    t.run(0, OPEN)
+    options = f"process_attack --what {what} --port {free_port()}"
+    peer = t.start(1, f"{PROGRAMS}/{options}")
+    said = json.loads(t.run(0, f"exec {NOBODY} {PROGRAMS}/{options} --connect {t.nodes[1].ip4}"))
+    peer.wait()
+    return said
+
+
+def test_resize_of_an_overflown_queue(t: Guests) -> None:
+    """The switch shares it, and is not waited for: nobody writes to it any more."""
+    one_shows(t, lambda: overflown(t, "overflown"), lambda s: s["took_ms"] < OVERFLOWN_MS * t.cluster.slowness, "it waited with interrupts off")
+
+
+def test_overflown_queue_is_drained(t: Guests) -> None:
+    """The switch shares it, and a train had more than it had room for: its descriptor is readable no longer than there is something to take."""
+    t.check(overflown(t, "drained")["taken"] > 0, "nothing came")
 
 
 # ---- ends ----

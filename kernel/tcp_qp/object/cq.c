@@ -68,8 +68,10 @@ static void tqp_cq_post_owned(struct tqp_cq *cq, bool owned, const struct tqp_cq
 		tqp_cq_told(cq, true);
 	}
 	cq->overflown = overflow;
-	if (!overflow)		/* else nobody writes there any more */
+	if (!overflow)
 		tqp_cq_give(cq);
+	else if (owned)
+		tqp_cq_keep(cq);
 	fd = cq->fd;
 	spin_unlock_irqrestore(&cq->lock, flags);
 

@@ -11,7 +11,9 @@ bool tqp_cq_take(struct tqp_cq *cq)
 	lockdep_assert_held(&cq->lock);
 	if (!cq->nic.shared)
 		return true;
-	if (!tqp_nic_own(&cq->nic.ctl->owner))
+	if (!cq->nic.hangs)	/* nobody waits for it a second time */
+		cq->nic.hangs = !tqp_nic_own(&cq->nic.ctl->owner);
+	if (cq->nic.hangs)
 		return false;
 	cq->ring->index = le32_to_cpu(cq->nic.ctl->prod) & cq->ring->mask;
 	return true;
@@ -34,6 +36,12 @@ void tqp_cq_give(struct tqp_cq *cq)
 		return;
 	WRITE_ONCE(ctl->prod, cpu_to_le32(tqp_cq_prod(cq)));
 	tqp_nic_disown(&ctl->owner);
+}
+
+void tqp_cq_keep(struct tqp_cq *cq)
+{
+	lockdep_assert_held(&cq->lock);
+	cq->nic.shared = false;
 }
 
 void tqp_cq_waits(struct tqp_cq *cq)

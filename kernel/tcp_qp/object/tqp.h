@@ -60,7 +60,7 @@ enum {
 	TQP_SRQ_MAX = 1 << 16,
 	TQP_WR_MAX = 1 << 14,		/* per SQ or RQ; msn arithmetic needs < 32768 */
 	TQP_CQE_MIN = 31,		/* a page has room for them, and some need more than they ask for */
-	TQP_CQE_MAX = 1 << 20,		/* 64 MiB, charged to who asks */
+	TQP_CQE_MAX = 1 << 20,		/* 128 MiB, charged to who asks */
 	TQP_CQ_MOVE_MAX = 256,		/* entries copied at once by a resize, interrupts off */
 	TQP_MW_FIRST = 1 << 23,		/* index of windows' keys: bit 31 tells them from regions' */
 	TQP_RANDOM_TRIES = 64,		/* for a key or number that nobody has */
@@ -211,6 +211,7 @@ struct tqp_cq_nic {
 	u32 armed_at;			/* ctl->prod when an event was asked for */
 	bool shared;			/* under cq->lock, too: it may write, so the ring is its owner's */
 	bool refused;			/* never (again) */
+	bool hangs;			/* under cq->lock: it owns the ring, and does not give it back */
 };
 
 struct tqp_cq {
@@ -423,6 +424,8 @@ void tqp_cq_forget(struct tqp_cq *cq);	/* it goes; no QP is on it; sleeps */
 /* Between these we alone write, and ring->index is right; cq->lock.  False: the NIC hangs. */
 bool tqp_cq_take(struct tqp_cq *cq);
 void tqp_cq_give(struct tqp_cq *cq);
+/* In place of giving it back: nobody writes there any more, and the ring is ours alone; cq->lock. */
+void tqp_cq_keep(struct tqp_cq *cq);
 /* Somebody may sleep from now on, and looks at the ring once more; cq->lock. */
 void tqp_cq_waits(struct tqp_cq *cq);
 /* An armed event is raised; with @woken all who sleep by its descriptor are, next.  cq->lock. */

@@ -9,9 +9,13 @@
 //                                    killed, destroy (frees all itself), close (its sockets, then
 //                                    killed)
 //   process_attack --what resize           a completion queue of the largest size, full
+//   process_attack --what overflown        one that the NIC shares, too full, resized;
+//   process_attack --what drained          the same by a train of receives, and then emptied;
+//                                          both: without --connect, the plain peer that it needs
 //   process_attack --what regions          many regions and windows, then it exits
 #include <net/if.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <rdma/rdma_user_rxe.h>
 #include <sched.h>
 #include <sys/ioctl.h>
@@ -23,6 +27,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -34,6 +39,7 @@
 #include <vector>
 
 #include "command.hpp"
+#include "flushed.hpp"
 #include "memory.hpp"
 #include "tcp.hpp"
 #include "verbs/attach.hpp"
@@ -55,6 +61,11 @@ constexpr int kAheadMs = 500;
 constexpr int kLookMs = 20;
 constexpr int kCqesMax = 1 << 20;
 constexpr int kResizes = 5;
+constexpr int kOverflownCqes = 1 << 12;
+constexpr int kDrainedCqes = 31;       // as many as it has at least
+constexpr uint32_t kTrainSends = 128;  // more, in trains that do not end with the queue
+constexpr uint32_t kTrainBytes = 8;
+constexpr int kOverflowLimitS = 20;
 
 struct Options {
     std::string what = "ahead";
@@ -316,10 +327,8 @@ private:
     std::thread thread_;
 };
 
-void resize(const Options& o) {
-    auto context = tcpqp::open_device(o.peer.interface);
-    tcpqp::CompletionQueue cq(*context, kCqesMax - 1);
-    // The ring of its own, full by what its consumer index says.
+// The largest ring is full, by what its consumer index says.
+void fill_largest_ring() {
     unsigned char* ring = nullptr;
     size_t ring_bytes = 0;
     std::unique_ptr<FILE, int (*)(FILE*)> maps(std::fopen("/proc/self/maps", "r"), std::fclose);
@@ -331,18 +340,104 @@ void resize(const Options& o) {
     }
     auto& header = *reinterpret_cast<rxe_queue_buf*>(ring);
     std::atomic_ref(header.consumer_index).store(header.producer_index + 1);
+}
+
+void resize_to(const tcpqp::CompletionQueue& cq, int entries) {
+    if (const int error = ibv_resize_cq(cq.get(), entries))
+        tcpqp::throw_errno("resize", error);
+}
+
+void resize(const Options& o) {
+    auto context = tcpqp::open_device(o.peer.interface);
+    tcpqp::CompletionQueue cq(*context, kCqesMax - 1);
+    fill_largest_ring();
     // The best of several: a busy host makes everybody late, a copy with interrupts off each time.
     double late_ms = 1e9, took_ms = 0;
     for (int i = 0; i < kResizes; i++) {
         Ticker ticker;
         std::this_thread::sleep_for(milliseconds(10));
         const auto then = Clock::now();
-        if (const int error = ibv_resize_cq(cq.get(), kCqesMax - 1))
-            tcpqp::throw_errno("resize", error);
+        resize_to(cq, kCqesMax - 1);
         took_ms = 1000 * seconds_since(then);
         late_ms = std::min(late_ms, ticker.latest_ms());
     }
     std::printf("{\"took_ms\": %.1f, \"late_ms\": %.1f}\n", took_ms, late_ms);
+}
+
+// ---- overflown ----
+
+void be_plain_peer(const Options& o) {
+    const tcpqp::Fd socket = o.peer.socket();
+    char byte = 0;
+    (void)::recv(socket.get(), &byte, 1, 0);
+}
+
+// What makes the NIC write to @cq, too: a queue pair of its own, which nobody answers.
+struct Sharer {
+    Sharer(const tcpqp::Context& context, const tcpqp::CompletionQueue& cq, const Options& o)
+        : socket(o.peer.socket()), qp(context, cq, {.sends = 1, .receives = 1}) {
+        const tcpqp::Attached attached = tcpqp::attach(context, qp, socket.get(),
+                                                       {.engine = TCP_QP_ENGINE_OFFLOAD,
+                                                        .flags = TCP_QP_ATTACH_F_NOWAIT,
+                                                        .timeout_ms = 60000,
+                                                        .reserved = 0});
+        if (attached.error)
+            tcpqp::throw_errno("attach", attached.error);
+    }
+    tcpqp::Fd socket;
+    tcpqp::QueuePair qp;
+};
+
+// Nobody writes to the queue any more, so its resize waits for nobody.
+void overflown(const Options& o) {
+    auto context = tcpqp::open_device(o.peer.interface);
+    tcpqp::CompletionQueue cq(*context, kOverflownCqes - 1);
+    const Sharer sharer(*context, cq, o);
+    Flushed source(*context, cq);
+    fill_largest_ring();
+    source.complete(1);
+    const auto then = Clock::now();
+    resize_to(cq, kOverflownCqes - 1);
+    std::printf("{\"took_ms\": %.1f}\n", 1000 * seconds_since(then));
+}
+
+// ---- drained ----
+
+// Of a train that the queue had no room for, it has the first ones; then it is empty, and says so.
+void drained(const Options& o) {
+    auto context = tcpqp::open_device(o.peer.interface);
+    tcpqp::CompletionQueue cq(*context, kDrainedCqes, tcpqp::Waking::kDescriptor);
+    tcpqp::CompletionQueue sends(*context, 2 * kTrainSends);
+    const Sharer sharer(*context, cq, o);
+    const Sockets sockets(o.peer.port);
+    const Pages page(4096);
+    const tcpqp::Mr mr = page.registered(*context, IBV_ACCESS_LOCAL_WRITE);
+    tcpqp::QueuePair from(*context, sends, {.sends = kTrainSends, .receives = 1});
+    tcpqp::QueuePair to(*context, cq, {.sends = 1, .receives = kTrainSends});
+    const std::vector<tcpqp::Work> works(kTrainSends, {.cookie = 1,
+                                                       .address = page.bytes().data(),
+                                                       .bytes = kTrainBytes,
+                                                       .lkey = mr.lkey(),
+                                                       .without_imm = true});
+    if (const int error = to.post_receives(works))
+        tcpqp::throw_errno("post receives", error);
+    if (const int error = attach(*context, to, sockets.far, TCP_QP_ATTACH_F_NOWAIT).error)
+        tcpqp::throw_errno("attach the far end", error);
+    if (const int error = attach(*context, from, sockets.near, 0).error)
+        tcpqp::throw_errno("attach", error);
+    if (const int error = from.post_sends(works))
+        tcpqp::throw_errno("post sends", error);
+    for (const auto then = Clock::now(); !(polled(cq.fd()) & POLLERR);) {
+        if (seconds_since(then) > kOverflowLimitS)
+            throw std::runtime_error("it does not overflow");
+        std::this_thread::sleep_for(milliseconds(1));
+    }
+    uint32_t taken = 0;
+    for (ibv_wc wc{}; cq.poll({&wc, 1}) > 0; taken++)
+        ;
+    expect("polled when empty", polled(cq.fd()), POLLERR);
+    expect("waited when empty", call_cq(cq.fd(), TCP_QP_CQ_WAIT), EOVERFLOW);
+    std::printf("{\"taken\": %u}\n", taken);
 }
 
 // ---- regions ----
@@ -366,7 +461,8 @@ void regions(const Options& o) {
 int main(int argc, char** argv) {
     Options o;
     return Command("process_attack", "What a process without privilege may try")
-        .choice("--what", o.what, {"foreign-socket", "ahead", "park", "resize", "regions"})
+        .choice("--what", o.what,
+                {"foreign-socket", "ahead", "park", "resize", "overflown", "drained", "regions"})
         .peer(o.peer)
         .option("--until", o.until)
         .choice("--then", o.then, {"killed", "destroy", "close"})
@@ -380,6 +476,12 @@ int main(int argc, char** argv) {
                 park(o);
             else if (o.what == "resize")
                 resize(o);
+            else if ((o.what == "overflown" || o.what == "drained") && o.peer.listens())
+                be_plain_peer(o);
+            else if (o.what == "overflown")
+                overflown(o);
+            else if (o.what == "drained")
+                drained(o);
             else
                 regions(o);
             return 0;
