@@ -36,6 +36,10 @@ def test_failed_attach_leaves_the_socket_as_it_was(t: Guests) -> None:
     attack(t, "reattach", 100)
 
 
+def test_another_queue_pair_takes_its_place(t: Guests) -> None:
+    attack(t, "another", 12)
+
+
 def test_reset_completes_nothing_with_success(t: Guests) -> None:
     attack(t, "reset", 10)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A peer made by hand, on the switch's uplink, that sends messages before the other side's attach is through.
+"""A peer made by hand, on the switch's uplink, that sends messages before the other side's attach is through, or none.
 
 It opens the connection, and is told when attach begins.  Until it hears rtr, which attach sends in the end, it sends one message
 after the other, as no honest peer does.  Each must be in the receive that completes for it, whoever put it there.
@@ -19,6 +19,7 @@ from vm.raw_sender import ACK, FIN, NEEDS, RST, SYN, TAP, mac_of  # the same gue
 pytestmark = pytest.mark.needs(NEEDS)
 
 PROGRAM = "$BUILD/cmake/selftests/vm/hostile/attach_attacks --case early --engine offload"
+UNREADY = "$BUILD/cmake/selftests/vm/hostile/attach_attacks --case unready"
 PORT = 7610
 MAC, ADDRESS = bytes.fromhex("020a4d000032"), (10, 77, 0, 50)
 LIMIT_S = 60
@@ -110,6 +111,12 @@ class Peer:
             self._message()
         self._settle()
 
+    def hear_alone(self) -> None:
+        """Its rtr is acknowledged, and it hears none."""
+        while not self.ended:
+            if self._hear(REPEAT_S):
+                self._send(options=_option(RTR_ACK, ACKNOWLEDGE, 0, self._next.seq, 0, bytes(4)))
+
     def end(self) -> None:
         while not self.ended:
             self._send(options=_option(RTR | RTR_ACK, ACKNOWLEDGE, 0, self._next.seq, 0, bytes(4)))  # TCP does not repeat it
@@ -141,3 +148,21 @@ def test_messages_before_attach_is_through(t: Guests) -> None:
     print(f"# messages sent before rtr: {early}")
     placed = t.switch_stats(0)["placed_segments"] - before
     t.check(placed >= (MESSAGES - EARLY_MAX) * ROUNDS // 2, f"only {placed} segments were placed: no test")
+
+
+def test_rtr_is_acknowledged_and_none_comes(t: Guests) -> None:
+    """An attach that does not wait for it ends at its time limit."""
+    subprocess.run(["ip", "link", "set", TAP, "up"], check=True)
+    t.run(0, f"ip neigh replace {'.'.join(map(str, ADDRESS))} lladdr {MAC.hex(':')} dev nupa0")
+    job = t.start(0, f"{UNREADY} --port {PORT}", LIMIT_S)
+    t.wait_listening(0, PORT)
+    out = Interface(TAP, MAC)
+    try:
+        peer = Peer(out, mac_of(t, 0), random.randrange(20000, 30000), LIMIT_S)
+        peer.connect()
+        peer.hear_alone()
+        peer.end()
+    finally:
+        out.close()
+    result = job.wait()
+    t.check(result.ok, result.stderr)

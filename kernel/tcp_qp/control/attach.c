@@ -123,11 +123,11 @@ static int tqp_wait_peer(struct tqp_conn *conn, const struct tcp_qp_attach_req *
 		return 0;
 	left = wait_event_interruptible_timeout(conn->wait, tqp_wait_over(conn),
 						tqp_attach_timeout(req));
-	if (left < 0)
-		return -EINTR;	/* never to be restarted: the time would begin anew */
 	/* whatever the peer did since: it is told by completions */
 	if (READ_ONCE(conn->handshake.rtr_seen))
 		return 0;
+	if (left < 0)
+		return -EINTR;	/* never to be restarted: the time would begin anew */
 	if (READ_ONCE(conn->state) == TQP_CONN_DEAD)
 		return -ECONNRESET;
 	if (READ_ONCE(conn->dev->leaving))

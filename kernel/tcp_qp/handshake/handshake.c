@@ -55,7 +55,9 @@ static void tqp_rtr_step(struct tqp_conn *conn)
 	tqp_count(conn->dev, TQP_C_rtr_received, READ_ONCE(conn->handshake.rtr_owed));
 	tqp_send_ack(conn);
 	tqp_count(conn->dev, TQP_C_rtr_sent, 1);
-	if (READ_ONCE(conn->handshake.rtr_acked))
+	/* who acknowledges ours, and says none, is waited for until the deadline */
+	if (READ_ONCE(conn->handshake.rtr_acked) &&
+	    (READ_ONCE(conn->handshake.rtr_seen) || !conn->handshake.deadline))
 		return;
 	conn->handshake.delay_ms = min(conn->handshake.delay_ms * 2, (u32)TQP_RTR_LAST_MS);
 	tqp_queue_delayed(conn, &conn->handshake.work, conn->handshake.delay_ms);
@@ -84,6 +86,23 @@ static void tqp_rtr_answer(struct tqp_conn *conn)
 		tqp_conn_put(conn);
 }
 
+void tqp_peer_is_ready(struct tqp_conn *conn)
+{
+	if (!xchg(&conn->handshake.rtr_seen, true))
+		tqp_conn_notify(conn);
+}
+
+/*
+ * An rtr alone may come from a QP that has not heard ours, though one had: another, which took its
+ * place.  That one can have sent nothing, so there is an end to telling each other once more, also
+ * where the packets of one have overtaken each other.  A stock end says its rtr but once.
+ */
+static bool tqp_peer_is_another(const struct tqp_conn *conn, u8 flags)
+{
+	return READ_ONCE(conn->handshake.rtr_acked) && !(flags & TCP_BTH_F_RTR_ACK) &&
+	       !READ_ONCE(conn->rx.started) && !READ_ONCE(conn->handshake.peer_stock);
+}
+
 void tqp_peer_flags(struct tqp_conn *conn, u8 flags)
 {
 	if (!READ_ONCE(conn->handshake.rtr_enabled) || READ_ONCE(conn->state) == TQP_CONN_DEAD)
@@ -92,9 +111,10 @@ void tqp_peer_flags(struct tqp_conn *conn, u8 flags)
 		WRITE_ONCE(conn->handshake.rtr_acked, true);
 	if (!(flags & TCP_BTH_F_RTR))
 		return;
+	if (tqp_peer_is_another(conn, flags))
+		WRITE_ONCE(conn->handshake.rtr_acked, false);
 	WRITE_ONCE(conn->handshake.rtr_owed, true);
-	if (!xchg(&conn->handshake.rtr_seen, true))
-		tqp_conn_notify(conn);
+	tqp_peer_is_ready(conn);
 	tqp_rtr_answer(conn);
 }
 

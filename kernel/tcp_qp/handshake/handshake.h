@@ -11,6 +11,7 @@ void tqp_rtr_start(struct tqp_conn *conn);	/* sk lock */
 void tqp_rtr_work(struct work_struct *work);
 /* A segment of the peer's carried an option: any context, RCU. */
 void tqp_peer_flags(struct tqp_conn *conn, u8 flags);
+void tqp_peer_is_ready(struct tqp_conn *conn);	/* its QP can receive; any context */
 void tqp_peer_credits(struct tqp_conn *conn, u32 aeth);
 /* An ACKNOWLEDGE came as a message: whose TCP does that is a stock end.  Any context, RCU. */
 void tqp_peer_is_stock(struct tqp_conn *conn);

@@ -56,7 +56,8 @@ static bool tqp_rx_begin(struct tqp_conn *conn, const struct tqp_skb_map *map, u
 	if (conn->rx.msg.kind == TCP_BTH_KIND_ACKNOWLEDGE)
 		return true;		/* may come before our rtr */
 	WRITE_ONCE(conn->handshake.rtr_acked, true);	/* the peer sends, so it saw our rtr */
-	WRITE_ONCE(conn->handshake.rtr_seen, true);
+	if (unlikely(!READ_ONCE(conn->handshake.rtr_seen)))
+		tqp_peer_is_ready(conn);
 	return true;
 }
 

@@ -4,7 +4,8 @@
 //
 //   attach_attacks --case NAME [--rounds N]
 //   attach_attacks --case timestamps [--connect ADDR] --port PORT
-//   attach_attacks --case early --port PORT [--rounds N]      for a peer made by hand
+//   attach_attacks --case early --port PORT [--rounds N]      for a peer made by hand,
+//   attach_attacks --case unready --port PORT                 and one that is never ready
 //
 // Prints one JSON object and exits with 0 if all ended as it should.
 #include <map>
@@ -23,7 +24,8 @@ const std::map<std::string, void (*)(const tcpqp::Context&, const Options&)> kCa
     {"blocked", blocked},   {"slip", slip},
     {"readers", readers},   {"send_buffer", send_buffer},
     {"hold", hold},         {"timestamps", timestamps},
-    {"early", early},
+    {"early", early},       {"another", another},
+    {"unready", unready},
 };
 
 }  // namespace

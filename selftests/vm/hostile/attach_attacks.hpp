@@ -115,6 +115,7 @@ void exchange(End& from, End& to, uint8_t seed);
 void steal(const tcpqp::Context& context, const Options& o);
 void same_socket(const tcpqp::Context& context, const Options& o);
 void reattach(const tcpqp::Context& context, const Options& o);
+void another(const tcpqp::Context& context, const Options& o);
 void reset(const tcpqp::Context& context, const Options& o);
 void blocked(const tcpqp::Context& context, const Options& o);
 void slip(const tcpqp::Context& context, const Options& o);
@@ -123,5 +124,6 @@ void send_buffer(const tcpqp::Context& context, const Options& o);
 void hold(const tcpqp::Context& context, const Options& o);
 void timestamps(const tcpqp::Context& context, const Options& o);
 void early(const tcpqp::Context& context, const Options& o);
+void unready(const tcpqp::Context& context, const Options& o);
 
 }  // namespace nupa::programs::attach

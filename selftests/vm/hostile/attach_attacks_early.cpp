@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A peer that sends messages before it was told that it may (selftests/vm/early_peer.py).
+// A peer that sends messages before it was told that it may, and one that hears us and says nothing
+// of its own (selftests/vm/early_peer.py).
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -67,6 +68,17 @@ void early(const tcpqp::Context& context, const Options& o) {
     const tcpqp::Fd listener = o.peer.listener();
     for (uint32_t round = 0; round < o.rounds; round++)
         receive_numbered(context, o, listener);
+}
+
+// Its rtr never comes: what was posted fails when the time is over.
+void unready(const tcpqp::Context& context, const Options& o) {
+    constexpr uint32_t kTimeoutMs = 2000;
+    const tcpqp::Fd fd = o.peer.socket();
+    require(send(fd.get(), "!", 1, MSG_NOSIGNAL) == 1, "tell the peer that attach begins");
+    End a(context);
+    require(a.attach(fd.get(), TCP_QP_ATTACH_F_NOWAIT, kTimeoutMs).error == 0, "attach");
+    a.send(kBytes);
+    require(a.wait().status == IBV_WC_WR_FLUSH_ERR, "a send that nobody was ready for");
 }
 
 }  // namespace nupa::programs::attach

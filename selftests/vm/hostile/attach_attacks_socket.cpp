@@ -107,6 +107,26 @@ void reattach(const tcpqp::Context& context, const Options& o) {
     exchange(a, b, 9);
 }
 
+// A queue pair goes before its first message, when both ends know of each other or just before, and
+// another takes its place: it hears of the peer, which had told the first one, and the peer of it.
+void another(const tcpqp::Context& context, const Options& o) {
+    constexpr int kKnownMs = 50;
+    for (uint32_t round = 0; round < o.rounds; round++) {
+        Link link = link_up();
+        End b(context);
+        b.must_attach(link.b.get());
+        {
+            End gone(context);
+            gone.must_attach(link.a.get(), 0);
+            poll(nullptr, 0, round % 2 == 0 ? kKnownMs : 0);
+        }
+        End a(context);
+        a.must_attach(link.a.get(), round % 4 < 2 ? 0 : TCP_QP_ATTACH_F_NOWAIT);
+        exchange(a, b, static_cast<uint8_t>(round));
+        exchange(b, a, static_cast<uint8_t>(round + 1));
+    }
+}
+
 // A message that the peer has not acknowledged did not succeed, however the socket goes.
 void reset(const tcpqp::Context& context, const Options& o) {
     for (uint32_t round = 0; round < o.rounds; round++) {
