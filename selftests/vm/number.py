@@ -184,6 +184,10 @@ def test_peer_that_left(t: Guests) -> None:
     ends(t, "quiet_end", nodes=(0, 0))
 
 
+def test_last_receive_of_a_shared_queue(t: Guests) -> None:
+    ends(t, "last_wqe")
+
+
 @pytest.mark.parametrize("offload", [1, pytest.param(0, marks=pytest.mark.long)], ids=["offload", "software"])
 def test_peer_that_left_while_it_sent(t: Guests, offload: int) -> None:
     """Its connection ends with a RST, and TCP takes no acknowledgement from that: what it received is acknowledged before."""

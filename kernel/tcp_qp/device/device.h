@@ -57,8 +57,9 @@ int tqp_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr, const struct 
 int tqp_qp_doorbell(struct tqp_qp *qp);
 /*
  * tqp_qp_flush() under qp->mutex from the verbs' side, whoever owns the rings; ends a
- * conn that still lives, which then flushes when nothing is in flight any more.
+ * conn that still lives, which then flushes when nothing is in flight any more, and
+ * says so where there is an SRQ.  True: no conn will, all is flushed.
  */
-void tqp_qp_flush_locked(struct tqp_qp *qp);
+bool tqp_qp_flush_locked(struct tqp_qp *qp);
 
 #endif

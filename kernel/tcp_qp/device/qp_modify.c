@@ -105,12 +105,18 @@ static void tqp_qp_reset(struct tqp_qp *qp)
 		tqp_ring_discard(qp->rq);
 }
 
-/* Asked for, hence no event. */
+/*
+ * Asked for, hence no event, but that it takes nothing from an SRQ any more: where a conn ends,
+ * that says so.
+ */
 static void tqp_qp_close(struct tqp_qp *qp)
 {
+	bool moved;
+
 	lockdep_assert_held(&qp->mutex);
-	tqp_qp_error(qp, -1);
-	tqp_qp_flush_locked(qp);
+	moved = tqp_qp_error(qp, -1);
+	if (tqp_qp_flush_locked(qp) && moved && qp->srq)
+		tqp_qp_raise(qp, IB_EVENT_QP_LAST_WQE_REACHED);
 	tqp_conn_wait_end(qp);
 	if (qp->ep)
 		tqp_ep_abort(qp->ep);

@@ -199,31 +199,35 @@ int tqp_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 /*
  * The rings belong to the conn and its socket lock.  A conn that still lives
  * is told to end; end.work then flushes once TCP and drivers let go of the sends.
+ * True: this has.
  */
-static void tqp_qp_flush_conn(struct tqp_qp *qp)
+static bool tqp_qp_flush_conn(struct tqp_qp *qp)
 {
 	struct tqp_conn *conn = qp->conn;
 	struct sock *sk = conn->sk;
+	bool over;
 
 	tqp_rx_settle(conn);
 	lock_sock(sk);
-	if (conn->state != TQP_CONN_DEAD)
-		tqp_conn_fail(conn, TCP_QP_REASON_NONE);
-	else if (conn->end.over)
+	over = conn->state == TQP_CONN_DEAD && conn->end.over;
+	if (over)
 		tqp_qp_flush(qp);
-	else
+	else if (conn->state == TQP_CONN_DEAD)
 		tqp_end_wake(conn);	/* nobody waits for the peer any more */
+	else
+		tqp_conn_fail(conn, TCP_QP_REASON_NONE);
 	release_sock(sk);
+	return over;
 }
 
 /* In ERR: complete all that is posted.  Without a conn, qp->mutex makes us the rings' owner. */
-void tqp_qp_flush_locked(struct tqp_qp *qp)
+bool tqp_qp_flush_locked(struct tqp_qp *qp)
 {
 	lockdep_assert_held(&qp->mutex);
 	if (qp->conn)
-		tqp_qp_flush_conn(qp);
-	else
-		tqp_qp_flush(qp);
+		return tqp_qp_flush_conn(qp);
+	tqp_qp_flush(qp);
+	return true;
 }
 
 static int tqp_qp_flush_posted(struct tqp_qp *qp)

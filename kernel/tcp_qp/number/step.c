@@ -318,6 +318,7 @@ static void tqp_number_keep_watch(struct tqp_number *number)
 static void tqp_number_fail_sends(struct tqp_number *number)
 {
 	struct tqp_qp *qp = number->qp;
+	bool moved;
 
 	lockdep_assert_held(&qp->mutex);
 	if (qp->number != number || !READ_ONCE(qp->number_waits) ||
@@ -326,8 +327,10 @@ static void tqp_number_fail_sends(struct tqp_number *number)
 	if (qp->conn)
 		tqp_conn_detach(qp);	/* it has sent nothing */
 	tqp_count(qp->dev, TQP_C_number_unreachable, 1);
-	tqp_qp_error(qp, -1);
+	moved = tqp_qp_error(qp, -1);
 	tqp_qp_flush_unreachable(qp);
+	if (moved && qp->srq)
+		tqp_qp_raise(qp, IB_EVENT_QP_LAST_WQE_REACHED);
 }
 
 /* IBTA: the retries of the oldest are exceeded, and those behind it are flushed. */

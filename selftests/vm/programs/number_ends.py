@@ -9,6 +9,8 @@ Both ends run the same scenario; side 0 is the one that listens.  Prints one JSO
 
 import argparse
 import json
+import os
+import select
 import signal
 import socket
 import sys
@@ -22,6 +24,7 @@ from pyverbs.device import Context
 from pyverbs.mr import MR
 from pyverbs.pd import PD
 from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from pyverbs.srq import SRQ, SrqAttr, SrqInitAttr
 from pyverbs.wr import SGE, RecvWR, SendWR
 
 ACCESS = e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_REMOTE_WRITE | e.IBV_ACCESS_REMOTE_READ | e.IBV_ACCESS_REMOTE_ATOMIC
@@ -83,6 +86,22 @@ class Port:
             time.sleep(0.001)
         return found
 
+    def expect_event(self, expected: int) -> None:
+        """That one, and no other for a while."""
+        (events,) = (int(fd) for fd in os.listdir("/proc/self/fd") if self._is_async(fd))
+        require(bool(select.select([events], [], [], SOON_S)[0]), "no event came")
+        event = self.context.get_async_event()
+        event.ack()
+        require(event.event_type == expected, f"event {event.event_type}")
+        require(not select.select([events], [], [], QUIET_S)[0], "a second event came")
+
+    @staticmethod
+    def _is_async(fd: str) -> bool:
+        try:
+            return os.readlink(f"/proc/self/fd/{fd}") == "anon_inode:[infinibandevent]"
+        except OSError:  # listdir()'s own
+            return False
+
     def silent(self, seconds: float = QUIET_S) -> None:
         time.sleep(seconds)
         found = [(wc.wr_id, wc.status) for wc in self.cq.poll(4)[1]]
@@ -92,10 +111,10 @@ class Port:
 class End:
     """A queue pair."""
 
-    def __init__(self, port: Port, psn: int = 0, depth: int = DEPTH) -> None:
+    def __init__(self, port: Port, psn: int = 0, depth: int = DEPTH, srq: SRQ | None = None) -> None:
         self.port, self.psn = port, psn
-        cap = QPCap(max_send_wr=depth, max_recv_wr=depth)
-        self.qp = QP(port.pd, QPInitAttr(qp_type=e.IBV_QPT_RC, scq=port.cq, rcq=port.cq, cap=cap, sq_sig_all=1))
+        cap = QPCap(max_send_wr=depth, max_recv_wr=0 if srq else depth)
+        self.qp = QP(port.pd, QPInitAttr(qp_type=e.IBV_QPT_RC, scq=port.cq, rcq=port.cq, srq=srq, cap=cap, sq_sig_all=1))
         self.numbers = Numbers(self.qp.qp_num, port.gid, psn, port.mr.rkey, port.mr.buf)
         self.init()
 
@@ -106,6 +125,9 @@ class End:
 
     def reset(self) -> None:
         self.qp.modify(QPAttr(qp_state=e.IBV_QPS_RESET), e.IBV_QP_STATE)
+
+    def error(self) -> None:
+        self.qp.modify(QPAttr(qp_state=e.IBV_QPS_ERR), e.IBV_QP_STATE)
 
     def rtr(self, peer: Numbers) -> float:
         """Seconds that it took."""
@@ -237,6 +259,31 @@ def quiet_end(args, control: Control) -> dict:
     end.post(7)
     end.post(8)
     return failed(end, [7, 8], 9, 0, SOON_S)
+
+
+def last_wqe(args, control: Control) -> dict:
+    """A queue pair of a shared receive queue goes into ERR, without a peer, and when its peer has left: each time that is told once."""
+    port = Port(args.gid)
+    srq = SRQ(port.pd, SrqInitAttr(SrqAttr(max_wr=DEPTH)))
+    lonely, end = End(port, srq=srq), End(port, srq=srq)
+    lonely.error()
+    port.expect_event(e.IBV_EVENT_QP_LAST_WQE_REACHED)
+    (peer,) = control.numbers([end])
+    end.connect(peer)
+    srq.post_recv(RecvWR(wr_id=1, num_sge=1, sg=[SGE(port.mr.buf, 64, port.mr.lkey)]))
+    control.meet()
+    end.post(2)
+    require(sorted((wc.wr_id, wc.status) for wc in port.take(2)) == [(1, SUCCESS), (2, SUCCESS)], "a message each way")
+    control.meet()
+    if control.side == 1:
+        end.qp.close()
+        control.meet()
+        return {}
+    control.meet()
+    port.silent()
+    end.error()
+    port.expect_event(e.IBV_EVENT_QP_LAST_WQE_REACHED)
+    return {}
 
 
 def taken(args, control: Control) -> dict:
@@ -401,7 +448,7 @@ def silent(args, control: Control) -> dict:
     return failed(end, [7, 8], 9, 0.9 * PATIENCE_S, 3 * PATIENCE_S)
 
 
-SCENARIOS = {f.__name__: f for f in (order, many, quiet_end, taken, retried, absent, alone, mismatch, again, hold, closed, silent)}
+SCENARIOS = {f.__name__: f for f in (order, many, quiet_end, last_wqe, taken, retried, absent, alone, mismatch, again, hold, closed, silent)}
 
 
 def main() -> int:
