@@ -187,7 +187,7 @@ def test_refused_software(t: Guests) -> None:
 QUESTION_ROUNDS = 4
 
 # One of each way in which a received message is refused.
-REFUSED_LATER = ("write-stale", "write-long", "write-imm-guessed", "write-closed", "read-guessed", "atomic-guessed", "send-long",
+REFUSED_LATER = ("write-stale", "write-long", "write-imm-guessed", "write-closed", "read-guessed", "atomic-guessed", "send-inv", "send-long",
                  "long-behind-train", "write-behind-train", "end-of-long-write-train", "end-of-long-mixed-write-train")  # fmt: skip
 
 

@@ -51,9 +51,6 @@ static void tqp_restore_timestamps(struct sk_buff *skb, struct tcphdr *th, u8 *o
 /*
  * Options that are a timestamp and @cut bytes of NOPs lose these: such a header is what TCP expects
  * next, which spares it a look at each of them.  From here on only IP and TCP read headers.
- *
- * Of what is expected TCP may send the ACK before it tells us of it, so this is for payload that is
- * in its place: what is still to be copied, and may be refused, must not be acknowledged yet.
  */
 static void tqp_cut_options(struct sk_buff *skb, u32 ihl, u32 cut, u8 pf)
 {
@@ -79,6 +76,18 @@ static void tqp_cut_options(struct sk_buff *skb, u32 ihl, u32 cut, u8 pf)
 		if (ip6->payload_len)
 			be16_add_cpu(&ip6->payload_len, -cut);
 	}
+}
+
+/*
+ * Of what is expected TCP may send the ACK before it tells us of it, so this is for payload that is
+ * in its place: what is still to be copied, and may be refused, must not be acknowledged yet.  Nor
+ * must a SEND whose key to invalidate nobody has looked at.
+ */
+static bool tqp_may_be_expected(const struct sk_buff *skb, const struct tcp_bth *bth, u32 room)
+{
+	return skb->decrypted && skb->ip_summed == CHECKSUM_UNNECESSARY &&
+	       tcp_bth_opt_bytes(bth) == room &&
+	       tcp_bth_op(bth->opcode)->ext != TCP_BTH_EXT_IETH;
 }
 
 /* write_seq, not snd_nxt: over loopback the ACK is here before tcp_write_xmit() moved snd_nxt */
@@ -248,8 +257,7 @@ static unsigned int tqp_in(struct sk_buff *skb, const struct nf_hook_state *stat
 			return NF_DROP;
 		th = (struct tcphdr *)(skb_network_header(skb) + ihl);
 		tqp_restore_timestamps(skb, th, (u8 *)(th + 1), room, at, &bth);
-		if (skb->decrypted && skb->ip_summed == CHECKSUM_UNNECESSARY &&
-		    tcp_bth_opt_bytes(&bth) == room)
+		if (tqp_may_be_expected(skb, &bth, room))
 			tqp_cut_options(skb, ihl, room - TCPOLEN_TSTAMP_ALIGNED, state->pf);
 	}
 	return NF_ACCEPT;

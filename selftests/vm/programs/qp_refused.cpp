@@ -75,6 +75,8 @@ const std::vector<Case> kCases{
     {"atomic-read-only", IBV_WR_ATOMIC_CMP_AND_SWP, Target::kReadOnly, 0, 8, IBV_WC_REM_ACCESS_ERR},
     {"atomic-end", IBV_WR_ATOMIC_FETCH_AND_ADD, Target::kKey, kRegionBytes, 8,
      IBV_WC_REM_ACCESS_ERR},
+    {"send-inv", IBV_WR_SEND_WITH_INV, Target::kGuessed, 0, 64, IBV_WC_REM_ACCESS_ERR},
+    {"send-inv-long", IBV_WR_SEND_WITH_INV, Target::kGuessed, 0, kLongBytes, IBV_WC_REM_ACCESS_ERR},
     {"local-key", IBV_WR_RDMA_WRITE, Target::kKey, 0, 64, IBV_WC_LOC_PROT_ERR, kRemoteAll, false},
     {"local-sink", IBV_WR_RDMA_READ, Target::kKey, 0, 64, IBV_WC_LOC_PROT_ERR, kRemoteAll, false},
     {"send-long", IBV_WR_SEND, Target::kKey, 0, kReceiveBytes + 1, IBV_WC_REM_INV_REQ_ERR},
@@ -203,6 +205,8 @@ void active(RdmaPeer& peer, const Case& c, uint32_t questions) {
     ibv_send_wr& wrong = add(kBad, c.opcode);
     if (c.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || c.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
         wrong.wr.atomic = {address, 1, 2, key_of(peer.peer(), c.target)};
+    else if (c.opcode == IBV_WR_SEND_WITH_INV)
+        wrong.invalidate_rkey = key_of(peer.peer(), c.target);
     else
         wrong.wr.rdma = {address, key_of(peer.peer(), c.target)};
     add(kAfter, IBV_WR_SEND);
