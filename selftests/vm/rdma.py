@@ -9,7 +9,7 @@ import pytest
 
 from harness.guests import Guests
 from harness.needs import Needs, on_debug_kernel
-from harness.pairs import fabric, outputs
+from harness.pairs import fabric, outputs, succeeded
 from harness.traffic import parameter, route
 from vm.exchange import FAULTS, exchange
 
@@ -204,6 +204,20 @@ def test_refused_acknowledged_at_once(t: Guests) -> None:
     with route(t, "quickack 1"):
         for engine in ("software", "offload"):
             pair(t, "qp_refused", (engine, engine))
+
+
+def test_refused_at_both_ends(t: Guests) -> None:
+    """Each end's next request was refused before it heard of the other's READ, which it answers all the same."""
+    for engine in ("software", "offload"):
+        command = f"rm -f /tmp/until; exec $BUILD/cmake/selftests/vm/programs/qp_refused --port {PORT} --engine {engine} --until /tmp/until"
+        jobs = [t.start(0, command, LIMIT_S), t.start(1, f"{command} --connect 10.77.0.1", LIMIT_S)]
+        for job in jobs:
+            t.wait_output(job, "attached")
+        with fabric(t, loss=1):
+            for node, job in enumerate(jobs):
+                t.run(node, "touch /tmp/until")
+                t.wait_output(job, "posted")
+        succeeded(jobs)
 
 
 def test_refused_out_of_order(t: Guests) -> None:

@@ -265,12 +265,14 @@ bool tqp_tx_ready(struct tqp_conn *conn)
 
 	if (conn->state == TQP_CONN_HANDSHAKE && READ_ONCE(conn->handshake.rtr_seen))
 		WRITE_ONCE(conn->state, TQP_CONN_ACTIVE);
-	return conn->state == TQP_CONN_ACTIVE && conn->qp && !conn->tx.failed &&
-	       !sock_flag(sk, SOCK_DEAD) &&
+	return conn->state == TQP_CONN_ACTIVE && conn->qp && !sock_flag(sk, SOCK_DEAD) &&
 	       (1 << sk->sk_state) & (TCPF_ESTABLISHED | TCPF_CLOSE_WAIT);
 }
 
-/* Responses first: the peer waits for them, and they are bounded. */
+/*
+ * Responses first: the peer waits for them, and they are bounded.  Also behind a WQE that was
+ * refused, whose completion may wait for a READ that the peer answers when it has ours.
+ */
 static bool tqp_tx_next(struct tqp_conn *conn)
 {
 	if (!tqp_log_room(conn)) {
@@ -278,7 +280,8 @@ static bool tqp_tx_next(struct tqp_conn *conn)
 		return false;
 	}
 	tqp_tx_wait_over(&conn->tx, TQP_TX_WAIT_LOG);
-	return tqp_response_next(conn) || (tqp_qp_may_send(conn->qp) && tqp_batch_next(conn));
+	return tqp_response_next(conn) ||
+	       (!conn->tx.failed && tqp_qp_may_send(conn->qp) && tqp_batch_next(conn));
 }
 
 /* Something to push: what TCP has not taken yet, or the next. */

@@ -116,7 +116,7 @@ bool tqp_watch_end(struct tqp_conn *conn)
 	if (!sq->awake)		/* else there is a watch, which woke it */
 		return false;
 	taken = (conn->tx.sq_next - watch->seen) & sq->mask;
-	may_send = tqp_tx_ready(conn) && tqp_qp_may_send(conn->qp);
+	may_send = tqp_tx_ready(conn) && !conn->tx.failed && tqp_qp_may_send(conn->qp);
 	WRITE_ONCE(watch->seen, conn->tx.sq_next);
 	WRITE_ONCE(TCP_QP_SQ_TAKEN(sq->buf), conn->tx.sq_next);
 	if (may_send && tqp_watch_waits(conn))

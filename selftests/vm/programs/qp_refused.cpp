@@ -9,10 +9,19 @@
 // With --questions there is instead, in front of it, a SEND that the peer answers as soon as it has
 // it, as it did with others before: what is wrong has come by then, and nobody has looked at it.
 //
+// With --until FILE there is instead a READ at each end, with a request behind it whose own key is
+// wrong: posted as soon as FILE is there, which "posted" says, and the other end's must be
+// answered.
+//
 //   qp_refused --port PORT [--connect ADDR] [--engine E] [--case NAME ...] [--questions N]
+//              [--until FILE]
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include <fmt/core.h>
@@ -29,6 +38,7 @@ constexpr uint8_t kFill = 0x5c;
 constexpr uint32_t kReceives = 4;
 constexpr uint32_t kQuestionsMax = 60;  // each has a receive
 constexpr int kBacklog = 8;
+constexpr int kLookMs = 10;
 constexpr uint32_t kReceiveBytes = 4096;
 constexpr uint32_t kSendBytes = 64;
 constexpr uint32_t kLongBytes = 3000;  // sent from where they lie
@@ -115,6 +125,7 @@ struct Options {
     PeerOptions peer;
     std::vector<std::string> cases;
     uint32_t questions = 0;
+    std::string until;
 };
 
 enum Id : uint64_t { kGoodWrite, kGoodRead, kBad, kAfter, kGoodSend, kAnswer, kFirstAnswer = 1000 };
@@ -252,6 +263,38 @@ void passive(RdmaPeer& peer, const Case& c, uint32_t questions) {
         throw std::runtime_error("the region changed");
 }
 
+// What follows a READ is refused here; the READ is answered, by an end which is in the same case.
+void both(const Options& o) {
+    auto context = tcpqp::open_device(o.peer.interface);
+    RdmaPeer::Options options;
+    options.engine = o.peer.engine_id();
+    RdmaPeer peer(*context, o.peer.socket(), options);
+    ibv_sge good{reinterpret_cast<uint64_t>(peer.scratch().data()), kSendBytes, peer.scratch_key()};
+    ibv_sge bad{good.addr, kSendBytes, good.lkey ^ 0x5a00u};
+    ibv_send_wr wrs[2]{};
+    wrs[0].wr_id = kGoodRead;
+    wrs[0].opcode = IBV_WR_RDMA_READ;
+    wrs[0].sg_list = &good;
+    wrs[0].wr.rdma = {peer.peer().address, peer.peer().key};
+    wrs[0].next = &wrs[1];
+    wrs[1].wr_id = kBad;
+    wrs[1].opcode = IBV_WR_SEND;
+    wrs[1].sg_list = &bad;
+    for (ibv_send_wr& wr : wrs)
+        wr.send_flags = IBV_SEND_SIGNALED, wr.num_sge = 1;
+    std::puts("attached");
+    std::fflush(stdout);
+    while (::access(o.until.c_str(), F_OK) != 0)
+        std::this_thread::sleep_for(std::chrono::milliseconds(kLookMs));
+    peer.post(wrs[0]);
+    std::puts("posted");
+    std::fflush(stdout);
+    expect(peer.wait(), kGoodRead, IBV_WC_SUCCESS);
+    const ibv_wc wc = peer.wait();
+    if (wc.status != IBV_WC_WR_FLUSH_ERR)  // the other end's may be heard of first
+        expect(wc, kBad, IBV_WC_LOC_PROT_ERR);
+}
+
 void one(const tcpqp::Context& context, tcpqp::Fd socket, const Options& o, const Case& c) {
     RdmaPeer::Options options;
     options.engine = o.peer.engine_id();
@@ -293,8 +336,9 @@ int main(int argc, char** argv) {
         .peer(o.peer)
         .option("--case", o.cases, "these alone, on both sides")
         .option("--questions", o.questions, {0, kQuestionsMax}, "in front of it, on both sides")
+        .option("--until", o.until, "both ends ask at once")
         .run(argc, argv, [&] {
-            all(o);
+            o.until.empty() ? all(o) : both(o);
             return 0;
         });
 }
