@@ -123,6 +123,7 @@ static_assert(offsetof(struct tqp_offload_shadow, writes) ==
 static_assert(offsetof(struct tqp_offload_shadow, solicited) ==
 	      offsetof(struct nupa_qp_shadow, solicited));
 static_assert(offsetof(struct tqp_offload_shadow, last) == offsetof(struct nupa_qp_shadow, last));
+static_assert(offsetof(struct tqp_offload_shadow, late) == offsetof(struct nupa_qp_shadow, late));
 static_assert(offsetof(struct tqp_offload_shadow, awaits) ==
 	      offsetof(struct nupa_qp_shadow, awaits));
 static_assert(offsetof(struct tqp_offload_shadow, later) ==
