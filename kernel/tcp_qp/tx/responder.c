@@ -153,6 +153,7 @@ int tqp_request(struct tqp_conn *conn)
 	int syndrome;
 
 	response->mr = NULL;
+	response->source.lkey = 0;	/* an atomic has none, and the slot may have had one */
 	response->msn = conn->rx.msg.msn;
 	syndrome = conn->rx.msg.kind == TCP_BTH_KIND_READ_REQUEST ?
 		   tqp_read_request(conn, response) : tqp_atomic_request(conn, response);
