@@ -15,6 +15,10 @@
 #include "offload/offload.h"
 #include "tx/tx.h"
 
+enum {
+	TQP_TX_ACKED_AT_ONCE = 256,	/* messages of copied trains, interrupts off */
+};
+
 static void tqp_post_send_wc(struct tqp_conn *conn, struct tqp_tx_msg *msg,
 			     enum ib_wc_status status)
 {
@@ -281,7 +285,10 @@ static u32 tqp_lead_acked(struct tqp_conn *conn, u32 index, u32 count)
 	return n;
 }
 
-/* @count of the oldest records left the log; @index is the first one's place. */
+/*
+ * @count of the oldest records left the log; @index is the first one's place.  Those of trains in
+ * slices, as if they had been acknowledged one after the other: each is with interrupts off.
+ */
 static void tqp_records_acked(struct tqp_conn *conn, u32 index, u32 count)
 {
 	while (count) {
@@ -289,8 +296,9 @@ static void tqp_records_acked(struct tqp_conn *conn, u32 index, u32 count)
 		u32 n = 1;
 
 		if (msg)
-			n = msg->copied ? tqp_train_acked(conn, index, count) :
-					  tqp_lead_acked(conn, index, count);
+			n = msg->copied ?
+			    tqp_train_acked(conn, index, min_t(u32, count, TQP_TX_ACKED_AT_ONCE)) :
+			    tqp_lead_acked(conn, index, count);
 		index += n;
 		count -= n;
 	}
