@@ -68,12 +68,13 @@ void tqp_ud_add_device(struct tqp_device *dev)
 	put_net(net);
 }
 
-/* RCU's readers may see the device for a while. */
+/* When it returns no datagram is on its way to the device. */
 void tqp_ud_del_device(struct tqp_device *dev)
 {
 	spin_lock(&tqp_ud_devices_lock);
 	hlist_del_init_rcu(&dev->ud_node);	/* a namespace that went has done it */
 	spin_unlock(&tqp_ud_devices_lock);
+	synchronize_rcu();
 }
 
 #if IS_ENABLED(CONFIG_IPV6)

@@ -102,7 +102,7 @@ static inline enum ib_mtu tqp_ud_mtu(const struct tqp_device *dev)
 int tqp_ud_init(void);
 void tqp_ud_exit(void);
 u16 tqp_ud_port(void);			/* 0: no UD */
-/* @dev hears its namespace's datagrams, from here on until the other; sleeps. */
+/* @dev hears its namespace's datagrams, from here on until the other returns; both sleep. */
 void tqp_ud_add_device(struct tqp_device *dev);
 void tqp_ud_del_device(struct tqp_device *dev);
 /* 0 if the namespace of the device has its socket, which is made if it can be; sleeps. */
