@@ -15,7 +15,7 @@ from harness.busy import one_shows, shown
 from harness.guests import Failed, Guests
 from harness.needs import Needs
 from harness.pairs import Job, served
-from harness.traffic import free_port, parameter
+from harness.traffic import done_and_undone, free_port, parameter, sysctl
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_rdma",), setup="full")
 pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.beside]
@@ -201,6 +201,27 @@ def test_peer_that_left_is_tried_again(t: Guests) -> None:
 
 
 NOBODY_LONG = [pytest.param(*host, marks=pytest.mark.long) for host in ((0, "10.77.0.77"), (1, "fd77::77"))]
+
+
+def test_peers_share_local_ports(t: Guests) -> None:
+    """A connection takes its port from those to the same address alone."""
+    other = "10.77.0.3"
+    count = "--count 15"  # and 20 ports
+    with (
+        sysctl(t, "net.ipv4.ip_local_port_range", "40000 40019", (0,)),
+        done_and_undone(t, (1,), f"ip address add {other}/24 dev nupa0", f"ip address del {other}/24 dev nupa0"),
+    ):
+        t.wait_until(lambda: gids(t, 1)[1] == other, "the second GID")
+        port = free_port()
+        jobs = [t.start(0, f"exec {ENDS} many {count} --stay --listen {port}", LIMIT_S)]
+        t.wait_listening(0, port)
+        jobs.append(t.start(1, f"exec {ENDS} many {count} --stay --gid 1 --connect {ADDRESS}:{port}", LIMIT_S))
+        for job in jobs:
+            t.wait_output(job, "held", 40)
+        ends(t, "many", count)
+        for job in jobs:
+            job.kill()
+            job.wait()
 
 
 @pytest.mark.parametrize("gid,address", [(0, ADDRESS), *NOBODY_LONG])

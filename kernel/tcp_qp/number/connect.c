@@ -45,6 +45,9 @@ void tqp_number_tune(struct tqp_number *number)
 				      sizeof(tclass));
 	else
 		ip_sock_set_tos(sock->sk, number->tos);
+	/* The port is chosen by connect(), which knows whom it is for: others may have the same. */
+	if (!number->self)
+		inet_set_bit(BIND_ADDRESS_NO_PORT, number->hs.sock->sk);
 }
 
 static int tqp_number_bind(struct tqp_number *number)

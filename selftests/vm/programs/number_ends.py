@@ -241,6 +241,8 @@ def many(args, control: Control) -> dict:
     require(all(wc.status == SUCCESS for wc in found), f"statuses {sorted({wc.status for wc in found})}")
     require(sorted(wc.wr_id for wc in found)[: args.count] == list(range(args.count)), "one receive for each")
     control.meet()
+    if args.stay:
+        stay()
     return {"seconds": took}
 
 
@@ -409,14 +411,20 @@ def again(args, control: Control) -> dict:
     return {}
 
 
+def stay() -> None:
+    """Until somebody ends it."""
+    print("held", flush=True)
+    while True:
+        time.sleep(1)
+
+
 def hold(args, control: Control) -> dict:
     """Connected until somebody ends it; args.unread messages each way that nobody receives."""
     end = joined(args, control)
     for number in range(args.unread):
         end.post(number, count=UNREAD_BYTES)
-    print("held", flush=True)
-    while True:
-        time.sleep(1)
+    stay()
+    return {}
 
 
 def closed(args, control: Control) -> dict:
@@ -474,3 +482,4 @@ def main() -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
+    p.add_argument("--stay", action="store_true", help="of many: connected until somebody ends it")
