@@ -25,6 +25,7 @@ BULK_MESSAGES, BULK_SLOW_US = 2000, 2000
 ADDRESSES = ("10.77.0.1", "10.77.0.2")  # what programs talk by before they know each other's numbers
 ADDRESS = ADDRESSES[0]
 PORTS = ("n0", "n1")  # of the switch
+PORT = 791  # TCP_QP_NUMBER_PORT
 GIDS = "/sys/class/infiniband/tcpqp0/ports/1/gids"
 
 
@@ -253,6 +254,27 @@ def silent_peer(t: Guests, side: int) -> None:
         t.wait_output(job, "held", 30)
     with cut_off(t):
         t.run(side, "pkill -USR1 -f '[n]umber_ends.py silent'")
+@pytest.mark.parametrize(("node", "side"), ((0, "src"), (1, "dst")), ids=("passive", "active"))
+def test_handshake_that_one_side_does_not_hear(t: Guests, node: int, side: str) -> None:
+    """One side's word that its queue pair is there is a pure ACK, and lost until the other has given up: then both connect again."""
+    port = free_port()
+    lost = f"tc filter add dev nupa0 ingress protocol ip flower ip_proto tcp {side}_port {PORT} tcp_flags 0x10/0x3f action drop"
+    timeouts = "cat /sys/class/infiniband/tcpqp0/ports/1/hw_counters/rtr_timeouts"
+    before = int(t.run(node, timeouts))
+    undo = "tc qdisc del dev nupa0 clsact"
+    with done_and_undone(t, (node,), f"modprobe -a sch_ingress cls_flower act_gact; tc qdisc add dev nupa0 clsact && {lost}", undo):
+        jobs = [t.start(0, f"exec {ENDS} told --listen {port}", LIMIT_S)]
+        t.wait_listening(0, port)
+        jobs.append(t.start(1, f"exec {ENDS} told --connect {ADDRESS}:{port}", LIMIT_S))
+        for job in jobs:
+            t.wait_output(job, "held", 30)
+        t.wait_until(lambda: int(t.run(node, timeouts)) > before, "no end gives up", 20)
+    for end_node in (0, 1):
+        t.run(end_node, "pkill -USR1 -f '[n]umber_ends.py told'")
+    for side_, result in enumerate([job.wait() for job in jobs]):
+        t.check(result.ok, f"side {side_}: {result.status}: {result.stdout}{result.stderr}")
+
+
         result = jobs[side].wait()
     jobs[1 - side].kill()
     jobs[1 - side].wait()
@@ -293,7 +315,6 @@ def test_sequence_numbers_differ_once_connected(t: Guests) -> None:
 
 # Nobody gets a queue pair by what he says
 
-PORT = 791  # TCP_QP_NUMBER_PORT
 FORGER = "$REPO/selftests/vm/programs/forged_numbers.py"
 
 

@@ -57,6 +57,21 @@ int tqp_bell_set(struct tqp_qp *qp, const struct tcp_qp_bell *req);
 void tqp_bell_end(struct tqp_conn *conn, bool open);
 
 /* ---- end.c ---- */
+/*
+ * Did it begin for neither end, or for one alone?  The peer's QP was not there, or may not have
+ * heard of ours; and no byte of a message came or went, so that another connection repeats and
+ * loses none.  sk lock, or after the end.
+ */
+static inline bool tqp_conn_never_began(const struct tqp_conn *conn)
+{
+	const struct tcp_sock *tp = tcp_sk(conn->sk);
+
+	if (!READ_ONCE(conn->handshake.rtr_seen))
+		return true;
+	return !READ_ONCE(conn->handshake.rtr_acked) && !tqp_tx_begun(conn) &&
+	       !conn->rx.started && tp->rcv_nxt == tp->copied_seq;
+}
+
 /* The connection ends with a RST; takes the sk lock. */
 void tqp_end_abort(struct tqp_conn *conn);
 void tqp_conn_fail_work(struct work_struct *work);

@@ -130,7 +130,7 @@ static void tqp_unreachable(struct tqp_conn *conn)
 
 /*
  * The peer was lost, and the QP needs not know: nothing that was posted failed by that, and
- * no receive of an SRQ was taken.  Without the peer's rtr, another connection may yet come.
+ * no receive of an SRQ was taken.  Where it never began, another connection may yet come.
  */
 static bool tqp_end_quiet(struct tqp_conn *conn)
 {
@@ -138,7 +138,7 @@ static bool tqp_end_quiet(struct tqp_conn *conn)
 
 	if (!tqp_peer_lost(conn) || READ_ONCE(qp->state) == IB_QPS_ERR)
 		return false;
-	if (!READ_ONCE(conn->handshake.rtr_seen))
+	if (tqp_conn_never_began(conn))
 		return true;
 	return !tqp_blame_oldest(conn) && !tqp_ring_posted(qp->sq, conn->tx.sq_next) &&
 	       !(qp->srq && conn->rx.wqe.valid);

@@ -240,13 +240,14 @@ static void tqp_number_part(struct tqp_number *number)
 
 static void tqp_number_ended(struct tqp_number *number)
 {
-	bool never = !READ_ONCE(number->conn->handshake.rtr_seen);	/* no QP was there */
+	bool never = tqp_conn_never_began(number->conn);
 
 	tqp_number_part(number);
 	tqp_conn_put(number->conn);
 	number->conn = NULL;
 	if (never && tqp_qp_state(number->qp) != IB_QPS_ERR) {
 		tqp_number_again(number);
+		tqp_number_posted(number->qp);	/* what came while it seemed to be connected */
 		return;
 	}
 	tqp_hello_release(&number->hs, false);

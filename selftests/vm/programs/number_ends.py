@@ -456,7 +456,19 @@ def silent(args, control: Control) -> dict:
     return failed(end, [7, 8], 9, 0.9 * PATIENCE_S, 3 * PATIENCE_S)
 
 
-SCENARIOS = {f.__name__: f for f in (order, many, quiet_end, last_wqe, taken, retried, absent, alone, mismatch, again, hold, closed, silent)}
+def told(args, control: Control) -> dict:
+    """RTR and RTS, and nothing to send until a signal says so."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    end = End(Port(args.gid))
+    (peer,) = control.numbers([end])
+    end.connect(peer)
+    print("held", flush=True)
+    signal.sigwait({signal.SIGUSR1})
+    ping(end, control)
+    return {}
+
+
+SCENARIOS = {f.__name__: f for f in (order, many, quiet_end, last_wqe, taken, retried, absent, alone, mismatch, again, hold, closed, silent, told)}
 
 
 def main() -> int:
@@ -470,6 +482,7 @@ def main() -> int:
     p.add_argument("--delay", type=float, default=0)
     p.add_argument("--rts-after", type=float, default=0, help="seconds from RTR to RTS, of mismatch")
     p.add_argument("--count", type=int, default=1)
+    p.add_argument("--stay", action="store_true", help="of many: connected until somebody ends it")
     p.add_argument("--unread", type=int, default=0)
     p.add_argument("--peer", default="", help="GID")
     p.add_argument("--qpn", type=int, default=0x424242)
@@ -482,4 +495,3 @@ def main() -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
-    p.add_argument("--stay", action="store_true", help="of many: connected until somebody ends it")
