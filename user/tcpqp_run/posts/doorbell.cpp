@@ -90,4 +90,6 @@ void ring_owed_if_free() noexcept {
     unlock();
 }
 
+void forget_owed() noexcept { owed.store(nullptr, std::memory_order_relaxed); }
+
 }  // namespace tcpqp::posts

@@ -17,5 +17,7 @@ void ring_owed() noexcept;
 // The same, unless another thread does it, or nothing is owed.
 void ring_owed_if_free() noexcept;
 void ring_owed_locked() noexcept;
+// In a child of fork(): the posts are its parent's, and their descriptors may be anything here.
+void forget_owed() noexcept;
 
 }  // namespace tcpqp::posts

@@ -24,7 +24,7 @@ constinit tcpqp::preload::Real<ssize_t(int, const void*, size_t)> real_write{"wr
 
 [[gnu::constructor]] void begin() {
     real_write.find();
-    share_lock_with_children();
+    begin_anew_in_children();
 }
 
 // What the provider writes: no request, for it has them in the ring.

@@ -98,9 +98,16 @@ bool try_lock() noexcept { return ::pthread_mutex_trylock(&mutex) == 0; }
 
 void unlock() noexcept { ::pthread_mutex_unlock(&mutex); }
 
-void share_lock_with_children() noexcept {
-    // whoever had it is not there; what he had half done is a queue that nobody finds any more
-    ::pthread_atfork(nullptr, nullptr, [] { ::pthread_mutex_init(&mutex, nullptr); });
+void begin_anew_in_children() noexcept {
+    // whoever had the lock is not there, and what he had half done is not looked at
+    ::pthread_atfork(nullptr, nullptr, [] {
+        ::pthread_mutex_init(&mutex, nullptr);
+        forget_owed();
+        for (auto& place : table)
+            if (place.load(std::memory_order_relaxed) != nullptr)  // or each fork() copies its page
+                place.store(nullptr, std::memory_order_relaxed);
+        unused = nullptr;
+    });
 }
 
 Queue* queue_of(ibv_qp* qp) noexcept {

@@ -38,7 +38,7 @@ void forget_queues(const ibv_context* context) noexcept;
 void lock() noexcept;
 [[nodiscard]] bool try_lock() noexcept;
 void unlock() noexcept;
-// A child of fork() finds it free.
-void share_lock_with_children() noexcept;
+// A child of fork() finds it free, and no queue: what it posts to makes one anew.
+void begin_anew_in_children() noexcept;
 
 }  // namespace tcpqp::posts
