@@ -162,11 +162,11 @@ def test_strays_are_dropped_in_time(t: Guests) -> None:
         each.wait()
 
 
-def holding(t: Guests):
+def holding(t: Guests, address: str = "10.77.0.1", options: str = ""):
     """A server and a client that do nothing but be connected."""
     before = counter(t, 1, "cm_established")
-    server, port = serve(t, "--hold --count 1")
-    client = t.start(1, f"exec {PROGRAM} --connect 10.77.0.1:{port} --hold", LIMIT_S)
+    server, port = serve(t, "--hold --count 1", address)
+    client = t.start(1, f"exec {PROGRAM} --connect {address}:{port} --hold {options}", LIMIT_S)
     t.run(1, f"until rdma statistic show link tcpqp0/1 | grep -q 'cm_established {before + 1} '; do sleep 0.1; done", 20)
     t.run(0, "until rdma resource show qp link tcpqp0/1 | grep -q RTS; do sleep 0.1; done", 20)
     return server, client
@@ -185,6 +185,16 @@ def test_server_is_killed(t: Guests) -> None:
     t.check(server.wait().status != 0, "a killed server has no success")
     result = client.wait()
     t.check(result.ok, f"the client was told: {result.stderr}")
+
+
+@pytest.mark.parametrize(("address", "name"), (("10.77.0.1", "tos"), ("fd77::1", "tclass")), ids=("ipv4", "ipv6"))
+def test_type_of_service(t: Guests, address: str, name: str) -> None:
+    server, client = holding(t, address, "--tos 32")
+    shown = t.run(1, "ss -Htn --tos state established")
+    t.run(1, "pkill -9 -x cm_exchange")
+    client.wait()
+    served(t, server)
+    t.check(f"{name}:0x20" in shown, shown)
 
 
 def test_client_is_killed_while_connecting(t: Guests) -> None:

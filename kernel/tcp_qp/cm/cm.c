@@ -92,7 +92,7 @@ int tqp_cm_socket(struct net *net, const struct iw_cm_id *cm_id, struct socket *
 	(*sock)->sk->sk_use_task_frag = false;
 	sock_set_reuseaddr((*sock)->sk);
 	if (cm_id->tos_set)
-		ip_sock_set_tos((*sock)->sk, cm_id->tos);
+		tqp_hello_set_tos(*sock, cm_id->tos);
 	return 0;
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
+#include <net/ip.h>
 #include <net/sock.h>
 #include <net/tcp.h>
 #include "hello/hello.h"
@@ -41,6 +42,16 @@ void tqp_hello_uninstall(struct tqp_hello_sock *hs)
 	WRITE_ONCE(sk->sk_data_ready, hs->saved_data_ready);
 	sk->sk_state_change = hs->saved_state_change;
 	write_unlock_bh(&sk->sk_callback_lock);
+}
+
+void tqp_hello_set_tos(struct socket *sock, u8 tos)
+{
+	int tclass = tos;
+
+	ip_sock_set_tos(sock->sk, tos);
+	if (sock->sk->sk_family == AF_INET6)
+		sock->ops->setsockopt(sock, SOL_IPV6, IPV6_TCLASS, KERNEL_SOCKPTR(&tclass),
+				      sizeof(tclass));
 }
 
 int tqp_hello_send(struct tqp_hello_sock *hs)

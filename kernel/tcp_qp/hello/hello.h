@@ -28,6 +28,8 @@ struct tqp_hello_sock {
 void tqp_hello_install(struct tqp_hello_sock *hs, void (*saved_data_ready)(struct sock *sk));
 /* Idempotent; none is told when it returns. */
 void tqp_hello_uninstall(struct tqp_hello_sock *hs);
+/* Of its packets, IPv6's traffic class, too. */
+void tqp_hello_set_tos(struct socket *sock, u8 tos);
 /* Send hs->tx. */
 int tqp_hello_send(struct tqp_hello_sock *hs);
 /* Up to @bytes that have come, or an error: -EAGAIN for none, -ECONNRESET for the end. */

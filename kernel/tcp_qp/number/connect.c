@@ -37,17 +37,7 @@ static bool tqp_number_is_ipv6(const struct tqp_number *number)
 
 void tqp_number_tune(struct tqp_number *number)
 {
-	struct socket *sock = number->hs.sock;
-	int tclass = number->tos;
-
-	if (tqp_number_is_ipv6(number))
-		sock->ops->setsockopt(sock, SOL_IPV6, IPV6_TCLASS, KERNEL_SOCKPTR(&tclass),
-				      sizeof(tclass));
-	else
-		ip_sock_set_tos(sock->sk, number->tos);
-	/* The port is chosen by connect(), which knows whom it is for: others may have the same. */
-	if (!number->self)
-		inet_set_bit(BIND_ADDRESS_NO_PORT, number->hs.sock->sk);
+	tqp_hello_set_tos(number->hs.sock, number->tos);
 }
 
 static int tqp_number_bind(struct tqp_number *number)
@@ -55,6 +45,9 @@ static int tqp_number_bind(struct tqp_number *number)
 	struct sockaddr_storage from;
 	int bytes = tqp_number_sockaddr(number, &number->local, 0, &from);
 
+	/* The port is chosen by connect(), which knows whom it is for: others may have the same. */
+	if (!number->self)
+		inet_set_bit(BIND_ADDRESS_NO_PORT, number->hs.sock->sk);
 	return kernel_bind(number->hs.sock, (struct sockaddr_unsized *)&from, bytes);
 }
 

@@ -39,6 +39,7 @@ struct Options {
     uint32_t private_bytes = 56;
     uint32_t reply_bytes = 33;
     uint8_t depth = 0;
+    uint8_t tos = 0;
     bool reject = false;
     bool server_disconnects = false;
     bool hold = false;
@@ -321,6 +322,10 @@ void one_connection(const Options& o, rdma_event_channel* channel, uint16_t more
     rdma_cm_id* id = nullptr;
     must(rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP), "rdma_create_id");
     Connection connection(id);
+    uint8_t tos = o.tos;
+    if (tos)
+        must(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof tos),
+             "rdma_set_option");
     std::string became = start(o, channel, connection, more);
     if (became != o.expect)
         die("instead of " + o.expect + ": " + became, 0);
@@ -375,6 +380,7 @@ int main(int argc, char** argv) {
         .option("--private-bytes", o.private_bytes, {0, 255}, "of the request")
         .option("--reply-bytes", o.reply_bytes, {0, 255}, "of the answer")
         .option("--depth", o.depth, "initiator depth and responder resources")
+        .option("--tos", o.tos, "type of service, or traffic class, of the client")
         .flag("--reject", o.reject, "the server rejects")
         .flag("--server-disconnects", o.server_disconnects, "else the client does")
         .flag("--hold", o.hold, "say nothing, wait for the other to disconnect")
