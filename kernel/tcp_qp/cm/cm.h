@@ -37,6 +37,7 @@ enum {
 	TQP_CM_DEPTH_MAX = TQP_RD_ATOMIC_MAX,	/* IRD and ORD */
 	TQP_CM_HALF_OPEN_MAX = 64,	/* per listener: REQUEST_WAIT eps; beyond, the oldest goes */
 	TQP_CM_ACCEPT_MAX = 64,		/* connections taken per turn of a listener's work */
+	TQP_CM_ACCEPT_MS = 1000,	/* until one that there was no memory for is tried again */
 };
 
 enum tqp_ep_state {
@@ -56,7 +57,7 @@ struct tqp_listener {
 	struct socket *sock;		/* NULL: listens in a namespace without the device */
 	struct tqp_asker asker;		/* constant, with sock: who listens */
 	void (*saved_data_ready)(struct sock *sk);
-	struct work_struct work;
+	struct delayed_work work;
 	spinlock_t lock;		/* below; also held while iw_cm is told of a request */
 	bool closing;
 	u32 nr_half_open;

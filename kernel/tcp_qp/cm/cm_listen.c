@@ -103,15 +103,19 @@ static void tqp_listener_take(struct tqp_listener *listener, struct socket *sock
 
 static void tqp_listener_work(struct work_struct *work)
 {
-	struct tqp_listener *listener = container_of(work, struct tqp_listener, work);
+	struct tqp_listener *listener = container_of(to_delayed_work(work), struct tqp_listener, work);
 	struct socket *sock;
+	int err = 0;
 
-	for (int i = 0; i < TQP_CM_ACCEPT_MAX; i++) {
-		if (kernel_accept(listener->sock, &sock, O_NONBLOCK))
-			return;
-		tqp_listener_take(listener, sock);
+	for (int i = 0; i < TQP_CM_ACCEPT_MAX && !err; i++) {
+		err = kernel_accept(listener->sock, &sock, O_NONBLOCK);
+		if (!err)
+			tqp_listener_take(listener, sock);
 	}
-	queue_work(tqp_wq, &listener->work);	/* others' turn; cancelling waits for this too */
+	if (err == -EAGAIN)
+		return;
+	/* others' turn, or there was no memory for one; cancelling waits for this too */
+	mod_delayed_work(tqp_wq, &listener->work, err ? msecs_to_jiffies(TQP_CM_ACCEPT_MS) : 0);
 }
 
 /* Connections inherit this and the pointer, until they are taken: those it must not serve. */
@@ -122,7 +126,7 @@ static void tqp_listener_data_ready(struct sock *sk)
 	read_lock_bh(&sk->sk_callback_lock);
 	listener = sk->sk_user_data;
 	if (listener && sk->sk_state == TCP_LISTEN)
-		queue_work(tqp_wq, &listener->work);
+		mod_delayed_work(tqp_wq, &listener->work, 0);
 	read_unlock_bh(&sk->sk_callback_lock);
 }
 
@@ -182,7 +186,7 @@ static struct tqp_listener *tqp_listener_alloc(struct tqp_device *dev, struct iw
 	kref_init(&listener->ref);
 	listener->dev = dev;
 	listener->cm_id = cm_id;
-	INIT_WORK(&listener->work, tqp_listener_work);
+	INIT_DELAYED_WORK(&listener->work, tqp_listener_work);
 	spin_lock_init(&listener->lock);
 	INIT_LIST_HEAD(&listener->half_open);
 	return listener;
@@ -260,7 +264,7 @@ int tqp_cm_destroy_listen(struct iw_cm_id *cm_id)
 	if (listener->sock)
 		tqp_listener_uninstall(listener);
 	tqp_listener_abort_all(listener);
-	cancel_work_sync(&listener->work);
+	cancel_delayed_work_sync(&listener->work);
 	if (listener->sock)
 		sock_release(listener->sock);
 	cm_id->provider_data = NULL;

@@ -153,13 +153,17 @@ static void tqp_number_net_close(struct tqp_number_net *tn)
 static void tqp_number_net_accept(struct tqp_number_net *tn)
 {
 	struct socket *sock;
+	int err = 0;
 
-	for (int i = 0; i < TQP_NUMBER_ACCEPT_MAX; i++) {
-		if (kernel_accept(tn->listener, &sock, O_NONBLOCK))
-			return;
-		tqp_request_take(tn, sock, tn->saved_data_ready);
+	for (int i = 0; i < TQP_NUMBER_ACCEPT_MAX && !err; i++) {
+		err = kernel_accept(tn->listener, &sock, O_NONBLOCK);
+		if (!err)
+			tqp_request_take(tn, sock, tn->saved_data_ready);
 	}
-	mod_delayed_work(tqp_wq, &tn->work, 0);	/* others' turn; cancelling waits for this too */
+	if (err == -EAGAIN)
+		return;
+	/* others' turn, or there was no memory for one; cancelling waits for this too */
+	mod_delayed_work(tqp_wq, &tn->work, err ? msecs_to_jiffies(TQP_NUMBER_ACCEPT_MS) : 0);
 }
 
 /* A number of its own namespace keeps that, so one that is gone here has none. */

@@ -36,6 +36,7 @@ enum {
 	TQP_NUMBER_SEND_MIN_MS = 5000,	/* for a send without a peer, whatever IBTA's timeout comes to */
 	TQP_NUMBER_SEND_MAX_MS = 60000,
 	TQP_NUMBER_LOOKS = 4,		/* at a peer, in that time, whether it answers */
+	TQP_NUMBER_ACCEPT_MS = 1000,	/* until a connection that there was no memory for is tried again */
 	TQP_NUMBER_LISTEN_MS = 1000,	/* a port that is taken is tried again after this */
 	TQP_NUMBER_BACKLOG = 1024,
 	TQP_NUMBER_REQUESTS_MAX = 1024,	/* of a namespace; beyond, the oldest goes */
