@@ -55,6 +55,7 @@ static int __init tqp_init(void)
 
 err_link:
 	tqp_link_exit();
+	tqp_cm_exit();
 err_netdev:
 	tqp_netdev_exit();
 err_ud:

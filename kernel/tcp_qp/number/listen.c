@@ -209,7 +209,7 @@ static void __net_exit tqp_number_net_end(struct net *net)
 	struct tqp_number_net *tn = tqp_number_net_of(net);
 
 	WARN_ON_ONCE(tn->users);
-	cancel_delayed_work_sync(&tn->work);
+	disable_delayed_work_sync(&tn->work);	/* connections still come to the listener */
 	if (tn->listener)
 		tqp_number_net_close(tn);
 	wait_event(tn->empty, !READ_ONCE(tn->nr_requests));
