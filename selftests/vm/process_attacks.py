@@ -12,7 +12,7 @@ import pytest
 from harness.busy import one_shows
 from harness.guests import Guests
 from harness.needs import Needs
-from harness.pairs import PROGRAMS, Pair
+from harness.pairs import PROGRAMS, Pair, served
 from harness.traffic import free_port
 
 from nupavm import Job
@@ -97,6 +97,13 @@ def _others_exchange(t: Guests, when: str) -> None:
     Pair(t, "qp_end", "--how wait", "--how close --after 200", "--engine software").done()
     took = seconds(t) - began
     t.check(took < SUM_S - ENDS_S, f"another process took {took:.1f} s {when}")
+
+
+def _others_connect(t: Guests) -> None:
+    """By rdma_cm, each step of which is a work item's."""
+    port = free_port()
+    command = f"{PROGRAMS}/cm_exchange --timeout {round(SUM_S * t.cluster.slowness)}"
+    served(t, f"{command} --listen {t.nodes[0].ip4}:{port}", f"{command} --connect {t.nodes[0].ip4}:{port}", port)
 
 
 def _fed(t: Guests, job: Job) -> dict:
@@ -217,6 +224,19 @@ def test_ends_of_one_delay_nobody_else(t: Guests) -> None:
     with parked(t, f"--count {STARVED} --then close", "waiting") as job:
         _others_exchange(t, "meanwhile")
         dies(t, 0, job, f"{STARVED} queue pairs and regions", ENDS_S + 10)
+
+
+def test_claims_of_a_busy_queue_pair_delay_nobody_else(t: Guests) -> None:
+    """Its attach waits for a peer that never comes, and many accepts wait for it; then each of their peers says something."""
+    t.run(0, f"{OPEN}; rm -f /tmp/claimed")
+    job = t.start(0, attack("claims", f"--connect {t.nodes[0].ip4} --count {STARVED} --until /tmp/claimed"), 200)
+    t.wait_output(job, "ready", 60)
+    waits = f"[ $(cat /proc/$(pgrep -o -x process_attack)/task/*/stack | grep -c tqp_ep_claim) -ge {STARVED} ]"
+    t.run(0, f"until {waits}; do sleep 0.1; done; touch /tmp/claimed", 20)
+    t.wait_output(job, "waiting")
+    _others_connect(t)
+    t.run(0, waits)
+    dies(t, 0, job, f"{STARVED} accepts that wait for a queue pair")
 
 
 def test_dies_with_many_regions(t: Guests) -> None:

@@ -151,6 +151,7 @@ int tqp_cm_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 {
 	struct tqp_device *dev = to_tqp_device(cm_id->device);
 	struct net *net = tqp_cm_net(cm_id);
+	struct tqp_qp *qp;
 	struct tqp_ep *ep;
 	int err = tqp_param_check(param);
 
@@ -168,9 +169,13 @@ int tqp_cm_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 	ep->net = get_net(net);
 	cm_id->add_ref(cm_id);
 	ep->cm_id = cm_id;
-	err = tqp_ep_claim(ep, param->qpn);
-	if (!err)
+	/* nothing but the device's end wakes it before it connects */
+	qp = tqp_ep_claim(ep, param->qpn);
+	err = PTR_ERR_OR_ZERO(qp);
+	if (!err) {
+		ep->qp = qp;
 		err = tqp_ep_connect(ep);
+	}
 	if (err) {
 		tqp_ep_close(ep, true);		/* no event: iw_cm hears it from us */
 	} else {
@@ -201,6 +206,24 @@ static struct tqp_ep *tqp_cm_requested(const struct iw_cm_id *cm_id)
 	return NULL;
 }
 
+/* The works of an ep that waits for its QP must not wait, too: they are everybody's workers. */
+static int tqp_ep_claim_unlocked(struct tqp_ep *ep, u32 qpn)
+{
+	struct tqp_qp *qp;
+
+	mutex_unlock(&ep->mutex);
+	qp = tqp_ep_claim(ep, qpn);
+	mutex_lock(&ep->mutex);
+	if (IS_ERR(qp))
+		return PTR_ERR(qp);
+	if (ep->state != TQP_EP_REQUESTED) {	/* it has ended meanwhile */
+		tqp_ep_unclaim(ep, qp);
+		return -ECONNRESET;
+	}
+	ep->qp = qp;
+	return 0;
+}
+
 static int tqp_ep_accept(struct tqp_ep *ep, const struct iw_cm_conn_param *param)
 {
 	struct net *net = tqp_cm_net(ep->cm_id);
@@ -211,7 +234,7 @@ static int tqp_ep_accept(struct tqp_ep *ep, const struct iw_cm_conn_param *param
 	/* the request came to a listener, and its namespace need not be the caller's any more */
 	if (!net || !net_eq(net, sock_net(ep->hs.sock->sk)) || !tqp_device_serves(ep->dev, net))
 		return -ENETUNREACH;
-	err = tqp_ep_claim(ep, param->qpn);
+	err = tqp_ep_claim_unlocked(ep, param->qpn);
 	if (err)
 		return err;
 	ep->ird = min_t(u32, param->ird, TQP_CM_DEPTH_MAX);

@@ -147,8 +147,13 @@ struct tqp_ep *tqp_ep_find(struct tqp_device *dev, u32 id);
 struct tqp_ep *tqp_ep_get(struct tqp_ep *ep);
 void tqp_ep_put(struct tqp_ep *ep);
 void tqp_ep_deadline(struct tqp_ep *ep, u32 ms);	/* 0: none */
-/* Reserve the QP for this ep; ep->mutex, sleeps. */
-int tqp_ep_claim(struct tqp_ep *ep, u32 qpn);
+/*
+ * Reserve the QP for this ep, and give its reference, or an error.  Sleeps as long as an attach of
+ * the QP waits for its peer: not under the mutex of an ep that its socket or a timer may wake.
+ */
+struct tqp_qp *tqp_ep_claim(struct tqp_ep *ep, u32 qpn);
+/* Undo that. */
+void tqp_ep_unclaim(struct tqp_ep *ep, struct tqp_qp *qp);
 /* Let go of everything.  @reset: the peer gets a RST; else a FIN if TCP allows.  ep->mutex. */
 void tqp_ep_close(struct tqp_ep *ep, bool reset);
 /* Look at it soon; any context. */

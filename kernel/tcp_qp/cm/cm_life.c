@@ -164,14 +164,13 @@ static int tqp_qp_claimable(struct tqp_qp *qp)
 	return READ_ONCE(qp->dev->leaving) ? -ENODEV : 0;
 }
 
-int tqp_ep_claim(struct tqp_ep *ep, u32 qpn)
+struct tqp_qp *tqp_ep_claim(struct tqp_ep *ep, u32 qpn)
 {
 	struct tqp_qp *qp = tqp_qp_lookup(ep->dev, qpn);
 	int err;
 
-	lockdep_assert_held(&ep->mutex);
 	if (!qp)
-		return -EINVAL;
+		return ERR_PTR(-EINVAL);
 	err = mutex_lock_interruptible(&qp->mutex);
 	if (err)
 		goto out;
@@ -179,21 +178,17 @@ int tqp_ep_claim(struct tqp_ep *ep, u32 qpn)
 	if (!err) {
 		qp->ep = tqp_ep_get(ep);
 		qp->by_cm = true;
-		ep->qp = tqp_qp_get(qp);
 	}
 	mutex_unlock(&qp->mutex);
 out:
+	if (!err)
+		return qp;
 	tqp_qp_put(qp);
-	return err;
+	return ERR_PTR(err);
 }
 
-static void tqp_ep_unclaim(struct tqp_ep *ep)
+void tqp_ep_unclaim(struct tqp_ep *ep, struct tqp_qp *qp)
 {
-	struct tqp_qp *qp = ep->qp;
-
-	if (!qp)
-		return;
-	ep->qp = NULL;
 	mutex_lock(&qp->mutex);
 	qp->ep = NULL;
 	mutex_unlock(&qp->mutex);
@@ -217,7 +212,9 @@ void tqp_ep_close(struct tqp_ep *ep, bool reset)
 		tqp_conn_put(ep->conn);
 		ep->conn = NULL;
 	}
-	tqp_ep_unclaim(ep);
+	if (ep->qp)
+		tqp_ep_unclaim(ep, ep->qp);
+	ep->qp = NULL;
 	ep->cm_id = NULL;
 	if (cm_id)
 		cm_id->rem_ref(cm_id);

@@ -13,9 +13,15 @@
 //   process_attack --what drained          the same by a train of receives, and then emptied;
 //                                          both: without --connect, the plain peer that it needs
 //   process_attack --what regions          many regions and windows, then it exits
+//   process_attack --what claims --connect A [--until F]  N requests of rdma_cm to A, a thread each
+//                                    that accepts with a queue pair whose attach waits; then each
+//                                    peer says a byte
+#include <arpa/inet.h>
+#include <fcntl.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <rdma/rdma_user_cm.h>
 #include <rdma/rdma_user_rxe.h>
 #include <sched.h>
 #include <sys/ioctl.h>
@@ -31,6 +37,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -66,6 +73,7 @@ constexpr int kDrainedCqes = 31;       // as many as it has at least
 constexpr uint32_t kTrainSends = 128;  // more, in trains that do not end with the queue
 constexpr uint32_t kTrainBytes = 8;
 constexpr int kOverflowLimitS = 20;
+constexpr int kReliable = 2;  // IB_QPT_RC
 
 struct Options {
     std::string what = "ahead";
@@ -271,6 +279,11 @@ struct Parked {
     Joined joined;
 };
 
+void wait_for_file(const std::string& path) {
+    while (!path.empty() && !std::filesystem::exists(path))
+        std::this_thread::sleep_for(milliseconds(kLookMs));
+}
+
 void park(const Options& o) {
     auto context = tcpqp::open_device(o.peer.interface);
     std::vector<std::unique_ptr<Parked>> all;
@@ -278,8 +291,7 @@ void park(const Options& o) {
         all.push_back(std::make_unique<Parked>(*context, o.peer.port));
     std::puts("ready");
     std::fflush(stdout);
-    while (!o.until.empty() && !std::filesystem::exists(o.until))
-        std::this_thread::sleep_for(milliseconds(kLookMs));
+    wait_for_file(o.until);
     for (auto& one : all)
         one->send();
     std::puts("parked");
@@ -456,13 +468,110 @@ void regions(const Options& o) {
     wait_for_the_end();
 }
 
+// ---- claims ----
+
+// rdma_cm's device: librdmacm accepts with no queue pair but the id's own.
+class CmDevice {
+public:
+    CmDevice() : fd_(::open("/dev/infiniband/rdma_cm", O_RDWR | O_CLOEXEC)) {
+        if (!fd_)
+            tcpqp::throw_errno("open rdma_cm");
+    }
+    // 0 or an errno.
+    template <typename Body>
+    int command(uint32_t number, const Body& body, size_t answer_bytes = 0) const noexcept {
+        struct {
+            rdma_ucm_cmd_hdr header;
+            unsigned char body[sizeof(Body)];
+        } all{};
+        all.header = {number, sizeof(Body), static_cast<uint16_t>(answer_bytes)};
+        std::memcpy(all.body, &body, sizeof body);
+        return ::write(fd_.get(), &all, sizeof all) < 0 ? errno : 0;
+    }
+
+private:
+    tcpqp::Fd fd_;
+};
+
+void must(int error, const char* what) {
+    if (error)
+        tcpqp::throw_errno(what, error);
+}
+
+void listen_for_requests(const CmDevice& cm, const PeerOptions& at, uint32_t backlog) {
+    rdma_ucm_create_id_resp made{};
+    rdma_ucm_create_id create{};
+    create.response = reinterpret_cast<uintptr_t>(&made);
+    create.ps = RDMA_PS_TCP;
+    create.qp_type = kReliable;
+    must(cm.command(RDMA_USER_CM_CMD_CREATE_ID, create, sizeof made), "create an id");
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(at.port);
+    ::inet_pton(AF_INET, at.connect.c_str(), &address.sin_addr);
+    rdma_ucm_bind bind{};
+    bind.id = made.id;
+    bind.addr_size = sizeof address;
+    std::memcpy(&bind.addr, &address, sizeof address);
+    must(cm.command(RDMA_USER_CM_CMD_BIND, bind), "bind");
+    must(cm.command(RDMA_USER_CM_CMD_LISTEN, rdma_ucm_listen{made.id, backlog}), "listen");
+}
+
+// A connection that says the hello of rdma_cm (cm_wire.h), and the id that its request has.
+std::pair<tcpqp::Fd, uint32_t> request(const CmDevice& cm, const PeerOptions& to) {
+    constexpr char kHello[24 + 1] = "tcp_qp cm req  \n\0\1\0\0\0\0\0";
+    tcpqp::Fd peer = connect_to(to.connect, to.port);
+    if (::write(peer.get(), kHello, sizeof kHello - 1) != sizeof kHello - 1)
+        tcpqp::throw_errno("say hello");
+    rdma_ucm_event_resp event{};
+    const rdma_ucm_get_event get{reinterpret_cast<uintptr_t>(&event)};
+    must(cm.command(RDMA_USER_CM_CMD_GET_EVENT, get, sizeof event), "wait for a request");
+    return {std::move(peer), event.id};
+}
+
+void claims(const Options& o) {
+    auto context = tcpqp::open_device(o.peer.interface);
+    const tcpqp::CompletionQueue cq(*context, 16);
+    const tcpqp::QueuePair qp(*context, cq, {.sends = 1, .receives = 1});
+    const Sockets sockets(o.peer.port);
+    std::thread([&] {
+        (void)tcpqp::attach(*context, qp, sockets.near.get(),
+                            {.engine = TCP_QP_ENGINE_SOFTWARE,
+                             .flags = 0,
+                             .timeout_ms = TCP_QP_ATTACH_TIMEOUT_MAX_MS,
+                             .reserved = 0});
+    }).detach();
+    const CmDevice cm;
+    listen_for_requests(cm, o.peer, o.count);
+    std::vector<tcpqp::Fd> peers;
+    for (uint32_t i = 0; i < o.count; i++) {
+        auto [peer, id] = request(cm, o.peer);
+        peers.push_back(std::move(peer));
+        rdma_ucm_accept accept{};
+        accept.id = id;
+        accept.conn_param.qp_num = qp.get()->qp_num;
+        accept.conn_param.valid = 1;
+        std::thread([&cm, accept] { (void)cm.command(RDMA_USER_CM_CMD_ACCEPT, accept); }).detach();
+    }
+    std::puts("ready");
+    std::fflush(stdout);
+    wait_for_file(o.until);
+    for (const auto& peer : peers)
+        if (::write(peer.get(), "", 1) != 1)
+            tcpqp::throw_errno("say a byte");
+    std::puts("waiting");
+    std::fflush(stdout);
+    wait_for_the_end();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
     Options o;
     return Command("process_attack", "What a process without privilege may try")
         .choice("--what", o.what,
-                {"foreign-socket", "ahead", "park", "resize", "overflown", "drained", "regions"})
+                {"foreign-socket", "ahead", "park", "resize", "overflown", "drained", "regions",
+                 "claims"})
         .peer(o.peer)
         .option("--until", o.until)
         .choice("--then", o.then, {"killed", "destroy", "close"})
@@ -482,6 +591,8 @@ int main(int argc, char** argv) {
                 overflown(o);
             else if (o.what == "drained")
                 drained(o);
+            else if (o.what == "claims")
+                claims(o);
             else
                 regions(o);
             return 0;
