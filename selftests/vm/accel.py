@@ -429,11 +429,11 @@ def test_devmem_tcp_receiver_unplugged(t: Guests) -> None:
     """Its accelerator goes in mid-transfer: the port is reset once, for what the switch had of it, and not again and again."""
     program, port = f"$BUILD/cmake/{DEVMEM}", free_port()
     t.run(0, f"ethtool -L nupa0 combined 2; ethtool -X nupa0 weight 0 1; {program} split nupa0 on")
-    receiver = t.start(0, f"exec {program} receive nupa0 --memory hbm --queue {QUEUE} --no-steering --port {port}", END_S)
+    receiver = t.start(0, f"exec {program} receive nupa0 --memory hbm --validate 251 --queue {QUEUE} --no-steering --port {port}", END_S)
     t.wait_listening(0, port)
-    sender = t.start(1, f"head -c 4G /dev/zero | {NCQP} -q --engine tcp -s {t.nodes[0].ip4} -p {port}", END_S)
-    at = t.stat(0, "rx_bytes")
-    t.wait_until(lambda: t.stat(0, "rx_bytes") > at + 1_000_000, "payload comes")
+    sender = t.start(1, f"exec {NCQP} -q --engine tcp --send -v 251 -n 4G -s {t.nodes[0].ip4} -p {port}", END_S)
+    at = t.stat(0, "rx_device_bytes")
+    t.wait_until(lambda: t.stat(0, "rx_device_bytes") > at + 1_000_000, "payload comes")
     gone = f"for d in {DRIVER}/0*; do [ ! -e $d ] || echo 1 >$d/remove; done"
     t.run(0, f"{gone}; [ ! -e /dev/nupa_accel0 ]", END_S)
     t.run(0, "sleep 12", END_S)  # a port is reset every 5 s at most

@@ -7,8 +7,8 @@
  * path.  So the receive hook lets TCP see nothing urgent of a socket that may have placed
  * packets on their way.  The first such packet that TCP would take is dropped, as if the
  * network had lost it; from then on placed ones are dropped, too, and nothing is posted any
- * more.  What is urgent is let through once every placed packet that had passed the hook is with TCP, or
- * in its backlog before it: after a grace period, as both are done under RCU.
+ * more.  What is urgent is let through once every placed packet that had passed the hook is
+ * with TCP, or in its backlog before it: after a grace period, as both are done under RCU.
  */
 #include "stream/place.h"
 
