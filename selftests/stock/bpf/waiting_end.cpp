@@ -32,6 +32,7 @@
 
 #include "../../vm/programs/command.hpp"
 #include "../../vm/programs/pattern.hpp"
+#include "../../vm/programs/zerocopy_asked.hpp"
 #include "tcpqp.hpp"
 
 namespace {
@@ -115,7 +116,7 @@ public:
             take_one();
         if (failed_ == 0)
             throw std::runtime_error("all were sent");
-        if (zerocopy_ && qp_.info().tx_zerocopy_bytes == 0)
+        if (zerocopy_ && zerocopy_asked() == 0)
             throw std::runtime_error("nothing went by SEND_ZC");
         std::fill(memory_.begin(), memory_.end(), uint8_t{0});  // they are ours again
     }

@@ -25,6 +25,7 @@
 #include "memory.hpp"
 #include "pattern.hpp"
 #include "tcpqp.hpp"
+#include "zerocopy_asked.hpp"
 
 namespace {
 
@@ -96,11 +97,12 @@ public:
         std::printf(
             "{\"engine\": \"%s\", \"reason\": \"%s\", \"sent\": %u, \"received\": %u, \"status\": "
             "%d, "
-            "\"tx_bytes\": %llu, \"tx_zerocopy\": %llu, \"rx_bytes\": %llu, \"placed\": %llu, "
+            "\"tx_bytes\": %llu, \"tx_zerocopy\": %llu, \"zerocopy_asked\": %llu, \"rx_bytes\": "
+            "%llu, \"placed\": %llu, "
             "\"copied\": %llu, \"framing\": %u}\n",
             tcpqp_engine_name(i.engine), tcpqp_reason_name(i.reason), sent_, received_, status_,
-            ull(i.tx_bytes), ull(i.tx_zerocopy_bytes), ull(i.rx_bytes), ull(i.rx_placed_bytes),
-            ull(i.rx_copied_bytes), i.framing);
+            ull(i.tx_bytes), ull(i.tx_zerocopy_bytes), ull(zerocopy_asked()), ull(i.rx_bytes),
+            ull(i.rx_placed_bytes), ull(i.rx_copied_bytes), i.framing);
     }
 
 private:

@@ -214,8 +214,6 @@ void Qp::on_zerocopy(SendBatch& batch, int result, unsigned flags) noexcept {
         batch.zerocopy = false;
         return launch();
     }
-    if (result > 0)
-        info_.tx_zerocopy_bytes += static_cast<size_t>(result);
     if (took(batch, result))
         return launch();
     set_waiting(true);
@@ -240,8 +238,10 @@ bool Qp::took(SendBatch& batch, int result) noexcept {
 
 void Qp::on_notification(SendBatch& batch, int result) noexcept {
     batch.notifications--;
-    if ((static_cast<unsigned>(result) & IORING_NOTIF_USAGE_ZC_COPIED) != 0)
+    if ((static_cast<unsigned>(result) & IORING_NOTIF_USAGE_ZC_COPIED) != 0) {
+        batch.was_copied = true;
         zerocopy_bytes_ = 0;  // loopback and the like: a plain send is cheaper
+    }
     if (state_ == State::kEnded)
         return;
     retire();
@@ -253,6 +253,8 @@ void Qp::retire() noexcept {
         SendBatch& oldest = *batches_[first_];
         if (oldest.in_kernel || !oldest.sent() || oldest.notifications != 0)
             return;
+        if (oldest.zerocopy && !oldest.was_copied)
+            info_.tx_zerocopy_bytes += sends_[0].length;  // of its only message
         for (; oldest.messages != 0; oldest.messages--) {
             batched_--;
             complete_send(0);

@@ -8,7 +8,7 @@ namespace tcpqp::stock {
 
 void SendBatch::begin() noexcept {
     messages = used_ = bytes_ = 0;
-    zerocopy = in_kernel = false;
+    zerocopy = was_copied = in_kernel = false;
     message_ = {};
     message_.msg_iov = segments_.data();
 }

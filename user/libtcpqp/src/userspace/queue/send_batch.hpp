@@ -36,6 +36,7 @@ public:
     Op op;
     size_t messages = 0;
     bool zerocopy = false;
+    bool was_copied = false;     // ... and the kernel copied of it all the same
     bool in_kernel = false;      // its SEND_ZC was submitted and has not ended
     unsigned notifications = 0;  // the network still reads the buffers
 
