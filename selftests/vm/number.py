@@ -66,6 +66,26 @@ def test_more_addresses_than_gids(t: Guests) -> None:
     wait_gids(t, 0, before)
 
 
+APPEARS_S = 1.0
+REGISTRATIONS = 5
+
+
+@pytest.mark.needs(replace(NEEDS, cpus=2))
+def test_address_that_comes_with_the_link(t: Guests) -> None:
+    """In the middle of the registration; its GID is there soon."""
+    before, address = gids(t, 0), "10.77.9.1"
+    for _ in range(REGISTRATIONS):
+        t.run(0, "rdma link delete tcpqp0")
+        job = t.start(0, f"exec $REPO/selftests/vm/programs/early_address.py nupa0 {address} tcpqp0")
+        t.wait_output(job, "ready")
+        t.run(0, "rdma link add tcpqp0 type tcp_qp netdev nupa0")
+        t.check(job.wait().ok, "no address")
+        t.wait_until(lambda: address in gids(t, 0), "no GID of the address", APPEARS_S)
+        t.run(0, f"ip address del {address}/8 dev nupa0")
+    t.run(0, "sh $REPO/tools/vm/guest/mkdev")
+    wait_gids(t, 0, before)
+
+
 def by_number(t: Guests, command: str, client_node: int = 1) -> str:
     """What the server says of a program that takes its peer's name, and whose ends exchange numbers over a socket."""
     port = free_port()
@@ -176,6 +196,27 @@ def test_many(t: Guests) -> None:
         t.check(side["seconds"] < 60 * t.cluster.slowness, f"1000 queue pairs took {side['seconds']} s")
 
 
+def test_peers_share_local_ports(t: Guests) -> None:
+    """A connection takes its port from those to the same address alone."""
+    other = "10.77.0.3"
+    count = "--count 15"  # and 20 ports
+    with (
+        sysctl(t, "net.ipv4.ip_local_port_range", "40000 40019", (0,)),
+        done_and_undone(t, (1,), f"ip address add {other}/24 dev nupa0", f"ip address del {other}/24 dev nupa0"),
+    ):
+        t.wait_until(lambda: gids(t, 1)[1] == other, "the second GID")
+        port = free_port()
+        jobs = [t.start(0, f"exec {ENDS} many {count} --stay --listen {port}", LIMIT_S)]
+        t.wait_listening(0, port)
+        jobs.append(t.start(1, f"exec {ENDS} many {count} --stay --gid 1 --connect {ADDRESS}:{port}", LIMIT_S))
+        for job in jobs:
+            t.wait_output(job, "held", 40)
+        ends(t, "many", count)
+        for job in jobs:
+            job.kill()
+            job.wait()
+
+
 # Errors: as RoCE's
 
 
@@ -204,31 +245,31 @@ def test_peer_that_left_is_tried_again(t: Guests) -> None:
 NOBODY_LONG = [pytest.param(*host, marks=pytest.mark.long) for host in ((0, "10.77.0.77"), (1, "fd77::77"))]
 
 
-def test_peers_share_local_ports(t: Guests) -> None:
-    """A connection takes its port from those to the same address alone."""
-    other = "10.77.0.3"
-    count = "--count 15"  # and 20 ports
-    with (
-        sysctl(t, "net.ipv4.ip_local_port_range", "40000 40019", (0,)),
-        done_and_undone(t, (1,), f"ip address add {other}/24 dev nupa0", f"ip address del {other}/24 dev nupa0"),
-    ):
-        t.wait_until(lambda: gids(t, 1)[1] == other, "the second GID")
-        port = free_port()
-        jobs = [t.start(0, f"exec {ENDS} many {count} --stay --listen {port}", LIMIT_S)]
-        t.wait_listening(0, port)
-        jobs.append(t.start(1, f"exec {ENDS} many {count} --stay --gid 1 --connect {ADDRESS}:{port}", LIMIT_S))
-        for job in jobs:
-            t.wait_output(job, "held", 40)
-        ends(t, "many", count)
-        for job in jobs:
-            job.kill()
-            job.wait()
-
-
 @pytest.mark.parametrize("gid,address", [(0, ADDRESS), *NOBODY_LONG])
 def test_nobody_there(t: Guests, gid: int, address: str) -> None:
     """A host without the QP, and addresses without a host."""
     never_waited(t, end(t, "absent", f"--peer {gid_of(address)} --gid {gid}"))
+
+
+@pytest.mark.parametrize(("node", "side"), ((0, "src"), (1, "dst")), ids=("passive", "active"))
+def test_handshake_that_one_side_does_not_hear(t: Guests, node: int, side: str) -> None:
+    """One side's word that its queue pair is there is a pure ACK, and lost until the other has given up: then both connect again."""
+    port = free_port()
+    lost = f"tc filter add dev nupa0 ingress protocol ip flower ip_proto tcp {side}_port {PORT} tcp_flags 0x10/0x3f action drop"
+    timeouts = "cat /sys/class/infiniband/tcpqp0/ports/1/hw_counters/rtr_timeouts"
+    before = int(t.run(node, timeouts))
+    undo = "tc qdisc del dev nupa0 clsact"
+    with done_and_undone(t, (node,), f"modprobe -a sch_ingress cls_flower act_gact; tc qdisc add dev nupa0 clsact && {lost}", undo):
+        jobs = [t.start(0, f"exec {ENDS} told --listen {port}", LIMIT_S)]
+        t.wait_listening(0, port)
+        jobs.append(t.start(1, f"exec {ENDS} told --connect {ADDRESS}:{port}", LIMIT_S))
+        for job in jobs:
+            t.wait_output(job, "held", 30)
+        t.wait_until(lambda: int(t.run(node, timeouts)) > before, "no end gives up", 20)
+    for end_node in (0, 1):
+        t.run(end_node, "pkill -USR1 -f '[n]umber_ends.py told'")
+    for side_, result in enumerate([job.wait() for job in jobs]):
+        t.check(result.ok, f"side {side_}: {result.status}: {result.stdout}{result.stderr}")
 
 
 @contextmanager
@@ -254,27 +295,6 @@ def silent_peer(t: Guests, side: int) -> None:
         t.wait_output(job, "held", 30)
     with cut_off(t):
         t.run(side, "pkill -USR1 -f '[n]umber_ends.py silent'")
-@pytest.mark.parametrize(("node", "side"), ((0, "src"), (1, "dst")), ids=("passive", "active"))
-def test_handshake_that_one_side_does_not_hear(t: Guests, node: int, side: str) -> None:
-    """One side's word that its queue pair is there is a pure ACK, and lost until the other has given up: then both connect again."""
-    port = free_port()
-    lost = f"tc filter add dev nupa0 ingress protocol ip flower ip_proto tcp {side}_port {PORT} tcp_flags 0x10/0x3f action drop"
-    timeouts = "cat /sys/class/infiniband/tcpqp0/ports/1/hw_counters/rtr_timeouts"
-    before = int(t.run(node, timeouts))
-    undo = "tc qdisc del dev nupa0 clsact"
-    with done_and_undone(t, (node,), f"modprobe -a sch_ingress cls_flower act_gact; tc qdisc add dev nupa0 clsact && {lost}", undo):
-        jobs = [t.start(0, f"exec {ENDS} told --listen {port}", LIMIT_S)]
-        t.wait_listening(0, port)
-        jobs.append(t.start(1, f"exec {ENDS} told --connect {ADDRESS}:{port}", LIMIT_S))
-        for job in jobs:
-            t.wait_output(job, "held", 30)
-        t.wait_until(lambda: int(t.run(node, timeouts)) > before, "no end gives up", 20)
-    for end_node in (0, 1):
-        t.run(end_node, "pkill -USR1 -f '[n]umber_ends.py told'")
-    for side_, result in enumerate([job.wait() for job in jobs]):
-        t.check(result.ok, f"side {side_}: {result.status}: {result.stdout}{result.stderr}")
-
-
         result = jobs[side].wait()
     jobs[1 - side].kill()
     jobs[1 - side].wait()

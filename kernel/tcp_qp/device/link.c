@@ -242,6 +242,8 @@ static int tqp_client_add(struct ib_device *ib)
 	/* It may come back, in another network namespace. */
 	WRITE_ONCE(to_tqp_device(ib)->leaving, false);
 	tqp_number_add_device(to_tqp_device(ib));
+	/* the core has read the addresses already, and was told of no change since */
+	tqp_device_event(to_tqp_device(ib), IB_EVENT_GID_CHANGE);
 	return 0;
 }
 
