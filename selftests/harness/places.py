@@ -311,7 +311,7 @@ def shells() -> str:
             said = []
             while not said or said[-1] and "Ctrl-] q: end" not in said[-1]:
                 said.append(child.stderr.readline())
-            line = next((line for line in said if "--control $CONTROL top" in line), "false")
+            line = next((line for line in said if "--control $CONTROL top" in line), "false\n")
             done = _output(["sh", "-c", line.replace(" top ", " ports ")], None)
 
             def ended() -> bool:  # what is typed before the terminal is raw is lost
