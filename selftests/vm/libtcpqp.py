@@ -11,12 +11,12 @@ from harness.needs import Needs, on_debug_kernel
 from harness.traffic import free_port, sysctl
 
 EXAMPLES = tuple(f"user/libtcpqp/examples/tcpqp_{name}" for name in ("echo", "hello", "pipe"))
-NEEDS = Needs(
-    modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/lib_exchange", *EXAMPLES, "tools/tcpqp_perf/tcpqp_perf"), setup="full",
-)  # fmt: skip
+PROGRAMS = ("selftests/vm/programs/lib_exchange", "selftests/vm/programs/lib_waiter", *EXAMPLES, "tools/tcpqp_perf/tcpqp_perf")
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=PROGRAMS, setup="full")
 pytestmark = pytest.mark.needs(NEEDS)
 
 EXCHANGE = "$BUILD/cmake/selftests/vm/programs/lib_exchange"
+WAITER = "$BUILD/cmake/selftests/vm/programs/lib_waiter"
 HELLO = "$BUILD/cmake/user/libtcpqp/examples/tcpqp_hello"
 PIPE = "$BUILD/cmake/user/libtcpqp/examples/tcpqp_pipe"
 PERF = "$BUILD/cmake/tools/tcpqp_perf/tcpqp_perf"
@@ -246,6 +246,15 @@ def test_peer_that_leaves(t: Guests) -> None:
         (end,) = exchange(t, (engine, engine), "--messages 100000", listener="--leave-after 40")
         t.equal(end["status"], -125, f"{engine}: posted work is canceled: {end}")
         t.check(end["reason"] in ("PEER_CLOSED", "PROTOCOL", "RESET", "CLOSED", "TRUNCATED"), f"{engine}: {end}")
+
+
+def test_who_waits_is_woken_by_another_thread(t: Guests) -> None:
+    """By the release of an unsent view, and by the end of a connection that has no work posted."""
+    for engine in ("offload", "software"):
+        port = free_port()
+        results = run_both(t, f"{WAITER} --port {port}", f"{WAITER} --port {port} --connect $PEER", (engine, engine), port)
+        for node, result in enumerate(results):
+            t.check(result.ok and result.stdout.strip() == engine, f"{engine}, node{node}: {result.stdout}{result.stderr}")
 
 
 @pytest.mark.long
