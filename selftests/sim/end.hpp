@@ -56,6 +56,7 @@ public:
         qp_.judge_completed(truth, decision);
     }
     void judge_quiet(const nupa::Decision& decision) { qp_.judge_quiet(decision); }
+    void judge_run(std::uint32_t end, bool completed) { qp_.judge_run(end, completed); }
 
     // TCP output, for Sender.  @rec: the message's record, or nullptr for plain bytes.
     // @last: of the bytes' last message, one of @rec's train; both null: plain bytes.

@@ -256,8 +256,9 @@ void Host::flush() {
     r.placed = run_placed_;
     r.data = std::move(run_data_);
     run_data_.clear();
-    ring_.push_back({&end, std::move(r), run_quiet_ ? merger_.qpn() : 0,
-                     (merged.flags & NUPA_RX_F_COMPLETED) != 0, run_later_});
+    const bool completed = merged.flags & NUPA_RX_F_COMPLETED;
+    end.judge_run(r.tcp.seq + r.bytes, completed);
+    ring_.push_back({&end, std::move(r), run_quiet_ ? merger_.qpn() : 0, completed, run_later_});
     if (!run_quiet_ || ring_.size() == kQuietMax)
         return hear(false);
     world_.coverage.add(k_quiet);

@@ -187,6 +187,13 @@ void QpReceiver::judge_sends(const Truth& segment, const nupa::Decision& decisio
     end_.world().coverage.add(k_switch_sends, sends_.judged());
 }
 
+// Of a completed run the host takes bytes and no option, and may join it to the one before.
+void QpReceiver::judge_run(std::uint32_t end, bool completed) {
+    if (completed &&
+        static_cast<std::int32_t>(ring_.turn_word(offsetof(nupa_qp_shadow, done)) - end) < 0)
+        violation("end {}.{} message {}: a run is called completed, and its end is not");
+}
+
 // Only what is completed may wait for TCP, and who waits for that must be told.
 void QpReceiver::judge_quiet(const nupa::Decision& decision) {
     const std::uint32_t seen = std::exchange(seen_late_, decision.completed ? late_ : seen_late_);

@@ -53,6 +53,8 @@ public:
     void disturb();
     void judge_completed(const Truth& segment, const nupa::Decision& decision);
     void judge_quiet(const nupa::Decision& decision);
+    // A merged run ends at sequence number @end, and says whether it is @completed.
+    void judge_run(std::uint32_t end, bool completed);
     void tell_awaits();
     void tell_sends();
     void turn_over();
