@@ -12,6 +12,8 @@ from nupavm import Job, Result
 
 PROGRAMS = "$BUILD/cmake/selftests/vm/programs"
 PORTS = ("n0", "n1")
+# perftest compares its processor's clock with the time, and gives up where something else ran meanwhile.
+NO_CLOCK, CLOCK_ATTEMPTS = "Can't produce a report", 4
 
 
 @contextlib.contextmanager
@@ -45,15 +47,19 @@ def served(t: Guests, server: str, client: str, port: int, *, client_node: int =
 
     A server that does not end by itself is killed.
     """
-    job = t.start(0, f"exec {server}", limit_s)
-    t.wait_listening(0, port)
-    result = t.nodes[client_node].run(client, limit_s)
-    if not server_ends or not result.ok:
-        job.kill()
-    ended = job.wait()
-    if not result.ok or (server_ends and not ended.ok):
-        raise Failed(f"{client}: {result.status}\n{result.stdout}{result.stderr}\n{server}: {ended.status}\n{ended.stdout}{ended.stderr}")
-    return result.stdout, ended.stdout
+    for _ in range(CLOCK_ATTEMPTS):
+        job = t.start(0, f"exec {server}", limit_s)
+        t.wait_listening(0, port)
+        result = t.nodes[client_node].run(client, limit_s)
+        if not server_ends or not result.ok:
+            job.kill()
+        ended = job.wait()
+        if result.ok and (ended.ok or not server_ends):
+            return result.stdout, ended.stdout
+        said = f"{client}: {result.status}\n{result.stdout}{result.stderr}\n{server}: {ended.status}\n{ended.stdout}{ended.stderr}"
+        if NO_CLOCK not in said:
+            break
+    raise Failed(said)
 
 
 class Pair:
