@@ -240,14 +240,19 @@ def test_rings_without_doorbells(t: Guests) -> None:
     """The driver lets its rings be watched, and takes that back; how few doorbells are left is `make cxl`'s to say."""
     trips = 200
     t.check("tx-watch: on" in " ".join(t.run(0, "ethtool --show-priv-flags nupa0").split()), "the driver's default")
-    watched, seen = _trips(t, trips)
-    t.check(seen > 0, f"nothing was found without a doorbell; {watched} rang")
-    t.run(0, "ethtool --set-priv-flags nupa0 tx-watch off")
-    rung, seen = _trips(t, trips)
-    t.equal(seen, 0, "found without a doorbell")
-    t.check(rung >= trips, f"{rung} doorbells of {trips} messages")
-    t.check(watched < rung, f"{watched} doorbells with watches, {rung} without")
-    t.run(0, "ethtool --set-priv-flags nupa0 tx-watch on")
+
+    def watched_and_not() -> tuple[int, int]:
+        watched, seen = _trips(t, trips)
+        t.check(seen > 0, f"nothing was found without a doorbell; {watched} rang")
+        t.run(0, "ethtool --set-priv-flags nupa0 tx-watch off")
+        rung, seen = _trips(t, trips)
+        t.run(0, "ethtool --set-priv-flags nupa0 tx-watch on")
+        t.equal(seen, 0, "found without a doorbell")
+        t.check(rung >= trips, f"{rung} doorbells of {trips} messages")
+        return watched, rung
+
+    # where others want its processor, a switch does not watch for long
+    one_shows(t, watched_and_not, lambda saw: saw[0] < saw[1], "fewer doorbells with watches than without")
 
 
 @pytest.mark.long
