@@ -435,14 +435,16 @@ def test_devmem_tcp_receiver_unplugged(t: Guests) -> None:
     at = t.stat(0, "rx_device_bytes")
     t.wait_until(lambda: t.stat(0, "rx_device_bytes") > at + 1_000_000, "payload comes")
     gone = f"for d in {DRIVER}/0*; do [ ! -e $d ] || echo 1 >$d/remove; done"
-    t.run(0, f"{gone}; [ ! -e /dev/nupa_accel0 ]", END_S)
+    t.run(0, f"pkill -STOP devmem_tcp; {gone}; [ ! -e /dev/nupa_accel0 ]", END_S)  # what it has bound stays bound
     t.run(0, "sleep 12", END_S)  # a port is reset every 5 s at most
     t.check(t.stat(0, "recoveries") <= 1, f"recoveries of the port: {t.stat(0, 'recoveries')}")
+    t.run(0, "pkill -KILL devmem_tcp")
     for job in (sender, receiver):
         job.kill()
         job.wait()
     t.run(0, "ss -Kt dst $PEER")
     t.run(0, f"until [ -e /dev/nupa_accel0 ]; do {gone}; sleep 0.2; echo 1 >/sys/bus/pci/rescan; done", END_S)
     t.run(0, f"{program} split nupa0 off; ethtool -X nupa0 equal {QUEUE}")
+    t.run(0, "rdma link show tcpqp0/1 >/dev/null 2>&1 || rdma link add tcpqp0 type tcp_qp netdev nupa0; sh $REPO/tools/vm/guest/mkdev")
     _all_back(t)
     _moved(t)
