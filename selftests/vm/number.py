@@ -70,6 +70,7 @@ APPEARS_S = 1.0
 REGISTRATIONS = 5
 
 
+@pytest.mark.long
 @pytest.mark.needs(replace(NEEDS, cpus=2))
 def test_address_that_comes_with_the_link(t: Guests) -> None:
     """In the middle of the registration; its GID is there soon."""
@@ -196,6 +197,7 @@ def test_many(t: Guests) -> None:
         t.check(side["seconds"] < 60 * t.cluster.slowness, f"1000 queue pairs took {side['seconds']} s")
 
 
+@pytest.mark.long
 def test_peers_share_local_ports(t: Guests) -> None:
     """A connection takes its port from those to the same address alone."""
     other = "10.77.0.3"
@@ -251,7 +253,7 @@ def test_nobody_there(t: Guests, gid: int, address: str) -> None:
     never_waited(t, end(t, "absent", f"--peer {gid_of(address)} --gid {gid}"))
 
 
-@pytest.mark.parametrize(("node", "side"), ((0, "src"), (1, "dst")), ids=("passive", "active"))
+@pytest.mark.parametrize(("node", "side"), (pytest.param(0, "src", id="passive"), pytest.param(1, "dst", id="active", marks=pytest.mark.long)))
 def test_handshake_that_one_side_does_not_hear(t: Guests, node: int, side: str) -> None:
     """One side's word that its queue pair is there is a pure ACK, and lost until the other has given up: then both connect again."""
     port = free_port()

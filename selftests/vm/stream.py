@@ -357,10 +357,12 @@ def test_placed_beside_urgent_bytes(t: Guests) -> None:
     posts_cases(t, "urgent_and_signal", "urgent_between_parts")
 
 
+@pytest.mark.long
 def test_memory_locked_by_key(t: Guests) -> None:
     posts_cases(t, "locked_by_key")
 
 
+@pytest.mark.long
 def test_placed_until_tls_has_keys(t: Guests) -> None:
     """Which another thread sets: the receive waits for the rest of a record, and a signal ends it."""
     t.run(0, "modprobe -q tls || grep -qw tls /proc/sys/net/ipv4/tcp_available_ulp")
