@@ -207,12 +207,7 @@ def test_peers_share_local_ports(t: Guests) -> None:
         done_and_undone(t, (1,), f"ip address add {other}/24 dev nupa0", f"ip address del {other}/24 dev nupa0"),
     ):
         t.wait_until(lambda: gids(t, 1)[1] == other, "the second GID")
-        port = free_port()
-        jobs = [t.start(0, f"exec {ENDS} many {count} --stay --listen {port}", LIMIT_S)]
-        t.wait_listening(0, port)
-        jobs.append(t.start(1, f"exec {ENDS} many {count} --stay --gid 1 --connect {ADDRESS}:{port}", LIMIT_S))
-        for job in jobs:
-            t.wait_output(job, "held", 40)
+        jobs = staying(t, f"many {count} --stay", "--gid 1", wait_s=40)
         ends(t, "many", count)
         for job in jobs:
             job.kill()
@@ -256,17 +251,12 @@ def test_nobody_there(t: Guests, gid: int, address: str) -> None:
 @pytest.mark.parametrize(("node", "side"), (pytest.param(0, "src", id="passive"), pytest.param(1, "dst", id="active", marks=pytest.mark.long)))
 def test_handshake_that_one_side_does_not_hear(t: Guests, node: int, side: str) -> None:
     """One side's word that its queue pair is there is a pure ACK, and lost until the other has given up: then both connect again."""
-    port = free_port()
     lost = f"tc filter add dev nupa0 ingress protocol ip flower ip_proto tcp {side}_port {PORT} tcp_flags 0x10/0x3f action drop"
     timeouts = "cat /sys/class/infiniband/tcpqp0/ports/1/hw_counters/rtr_timeouts"
     before = int(t.run(node, timeouts))
     undo = "tc qdisc del dev nupa0 clsact"
     with done_and_undone(t, (node,), f"modprobe -a sch_ingress cls_flower act_gact; tc qdisc add dev nupa0 clsact && {lost}", undo):
-        jobs = [t.start(0, f"exec {ENDS} told --listen {port}", LIMIT_S)]
-        t.wait_listening(0, port)
-        jobs.append(t.start(1, f"exec {ENDS} told --connect {ADDRESS}:{port}", LIMIT_S))
-        for job in jobs:
-            t.wait_output(job, "held", 30)
+        jobs = staying(t, "told")
         t.wait_until(lambda: int(t.run(node, timeouts)) > before, "no end gives up", 20)
     for end_node in (0, 1):
         t.run(end_node, "pkill -USR1 -f '[n]umber_ends.py told'")
@@ -348,15 +338,20 @@ def slab_kib(t: Guests, node: int) -> int:
     return int(t.run(node, "awk '/^Slab:/ {print $2}' /proc/meminfo"))
 
 
+def staying(t: Guests, scenario: str, connector: str = "", limit_s: float = LIMIT_S, wait_s: float = 30) -> list[Job]:
+    """Both ends of a scenario that have come as far as to stay."""
+    port = free_port()
+    jobs = [t.start(0, f"exec {ENDS} {scenario} --listen {port}", limit_s)]
+    t.wait_listening(0, port)
+    jobs.append(t.start(1, f"exec {ENDS} {scenario} {connector} --connect {ADDRESS}:{port}", limit_s))
+    for job in jobs:
+        t.wait_output(job, "held", wait_s)
+    return jobs
+
+
 def hold(t: Guests, limit_s: float) -> list[Job]:
     """Both ends of a connected pair, which stay."""
-    port = free_port()
-    jobs = [t.start(0, f"exec {ENDS} hold --listen {port}", limit_s)]
-    t.wait_listening(0, port)
-    jobs.append(t.start(1, f"exec {ENDS} hold --connect {ADDRESS}:{port}", limit_s))
-    for job in jobs:
-        t.wait_output(job, "held", 30)
-    return jobs
+    return staying(t, "hold", limit_s=limit_s)
 
 
 def forged(t: Guests, count: int, limit_s: float) -> None:

@@ -415,7 +415,7 @@ def stay() -> None:
     """Until somebody ends it."""
     print("held", flush=True)
     while True:
-        time.sleep(1)
+        signal.pause()
 
 
 def hold(args, control: Control) -> dict:
