@@ -63,6 +63,7 @@ def quiet_round_trips(t: Guests, options: str, counter: str = QUIET) -> dict:
     return shown(t, attempt, LONGEST_HOLD_US / QUIET_SHARE, f"{counter}: share of messages", ATTEMPTS, BETWEEN_S)[0]
 
 
+@pytest.mark.long
 def test_spinning(t: Guests) -> None:
     """Who looks needs no interrupt: the answer leaves, and then the kernel looks, too."""
     with hold(t, LONGEST_HOLD_US):

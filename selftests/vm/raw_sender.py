@@ -18,7 +18,7 @@ NEEDS = Needs(
     modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_exchange", "selftests/vm/hostile/attach_attacks"), tap=TAP,
     switch_args=("--tap", f"name=up0,ifname={TAP}"),
 )  # fmt: skip
-pytestmark = pytest.mark.needs(NEEDS)
+pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.beside]
 
 PROGRAM = "$BUILD/cmake/selftests/vm/programs/qp_exchange"
 PORT = 7600
