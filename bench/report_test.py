@@ -108,7 +108,7 @@ class Bars(unittest.TestCase):
             return {"ok": True, "tx": {"phase_ns": 1, "counters": segments}, "rx": {"phase_ns": 1, "passive": True, "messages": 1, "payload": 1}}
 
         slow, fast, ours = (Case(name, loss=max(cases.LOSSES)) for name in ("tcp", "zerocopy", "offload"))
-        book = book_of((slow, sent_again(10)), (fast, sent_again(10)), (ours, sent_again(12)))
+        book = book_of((slow, sent_again(10)), (fast, sent_again(10)), (ours, sent_again(9)), (ours, sent_again(12)), (ours, sent_again(15)))
         found = {bar.what: bar.value for bar in bars.lossy(book) if bar.value is not None}
         self.assertEqual([round(value, 6) for value in found.values()], [1, 1.2], found)
         self.assertEqual(book.find("tx_sent_again_percent", transport="offload", loss=max(cases.LOSSES)), 1.2)

@@ -84,9 +84,9 @@ MIXED_BYTES = 256 * KIB  # the longest of a mix, which begins at 64 bytes
 MIDDLE_TRANSPORTS = (*PLAIN, "software", "offload", "offload_write")
 FLOWS = (4, 16)
 MTU_TRANSPORTS = ("tcp", "zerocopy", "rxe_send", "rxe_write", "software", "offload", "offload_v1")
-LOSSES = (0.001, 0.01)
+LOSSY_MS = {0.001: 1000, 0.01: 3000}  # in five turns hundreds of losses also for who is slowest
+LOSSES = tuple(LOSSY_MS)
 LOSSY_TRANSPORTS = ("tcp", "zerocopy", "software", "offload", "offload_v1")
-LOSSY_MS = 1000  # hundreds of losses
 PINGPONG_BYTES = (64, 4 * KIB)
 
 
@@ -142,7 +142,7 @@ def cxl_mode() -> list[Case]:
 
 
 def lossy(loss: float) -> list[Case]:
-    return [Case(name, loss=loss, warm_bytes=SLOW_WARM_BYTES, ms=LOSSY_MS) for name in LOSSY_TRANSPORTS]
+    return [Case(name, loss=loss, warm_bytes=SLOW_WARM_BYTES, ms=LOSSY_MS[loss]) for name in LOSSY_TRANSPORTS]
 
 
 def takes_segments(case: Case) -> bool:

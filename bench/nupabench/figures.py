@@ -2,6 +2,7 @@
 """From what nupa_bench printed to figures, and from several turns to a row."""
 
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from .cases import MIB, Case
@@ -24,7 +25,8 @@ def figures(case: Case, result: dict) -> dict[str, float]:
             out[f"rtt_{name}_us"] = ns / 1000
         if case.loss:
             counters = tx["counters"]
-            out["tx_sent_again_percent"] = counters["tcp_segments_again"] / counters["tcp_segments"] * 100
+            out |= {"tx_segments": counters["tcp_segments"], "tx_segments_again": counters["tcp_segments_again"]}
+            out["tx_sent_again_percent"] = out["tx_segments_again"] / out["tx_segments"] * 100
         if "fairness" in rx:
             out["fairness"] = rx["fairness"]
         return out
@@ -50,6 +52,10 @@ class Row:
     def median(self, name: str) -> float | None:
         values = [turn[name] for turn in self.turns if name in turn]
         return statistics.median(values) if values else None
+
+    def total(self, name: str) -> float | None:
+        values = [turn[name] for turn in self.turns if name in turn]
+        return sum(values) if values else None
 
     def json(self) -> dict:
         names = list(dict.fromkeys(name for turn in self.turns for name in turn))
@@ -83,9 +89,16 @@ class Book:
 
     def find(self, figure: str, **wanted) -> float | None:
         """The median of the first row that has the figure and these facts; the rest as at the default point."""
+        return self._first(lambda row: row.median(figure), wanted)
+
+    def total(self, figure: str, **wanted) -> float | None:
+        """The sum over all turns of that row."""
+        return self._first(lambda row: row.total(figure), wanted)
+
+    def _first(self, of: Callable[[Row], float | None], wanted: dict) -> float | None:
         facts = Case("").facts() | wanted
         for case, row in self.rows.items():
-            if case.facts() == facts and (value := row.median(figure)) is not None:
+            if case.facts() == facts and (value := of(row)) is not None:
                 return value
         return None
 
