@@ -54,7 +54,7 @@ class Trouble(Exception):
 def run(report: Report, wanted: Callable[[str], bool], long: bool = False) -> None:
     tests = [
         odd_path_below_tmp, no_headers, read_only, unreadable, foreign_build, odd_names_refused, variables, help_is_true, no_sudo, full_disk,
-        two_builds, installed_and_removed,
+        two_builds, not_built_for_install, installed_and_removed,
     ]  # fmt: skip
     if long:
         tests = [*(_boot_below(place) for place in PLACES), other_file_system, built_in_odd_path, module_in_odd_path, killed_build, two_clones_at_once, shells]
@@ -324,6 +324,35 @@ def shells() -> str:
         os.close(terminal)
     if done.returncode != 0 or "n1" not in done.stdout:
         raise Trouble(f"{''.join(said)}\n{line}ends with {done.returncode}: {done.stdout}")
+    return ""
+
+
+MODULES = tuple(name for name in PRODUCTS if name.startswith("kernel/"))
+OLD_PROGRAM = "rule link\n command = false\nbuild program: link Makefile\nbuild product: phony program\n"
+
+
+def not_built_for_install() -> str:
+    """Root installs what its owner built: not a part of it, nothing older than its sources, no modules of another kernel."""
+    missing = [name for name in MODULES if not (REPO / "build" / name).exists()]
+    if missing:
+        return "the modules are not built: make kernel"
+    with _checkout("/tmp", "tcp_qp", products=MODULES) as copy:
+        root = copy / "root"
+        install = ["packaging/install", "--prefix", "/usr/local", "--destdir", root]
+        (copy / "build/cmake").mkdir()
+        (copy / "build/cmake/cmake_install.cmake").touch()
+        for parts, words in (("demo", "only those of `make demo`"), ("all", "older than their sources")):
+            (copy / "build/cmake/CMakeCache.txt").write_text(f"TCP_QP_PARTS:STRING={parts}\n")
+            (copy / "build/cmake/build.ninja").write_text(OLD_PROGRAM)
+            said = _refuses(install, copy, words)
+            if "make user kernel" not in said:
+                raise Trouble(f"who is to do what?\n{said}")
+        headers = copy / "headers"
+        (headers / "include/config").mkdir(parents=True)
+        (headers / "include/config/kernel.release").write_text("6.12.0-other\n")
+        said = _refuses(["make", "-C", "kernel", "modules_install", f"KDIR={headers}", f"INSTALL_MOD_PATH={root}"], copy, "to be installed for 6.12.0-other")
+        if root.exists():
+            raise Trouble(f"refused, and all the same installed {_files(root)}:\n{said}")
     return ""
 
 
