@@ -9,11 +9,12 @@
 #include <csignal>
 #include <cstdlib>
 #include <future>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 
-#include "base/unix_message.hpp"
+#include "base/unix_listener.hpp"
 #include "conn_pair.hpp"
 
 namespace stock_test {
@@ -109,21 +110,21 @@ class SilentHelper {
 public:
     SilentHelper() {
         EXPECT_NE(::mkdtemp(folder_.data()), nullptr);
-        path_ = folder_ + "/socket";
-        listener_ = tcpqp::listen_for_unix_messages(path_, 0600, 8);
-        ::setenv("TCPQP_BPF_SOCKET", path_.c_str(), 1);
+        const std::string path = folder_ + "/socket";
+        listener_.emplace(path, 0600, 8);
+        ::setenv("TCPQP_BPF_SOCKET", path.c_str(), 1);
     }
     ~SilentHelper() {
         ::unsetenv("TCPQP_BPF_SOCKET");
-        ::unlink(path_.c_str());
+        listener_.reset();
         ::rmdir(folder_.c_str());
     }
     SilentHelper(const SilentHelper&) = delete;
     SilentHelper& operator=(const SilentHelper&) = delete;
 
 private:
-    std::string folder_ = testing::TempDir() + "helper-XXXXXX", path_;
-    Fd listener_;
+    std::string folder_ = testing::TempDir() + "helper-XXXXXX";
+    std::optional<tcpqp::UnixListener> listener_;
 };
 
 TEST(Signals, DontWaitLongerForASilentHelper) {

@@ -3,15 +3,12 @@
 #pragma once
 
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <span>
-#include <string>
 #include <string_view>
 
 #include "base/fd.hpp"
@@ -26,20 +23,6 @@ inline bool unix_address(std::string_view path, sockaddr_un& address) noexcept {
         return false;
     path.copy(address.sun_path, path.size());
     return true;
-}
-
-// Listens at @path, in place of what an earlier one left there, open to @mode.  Throws.
-inline Fd listen_for_unix_messages(const std::string& path, mode_t mode, int backlog) {
-    sockaddr_un address{};
-    if (!unix_address(path, address))
-        throw_errno(path, ENAMETOOLONG);
-    ::unlink(path.c_str());
-    Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!fd ||
-        ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
-        ::chmod(path.c_str(), mode) != 0 || ::listen(fd.get(), backlog) != 0)
-        throw_errno("listen at " + path);
-    return fd;
 }
 
 class UnixMessage {

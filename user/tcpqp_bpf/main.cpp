@@ -7,12 +7,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <optional>
 #include <string>
 #include <thread>
 
 #include "activation.hpp"
 #include "base/stop_signals.hpp"
-#include "base/unix_message.hpp"
+#include "base/unix_listener.hpp"
 #include "identity.hpp"
 #include "limits.hpp"
 #include "options.hpp"
@@ -42,8 +43,9 @@ void serve(const tcpqp::bpf::Options& o) {
     if (passed && o.socket_named)
         tcpqp::throw_errno("--socket and --mode are the .socket unit's to say", EINVAL);
     // who calls listen() is whom libraries see
+    std::optional<tcpqp::UnixListener> own;
     if (!passed)
-        listener = tcpqp::listen_for_unix_messages(o.socket, o.mode, tcpqp::bpf::kBacklog);
+        listener = own.emplace(o.socket, o.mode, tcpqp::bpf::kBacklog).take();
     if (!o.user.empty())
         tcpqp::bpf::become(o.user);
     tcpqp::bpf::Program program(o.cgroup);
@@ -56,8 +58,7 @@ void serve(const tcpqp::bpf::Options& o) {
     std::puts("tcpqp-bpf: ready");
     std::fflush(stdout);
     server.run(stop.get());
-    if (!passed)
-        ::unlink(o.socket.c_str());
+    own.reset();
     ::eventfd_write(last_look.get(), 1);
     collector.join();
     admission.close();

@@ -11,6 +11,7 @@ import os
 import pwd
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -86,6 +87,47 @@ def the_path_stays(t: ActivatedEnds) -> None:
         assert Path(t.socket(end)).is_socket(), "the socket's path is gone"
 
 
+def listens_at(path: str) -> int:
+    """The process that called listen() there."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asks:
+        asks.connect(path)
+        return struct.unpack("3i", asks.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))[0]
+
+
+def own_path(t: ActivatedEnds) -> None:
+    """Without systemd the path is the helper's: a start that fails takes it from nobody, and it goes with who made it."""
+    path = t.scratch / "own"
+
+    def started() -> subprocess.Popen:
+        argv = t.within(0, t.build / HELPER, "--cgroup", t.cgroups[0], "--socket", path)
+        child = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        t.cleanup.callback(t.stop, child)
+        assert child.stdout.readline() == "tcpqp-bpf: ready\n", f"no helper: {child.communicate(timeout=LIMIT_S)}"
+        return child
+
+    def fails(words: str, *options) -> None:
+        done = subprocess.run(t.within(0, t.build / HELPER, *options), capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        assert done.returncode == 1 and words in done.stderr, f"{options}: {done}"
+
+    fails("No such file", "--cgroup", t.scratch / "none", "--socket", path)
+    assert not path.exists(), "a start that failed left its socket"
+    first = started()
+    fails("another program listens there", "--cgroup", t.cgroups[0], "--socket", path)
+    fails("Address already in use", "--cgroup", t.scratch / "none", "--socket", path)
+    assert listens_at(str(path)) == first.pid, "the first helper's socket is gone"
+    first.kill()
+    first.wait()
+    second = started()
+    assert listens_at(str(path)) == second.pid, "what a killed helper left was not replaced"
+    path.unlink()
+    with listener(str(path)):
+        t.stop(second)
+        assert path.is_socket(), "a helper that ended took another's socket"
+    path.unlink()
+    t.stop(started())
+    assert not path.exists(), "a helper that ended left its socket"
+
+
 def refuses(build: Path, scratch: Path) -> None:
     def ended(what: str, words: str, *options, count: int = 1, fd: int) -> None:
         child = start([build / HELPER, *options], fd, count)
@@ -143,6 +185,7 @@ def main() -> int:
         t = ActivatedEnds(build, scratch, cleanup, ())
         serves(t)
         the_group_only(t)
+        own_path(t)
         the_path_stays(t)
     return 0
 
