@@ -13,7 +13,8 @@ libdir=$(dirname "$(find "$prefix" -name pkgconfig)")
 awk '/^```c$/ { inside = 1; next } /^```$/ { inside = 0 } inside' "$source/README.md" >"$scratch/hello.c"
 diff "$scratch/hello.c" "$source/user/libtcpqp/examples/hello.c"
 
-PKG_CONFIG_PATH="$libdir/pkgconfig" export PKG_CONFIG_PATH
+# no other package's files: a consumer need not have what the library was built with
+PKG_CONFIG_LIBDIR="$libdir/pkgconfig" export PKG_CONFIG_LIBDIR
 # shellcheck disable=SC2046
 cc -Wall -Wextra -Werror -o "$scratch/hello" "$scratch/hello.c" $(pkg-config --cflags --libs tcpqp)
 
