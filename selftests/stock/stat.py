@@ -13,6 +13,7 @@ from pathlib import Path
 
 BUILD = Path(sys.argv[1]).resolve()
 STAT = BUILD / "tools/tcpqp_stat/tcpqp-stat"
+HARNESS, PLUGIN = BUILD / "tools/nccl_harness/nccl_harness", BUILD / "user/nccl/libnccl-net-tcpqp.so"
 PROGRAM = BUILD / "selftests/vm/programs/lib_exchange"
 LIMIT_S = 30
 FOREVER = "100000000"
@@ -63,6 +64,25 @@ def test_a_connection() -> None:
     assert lines(port) == [], "a connection that is over"
 
 
+def test_nccls_plugin() -> None:
+    """It has the library in itself, and maps no libtcpqp."""
+    env = {**os.environ, "TCPQP_ENGINE": "stock", "TCPQP_FRAMING": "stream", "NCCL_SOCKET_IFNAME": "lo", "NCCL_SOCKET_FAMILY": "AF_INET"}
+    argv = [HARNESS, "--plugin", PLUGIN, "--case", "polled", "--seconds", str(2 * LIMIT_S)]
+
+    def shown() -> set[int]:
+        said = json.loads(subprocess.run([STAT, "--json"], stdout=subprocess.PIPE, timeout=LIMIT_S, check=True).stdout)
+        return {line["pid"] for line in said if (line["engine"], line.get("process")) == ("stock?", "nccl_harness")} & ranks()
+
+    def ranks() -> set[int]:
+        return set(map(int, Path(f"/proc/{harness.pid}/task/{harness.pid}/children").read_text().split())) | {harness.pid}
+
+    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True) as harness:
+        try:
+            until("a connection of each rank", lambda: len(shown()) == 2)
+        finally:
+            os.killpg(harness.pid, signal.SIGKILL)
+
+
 def test_options() -> None:
     watched = subprocess.run(["timeout", "2", STAT, "--watch", "0.2"], stdout=subprocess.PIPE, text=True, check=False).stdout
     assert watched.count("DEVICE") >= 2, watched
@@ -71,4 +91,5 @@ def test_options() -> None:
 
 
 test_a_connection()
+test_nccls_plugin()
 test_options()

@@ -12,10 +12,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// NCCL's plugin has the library in itself.
+constexpr std::string_view kLibrary = "/libtcpqp.so.", kNcclPlugin = "/libnccl-net-tcpqp.so";
+
 bool uses_library(const fs::path& process) {
     std::ifstream maps(process / "maps");
     for (std::string line; std::getline(maps, line);)
-        if (line.find("/libtcpqp.so.") != std::string::npos)
+        if (line.find(kLibrary) != std::string::npos || line.find(kNcclPlugin) != std::string::npos)
             return true;
     return false;
 }
