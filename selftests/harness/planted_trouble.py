@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The harness itself: a test tool that can't see trouble would pass everything."""
 
+import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 from harness import leak_check
 from harness.report import Report
-from nupavm import Cluster, KernelComplaint, Node, NodeDead, TimeLimit
+from nupavm import Cluster, KernelComplaint, Node, NodeDead, TimeLimit, cluster
 from nupavm.dmesg import emulator_fault, made_up, splats
 
 TROUBLE = (
@@ -63,6 +66,7 @@ INT3_GONE = "[   64.8] Oops: int3: 0000 [#1]\n[   64.8] RIP: 0010:x+0x6/0x10\n[ 
 INT3_THERE = INT3_GONE.replace("0f <1f>", "cc <1f>")
 
 SELFTESTS = Path(__file__).resolve().parents[1]
+NO_PID = 1 << 22  # PID_MAX_LIMIT
 HANG_S = 1.0  # then the host gives up
 
 NOTHING_LEFT = "0: tcpqp0: qp 0 cq 0 pd 0 mr 0 cm_id 0 ctx 0 srq 0\nmodule tcp_qp 0\nmodule nupa_dev 0\nbytes 10 4 6"
@@ -74,7 +78,10 @@ LEFT = (
 
 
 def run(report: Report, wanted: Callable[[str], bool]) -> None:
-    for test in (splat_lines, emulator_faults, left_overs, outcomes_of_tests, warning_is_a_failure, panic_is_a_failure, silence_is_a_failure):
+    for test in (
+        splat_lines, emulator_faults, left_overs, results_of_a_run_stay, outcomes_of_tests, warning_is_a_failure, panic_is_a_failure,
+        silence_is_a_failure,
+    ):  # fmt: skip
         name = f"harness/{test.__name__}"
         if wanted(name):
             problem = test()
@@ -101,6 +108,17 @@ def emulator_faults() -> str:
 def left_overs() -> str:
     missed = [line for line in LEFT if not leak_check.complaints("node0", line)]
     return "\n".join([*(f"missed: {line}" for line in missed), *leak_check.complaints("node0", NOTHING_LEFT)])
+
+
+def results_of_a_run_stay() -> str:
+    """However many runs there were meanwhile; those of a run that is over go."""
+    with tempfile.TemporaryDirectory() as results, mock.patch.object(cluster, "VM_BUILD", Path(results)):
+        ours, over = Path(results, f"run-0101-000000-{os.getpid()}.1"), Path(results, f"run-0101-000000-{NO_PID}")
+        for path in (ours, over, *(Path(results, f"run-0102-{n:06}-{NO_PID}") for n in range(cluster.RUNS_KEPT))):
+            path.mkdir()
+            os.utime(path, (0, 0 if path in (ours, over) else 1))
+        cluster._new_results("run")
+        return "" if ours.exists() and not over.exists() else f"left: {sorted(path.name for path in Path(results).iterdir())}"
 
 
 def outcomes_of_tests() -> str:

@@ -27,7 +27,7 @@ BOOT_S = 60.0
 BYE_S = 10.0
 RUNS_KEPT = 20
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
-RUN_NAME = re.compile(r"-\d{4}-\d{6}-\d+(\.\d+)?$")
+RUN_NAME = re.compile(r"-\d{4}-\d{6}-(?P<pid>\d+)(\.\d+)?$")
 SHM = Path("/dev/shm")
 
 
@@ -269,7 +269,7 @@ def _text(path: Path) -> str:
 
 
 def _new_results(name: str) -> Path:
-    """A fresh directory for a run; build/vm/last points at it, and old ones go."""
+    """A fresh directory for a run; build/vm/last points at it, and old ones go whose run is over."""
     VM_BUILD.mkdir(parents=True, exist_ok=True)
     path = VM_BUILD / f"{name}-{time.strftime('%m%d-%H%M%S')}-{os.getpid()}"
     count = 0
@@ -284,7 +284,8 @@ def _new_results(name: str) -> Path:
     # Not unpacked modules, which lie there, too: another run may use them.
     runs = sorted((p for p in VM_BUILD.glob("*-*-*-*") if RUN_NAME.search(p.name)), key=lambda p: p.stat().st_mtime)
     for old in runs[:-RUNS_KEPT]:
-        if time.time() - old.stat().st_mtime > 3600:
+        pid = RUN_NAME.search(old.name)["pid"]
+        if time.time() - old.stat().st_mtime > 3600 and not Path("/proc", pid).exists():
             shutil.rmtree(old, ignore_errors=True)
     return path
 
