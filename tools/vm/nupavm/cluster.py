@@ -18,7 +18,7 @@ from .initramfs import initramfs
 from .kernel import bootable
 from .modules import unpacked
 from .node import CommandFailed, EmulatorCrashed, MadeUpByEmulator, Job, Node, NodeDead, Result
-from .paths import BUILD, REPO, SetupError, VM_BUILD, in_guest, kernel_image, kernel_release, module_dir, module_tree, slowness
+from .paths import BUILD, REPO, SetupError, VM_BUILD, in_guest, kernel_image, kernel_release, look_for_modules, module_dir, module_tree, slowness
 from .process import Children
 from .tsc import host_tsc_khz
 
@@ -71,6 +71,9 @@ class Cluster:
         if pool_mib and not with_switch:
             raise SetupError("mode cxl is the switch's: it needs one")
         self.pool_mib = pool_mib
+        if setup == "full":
+            wanted = {"tcp_qp": True, "nupa_dev": with_switch, "nupa_accel": accelerator_mib or pool_mib}  # what guest/setup loads
+            look_for_modules([name for name, is_wanted in wanted.items() if is_wanted])
         self.image = kernel_image()
         self.accel = "tcg" if icount else accel.pick(self.image, wanted_accel, self.say)
         self.results = Path(results) if results else _new_results(name)

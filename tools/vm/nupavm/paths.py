@@ -54,6 +54,12 @@ def module_dir() -> Path:
     return Path(os.environ.get("NUPA_MODULES", BUILD / "kernel"))
 
 
+def look_for_modules(names: list[str]) -> None:
+    for path in (module_dir() / name / f"{name}.ko" for name in names):
+        if not path.is_file():
+            raise SetupError(f"{path} is not built: run `make kernel`, or use --setup auto")
+
+
 def in_guest(path: Path) -> Path:
     """Where a guest has what is there on the host."""
     return REPO_IN_GUEST / path.relative_to(REPO) if path.is_relative_to(REPO) else path
