@@ -54,7 +54,7 @@ class Trouble(Exception):
 def run(report: Report, wanted: Callable[[str], bool], long: bool = False) -> None:
     tests = [
         odd_path_below_tmp, no_headers, read_only, unreadable, foreign_build, odd_names_refused, variables, help_is_true, no_sudo, full_disk,
-        two_builds, not_built_for_install, installed_and_removed,
+        two_builds, failed_download, not_built_for_install, installed_and_removed,
     ]  # fmt: skip
     if long:
         tests = [*(_boot_below(place) for place in PLACES), other_file_system, built_in_odd_path, module_in_odd_path, killed_build, two_clones_at_once, shells]
@@ -324,6 +324,25 @@ def shells() -> str:
         os.close(terminal)
     if done.returncode != 0 or "n1" not in done.stdout:
         raise Trouble(f"{''.join(said)}\n{line}ends with {done.returncode}: {done.stdout}")
+    return ""
+
+
+NO_MIRROR = "#!/bin/sh\necho no such package >&2\nexit 1\n"
+
+
+def failed_download() -> str:
+    """A Debian 13 that lacks a package that could not be fetched is none."""
+    with _checkout("/tmp", "tcp_qp", products=()) as copy:
+        base = copy / "build/kernels/debian13/usr/share/base-passwd"
+        base.mkdir(parents=True)
+        for name in ("passwd.master", "group.master"):
+            (base / name).touch()
+        for name in ("usr/bin", "etc", "boot"):
+            (copy / "build/kernels/debian13" / name).mkdir()
+        (copy / "tools/kernels/archive").write_text(NO_MIRROR)
+        (copy / "unshare").write_text("#!/bin/sh\n")
+        (copy / "unshare").chmod(0o755)
+        _refuses(["env", f"PATH={copy}:{os.environ['PATH']}", "tools/kernels/machine", "make", "linux-image-amd64"], copy, "no such package")
     return ""
 
 
