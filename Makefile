@@ -124,6 +124,7 @@ kernels: $(if $(USERLAND),checkout,tests) ## the guest tests on Debian 13's kern
 	@tools/kernels/kernels --jobs $(JOBS) $(if $(USERLAND),--userland) $(foreach only,$(KERNELS_ONLY),--only "$(only)") $(KERNELS)
 
 sanitize: tests ## libtcpqp's tests under ASAN + UBSAN, TSAN and valgrind
+	@$(PACKAGES) sanitize
 	@JOBS=$(JOBS) selftests/stock/sanitize.sh
 
 bars: tests ## libtcpqp's stock engine beside plain TCP, on loopback and veth: each bar, met or not
