@@ -3,6 +3,7 @@
 """The arithmetic between nupa_bench's output and bench.json's bars."""
 
 import json
+import os
 import subprocess
 import tempfile
 import unittest
@@ -429,6 +430,24 @@ class Gpu(unittest.TestCase):
         text = gpu.table(self.rows(gpu.OURS, 1e-3))
         self.assertIn("TCPQP LL128 Tree", text)
         self.assertEqual(text.count("all_reduce"), len(gpu.SIZES))
+
+
+class CommandLines(unittest.TestCase):
+    def said(self, program: str, *argv: str) -> tuple[int, str]:
+        """Should it boot guests all the same, it has no kernel to boot."""
+        done = subprocess.run([REPO / "bench" / program, *argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              env={**os.environ, "NUPA_KERNEL": "/nonexistent"}, check=False)  # fmt: skip
+        return done.returncode, done.stdout
+
+    def test_help(self) -> None:
+        for program in ("latency", "charts"):
+            status, said = self.said(program, "--help")
+            self.assertEqual((status, said[:6]), (0, "usage:"), said)
+            self.assertEqual(self.said(program, "--no-such")[0], 2)
+
+    def test_failure_is_one_line(self) -> None:
+        status, said = self.said("charts", "/nonexistent/bench.json")
+        self.assertEqual((status, said.count("\n")), (1, 1), said)
 
 
 unittest.main()
