@@ -384,7 +384,10 @@ def installed_and_removed() -> str:
         mine.parent.mkdir(parents=True)
         mine.touch()
         place = [REPO / "packaging/install", "--prefix", "/usr/local", "--destdir", root]
-        _run(place)
+        _run(["sh", "-c", 'umask 077 && exec "$@"', "-", *place])
+        hidden = [str(path) for path in root.rglob("*") if path not in (mine, *mine.parents) and not _for_everybody(path)]
+        if hidden:
+            raise Trouble(f"root's umask hides {hidden}")
         for path in _files(root / "lib/modules"):  # of another kernel's build: the next one knows it no more
             stale = path.with_name("stale.ko")
             path.rename(stale)
@@ -405,6 +408,11 @@ def installed_and_removed() -> str:
             raise Trouble(f"left behind: {left}")
         _refuses([*place, "--undo"], root, "nothing is installed")
     return ""
+
+
+def _for_everybody(path: Path) -> bool:
+    wanted = 0o055 if path.is_dir() else 0o044
+    return path.stat().st_mode & wanted == wanted
 
 
 def _files(root: Path) -> list[Path]:
