@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""tcpqp-run and its library, without the module: runs.py TCPQP_RUN LIBRARY [TEST...].  The program is what it is alone; what is said of it."""
+"""tcpqp-run and its library, without the module: runs.py TCPQP_RUN LIBRARY LAST_WORDS [TEST...].  The program is what it is alone; what is said of it."""
 
 import os
 import re
@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-RUN, LIBRARY = (str(Path(path).resolve()) for path in sys.argv[1:3])
+RUN, LIBRARY, LAST_WORDS = (str(Path(path).resolve()) for path in sys.argv[1:4])
 LIMIT_S = 60
 NO_MODULE = " runs on plain TCP: the tcp_qp module is not loaded, or has no tcp_qp_stream\n"
 
@@ -21,13 +21,18 @@ def run(*command: str, **more) -> subprocess.CompletedProcess:
     return subprocess.run([RUN, *command], capture_output=True, text=True, timeout=LIMIT_S, check=False, **more)
 
 
+def preloaded_into(into: int, *command: str, **more) -> subprocess.CompletedProcess:
+    """The library as where the module is, its lines to that file."""
+    place = os.fstat(into)
+    env = {**os.environ, "LD_PRELOAD": LIBRARY, "TCPQP_RUN_STATS": f"{place.st_dev}:{place.st_ino}"}
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=into, text=True, timeout=LIMIT_S, env=env, check=False, **more)
+
+
 def preloaded(*command: str, **more) -> subprocess.CompletedProcess:
-    """The library as where the module is, its lines to our pipe."""
+    """The same, to our pipe."""
     out, into = os.pipe()
     with os.fdopen(out) as said:
-        place = os.fstat(into)
-        env = {**os.environ, "LD_PRELOAD": LIBRARY, "TCPQP_RUN_STATS": f"{place.st_dev}:{place.st_ino}"}
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=into, text=True, timeout=LIMIT_S, env=env, check=False, **more)
+        done = preloaded_into(into, *command, **more)
         os.close(into)
         done.stderr = said.read()
     return done
@@ -121,6 +126,28 @@ def test_writes_to_nobody_elses_file() -> None:
         assert (done.returncode, done.stderr) == (0, ""), (place, done)
 
 
+def fill(into: int) -> None:
+    os.set_blocking(into, False)
+    try:
+        while True:
+            os.write(into, bytes(1 << 16))
+    except BlockingIOError:
+        os.set_blocking(into, True)
+
+
+def test_nobody_reads_what_it_says() -> None:
+    """The reader has gone, or does not read: the program ends as it does alone, with what it wrote last."""
+    for has_gone in True, False:
+        out, into = os.pipe()
+        if has_gone:
+            os.close(out)
+        else:
+            fill(into)
+        done = preloaded_into(into, LAST_WORDS)
+        assert (done.returncode, done.stdout) == (0, "words"), (has_gone, done)
+        os.close(into)
+
+
 def test_asks_little_of_the_program() -> None:
     """No library of C++, no name that a program could meet."""
     needed = subprocess.run(["objdump", "-p", LIBRARY], stdout=subprocess.PIPE, text=True, check=True).stdout
@@ -166,6 +193,6 @@ def test_verbs() -> None:
 
 
 for name, test in [(n, t) for n, t in globals().items() if n.startswith("test_")]:
-    if not sys.argv[3:] or name[5:] in sys.argv[3:]:
+    if not sys.argv[4:] or name[5:] in sys.argv[4:]:
         test()
         print(f"ok {name[5:]}", flush=True)

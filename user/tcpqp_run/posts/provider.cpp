@@ -7,10 +7,10 @@
 
 #include <atomic>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 
 #include "posts/queue.hpp"
+#include "ulp/say.hpp"
 #include "ulp/stats_place.hpp"
 #include "verbs/ioctl.hpp"
 
@@ -43,8 +43,8 @@ void tell(const ibv_context& context, const char* why) noexcept {
     if (said == nullptr || !run::parse(said, place) || !place.is_at(STDERR_FILENO) ||
         told.exchange(true))
         return;
-    ::dprintf(STDERR_FILENO, "tcpqp-run: %s: %s %s: used as it is\n", program_invocation_short_name,
-              context.device->name, why);
+    run::say("tcpqp-run: %s: %s %s: used as it is\n", program_invocation_short_name,
+             context.device->name, why);
 }
 
 const char* why_not(ibv_context* context) noexcept {

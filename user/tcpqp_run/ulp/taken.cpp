@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ulp/taken.hpp"
 
-#include <unistd.h>
-
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -11,6 +9,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "ulp/say.hpp"
 #include "ulp/ulp.hpp"
 
 namespace tcpqp::run {
@@ -19,7 +18,7 @@ namespace {
 // A root's setsockopt() of an unknown ULP starts modprobe: so no more than that while the module
 // is missing.  It may come, or come again, in a long life.
 constexpr int64_t kAskAgainS = 60;
-constexpr size_t kLineBytes = 512, kWhyBytes = 200;
+constexpr size_t kWhyBytes = 200;
 
 constinit std::atomic<int64_t> ask_again_s{0};  // 0: the module was not missed
 constinit std::atomic<uint64_t> sockets{0}, refused{0};
@@ -73,14 +72,8 @@ void print_taken(const char* program, int pid) noexcept {
     if (missed != 0)
         std::snprintf(not_had.data(), not_had.size(), ", refused %ju times: %s", uintmax_t{missed},
                       why);
-    std::array<char, kLineBytes> line{};
-    const int bytes =
-        std::snprintf(line.data(), line.size(),
-                      "tcpqp-run: %s(%d): " TCP_QP_STREAM_ULP_NAME " on %ju sockets%s\n", program,
-                      pid, uintmax_t{had}, not_had.data());
-    if (bytes > 0 && static_cast<size_t>(bytes) < line.size() &&
-        ::write(STDERR_FILENO, line.data(), static_cast<size_t>(bytes)) < 0)
-        return;  // nobody to tell
+    say("tcpqp-run: %s(%d): " TCP_QP_STREAM_ULP_NAME " on %ju sockets%s\n", program, pid,
+        uintmax_t{had}, not_had.data());
 }
 
 void forget_taken() noexcept { sockets = refused = 0; }
