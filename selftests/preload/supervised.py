@@ -97,7 +97,7 @@ print(errno.errorcode[connect(sock, listener)], len(handled), time.monotonic() -
 def needs_root() -> bool:
     """Says so if the test cannot run."""
     if os.getuid() != 0:
-        print("# not run: a PID namespace needs root", flush=True)
+        print("# not run: needs root", flush=True)
     return os.getuid() != 0
 
 
@@ -154,6 +154,19 @@ def test_what_the_caller_did_to_sigchld() -> None:
         done = run(*changed, SUPERVISED, *python(STATE))
         assert alone.returncode == 0 and "Pnd 1" not in alone.stdout, alone
         assert (done.returncode, done.stdout, done.stderr) == (0, alone.stdout, ""), (change, done.stdout, done.stderr, alone.stdout)
+
+
+UNPRIVILEGED = ("setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin")
+PRIVILEGES = "print(*(line.split()[1] for line in open('/proc/self/status') if line.startswith(('NoNewPrivs', 'Seccomp:'))))"
+
+
+def test_who_is_not_supervised_keeps_its_rights() -> None:
+    """An unprivileged process gives up set-user-ID for the filter, and only if there is one."""
+    if needs_root():
+        return
+    for before, said in (((), ""), ((SUPERVISED,), NOBODY_ELSE)):
+        done = run(*before, *UNPRIVILEGED, SUPERVISED, *python(PRIVILEGES))
+        assert (done.returncode, done.stdout, done.stderr) == (0, "0 2\n" if before else "1 2\n", said), done
 
 
 for name, test in [(n, t) for n, t in globals().items() if n.startswith("test_")]:

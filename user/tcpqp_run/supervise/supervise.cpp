@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -91,15 +92,35 @@ private:
     size_t count_ = 0;
 };
 
+// A child that wait() does not know of, since its end sends no signal.
+pid_t fork_unwaited() noexcept {
+    return static_cast<pid_t>(::syscall(SYS_clone, 0, nullptr, nullptr, nullptr, nullptr));
+}
+
+int load_without_new_privileges(Program& program) noexcept {
+    return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 ? program.load() : -errno;
+}
+
+// The same in a child: 0, or -errno.  No process gets its right to new privileges back.
+int try_without_new_privileges(Program& program) noexcept {
+    const pid_t child = fork_unwaited();
+    if (child == 0)
+        ::_exit(-std::min(load_without_new_privileges(program), 0));
+    int status = 0;
+    if (child < 0 || ::waitpid(child, &status, __WALL) != child)
+        return -errno;
+    return WIFEXITED(status) ? -WEXITSTATUS(status) : -ECHILD;
+}
+
 // Who is not privileged may filter only if none of its programs can become so.  Returns the
 // descriptor, which closes when the program is executed.
 int load_filter() {
     Program program(make_filter());
     int result = program.load();
     if (result == -EACCES || result == -EPERM) {
-        if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
-            throw_errno("no_new_privs");
-        result = program.load();
+        result = try_without_new_privileges(program);
+        if (result == 0)
+            result = load_without_new_privileges(program);
     }
     if (result == -EBUSY)
         throw std::runtime_error("something else already supervises this process's system calls");
@@ -144,11 +165,6 @@ void let_go_of_everything(int keep, bool stats) noexcept {
 bool takes_orphans() noexcept {
     int takes = 0;
     return ::getpid() == 1 || (::prctl(PR_GET_CHILD_SUBREAPER, &takes, 0, 0, 0) == 0 && takes != 0);
-}
-
-// A child that wait() does not know of, since its end sends no signal.
-pid_t fork_unwaited() noexcept {
-    return static_cast<pid_t>(::syscall(SYS_clone, 0, nullptr, nullptr, nullptr, nullptr));
 }
 
 void start_grandchild(int wire, const char* program, bool stats) {
