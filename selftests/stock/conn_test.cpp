@@ -198,6 +198,30 @@ TEST(Conn, AnUnsentViewsReleaseWakesWhoSends) {
     EXPECT_EQ(said(waiter), 0);
 }
 
+// The end that comes after it takes nothing back; what is lost by it stays lost.
+TEST(Conn, WhatHasCompletedStaysFlushedAfterTheEnd) {
+    for (const bool finished : {false, true}) {
+        SCOPED_TRACE(finished);
+        ConnPair p;
+        std::array<std::byte, 10> room;
+        ASSERT_EQ(p.a->write(pattern(10, 1)), 10);
+        ASSERT_EQ(p.a->flush(kLimit_ms), 0);
+        ASSERT_EQ(p.b->read(room, kLimit_ms), 10);
+        if (finished) {
+            ASSERT_EQ(p.a->finish(), 0);
+            ASSERT_EQ(p.b->read(room, kLimit_ms), 0);
+            ASSERT_EQ(p.a->flush(kLimit_ms), 0);
+        }
+        ASSERT_EQ(p.b->cancel(), 0);
+        EXPECT_EQ(p.a->read(room, kLimit_ms), -ECONNRESET);
+        EXPECT_EQ(p.a->ready(), TCPQP_READABLE | TCPQP_WRITABLE | TCPQP_FLUSHED | TCPQP_BROKEN);
+        EXPECT_EQ(p.a->flush(0), 0);
+        EXPECT_EQ(p.a->flush(kLimit_ms), 0);
+        EXPECT_EQ(p.a->write(pattern(10, 2)), finished ? -EPIPE : -ECONNRESET);
+        EXPECT_EQ(p.a->flush(0), finished ? 0 : -ECONNRESET);
+    }
+}
+
 // Nothing at all is posted, and the loop sleeps on the descriptor.
 TEST(Conn, CancelMakesTheDescriptorReadable) {
     ConnPair p(small(1, 100));

@@ -134,8 +134,10 @@ void tcpqp_conn::handle(const tcpqp_completion& c) noexcept {
     const auto slot = static_cast<uint32_t>(c.id);
     if (c.opcode == TCPQP_OP_SEND) {
         sending_--;
-        if (c.status != 0)
+        if (c.status != 0) {
             send_status_ = -ENOTCONN;
+            lost_ = true;
+        }
         if (slot < slots_.size())
             give_back(slot);
         tell_taken();

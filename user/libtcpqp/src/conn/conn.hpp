@@ -144,6 +144,7 @@ private:
     uint32_t posted_ = 0;  // receives
     int receive_status_ = 0;
     int send_status_ = 0;
+    bool lost_ = false;  // some of what was sent or written
     bool canceled_ = false;
 
     // of references

@@ -76,8 +76,10 @@ ssize_t tcpqp_conn::write(const std::byte* data, size_t length, int timeout_ms) 
         pump_all();  // perhaps it is, by now
     if (error == 0)
         after_send();
-    if (write_status() != 0)
-        return write_status();  // what it took is lost
+    if (const int status = write_status(); status != 0) {
+        lost_ = lost_ || status != -EPIPE;  // what it took
+        return status;
+    }
     return done != 0 ? static_cast<ssize_t>(done) : broken(error);
 }
 
@@ -154,6 +156,8 @@ int tcpqp_conn::flush(int timeout_ms) noexcept {
     int error = send_status_ != 0 ? send_status_ : send_partial();
     if (error == 0)
         error = wait_until(lock, timeout_ms, &tcpqp_conn::has_sent);
+    if (sending_ == 0 && !has_partial_ && !lost_)
+        return 0;  // all had completed when the connection ended
     return broken(error != 0 ? error : send_status_);
 }
 
