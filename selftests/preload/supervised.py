@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 SUPERVISED = str(Path(sys.argv[1]).resolve())
@@ -167,6 +168,25 @@ def test_who_is_not_supervised_keeps_its_rights() -> None:
     for before, said in (((), ""), ((SUPERVISED,), NOBODY_ELSE)):
         done = run(*before, *UNPRIVILEGED, SUPERVISED, *python(PRIVILEGES))
         assert (done.returncode, done.stdout, done.stderr) == (0, "0 2\n" if before else "1 2\n", said), done
+
+
+CLOSED = """
+with open(sys.argv[1], "w") as said:
+    open_ones = [n for n in range(3) if os.path.exists(f"/proc/self/fd/{n}") and not os.path.samefile(f"/proc/self/fd/{n}", sys.argv[1])]
+    sock = bound(); print(open_ones, call(libc.listen, sock.fileno(), 1), len(handled), file=said)
+"""
+
+
+def test_standard_streams_that_are_closed() -> None:
+    """Any of them: it is supervised all the same, and has them closed."""
+    for closed in range(8):
+        streams = [n for n in range(3) if closed >> n & 1]
+        redirections = " ".join(f"{n}>&-" for n in streams)
+        with tempfile.NamedTemporaryFile("r") as file:
+            done = run("sh", "-c", f'exec "$@" {redirections}', "sh", SUPERVISED, *python(CLOSED), file.name, SUPERVISED_SIGNAL="1")
+            said = file.read()
+        open_ones = [n for n in range(3) if n not in streams]
+        assert (done.returncode, done.stdout, done.stderr, said) == (0, "", "", f"{open_ones} 0 1\n"), (streams, done.returncode, done.stderr, said)
 
 
 for name, test in [(n, t) for n, t in globals().items() if n.startswith("test_")]:

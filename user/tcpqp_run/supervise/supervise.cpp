@@ -134,11 +134,14 @@ void let_go_of_everything(int keep, bool stats) noexcept {
     sigset_t all;
     ::sigfillset(&all);
     ::sigprocmask(SIG_BLOCK, &all, nullptr);
-    const Fd null(::open("/dev/null", O_RDWR));
-    ::dup2(null.get(), STDIN_FILENO);
-    ::dup2(null.get(), STDOUT_FILENO);
+    int null = -1;
+    do  // a standard stream that is closed stays silent
+        null = ::open("/dev/null", O_RDWR);
+    while (null >= 0 && null <= STDERR_FILENO);
+    ::dup2(null, STDIN_FILENO);
+    ::dup2(null, STDOUT_FILENO);
     if (!stats)
-        ::dup2(null.get(), STDERR_FILENO);
+        ::dup2(null, STDERR_FILENO);
     ::dup2(keep, STDERR_FILENO + 1);
     ::close_range(STDERR_FILENO + 2, ~0U, 0);
     (void)!::chdir("/");
@@ -204,6 +207,15 @@ pid_t start_supervisor(int wire, const char* program, bool stats) {
     return supervisor;
 }
 
+// Where standard streams are closed a new descriptor has the number of one, and the supervising
+// process puts others there.
+Fd above_standard(const Fd& fd) {
+    Fd above(::fcntl(fd.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+    if (!above)
+        throw_errno("descriptors");
+    return above;
+}
+
 void filter_and_hand_over(int wire) {
     pid_t supervisor = 0;
     if (::recv(wire, &supervisor, sizeof(supervisor), 0) != sizeof(supervisor))
@@ -225,8 +237,8 @@ void supervise(const char* program, bool stats) {
     int wires[2];
     if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, wires) != 0)
         throw_errno("socketpair");
-    Fd here(wires[0]);
-    Fd there(wires[1]);
+    Fd here = above_standard(Fd(wires[0]));
+    Fd there = above_standard(Fd(wires[1]));
     const pid_t child = start_supervisor(there.get(), program, stats);
     there.reset();
     try {
