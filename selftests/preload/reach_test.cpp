@@ -5,6 +5,7 @@
 #include <elf.h>
 #include <gtest/gtest.h>
 #include <link.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -109,7 +110,17 @@ TEST_F(Reach, FoundAsExecvpFindsIt) {
     EXPECT_FALSE(calls_by_itself("program"));  // it may not be executed
     std::filesystem::permissions(file_, std::filesystem::perms::owner_all);
     EXPECT_TRUE(calls_by_itself("program"));
+    std::filesystem::create_directories(directory_ / "before" / "program");
+    ::setenv("PATH", (directory_.native() + "/before:" + directory_.native()).c_str(), 1);
+    EXPECT_TRUE(calls_by_itself("program"));  // not the directory of that name
     ::setenv("PATH", path.c_str(), 1);
+}
+
+TEST_F(Reach, WaitsForNobody) {
+    ASSERT_EQ(::mkfifo(file_.c_str(), 0700), 0);
+    ::alarm(10);
+    EXPECT_FALSE(calls_by_itself(file_.c_str()));
+    ::alarm(0);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <link.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,17 +23,28 @@ constexpr size_t kHeadersMax = 64, kNoteBytesMax = 4096;
 constexpr std::string_view kGo{"Go\0\0", 4};  // the name of the note with a Go program's build ID
 constexpr const char* kPathDefault = "/bin:/usr/bin";  // execvp(3)
 
+// A directory may be "executed", too, and execvp() goes on behind it.
+bool is_executable(const std::string& file) noexcept {
+    struct stat s {};
+    return ::stat(file.c_str(), &s) == 0 && S_ISREG(s.st_mode) && ::access(file.c_str(), X_OK) == 0;
+}
+
+// Waits for nobody, whatever it is.
+Fd open_to_read(const std::string& file) noexcept {
+    return Fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+}
+
 Fd open_program(const std::string& program) {
     if (program.find('/') != std::string::npos)
-        return Fd(::open(program.c_str(), O_RDONLY | O_CLOEXEC));
+        return open_to_read(program);
     const char* path = std::getenv("PATH");
     std::string_view rest = path != nullptr ? path : kPathDefault;
     for (;;) {
         const size_t end = rest.find(':');
         const std::string directory(rest.substr(0, end));
         const std::string file = (directory.empty() ? "." : directory) + "/" + program;
-        if (::access(file.c_str(), X_OK) == 0)
-            return Fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+        if (is_executable(file))
+            return open_to_read(file);
         if (end == std::string_view::npos)
             return {};
         rest.remove_prefix(end + 1);
