@@ -4,6 +4,7 @@
 #include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <netinet/ip.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -68,18 +69,24 @@ void add(Request& r, uint16_t type, const T& value) {
 struct Flow {
     uint32_t mark = 0;
     uint32_t bound_to = 0;  // an interface
+    uint8_t dscp = 0;       // of the TOS field; the rest of it is ECN's
     std::optional<uid_t> owner;
 };
 
-uint32_t option_of(int socket, int name) {
+uint32_t option_of(int socket, int level, int name) {
     uint32_t value = 0;
     socklen_t bytes = sizeof(value);
-    return ::getsockopt(socket, SOL_SOCKET, name, &value, &bytes) == 0 ? value : 0;
+    return ::getsockopt(socket, level, name, &value, &bytes) == 0 ? value : 0;
 }
 
-Flow flow_of(int socket) {
+Flow flow_of(int socket, uint8_t family) {
     struct stat about {};
-    Flow flow{option_of(socket, SO_MARK), option_of(socket, SO_BINDTOIFINDEX), {}};
+    const uint32_t tos = family == AF_INET ? option_of(socket, IPPROTO_IP, IP_TOS)
+                                           : option_of(socket, IPPROTO_IPV6, IPV6_TCLASS);
+    Flow flow{option_of(socket, SOL_SOCKET, SO_MARK),
+              option_of(socket, SOL_SOCKET, SO_BINDTOIFINDEX),
+              static_cast<uint8_t>(tos & IPTOS_DSCP_MASK),
+              {}};
     if (::fstat(socket, &about) == 0)
         flow.owner = about.st_uid;
     return flow;
@@ -118,6 +125,7 @@ int route(const sockaddr_storage& local, const sockaddr_storage& peer, const Flo
     request.header.nlmsg_type = RTM_GETROUTE;
     request.header.nlmsg_flags = NLM_F_REQUEST;
     request.route.rtm_family = to.family;
+    request.route.rtm_tos = flow.dscp;
     request.route.rtm_dst_len = request.route.rtm_src_len = static_cast<uint8_t>(to.bytes * 8);
     add(request, RTA_DST, to.address.data(), to.bytes);
     add(request, RTA_SRC, from.address.data(), from.bytes);
@@ -158,7 +166,7 @@ int route_interface(int socket, std::string& ifname) noexcept {
     if (::getsockname(socket, reinterpret_cast<sockaddr*>(&local), &local_bytes) != 0 ||
         ::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &peer_bytes) != 0)
         return errno;
-    return route(local, peer, flow_of(socket), ifname);
+    return route(local, peer, flow_of(socket, endpoint_of(peer).family), ifname);
 }
 
 int route_interface(const sockaddr_storage& local, const sockaddr_storage& peer,

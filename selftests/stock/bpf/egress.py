@@ -13,13 +13,14 @@ import sys
 from ends import ADDRESSES, LIMIT_S, Ends, cgroup2, main, sh
 
 TABLE = 77
+TOS = 0x10
 FILTER = re.compile(r" handle \S+ .* id (\d+) ")
 EXCHANGE = ("--messages", 200, "--bytes", 1000)
 
 
-def filters(t: Ends, direction: str) -> list[str]:
+def filters(t: Ends, direction: str, interface: str = "v0") -> list[str]:
     """The programs there, by their numbers."""
-    said = subprocess.run(t.within(0, "tc", "filter", "show", "dev", "v0", direction), capture_output=True, text=True, check=True, timeout=LIMIT_S).stdout
+    said = subprocess.run(t.within(0, "tc", "filter", "show", "dev", interface, direction), capture_output=True, text=True, check=True, timeout=LIMIT_S).stdout
     return FILTER.findall(said)
 
 
@@ -33,9 +34,9 @@ def add_end(t: Ends) -> int:
     return 2
 
 
-def talk(t: Ends, listener: int) -> None:
+def talk(t: Ends, listener: int, *argv) -> None:
     t.port += 1
-    jobs = [t.start(listener, "option", *EXCHANGE)]
+    jobs = [t.start(listener, "option", *EXCHANGE, *argv)]
     t.listening(jobs[0])
     jobs.append(t.start(1, "option", *EXCHANGE, "--connect", ADDRESSES[0]))
     for job in jobs:
@@ -44,20 +45,22 @@ def talk(t: Ends, listener: int) -> None:
 
 
 def routed_by_a_rule(t: Ends) -> None:
-    """TCP has a routing table of its own; all else would leave by another interface."""
+    """TCP, or what has a TOS, has a routing table of its own; all else would leave by another interface."""
     commands = (
         "ip link add d0 type veth peer name d1",
         "ip link set d0 up",
         f"ip route add {ADDRESSES[1]}/32 dev d0",
         f"ip route add {ADDRESSES[1]}/32 dev v0 table {TABLE}",
-        f"ip rule add ipproto tcp lookup {TABLE}",
     )
     for command in commands:
         sh(*t.within(0, *command.split()))
-    talk(t, 0)
-    assert len(filters(t, "egress")) == 1, "the program is not where the connection leaves"
-    for command in f"ip rule del ipproto tcp lookup {TABLE}", "ip link del d0":
-        sh(*t.within(0, *command.split()))
+    for selector, argv in (("ipproto tcp", ()), (f"tos {TOS:#x}", ("--tos", TOS))):
+        sh(*t.within(0, *f"ip rule add {selector} lookup {TABLE}".split()))
+        talk(t, 0, *argv)
+        programs = [filters(t, "egress", interface) for interface in ("v0", "d0")]
+        assert [len(there) for there in programs] == [1, 0], f"{selector}: the program is not where the connection leaves: {programs}"
+        sh(*t.within(0, *f"ip rule del {selector} lookup {TABLE}".split()))
+    sh(*t.within(0, *"ip link del d0".split()))
 
 
 def two_helpers(t: Ends) -> None:

@@ -5,12 +5,15 @@
 //   lib_exchange --port PORT [--connect ADDR] [--messages N] [--bytes MAX] [--leave-after N]
 //                [--timeout-ms N] [--room BYTES] [--zerocopy BYTES]
 //                [--memory pages|huge|udmabuf|dma-heap|offsets] [--in-vain-ms N] [--shut]
+//                [--tos N]
 //
 // A send's buffer is filled anew as soon as its completion says so.
 // offsets: of a dma-heap's buffer, named by offsets and not by addresses.
+// tos: of what the listening end sends.
 // in-vain: then the connecting end waits so long for what does not come, the other one for its end.
 //
 // Prints one JSON object; exit 0 only if all was right.
+#include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -42,6 +45,7 @@ struct Options {
     uint32_t zerocopy = 0;     // tcpqp_qp_opts.zerocopy_bytes
     uint32_t leave_after = 0;  // messages received, then _exit(0)
     int in_vain_ms = 0;
+    uint32_t tos = 0;   // of the listener
     bool shut = false;  // SHUT_RDWR as soon as all was sent and received
     std::string memory = "pages";
 };
@@ -228,11 +232,19 @@ private:
     int status_ = 0;
 };
 
+// By which its connections are routed, too.
+void set_tos(const tcpqp::Fd& listener, uint32_t tos) {
+    if (tos != 0 && ::setsockopt(listener.get(), IPPROTO_IP, IP_TOS, &tos, sizeof(tos)) != 0)
+        tcpqp::throw_errno("IP_TOS");
+}
+
 int exchange(const Options& o) {
     try {
         if (o.room > o.bytes)
             throw std::invalid_argument("--room beyond --bytes");
-        const tcpqp::Fd fd = o.peer.socket();
+        const tcpqp::Fd listener = o.peer.listener();
+        set_tos(listener, o.tos);
+        const tcpqp::Fd fd = o.peer.next_socket(listener);
         Exchange exchange(o, fd.get());
         exchange.run();
         if (o.shut)
@@ -261,6 +273,7 @@ int main(int argc, char** argv) {
         .option("--zerocopy", o.zerocopy)
         .option("--memory", o.memory)
         .option("--in-vain-ms", o.in_vain_ms)
+        .option("--tos", o.tos)
         .flag("--shut", o.shut)
         .run(argc, argv, [&] { return exchange(o); });
 }
