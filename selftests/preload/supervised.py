@@ -189,6 +189,23 @@ def test_standard_streams_that_are_closed() -> None:
         assert (done.returncode, done.stdout, done.stderr, said) == (0, "", "", f"{open_ones} 0 1\n"), (streams, done.returncode, done.stderr, said)
 
 
+SECCOMP = """
+allow = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0x7fff0000))
+program = struct.pack("HxxxxxxQ", 1, ctypes.addressof(allow))
+
+def load(flags):  # SYS_seccomp of x86-64, SECCOMP_SET_MODE_FILTER
+    return "loaded" if libc.syscall(317, 1, flags, program) >= 0 else errno.errorcode[ctypes.get_errno()]
+
+print(load(0), load(8), errno.errorcode[call(libc.prctl, 22, 1, 0, 0, 0)])  # SECCOMP_FILTER_FLAG_NEW_LISTENER, PR_SET_SECCOMP
+sock = bound(); print(call(libc.listen, sock.fileno(), 1), len(handled))
+"""
+
+
+def test_seccomp_of_its_own() -> None:
+    """Filters, but no listener, and no strict mode (docs/sockets.md)."""
+    assert says(SECCOMP, SUPERVISED_SIGNAL="1") == "loaded EBUSY EINVAL\n0 1\n"
+
+
 for name, test in [(n, t) for n, t in globals().items() if n.startswith("test_")]:
     if not sys.argv[2:] or name[5:] in sys.argv[2:]:
         test()
