@@ -3,6 +3,8 @@
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -158,6 +160,19 @@ for family, kind in ((socket.AF_INET, tcp), (socket.AF_INET6, tcp), (socket.AF_I
     except OSError: print("none", end=" ")'"""
 
 
+SOCK_CREATE = f"/usr/bin/python3 $REPO/selftests/vm/programs/sock_create.py {CGROUP}"
+
+
+@contextmanager
+def cgroup(t: Guests) -> Iterator[None]:
+    """With nobody in it afterwards."""
+    t.run(0, f"mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup; mkdir {CGROUP}")
+    try:
+        yield
+    finally:
+        t.run(0, f"for pid in $(cat {CGROUP}/cgroup.procs); do kill -9 $pid; done; until rmdir {CGROUP}; do sleep 0.1; done", 10)
+
+
 def references(t: Guests) -> int:
     return int(t.run(0, "cat /sys/module/tcp_qp/refcnt"))
 
@@ -166,8 +181,8 @@ def test_cgroup(t: Guests) -> None:
     """Static programs with nobody beside them; only those inside, only TCP; only root; until --off, and the module is free again."""
     port, held = free_port(), references(t)
     run = f"{PLACE}/tcpqp-run --cgroup {CGROUP}"
-    t.run(0, f"mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup; mkdir {CGROUP}; head -c 3M /dev/urandom >/tmp/static")
-    try:
+    t.run(0, "head -c 3M /dev/urandom >/tmp/static")
+    with cgroup(t):
         for option in ("", " --off"):
             said = t.fails(0, f"{AS_NOBODY} {run}{option}").stderr
             t.equal(said, f"tcpqp-run: {CGROUP}: needs root (CAP_SYS_ADMIN, CAP_BPF and CAP_NET_ADMIN)\n", "to who is not root")
@@ -187,8 +202,16 @@ def test_cgroup(t: Guests) -> None:
         t.run(0, f"for pid in $(cat {CGROUP}/cgroup.procs); do kill -9 $pid; done")
         server.wait()
         t.wait_until(lambda: references(t) == held, "the module is let go")
-    finally:
-        t.run(0, f"for pid in $(cat {CGROUP}/cgroup.procs); do kill -9 $pid; done; until rmdir {CGROUP}; do sleep 0.1; done", 10)
+
+
+def test_cgroup_by_many_at_once(t: Guests) -> None:
+    """One program is attached, and none after one --off."""
+    run = f"{PLACE}/tcpqp-run --cgroup {CGROUP}"
+    with cgroup(t):
+        t.run(0, f"for n in 1 2 3 4 5 6; do {run} & pids=\"$pids $!\"; done; for pid in $pids; do wait $pid || exit 1; done", 60)
+        t.equal(t.run(0, f"{SOCK_CREATE} count"), "1\n", "programs of the cgroup")
+        t.run(0, f"{run} --off")
+        t.equal(t.run(0, f"{SOCK_CREATE} count"), "0\n", "programs after --off")
 
 
 def test_cgroup_function_is_for_sockets(t: Guests) -> None:

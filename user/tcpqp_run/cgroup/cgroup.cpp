@@ -101,20 +101,33 @@ Fd load_program() {
                    "BPF program"));
 }
 
-// Ours, of those that are attached to this very cgroup; none: empty.
+bpf_prog_info info_of(const Fd& program) {
+    bpf_prog_info info{};
+    uint32_t bytes = sizeof(info);
+    good(::bpf_obj_get_info_by_fd(program.get(), &info, &bytes), "cgroup");
+    return info;
+}
+
+// The first of ours, of those that are attached to this very cgroup; none: empty.
 Fd find_attached(int cgroup) {
     std::array<uint32_t, kAttachedMax> ids{};
     uint32_t count = ids.size();
     good(::bpf_prog_query(cgroup, kHook, 0, nullptr, ids.data(), &count), "cgroup");
     for (uint32_t i = 0; i < count; i++) {
-        Fd fd(good(::bpf_prog_get_fd_by_id(ids[i]), "cgroup"));
-        bpf_prog_info info{};
-        uint32_t bytes = sizeof(info);
-        good(::bpf_obj_get_info_by_fd(fd.get(), &info, &bytes), "cgroup");
-        if (std::string_view(info.name) == kProgram)
+        const int result = ::bpf_prog_get_fd_by_id(ids[i]);
+        if (result == -ENOENT)
+            continue;  // gone since
+        Fd fd(good(result, "cgroup"));
+        if (std::string_view(info_of(fd).name) == kProgram)
             return fd;
     }
     return {};
+}
+
+void detach(int cgroup, const Fd& program) {
+    const int result = ::bpf_prog_detach2(program.get(), cgroup, kHook);
+    if (result != -ENOENT)  // somebody else was quicker
+        good(result, "cgroup");
 }
 
 void be_silent() { ::libbpf_set_print(nullptr); }
@@ -128,15 +141,20 @@ void serve_cgroup(const std::string& path) {
         return;
     const Fd program = load_program();
     good(::bpf_prog_attach(program.get(), cgroup.get(), kHook, BPF_F_ALLOW_MULTI), "cgroup");
+    // Of those that came at the same time one stays, which all agree on.
+    const Fd first = find_attached(cgroup.get());
+    if (first && info_of(first).id != info_of(program).id)
+        detach(cgroup.get(), program);
 }
 
 void leave_cgroup(const std::string& path) {
     be_silent();
     const Fd cgroup = open_cgroup(path);
-    const Fd program = find_attached(cgroup.get());
+    Fd program = find_attached(cgroup.get());
     if (!program)
         throw std::runtime_error("was not served");
-    good(::bpf_prog_detach2(program.get(), cgroup.get(), kHook), "cgroup");
+    for (; program; program = find_attached(cgroup.get()))
+        detach(cgroup.get(), program);
 }
 
 }  // namespace tcpqp::run
