@@ -214,6 +214,14 @@ def test_cgroup_by_many_at_once(t: Guests) -> None:
         t.equal(t.run(0, f"{SOCK_CREATE} count"), "0\n", "programs after --off")
 
 
+def test_cgroup_of_another_program(t: Guests) -> None:
+    """One that lets nobody beside it: no right is missing."""
+    with cgroup(t):
+        t.run(0, f"{SOCK_CREATE} 1")
+        said = t.fails(0, f"{PLACE}/tcpqp-run --cgroup {CGROUP}").stderr
+        t.equal(said, f"tcpqp-run: {CGROUP}: a BPF program there, or above, allows no other beside it\n", "to root")
+
+
 def test_cgroup_function_is_for_sockets(t: Guests) -> None:
     """Who may load BPF programs can't pass the module's function anything but the socket that is being made."""
     t.equal(t.run(0, "/usr/bin/python3 $REPO/selftests/vm/programs/stream_kfunc.py").count("ok "), 3, "what the verifier says")

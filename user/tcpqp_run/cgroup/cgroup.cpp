@@ -124,6 +124,14 @@ Fd find_attached(int cgroup) {
     return {};
 }
 
+// The kernel has looked at our rights when it loaded the program.
+void attach(int cgroup, const Fd& program) {
+    const int result = ::bpf_prog_attach(program.get(), cgroup, kHook, BPF_F_ALLOW_MULTI);
+    if (result == -EPERM)
+        throw std::runtime_error("a BPF program there, or above, allows no other beside it");
+    good(result, "cgroup");
+}
+
 void detach(int cgroup, const Fd& program) {
     const int result = ::bpf_prog_detach2(program.get(), cgroup, kHook);
     if (result != -ENOENT)  // somebody else was quicker
@@ -140,7 +148,7 @@ void serve_cgroup(const std::string& path) {
     if (find_attached(cgroup.get()))
         return;
     const Fd program = load_program();
-    good(::bpf_prog_attach(program.get(), cgroup.get(), kHook, BPF_F_ALLOW_MULTI), "cgroup");
+    attach(cgroup.get(), program);
     // Of those that came at the same time one stays, which all agree on.
     const Fd first = find_attached(cgroup.get());
     if (first && info_of(first).id != info_of(program).id)
