@@ -222,6 +222,13 @@ def test_cgroup_of_another_program(t: Guests) -> None:
         t.equal(said, f"tcpqp-run: {CGROUP}: a BPF program there, or above, allows no other beside it\n", "to root")
 
 
+def test_sockmap(t: Guests) -> None:
+    """A BPF sockmap takes no socket that has a ULP (docs/sockets.md)."""
+    program = "/usr/bin/python3 $REPO/selftests/vm/programs/sockmap.py"
+    for run, said in (("", "put put\n"), (RUN, "EINVAL EINVAL\n")):
+        t.equal(t.run(0, f"{run} {program}"), said, f"what the kernel says, '{run}'")
+
+
 def test_cgroup_function_is_for_sockets(t: Guests) -> None:
     """Who may load BPF programs can't pass the module's function anything but the socket that is being made."""
     t.equal(t.run(0, "/usr/bin/python3 $REPO/selftests/vm/programs/stream_kfunc.py").count("ok "), 3, "what the verifier says")
