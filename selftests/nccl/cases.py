@@ -12,7 +12,10 @@ BUILD = Path(sys.argv[1])
 HARNESS = BUILD / "tools/nccl_harness/nccl_harness"
 PLUGIN = BUILD / "user/nccl/libnccl-net-tcpqp.so"
 BASELINE = BUILD / "tools/nccl_harness/libnccl-net-socketlike.so"
-ALL = ["symbols", "properties", "connect", "strays", "sizes", "outstanding", "grouped", "order", "preset", "ends", "memory", "threads", "random", "polled"]
+ALL = [
+    "symbols", "properties", "connect", "strays", "sizes", "outstanding", "grouped", "order", "preset", "ends", "memory", "threads", "random",
+    "mixed", "polled",
+]  # fmt: skip
 # it takes no group, has one table, and deregisters nothing; its memcpy() of short messages keeps no order, so no LL128
 OF_BASELINE = [name for name in ALL if name not in ("symbols", "ends", "memory")]
 LIMIT_S = 100
@@ -66,7 +69,7 @@ def rails() -> None:
     if subprocess.run([*space, "sh", "-c", TWO_RAILS + "true"], capture_output=True).returncode != 0:
         print("skipped: no network namespace with veth interfaces can be made here")
         sys.exit(SKIPPED)
-    names = "connect,strays,sizes,outstanding,grouped,order,ends,memory,threads,random,polled"
+    names = "connect,strays,sizes,outstanding,grouped,order,ends,memory,threads,random,mixed,polled"
     inside = (*space, "sh", "-c", TWO_RAILS + 'exec "$@"', "sh")
     for threads in ("0", "2"):
         result, log = run("--merge", "0,1", "--case", names, prefix=inside, NCCL_SOCKET_IFNAME="r", TCPQP_THREADS=threads)

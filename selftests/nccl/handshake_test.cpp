@@ -324,6 +324,15 @@ TEST_F(Hostile, AnnouncementsOfNonsenseEndTheComm) {
         {{0, grant, 1, 0, 0, 8, one},
          {1, Kind::kRecall, 0, 0, 0, 0, none},
          {2, announce, 1, 0, kEagerBuffers + 1, 8, one}},
+        // the recall is not answered before the send that was announced for
+        {{0, announce, 1, 0, 0, 8, one},
+         {1, grant, 1, 0, 0, 8, one},
+         {2, Kind::kRecall, 0, 0, 0, 0, none},
+         {3, announce, 1, 0, 0, 8, one}},
+        {{0, announce, 1, 0, 0, 8, one},
+         {1, grant, 1, 0, 0, 8, one},
+         {2, Kind::kRecall, 0, 0, 0, 0, none},
+         {3, grant, 1, 0, 0, 8, one}},
     };
     for (size_t i = 0; i < std::size(all); i++) {
         HostileReceiver hostile(one_);
@@ -457,6 +466,14 @@ public:
         EXPECT_EQ(try_receive(tag, &request), kSuccess);
         return request;
     }
+    // Two at once.
+    Request* receive_group(int tag) {
+        const Receive room{in_.data(), in_.size(), tag, there_};
+        const std::array<Receive, 2> both{room, room};
+        Request* request = nullptr;
+        EXPECT_EQ(receiver().receive(both, false, &request), kSuccess);
+        return request;
+    }
     Request* try_send(int tag, std::byte content) {
         Request* request = nullptr;
         std::fill(out_.begin(), out_.end(), content);
@@ -543,6 +560,33 @@ TEST_F(Hostile, HeldMessagesKeepTheirTag) {
     pair.expect(pair.receive(5), std::byte{7});
     pair.expect(pair.receive(5), std::byte{8});
     pair.exchange(5, std::byte{9});
+    pair.earn_grant(6);
+}
+
+// The sender hears a grant and its recall while a receive of before both waits for its sends.
+TEST_F(Hostile, ARecallLeavesAnnouncedReceivesTheirSends) {
+    Couple pair(one_, interfaces_[0]);
+    std::vector<Request*> ahead;
+    for (uint32_t i = 0; i < kEagerAfter; i++)
+        ahead.push_back(pair.receive(5));
+    Request* group = pair.receive_group(5);
+    for (uint32_t i = 0; i < kEagerAfter; i++) {
+        pair.send(5, static_cast<std::byte>(i));
+        pair.expect(ahead[i], static_cast<std::byte>(i));
+    }
+    Request* other = pair.receive(6);
+    Request* first = nullptr;
+    ASSERT_TRUE(eventually([&] { return (first = pair.try_send(5, std::byte{20})) != nullptr; }));
+    for (int i = 0; i < 1000; i++) {  // both go on, and no event tells that the recall was heard
+        ASSERT_FALSE(Couple::is_done(pair.sender(), first));
+        ASSERT_FALSE(Couple::is_done(pair.receiver(), group));
+        ASSERT_FALSE(HasFailure());
+    }
+    pair.send(5, std::byte{21});
+    ASSERT_TRUE(eventually([&] { return Couple::is_done(pair.sender(), first); }));
+    pair.expect(group, std::byte{21});
+    pair.send(6, std::byte{22}, other);
+    pair.expect(other, std::byte{22});
     pair.earn_grant(6);
 }
 

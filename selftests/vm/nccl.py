@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""NCCL's plugin between guests, driven by nccl_harness: the 14 cases on the module's engines, and with a bad fabric."""
+"""NCCL's plugin between guests, driven by nccl_harness: the 15 cases on the module's engines, and with a bad fabric."""
 
 import json
 
@@ -18,7 +18,7 @@ NEEDS = Needs(
 pytestmark = pytest.mark.needs(NEEDS)
 
 OURS = "user/nccl/libnccl-net-tcpqp.so"
-CASES = 14
+CASES = 15
 LIMIT_S = 120
 SHORT_MESSAGES = 1000
 SLOW_US = 2000

@@ -60,6 +60,7 @@ void case_ends(Env& env);
 void case_memory(Env& env);
 void case_threads(Env& env);
 void case_random(Env& env);
+void case_mixed(Env& env);
 void case_polled(Env& env);
 void case_device(Env& env);
 

@@ -44,6 +44,7 @@ const Case kCases[] = {
     {"memory", "overlapping registrations; what is deregistered is written no more", case_memory},
     {"threads", "many comms of many threads", case_threads},
     {"random", "seeded messages both ways, each byte checked", case_random},
+    {"mixed", "groups, tags, sizes and turns at random, both ways, each byte checked", case_mixed},
     {"polled", "LL and LL128: a flag is never seen before its data", case_polled},
     {"device", "an accelerator's memory by its dma-bufs, each way, and what must be refused",
      case_device},

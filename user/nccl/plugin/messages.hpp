@@ -6,9 +6,10 @@
 //   announce  receiver -> sender, a SEND for each irecv(): its buffers are posted
 //   grant     receiver -> sender: so many eager messages of one tag may come without that
 //   credit    receiver -> sender: so many more
-//   recall    receiver -> sender: no more of them
-//   stop      sender -> receiver, an empty SEND without immediate: the last eager message is before
-//   it skip      sender -> receiver, the same, for each eager buffer that stays before
+//   recall    receiver -> sender: no more of them, and stop once what is announced has its sends
+//   stop      sender -> receiver, an empty SEND without immediate: the last eager message is
+//             before it
+//   skip      sender -> receiver, the same, for each eager buffer that stays before
 //             announced ones
 // Data are SENDs without a header; the immediate says which receive they are meant for.
 #pragma once

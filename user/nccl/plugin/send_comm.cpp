@@ -83,7 +83,7 @@ bool SendComm::take(const Announce& said) {
             if (said.count != 0)
                 return false;
             if (eager_)
-                static_cast<void>(stop());
+                static_cast<void>(stop_after_groups());
             return true;
     }
     return false;
@@ -91,8 +91,9 @@ bool SendComm::take(const Announce& said) {
 
 bool SendComm::take_announce(const Announce& said) {
     const uint32_t all = (1u << said.count) - 1;
-    if (said.count == 0 || eager_ || tail_ - head_ == kAnnouncesMax || (said.taken & ~all) != 0 ||
-        said.taken == all || said.skips > (stopped_ ? kEagerBuffers : 0))
+    if (said.count == 0 || eager_ || stop_due_ || tail_ - head_ == kAnnouncesMax ||
+        (said.taken & ~all) != 0 || said.taken == all ||
+        said.skips > (stopped_ ? kEagerBuffers : 0))
         return false;
     for (uint32_t i = 0; i < said.count; i++)
         if (said.receives[i].bytes > kMessageMaxBytes)
@@ -112,7 +113,7 @@ bool SendComm::take_credits(const Announce& said) {
     if (said.count != 1 || messages == 0 || messages > kEagerCredits)
         return false;
     if (said.kind == Kind::kGrant) {
-        if (eager_ || stopped_)
+        if (eager_ || stop_due_ || stopped_)
             return false;
         make_copies();
         eager_ = true;
@@ -264,10 +265,18 @@ Result SendComm::post_silent(uint32_t count) noexcept {
 
 // The receiver keeps a buffer for it.
 Result SendComm::stop() noexcept {
-    eager_ = false;
+    eager_ = stop_due_ = false;
     stopped_ = true;
     credits_ = 0;
     return post_silent(1);
+}
+
+// The receiver's oldest buffers are those that it announced before the grant.
+Result SendComm::stop_after_groups() noexcept {
+    eager_ = false;
+    credits_ = 0;
+    stop_due_ = true;
+    return head_ == tail_ ? stop() : kSuccess;
 }
 
 Result SendComm::post_group(Group& group) {
@@ -298,7 +307,7 @@ Result SendComm::post_group(Group& group) {
         if (const Result result = post(rail, std::span(works[rail]).first(count[rail]), true);
             result != kSuccess)
             return result;
-    return kSuccess;
+    return stop_due_ && head_ == tail_ ? stop() : kSuccess;
 }
 
 void SendComm::close() noexcept {

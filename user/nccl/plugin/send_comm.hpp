@@ -54,6 +54,8 @@ private:
     void wait_for_copies() noexcept;
     Result post_silent(uint32_t count) noexcept;
     Result stop() noexcept;
+    // Recalled: stops as soon as no announced receive waits for its send.
+    Result stop_after_groups() noexcept;
     Result post_group(Group& group);
     [[nodiscard]] Group& oldest() noexcept { return groups_[head_ % kAnnouncesMax]; }
 
@@ -66,8 +68,9 @@ private:
     Region buffers_region_;
     uint32_t heard_ = 0;  // sequence of what the receiver says next
     uint32_t announced_ = 0;
-    bool eager_ = false;    // granted
-    bool stopped_ = false;  // nothing was announced since eager messages ended
+    bool eager_ = false;     // granted
+    bool stop_due_ = false;  // recalled, and not stopped yet
+    bool stopped_ = false;   // nothing was announced since eager messages ended
     int eager_tag_ = 0;
     uint32_t credits_ = 0;
     std::vector<std::byte> copies_;  // kEagerCredits of kEagerBytes, or none
