@@ -2,12 +2,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The arithmetic between nupa_bench's output and bench.json's bars."""
 
+import argparse
+import contextlib
+import importlib.util
+import io
 import json
 import os
 import subprocess
 import tempfile
 import unittest
 from dataclasses import replace
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 from nupabench import bars, bystander, cases, cxl, devmem, direct, engine, gpu, report, socket_programs, sockets
@@ -123,6 +128,16 @@ class Bars(unittest.TestCase):
         self.assertIsNone(book.find("gbps", transport="tcp"))
         self.assertEqual(book.json()[0]["problems"], ["x"])
 
+    def test_a_failed_case_is_a_bar_that_does_not_hold(self) -> None:
+        tcp, ours = Case("tcp").counted(1), Case("offload").counted(1)
+        failed = {"ok": False, "problem": "x"}
+        judged = bars.judged(book_of((tcp, result(1, 1, 100)), (ours, failed)))
+        self.assertIn("1 MiB: receive instructions per byte, offload / TCP, BIG TCP", [bar.what for bar in judged])
+        self.assertTrue(all(bar.value is None and not bar.ok for bar in judged), judged)
+        self.assertEqual(bars.judged(book_of((tcp, result(1, 1, 100)))), [])  # what was not run is no bar
+        one_turn = bars.judged(book_of((tcp, result(1, 1, 100)), (ours, failed), (ours, result(1, 1, 1))))
+        self.assertTrue(all(bar.value is not None for bar in one_turn), one_turn)
+
     def test_engine(self) -> None:
         book = Book()
         for name, ns in {"copies/memcpy/16384": 90, "place/contiguous/16384": 100, "copies/memcpy/65536": 95, "place/contiguous/65536": 100,
@@ -148,6 +163,25 @@ class Bars(unittest.TestCase):
         book = Book()
         book.more += [{"qps": n, "messages_per_s": 100, "kernel_kib_per_qp": 1} for n in (10, 1000)]
         self.assertEqual([bar.value for bar in bars.many(book)], [None, None])
+
+
+class Run(unittest.TestCase):
+    def status(self, one: dict) -> tuple[int, str]:
+        """Of `bench/run --only wall` with this measurement, and what it printed to stderr."""
+        loader = SourceFileLoader("bench_run", str(REPO / "bench/run"))
+        run = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+        loader.exec_module(run)
+        run.stages = lambda _args, book, _about: {"wall": lambda: book.add(Case("tcp"), one)}
+        said = io.StringIO()
+        with tempfile.TemporaryDirectory() as scratch, contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+            run.REPO, run.TARGET = Path(scratch), Path(scratch) / "bench.json"
+            return run.run(argparse.Namespace(only=["wall"], quick=True)), said.getvalue()
+
+    def test_a_failed_measurement_fails_the_run(self) -> None:
+        self.assertEqual(self.status(result(1, 1, 1)), (0, ""))
+        status, said = self.status({"ok": False, "problem": "no answer: status 1"})
+        self.assertEqual(status, 1)
+        self.assertIn("no answer: status 1", said)
 
 
 class Report(unittest.TestCase):

@@ -185,4 +185,10 @@ def evaluate(book: Book) -> list[Bar]:
     return [*bulk(book), *small(book), *middle(book), *lossy(book), *native(book), *idle(book), *bystander(book), *many(book)]
 
 
-__all__ = ["Bar", "MIB", "evaluate", "ratio"]
+def judged(book: Book) -> list[Bar]:
+    """Those whose cases were run.  One that has no value, since they failed, does not hold."""
+    run = {bar.what for bar in evaluate(book.as_if_measured()) if bar.value is not None}
+    return [bar for bar in evaluate(book) if bar.what in run]
+
+
+__all__ = ["Bar", "MIB", "evaluate", "judged", "ratio"]

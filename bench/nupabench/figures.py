@@ -43,6 +43,16 @@ def figures(case: Case, result: dict) -> dict[str, float]:
     return out
 
 
+class AnyFigure(dict):
+    """Of a turn that has a figure of every name."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+    def __missing__(self, _: str) -> float:
+        return 1.0
+
+
 @dataclass
 class Row:
     case: Case
@@ -101,6 +111,16 @@ class Book:
             if case.facts() == facts and (value := of(row)) is not None:
                 return value
         return None
+
+    def problems(self) -> list[str]:
+        return [f"{row.case.spec()}: {problem}" for row in self.rows.values() for problem in row.problems]
+
+    def as_if_measured(self) -> "Book":
+        """The same, if what was run and gave nothing but problems had given its figures."""
+        book = Book()
+        book.more = self.more
+        book.rows = {case: row if row.turns else Row(case, [AnyFigure()]) for case, row in self.rows.items()}
+        return book
 
     def json(self) -> list[dict]:
         return [*(row.json() for row in self.rows.values()), *self.more]
