@@ -186,8 +186,8 @@ TEST_F(Hostile, AReplyOfNonsenseIsAnError) {
 // A peer of libtcpqp's that announces what no receiver would.
 class Announcer {
 public:
-    Announcer(const std::vector<const Interface*>& one, const Interface& from)
-        : listener_(one, kConnectLimitDefaultMs), connector_(listener_.handle(), {&from}, 10000) {}
+    explicit Announcer(const std::vector<const Interface*>& rails)
+        : listener_(rails, kConnectLimitDefaultMs), connector_(listener_.handle(), rails, 10000) {}
 
     std::unique_ptr<SendComm> connect() {
         std::unique_ptr<SendComm> comm;
@@ -201,6 +201,10 @@ public:
         return comm;
     }
     ReceiveComm& peer() { return *peer_; }
+    void close_peer() {
+        peer_->close();
+        peer_.reset();
+    }
 
 private:
     Listener listener_;
@@ -209,7 +213,7 @@ private:
 };
 
 TEST_F(Hostile, ASendOutsideItsMemoryIsRefused) {
-    Announcer announcer(one_, interfaces_[0]);
+    Announcer announcer(one_);
     const auto comm = announcer.connect();
     std::vector<std::byte> in(100), out(100);
     Memory *there = nullptr, *here = nullptr;
@@ -349,16 +353,21 @@ TEST_F(Hostile, AnnouncementsOfNonsenseEndTheComm) {
 // engine, after as many short messages as earn it a grant.
 class HostileSender {
 public:
-    HostileSender(const std::vector<const Interface*>& one, bool earn)
-        : listener_(one, kConnectLimitDefaultMs) {
-        Fd fd = dial(listener_.handle(), 0);
-        nccl::say(fd, hello_to(listener_.handle(), 0, 3));
+    HostileSender(const std::vector<const Interface*>& to, bool earn)
+        : listener_(to, kConnectLimitDefaultMs) {
+        std::vector<Fd> sockets;
+        for (uint8_t i = 0; i < to.size(); i++) {
+            sockets.push_back(dial(listener_.handle(), i));
+            nccl::say(sockets.back(), hello_to(listener_.handle(), i, 3));
+        }
         EXPECT_TRUE(eventually([&] { return (comm_ = listener_.accept()) != nullptr; }));
-        Reply reply;
-        EXPECT_EQ(::recv(fd.get(), &reply, sizeof(reply), MSG_WAITALL), ssize_t{sizeof(reply)});
-        rail_.emplace(std::move(fd), "hostile");
-        EXPECT_EQ(rail_->probe(), 0);
-        EXPECT_EQ(rail_->open(Carrier::kStock, {.sends = 64, .receives = 64}), 0);
+        for (Fd& fd : sockets) {
+            Reply reply;
+            EXPECT_EQ(::recv(fd.get(), &reply, sizeof(reply), MSG_WAITALL), ssize_t{sizeof(reply)});
+            Rail& rail = *rails_.emplace_back(std::make_unique<Rail>(std::move(fd), "hostile"));
+            EXPECT_EQ(rail.probe(), 0);
+            EXPECT_EQ(rail.open(Carrier::kStock, {.sends = 64, .receives = 64}), 0);
+        }
         buffer_.assign(kRoom, std::byte{0x11});
         EXPECT_EQ(comm_->register_memory(buffer_.data(), buffer_.size(), &memory_), kSuccess);
         for (auto& said : said_)
@@ -369,28 +378,35 @@ public:
             EXPECT_EQ(wait(), kSuccess);
         }
     }
-    void receive() {
+    Request* receive() {
         const Receive receive{buffer_.data(), kRoom, 0, memory_};
         EXPECT_EQ(comm_->receive({&receive, 1}, false, &request_), kSuccess);
+        return request_;
     }
-    void send(uint32_t bytes, uint32_t flags, uint32_t imm) {
+    void send(uint32_t bytes, uint32_t flags, uint32_t imm, size_t rail = 0) {
         tcpqp_work work{};
         work.addr = out_.data();
         work.length = bytes;
         work.flags = flags;
         work.imm = imm;
-        EXPECT_EQ(tcpqp_post_send(rail_->qp(), &work, 1), 1);
+        EXPECT_EQ(tcpqp_post_send(rails_[rail]->qp(), &work, 1), 1);
     }
-    // Of the last receive: done, or what the comm says.
-    Result wait() {
+    void close(size_t rail) { rails_[rail]->finish(); }
+    // Of a receive, or the last one: done, or what the comm says.
+    Result wait() { return wait(request_); }
+    Result wait(Request* request) {
         Result result = kSuccess;
         int done = 0;
         EXPECT_TRUE(eventually([&] {
-            rail_->poll(completions_);
-            result = comm_->test(*request_, &done, &bytes_);
+            result = test(request, done);
             return done != 0 || result != kSuccess;
         }));
         return result;
+    }
+    Result test(Request* request, int& done) {
+        for (const auto& rail : rails_)
+            rail->poll(completions_);
+        return comm_->test(*request, &done, &bytes_);
     }
     [[nodiscard]] int bytes() const { return bytes_; }
     [[nodiscard]] bool untouched(size_t from) const {
@@ -404,13 +420,13 @@ private:
         tcpqp_work work{};
         work.addr = &into;
         work.length = sizeof(into);
-        EXPECT_EQ(tcpqp_post_recv(rail_->qp(), &work, 1), 1);
+        EXPECT_EQ(tcpqp_post_recv(rails_[0]->qp(), &work, 1), 1);
     }
     Listener listener_;
     std::array<Announce, 32> said_;
     std::array<tcpqp_completion, 32> completions_;
     std::vector<std::byte> buffer_, out_ = std::vector<std::byte>(8192, std::byte{0x77});
-    std::optional<Rail> rail_;
+    std::vector<std::unique_ptr<Rail>> rails_;
     std::unique_ptr<ReceiveComm> comm_;
     Memory* memory_ = nullptr;
     Request* request_ = nullptr;
@@ -447,11 +463,17 @@ TEST_F(Hostile, EagerMessagesAreCutToTheirReceives) {
     EXPECT_EQ(sender.bytes(), 100);
 }
 
+bool is_done(Comm& comm, Request* request) {
+    int done = 0;
+    EXPECT_EQ(comm.test(*request, &done, nullptr), kSuccess);
+    return done != 0;
+}
+
 // Both ends of a comm, and short messages from one to the other.
 class Couple {
 public:
-    Couple(const std::vector<const Interface*>& one, const Interface& from)
-        : announcer_(one, from), comm_(announcer_.connect()) {
+    explicit Couple(const std::vector<const Interface*>& rails)
+        : announcer_(rails), comm_(announcer_.connect()) {
         EXPECT_EQ(announcer_.peer().register_memory(in_.data(), in_.size(), &there_), kSuccess);
         EXPECT_EQ(comm_->register_memory(out_.data(), out_.size(), &here_), kSuccess);
     }
@@ -479,11 +501,6 @@ public:
         std::fill(out_.begin(), out_.end(), content);
         EXPECT_EQ(comm_->send(out_.data(), 10, tag, here_, &request), kSuccess);
         return request;
-    }
-    static bool is_done(Comm& comm, Request* request) {
-        int done = 0;
-        EXPECT_EQ(comm.test(*request, &done, nullptr), kSuccess);
-        return done != 0;
     }
     // Its receive has been posted, or there is a grant.  The receiver hears a stop meanwhile.
     void send(int tag, std::byte content, Request* received = nullptr) {
@@ -528,11 +545,11 @@ private:
 
 // As many as there are credits, and nobody waits for one; then the peer goes.
 TEST_F(Hostile, EagerMessagesOutliveTheirSender) {
-    Couple pair(one_, interfaces_[0]);
+    Couple pair(one_);
     pair.earn_grant(5);
     uint32_t early = 0;
     while (Request* sent = pair.try_send(5, static_cast<std::byte>(early))) {
-        ASSERT_TRUE(eventually([&] { return Couple::is_done(pair.sender(), sent); }));
+        ASSERT_TRUE(eventually([&] { return is_done(pair.sender(), sent); }));
         early++;
     }
     EXPECT_GE(early, kEagerCredits - 1);  // one has been used
@@ -551,7 +568,7 @@ TEST_F(Hostile, EagerMessagesOutliveTheirSender) {
 
 // The receiver wants another tag first, and as much of it as would earn a grant.
 TEST_F(Hostile, HeldMessagesKeepTheirTag) {
-    Couple pair(one_, interfaces_[0]);
+    Couple pair(one_);
     pair.earn_grant(5);
     pair.send(5, std::byte{7});
     pair.send(5, std::byte{8});
@@ -565,7 +582,7 @@ TEST_F(Hostile, HeldMessagesKeepTheirTag) {
 
 // The sender hears a grant and its recall while a receive of before both waits for its sends.
 TEST_F(Hostile, ARecallLeavesAnnouncedReceivesTheirSends) {
-    Couple pair(one_, interfaces_[0]);
+    Couple pair(one_);
     std::vector<Request*> ahead;
     for (uint32_t i = 0; i < kEagerAfter; i++)
         ahead.push_back(pair.receive(5));
@@ -578,16 +595,99 @@ TEST_F(Hostile, ARecallLeavesAnnouncedReceivesTheirSends) {
     Request* first = nullptr;
     ASSERT_TRUE(eventually([&] { return (first = pair.try_send(5, std::byte{20})) != nullptr; }));
     for (int i = 0; i < 1000; i++) {  // both go on, and no event tells that the recall was heard
-        ASSERT_FALSE(Couple::is_done(pair.sender(), first));
-        ASSERT_FALSE(Couple::is_done(pair.receiver(), group));
+        ASSERT_FALSE(is_done(pair.sender(), first));
+        ASSERT_FALSE(is_done(pair.receiver(), group));
         ASSERT_FALSE(HasFailure());
     }
     pair.send(5, std::byte{21});
-    ASSERT_TRUE(eventually([&] { return Couple::is_done(pair.sender(), first); }));
+    ASSERT_TRUE(eventually([&] { return is_done(pair.sender(), first); }));
     pair.expect(group, std::byte{21});
     pair.send(6, std::byte{22}, other);
     pair.expect(other, std::byte{22});
     pair.earn_grant(6);
+}
+
+// The receiver has all and leaves: one rail has ended before the other one's completions are taken.
+TEST_F(Hostile, SendsThatCameAreDoneAfterTheReceiverHasLeft) {
+    constexpr size_t kBytes = 1000;
+    Announcer announcer(two_);
+    const auto comm = announcer.connect();
+    std::vector<std::byte> in(kSendsMax * kBytes), out(kBytes);
+    Memory *there = nullptr, *here = nullptr;
+    ASSERT_EQ(announcer.peer().register_memory(in.data(), in.size(), &there), kSuccess);
+    ASSERT_EQ(comm->register_memory(out.data(), out.size(), &here), kSuccess);
+    std::vector<Request*> received, sent;
+    std::vector<int> tags;
+    for (uint32_t i = 0; i < kGroupsMax; i++) {  // one rail has the short groups, one the long
+        std::vector<Receive> group;
+        for (int tag = 0; tag < (i % 2 == 0 ? 1 : int{kGroupMax}); tag++) {
+            group.push_back({in.data() + tags.size() * kBytes, kBytes, tag, there});
+            tags.push_back(tag);
+        }
+        received.push_back(nullptr);
+        ASSERT_EQ(announcer.peer().receive(group, false, &received.back()), kSuccess);
+    }
+    for (const int tag : tags) {
+        sent.push_back(nullptr);
+        ASSERT_TRUE(eventually([&] {
+            EXPECT_EQ(comm->send(out.data(), kBytes, tag, here, &sent.back()), kSuccess);
+            return sent.back() != nullptr;
+        }));
+    }
+    for (Request* request : received)
+        ASSERT_TRUE(eventually([&] { return is_done(announcer.peer(), request); }));
+    announcer.close_peer();
+    for (Request* request : sent) {
+        ASSERT_TRUE(eventually([&] { return is_done(*comm, request) || HasFailure(); }));
+        ASSERT_FALSE(HasFailure());
+    }
+}
+
+// The rails of a sender that leaves end one after the other, and what it sent before may be late.
+TEST_F(Hostile, AMessageMayComeAfterTheOtherRailHasEnded) {
+    HostileSender sender(two_, false);
+    std::vector<Request*> requests;
+    for (uint32_t i = 0; i < kEagerAfter + 2; i++)  // the last one comes by the second rail
+        requests.push_back(sender.receive());
+    for (uint32_t i = 0; i + 1 < requests.size(); i++) {
+        sender.send(4, TCPQP_F_IMM, immediate_of(i, 0), i % 2);
+        ASSERT_EQ(sender.wait(requests[i]), kSuccess);
+    }
+    sender.close(0);  // on which eager messages are granted
+    int done = 0;
+    for (int i = 0; i < 1000; i++)
+        ASSERT_EQ(sender.test(requests.back(), done), kSuccess);
+    EXPECT_EQ(done, 0);
+    sender.send(4, TCPQP_F_IMM, immediate_of(kEagerAfter + 1, 0), 1);
+    EXPECT_EQ(sender.wait(requests.back()), kSuccess);
+}
+
+// It is kept until NCCL closes it, which may be much later.
+TEST_F(Hostile, ACommThatFailedHangsUp) {
+    Announcer announcer(one_);
+    const auto comm = announcer.connect();
+    std::byte in{}, out{};
+    Memory *there = nullptr, *here = nullptr;
+    ASSERT_EQ(announcer.peer().register_memory(&in, 1, &there), kSuccess);
+    ASSERT_EQ(comm->register_memory(&out, 1, &here), kSuccess);
+    const Receive receive{&in, 1, 0, there};
+    Request* request = nullptr;
+    ASSERT_EQ(announcer.peer().receive({&receive, 1}, false, &request), kSuccess);
+    ASSERT_EQ(announcer.peer().deregister(there), kSuccess);  // under what is posted
+    EXPECT_TRUE(eventually([&] {
+        request = nullptr;
+        return comm->send(&out, 1, 0, here, &request) == kRemoteError;
+    }));
+}
+
+// One of two rails is gone for good, with a message that was to come by it.
+TEST_F(Hostile, AMessageThatTheLostRailHadEndsTheComm) {
+    for (const uint32_t lost : {0u, 1u}) {
+        HostileSender sender(two_, false);
+        Request* requests[2] = {sender.receive(), sender.receive()};
+        sender.close(lost);
+        EXPECT_EQ(sender.wait(requests[lost]), kRemoteError);
+    }
 }
 
 }  // namespace

@@ -9,6 +9,15 @@
 #include "nccl/plugin/log.hpp"
 
 namespace tcpqp::nccl {
+namespace {
+
+// A work, or its completion.
+template <typename T>
+bool is_data(const T& of) noexcept {
+    return of.id < kAnnounceId;
+}
+
+}  // namespace
 
 bool Memory::holds(const void* at, size_t length) const noexcept {
     const auto begin = reinterpret_cast<uintptr_t>(at);
@@ -138,7 +147,22 @@ Result Comm::fail(Result result, const char* format, ...) noexcept {
     va_end(arguments);
     warn("%s: %s", rails_.front().text().c_str(), line);
     end_rails();
+    for (Rail& rail : rails_)  // else the peer would wait until NCCL closes the comm
+        rail.hang_up();
     return result;
+}
+
+void Comm::lose(uint32_t rail) noexcept {
+    states_[rail].is_lost = true;
+    if (lost_ == nullptr)
+        lost_ = &rails_[rail];
+}
+
+bool Comm::misses_lost() const noexcept {
+    return lost_ != nullptr &&
+           (has_unposted() || std::any_of(states_.begin(), states_.end(), [](const State& rail) {
+                return rail.is_lost && rail.data != 0;
+            }));
 }
 
 Result Comm::fail_lost() noexcept {
@@ -155,8 +179,13 @@ int Comm::try_post(uint32_t rail, std::span<const tcpqp_work> works, bool sends)
     const int posted = !lanes_.empty() ? lanes_[rail]->post(works, sends)
                        : sends         ? tcpqp_post_send(qp, works.data(), works.size())
                                        : tcpqp_post_recv(qp, works.data(), works.size());
-    if (posted == static_cast<int>(works.size()) || posted == -ENOTCONN)
-        return std::min(posted, 0);
+    if (posted == static_cast<int>(works.size())) {
+        states_[rail].data +=
+            static_cast<uint32_t>(std::count_if(works.begin(), works.end(), is_data<tcpqp_work>));
+        return 0;
+    }
+    if (posted == -ENOTCONN)
+        return posted;
     static_cast<void>(fail(kInternalError, "cannot post a %s: %s", sends ? "send" : "receive",
                            posted < 0 ? std::strerror(-posted) : "the queue is full"));
     return 0;
@@ -165,13 +194,13 @@ int Comm::try_post(uint32_t rail, std::span<const tcpqp_work> works, bool sends)
 Result Comm::post(uint32_t rail, std::span<const tcpqp_work> works, bool sends) noexcept {
     if (try_post(rail, works, sends) == 0)
         return result_;
-    lost_ = &rails_[rail];
+    lose(rail);
     return fail_lost();
 }
 
 void Comm::post_aside(uint32_t rail, std::span<const tcpqp_work> works, bool sends) noexcept {
     if (try_post(rail, works, sends) != 0)
-        ended_ = &rails_[rail];
+        states_[rail].is_ended = true;
 }
 
 // What a worker could not post is as if we had posted it aside.
@@ -181,7 +210,7 @@ int Comm::poll(uint32_t rail, std::span<tcpqp_completion> out) noexcept {
     const int refused = lanes_[rail]->refused();  // before: what came before it is taken then
     const int n = lanes_[rail]->poll(out);
     if (refused == -ENOTCONN)
-        ended_ = &rails_[rail];
+        states_[rail].is_ended = true;
     return n == 0 && refused != -ENOTCONN ? refused : n;
 }
 
@@ -197,19 +226,24 @@ Result Comm::progress() noexcept {
         all_taken &= n == 0;
         for (int k = 0; k < n; k++) {
             const tcpqp_completion& c = batch[static_cast<size_t>(k)];
-            if (c.status == 0)
-                completed(i, c);
-            else if (c.status == -EMSGSIZE)
+            if (c.status == -EMSGSIZE)
                 return fail(kRemoteError, "the peer sent more than was announced");
-            else
-                lost_ = &rails_[i];
+            if (c.status != 0) {
+                lose(i);
+                continue;
+            }
+            states_[i].data -= is_data(c) ? 1 : 0;
+            completed(i, c);
             if (result_ != kSuccess)
                 return result_;
         }
     }
-    if (all_taken && lost_ == nullptr)
-        lost_ = ended_;
-    return lost_ != nullptr && has_requests() ? fail_lost() : kSuccess;
+    if (!all_taken)
+        return kSuccess;
+    for (uint32_t i = 0; i < rails_.size(); i++)
+        if (states_[i].is_ended)
+            lose(i);
+    return misses_lost() ? fail_lost() : kSuccess;
 }
 
 Result Comm::test(Request& request, int* done, int* bytes) {

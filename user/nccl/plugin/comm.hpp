@@ -63,7 +63,8 @@ public:
 protected:
     // A work of ours has completed, for good.  The id is what it was posted with.
     virtual void completed(uint32_t rail, const tcpqp_completion& completion) = 0;
-    [[nodiscard]] virtual bool has_requests() const noexcept = 0;
+    // A request has works that are not on their rails yet.
+    [[nodiscard]] virtual bool has_unposted() const noexcept = 0;
     virtual void release(Request& request) noexcept = 0;
 
     Result progress() noexcept;
@@ -94,6 +95,9 @@ protected:
 private:
     int poll(uint32_t rail, std::span<tcpqp_completion> out) noexcept;
     int try_post(uint32_t rail, std::span<const tcpqp_work> works, bool sends) noexcept;
+    void lose(uint32_t rail) noexcept;
+    // A request needs a rail that is lost.  Those that do not may still be done by the others.
+    [[nodiscard]] bool misses_lost() const noexcept;
     Result keep(std::unique_ptr<Memory> memory, Memory** out);
 
     std::mutex lock_;
@@ -101,8 +105,13 @@ private:
     std::vector<std::unique_ptr<Memory>> memories_;
     bool has_device_memory_ = false;  // or had
     Result result_ = kSuccess;
-    const Rail* lost_ = nullptr;
-    const Rail* ended_ = nullptr;  // seen by post_aside()
+    struct State {
+        uint32_t data = 0;      // works with data that have not completed well
+        bool is_ended = false;  // seen by post_aside()
+        bool is_lost = false;
+    };
+    std::array<State, kRailsMax> states_;  // of each rail
+    const Rail* lost_ = nullptr;           // the first one
 };
 
 }  // namespace tcpqp::nccl

@@ -184,7 +184,7 @@ bool ReceiveComm::say(Kind kind, uint32_t messages) noexcept {
     a.count = kind == Kind::kRecall ? 0 : 1;
     a.receives[0] = {messages, eager_tag_};
     tcpqp_work work{};
-    work.id = static_cast<uint64_t>(note - notes_.data());
+    work.id = kNoteId | static_cast<uint64_t>(note - notes_.data());
     work.addr = &a;
     work.length = static_cast<uint32_t>(announce_bytes(a.count));
     work.mr = notes_region_.get();

@@ -149,6 +149,11 @@ void Rail::end() noexcept {
     cq_.reset();
 }
 
+void Rail::hang_up() noexcept {
+    end();
+    ::shutdown(socket_.get(), SHUT_RDWR);
+}
+
 void Rail::finish() noexcept {
     const bool opened = is_open();
     end();

@@ -58,6 +58,8 @@ public:
     [[nodiscard]] uint32_t reason() const noexcept;
     // From its return on no buffer of posted work is read or written any more.
     void end() noexcept;
+    // As end(), and the peer learns it now.
+    void hang_up() noexcept;
     // As end(), but for up to kCloseLimitMs TCP may deliver what was handed to it.
     void finish() noexcept;
     // One line of what the connection did, and @more.

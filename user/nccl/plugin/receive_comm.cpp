@@ -169,7 +169,6 @@ Result ReceiveComm::receive(std::span<const Receive> receives, bool polled, Requ
     std::copy(receives.begin(), receives.end(), slot->receives.begin());
     for (const Receive& receive : receives)
         receive.memory->users++;
-    unfinished_++;
     *out = slot;
     return take_up(*slot);
 }
@@ -228,8 +227,13 @@ void ReceiveComm::received(const tcpqp_completion& completion) {
 void ReceiveComm::finish_part(Slot& slot, uint32_t entry) noexcept {
     slot.receives[entry].memory->users--;
     slot.left--;
-    if (slot.left == 0)
-        unfinished_--;
+}
+
+// Receives that are not announced, or whose announcement the sender may never hear.
+bool ReceiveComm::has_unposted() const noexcept {
+    return !waiting_.empty() || std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) {
+        return slot.announcing && slot.left != 0;
+    });
 }
 
 void ReceiveComm::close() noexcept { report(announced_, eager_sequence_); }

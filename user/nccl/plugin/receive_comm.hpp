@@ -55,6 +55,7 @@ private:
         bool busy;
     };
     static constexpr uint64_t kEagerId = uint64_t{2} << 32;  // of a receive: into eager_
+    static constexpr uint64_t kNoteId = uint64_t{4} << 32;   // of a send: beside announcements
     enum class Mode { kAnnounced, kEager, kRecalling };
     // An eager message that no receive has taken.
     struct Held {
@@ -63,7 +64,7 @@ private:
     };
 
     void completed(uint32_t rail, const tcpqp_completion& completion) override;
-    [[nodiscard]] bool has_requests() const noexcept override { return unfinished_ != 0; }
+    [[nodiscard]] bool has_unposted() const noexcept override;
     void release(Request&) noexcept override {}
     [[nodiscard]] Slot* free_slot() noexcept;
     [[nodiscard]] size_t index(const Slot& slot) const noexcept {
@@ -97,7 +98,6 @@ private:
     uint32_t next_ = 0;  // the slot after the last one taken
     uint32_t sequence_ = 0;
     uint32_t announced_ = 0;
-    uint32_t unfinished_ = 0;
     std::vector<Announce> announces_;
     Region announces_region_;
 

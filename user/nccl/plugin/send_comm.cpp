@@ -54,7 +54,8 @@ Result SendComm::receive_announces(std::span<const uint32_t> buffers) noexcept {
         works[i].length = kBufferBytes;
         works[i].mr = buffers_region_.get();
     }
-    return post(0, std::span(works).first(buffers.size()), false);
+    post_aside(0, std::span(works).first(buffers.size()), false);
+    return result();
 }
 
 // The peer's bytes: copied once, then checked.
@@ -142,6 +143,13 @@ void SendComm::completed(uint32_t rail, const tcpqp_completion& completion) {
     Send& send = sends_[completion.id];
     send.left--;
     send.memory->users--;
+}
+
+// Sends that wait for others of their group.
+bool SendComm::has_unposted() const noexcept {
+    const auto& taken = groups_[head_ % kAnnouncesMax].taken;
+    return head_ != tail_ && std::any_of(taken.begin(), taken.end(),
+                                         [](const Send* send) { return send != nullptr; });
 }
 
 void SendComm::release(Request& request) noexcept {
@@ -260,7 +268,8 @@ Result SendComm::post_silent(uint32_t count) noexcept {
         works[i].addr = buffers_.data();
         works[i].mr = buffers_region_.get();
     }
-    return post(0, std::span(works).first(count), true);
+    post_aside(0, std::span(works).first(count), true);
+    return result();
 }
 
 // The receiver keeps a buffer for it.
@@ -313,7 +322,7 @@ Result SendComm::post_group(Group& group) {
 void SendComm::close() noexcept {
     wait_for_copies();
     take_back_lanes();
-    const bool whole = result() == kSuccess && !has_requests();
+    const bool whole = result() == kSuccess && busy_ == 0;
     report(announced_, eager_sequence_);
     if (!whole)
         return;

@@ -37,7 +37,7 @@ private:
     static constexpr size_t kBufferBytes = 128;
 
     void completed(uint32_t rail, const tcpqp_completion& completion) override;
-    [[nodiscard]] bool has_requests() const noexcept override { return busy_ != 0; }
+    [[nodiscard]] bool has_unposted() const noexcept override;
     void release(Request& request) noexcept override;
     Result receive_announces(std::span<const uint32_t> buffers) noexcept;
     // What the receiver says; false: it makes no sense.
