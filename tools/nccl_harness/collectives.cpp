@@ -317,8 +317,13 @@ private:
     std::unique_ptr<Block> scratch_;
 };
 
-// Small whole numbers: their sums are exact in any order.
-float value(size_t rank, size_t i) { return static_cast<float>((rank * 7 + i) % 64); }
+// Whole numbers so small that their sums are exact in any order.  The period is a prime, so that no
+// slot has what another has; @turn: nor what it had before.
+constexpr size_t kPeriod = 4093, kTurnStep = 1009, kRankStep = 7;
+constexpr float kPoison = -1;
+float value(size_t rank, size_t i, size_t turn) {
+    return static_cast<float>((rank * kRankStep + i + turn * kTurnStep) % kPeriod);
+}
 
 // One operation: bytes as nccl-tests counts them, and what must come out.
 struct Operation {
@@ -326,47 +331,81 @@ struct Operation {
     double (*bus)(double n);
     bool divided;  // each rank's part is bytes / n
     void (World::*run)(const float*, float*, size_t);
-    float (*expected)(size_t n, size_t rank, size_t count, size_t i);
+    float (*expected)(size_t n, size_t rank, size_t count, size_t i, size_t turn);
 };
 
 double one(double) { return 1; }
 double part(double n) { return (n - 1) / n; }
 double twice(double n) { return 2 * (n - 1) / n; }
-float sum_at(size_t n, size_t i) {
+float sum_at(size_t n, size_t i, size_t turn) {
     float sum = 0;
     for (size_t r = 0; r < n; r++)
-        sum += value(r, i);
+        sum += value(r, i, turn);
     return sum;
 }
 
 const Operation kOperations[] = {
     {"all_reduce", twice, false, &World::all_reduce,
-     [](size_t n, size_t, size_t, size_t i) { return sum_at(n, i); }},
+     [](size_t n, size_t, size_t, size_t i, size_t turn) { return sum_at(n, i, turn); }},
     {"all_gather", part, true, &World::all_gather,
-     [](size_t, size_t, size_t count, size_t i) { return value(i / count, i % count); }},
+     [](size_t, size_t, size_t count, size_t i, size_t turn) {
+         return value(i / count, i % count, turn);
+     }},
     {"reduce_scatter", part, true, &World::reduce_scatter,
-     [](size_t n, size_t rank, size_t count, size_t i) { return sum_at(n, rank * count + i); }},
+     [](size_t n, size_t rank, size_t count, size_t i, size_t turn) {
+         return sum_at(n, rank * count + i, turn);
+     }},
     {"all_to_all", part, true, &World::all_to_all,
-     [](size_t, size_t rank, size_t count, size_t i) {
-         return value(i / count, rank * count + i % count);
+     [](size_t, size_t rank, size_t count, size_t i, size_t turn) {
+         return value(i / count, rank * count + i % count, turn);
      }},
     {"send_receive", one, false, &World::send_receive,
-     [](size_t n, size_t rank, size_t, size_t i) { return value((rank + n - 1) % n, i); }},
+     [](size_t n, size_t rank, size_t, size_t i, size_t turn) {
+         return value((rank + n - 1) % n, i, turn);
+     }},
+};
+
+// What goes into an operation and what comes out.
+class Checked {
+public:
+    Checked(Env& env, const World& world, const Operation& op, size_t count)
+        : op_(op), n_(world.size()), rank_(world.rank()), count_(count) {
+        const std::string name = op.name;
+        const bool whole_in = name == "reduce_scatter" || name == "all_to_all";
+        const bool whole_out = name == "all_gather" || name == "all_to_all";
+        in_.resize(whole_in ? n_ * count : count);
+        out_.resize(whole_out ? n_ * count : count);
+        from_ = env.memory.allocate(in_.size() * sizeof(float));
+        to_ = env.memory.allocate(out_.size() * sizeof(float));
+    }
+    void write(size_t turn) {
+        for (size_t i = 0; i < in_.size(); i++)
+            in_[i] = value(rank_, i, turn);
+        from_->write(std::as_bytes(std::span(in_)));
+        std::fill(out_.begin(), out_.end(), kPoison);
+        to_->write(std::as_bytes(std::span(out_)));
+    }
+    void run(World& world) const { (world.*op_.run)(from_->floats(), to_->floats(), count_); }
+    [[nodiscard]] uint64_t wrong(size_t turn) {
+        to_->read(std::as_writable_bytes(std::span(out_)));
+        uint64_t wrong = 0;
+        for (size_t i = 0; i < out_.size(); i++)
+            wrong += out_[i] != op_.expected(n_, rank_, count_, i, turn);
+        return wrong;
+    }
+
+private:
+    const Operation& op_;
+    size_t n_, rank_, count_;
+    std::vector<float> in_, out_;
+    std::unique_ptr<Block> from_, to_;
 };
 
 Row measure_one(Env& env, World& world, const Operation& op, size_t bytes, int iterations) {
     const size_t n = world.size(), floats = std::max<size_t>(bytes / sizeof(float), 1);
     const size_t count = op.divided ? std::max<size_t>(floats / n, 1) : floats;
-    const std::string name = op.name;
-    const bool whole_in = name == "reduce_scatter" || name == "all_to_all";
-    const bool whole_out = name == "all_gather" || name == "all_to_all";
-    std::vector<float> values(whole_in ? n * count : count);
-    for (size_t i = 0; i < values.size(); i++)
-        values[i] = value(world.rank(), i);
-    const auto from = env.memory.allocate(values.size() * sizeof(float));
-    from->write(std::as_bytes(std::span(values)));
-    values.assign(whole_out ? n * count : count, 0);
-    const auto to = env.memory.allocate(values.size() * sizeof(float));
+    Checked checked(env, world, op, count);
+    checked.write(0);
     std::vector<double> times;
     double cpu = 0;
     const uint64_t touched = env.memory.touched();
@@ -375,17 +414,17 @@ Row measure_one(Env& env, World& world, const Operation& op, size_t bytes, int i
         env.ranks.barrier();
         const double begin = now_us(), cpu_begin = cpu_us();
         for (int k = 0; k < in_a_row; k++)
-            (world.*op.run)(from->floats(), to->floats(), count);
+            checked.run(world);
         if (i >= 0) {
             times.push_back((now_us() - begin) / in_a_row);
             cpu += cpu_us() - cpu_begin;
         }
     }
     const uint64_t touches = env.memory.touched() - touched;
-    to->read(std::as_writable_bytes(std::span(values)));
-    uint64_t wrong = 0;
-    for (size_t i = 0; i < values.size(); i++)
-        wrong += values[i] != op.expected(n, world.rank(), count, i);
+    uint64_t wrong = checked.wrong(0);
+    checked.write(1);  // once more: what came before must be nothing of what comes now
+    checked.run(world);
+    wrong += checked.wrong(1);
     std::sort(times.begin(), times.end());
     struct Ours {
         double time_us, cpu_us;
@@ -394,7 +433,7 @@ Row measure_one(Env& env, World& world, const Operation& op, size_t bytes, int i
     const auto all = env.ranks.all_gather_values(
         Ours{times[times.size() / 2], cpu / static_cast<double>(times.size()) / in_a_row, wrong,
              touches});
-    Row row{name, (op.divided ? n * count : count) * sizeof(float), 0, 0, 0, 0, 0, 0};
+    Row row{op.name, (op.divided ? n * count : count) * sizeof(float), 0, 0, 0, 0, 0, 0};
     for (const Ours& o : all) {
         row.time_us = std::max(row.time_us, o.time_us);
         row.cpu_us += o.cpu_us / static_cast<double>(n);
