@@ -29,7 +29,7 @@ void one_message(Env& env, const Pair& pair, size_t bytes, size_t room, uint64_t
     const auto sizes = wait(pair.receive, receive(pair.receive, {&there, 1}));
     check(sizes[0] == static_cast<int>(std::min(bytes, room)),
           what + fmt::format(": the receiver's size is {}", sizes[0]));
-    const size_t whole = std::min(bytes, room) & ~size_t{7};
+    const size_t whole = std::min(bytes, room);
     check(check_pattern(in.data(), whole, seed) == whole, what + ": a byte is wrong");
     check(std::all_of(in.data() + room, in.data() + room + kGuardBytes,
                       [](std::byte b) { return b == kGuard; }),
