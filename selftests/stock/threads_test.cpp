@@ -110,25 +110,50 @@ TEST(Threads, TheSocketsTimeoutIsGivenBack) {
     EXPECT_EQ(after.tv_sec, 7);
 }
 
+// One thread posts, one asks, and one cancels in the middle of it.
 TEST(Threads, QueriesAndCancelMeanwhile) {
+    constexpr uint64_t kBefore = 200;
     Pair pair;
-    std::atomic<bool> stop{false};
+    std::atomic<uint64_t> posted{0};
+    std::atomic<bool> canceled{false}, stop{false};
     std::thread asker([&] {
-        while (!stop) {
-            const tcpqp_qp_info i = pair.end_a->qp.info();
-            ASSERT_LE(i.tx_messages, kMessages);
-            std::this_thread::yield();
+        for (uint64_t last = 0; !stop; std::this_thread::yield()) {
+            const uint64_t now = pair.end_a->qp.info().tx_messages;
+            ASSERT_GE(now, last);
+            ASSERT_LE(now, posted);  // which is read later
+            last = now;
         }
     });
+    std::thread canceler([&] {
+        while (posted < kBefore && !stop)
+            std::this_thread::yield();
+        EXPECT_EQ(pair.end_a->qp.cancel(), 0);
+        canceled = true;
+    });
     std::vector<std::byte> out(100), in(100);
-    for (uint64_t i = 0; i < 200; i++) {
-        ASSERT_EQ(pair.end_b->recv(i, in.data(), 100), 1);
-        ASSERT_EQ(pair.end_a->send(i, out.data(), 100), 1);
-        pair.end_a->next();
-        pair.end_b->next();
+    for (bool ended = false; !ended;) {
+        const bool is_late = canceled;
+        const uint64_t id = posted++;
+        if (const int n = pair.end_b->recv(id, in.data(), in.size()); n != 1) {
+            EXPECT_EQ(n, -ENOTCONN);  // it has seen the end first
+            break;
+        }
+        const int n = pair.end_a->send(id, out.data(), out.size());
+        EXPECT_EQ(n, is_late || n != 1 ? -ENOTCONN : 1);
+        if (n != 1)
+            break;
+        const tcpqp_completion sent = pair.end_a->next();
+        EXPECT_EQ(sent.id, id);
+        EXPECT_TRUE(sent.status == 0 || sent.status == -ECANCELED) << sent.status;
+        EXPECT_EQ(pair.end_b->next().id, id);
+        ended = sent.status != 0 || is_late;
     }
     stop = true;
+    canceler.join();
     asker.join();
+    EXPECT_GE(posted, kBefore);
+    EXPECT_EQ(pair.end_a->send(0, out.data(), out.size()), -ENOTCONN);
+    EXPECT_EQ(pair.end_a->qp.info().reason, TCPQP_REASON_CANCELED);
 }
 
 // Another thread that is told -EBUSY, and asks again, is told so until who uses the object has left
