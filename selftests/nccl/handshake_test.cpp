@@ -3,10 +3,14 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -606,6 +610,49 @@ TEST_F(Hostile, ARecallLeavesAnnouncedReceivesTheirSends) {
     pair.expect(other, std::byte{22});
     pair.earn_grant(6);
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which need their own
+// This process gets no more than so much, until it goes.
+class AddressSpace {
+public:
+    explicit AddressSpace(size_t more) {
+        size_t pages = 0;
+        std::ifstream("/proc/self/statm") >> pages;
+        EXPECT_EQ(::getrlimit(RLIMIT_AS, &before_), 0);
+        const rlimit now{pages * static_cast<size_t>(::sysconf(_SC_PAGESIZE)) + more,
+                         before_.rlim_max};
+        EXPECT_EQ(::setrlimit(RLIMIT_AS, &now), 0);
+    }
+    AddressSpace(const AddressSpace&) = delete;
+    ~AddressSpace() { EXPECT_EQ(::setrlimit(RLIMIT_AS, &before_), 0); }
+
+private:
+    rlimit before_{};
+};
+
+// Its buffer is made when the sender's stop has come, where nothing may be thrown.
+TEST_F(Hostile, APolledReceiveWithoutMemoryEndsTheComm) {
+    Couple pair(one_);
+    pair.earn_grant(5);
+    void* at = ::mmap(nullptr, kMessageMaxBytes, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    ASSERT_NE(at, MAP_FAILED);
+    Memory* memory = nullptr;
+    ASSERT_EQ(pair.receiver().register_memory(at, kMessageMaxBytes, &memory), kSuccess);
+    {
+        const AddressSpace limited(kMessageMaxBytes / 4);
+        const Receive polled{at, kMessageMaxBytes, 6, memory};
+        Request* request = nullptr;
+        ASSERT_EQ(pair.receiver().receive({&polled, 1}, true, &request), kSuccess);
+        EXPECT_EQ(pair.try_send(6, std::byte{1}), nullptr);  // it says stop
+        EXPECT_TRUE(eventually([&] {
+            int done = 0;
+            return pair.receiver().test(*request, &done, nullptr) == kSystemError;
+        }));
+    }
+    EXPECT_EQ(::munmap(at, kMessageMaxBytes), 0);
+}
+#endif
 
 // The receiver has all and leaves: one rail has ended before the other one's completions are taken.
 TEST_F(Hostile, SendsThatCameAreDoneAfterTheReceiverHasLeft) {

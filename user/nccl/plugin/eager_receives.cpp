@@ -49,9 +49,10 @@ void ReceiveComm::stopped() {
     short_ones_ = 0;
     skips_ = eager_posted_;
     skips_told_ = skips_ == 0;
-    for (Slot* slot : std::exchange(waiting_, {}))
+    for (Slot* slot : waiting_)
         if (announce(*slot) != kSuccess)
             return;
+    waiting_.clear();
 }
 
 bool ReceiveComm::serve(Slot& slot, const Held& held) noexcept {
@@ -89,7 +90,7 @@ bool ReceiveComm::serve(Slot& slot, const Held& held) noexcept {
 
 void ReceiveComm::serve_held(Slot& slot) noexcept {
     while (!held_.empty() && serve(slot, held_.front()))
-        held_.pop_front();
+        held_.erase(held_.begin());
 }
 
 void ReceiveComm::serve_waiting() {
@@ -101,7 +102,7 @@ void ReceiveComm::serve_waiting() {
             return;
         if ((*taker)->left == 0)
             waiting_.erase(taker);
-        held_.pop_front();
+        held_.erase(held_.begin());
         if (mode_ != Mode::kEager)
             continue;
         post_buffers({&held.buffer, 1});

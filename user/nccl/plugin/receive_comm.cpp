@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <new>
 
 #include "nccl/plugin/log.hpp"
 
@@ -29,8 +30,10 @@ void copy_in_order(std::byte* to, const std::byte* from, size_t bytes) noexcept 
             .store(static_cast<unsigned char>(from[done]), std::memory_order_release);
 }
 
-ReceiveComm::ReceiveComm(std::vector<Rail> rails)
-    : Comm(std::move(rails)), announces_(kGroupsMax) {}
+ReceiveComm::ReceiveComm(std::vector<Rail> rails) : Comm(std::move(rails)), announces_(kGroupsMax) {
+    held_.reserve(kEagerBuffers);
+    waiting_.reserve(kGroupsMax);
+}
 
 ReceiveComm::~ReceiveComm() {
     end_rails();
@@ -70,7 +73,11 @@ Result ReceiveComm::prepare_bounce(Bounce& bounce, size_t bytes) {
     if (bounce.words.size() >= words)
         return kSuccess;
     bounce.regions = {};
-    bounce.words.assign(words, 0);
+    try {
+        bounce.words.assign(words, 0);
+    } catch (const std::bad_alloc&) {
+        return fail(kSystemError, "no memory for a polled receive of %zu bytes", bytes);
+    }
     for (uint32_t i = 0; i < rails_.size(); i++)
         if (make_region(i, bounce.words.data(), words * sizeof(uint64_t), bounce.regions[i]) != 0)
             return fail(kSystemError, "cannot register memory; raise `ulimit -l`");

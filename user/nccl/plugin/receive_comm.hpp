@@ -8,8 +8,6 @@
 //   announced --grant--> eager --stop, or recall and then stop--> announced
 #pragma once
 
-#include <deque>
-
 #include "nccl/plugin/comm.hpp"
 
 namespace tcpqp::nccl {
@@ -112,8 +110,9 @@ private:
     bool skips_told_ = true;
     bool recall_due_ = false;
     bool told_of_truncation_ = false;
-    std::deque<Held> held_;      // at most kEagerBuffers
-    std::deque<Slot*> waiting_;  // not announced, in order
+    // Reserved at set-up: nothing may be allocated where completions are taken.
+    std::vector<Held> held_;      // at most kEagerBuffers, in order
+    std::vector<Slot*> waiting_;  // at most kGroupsMax; not announced, in order
     std::vector<std::byte> eager_;
     Region eager_region_;
     std::array<Note, kNotesMax> notes_{};

@@ -7,6 +7,7 @@
 #include <bit>
 #include <chrono>
 #include <cstring>
+#include <new>
 #include <numeric>
 
 #include "nccl/plugin/log.hpp"
@@ -246,7 +247,13 @@ SendComm::Send& SendComm::take_slot(void* data, size_t bytes, Memory* memory,
 void SendComm::make_copies() {
     if (!rails_[0].needs_regions() || !copies_.empty())
         return;
-    copies_.resize(kEagerCredits * kEagerBytes);
+    try {
+        free_copies_.resize(kEagerCredits);
+        copies_.resize(kEagerCredits * kEagerBytes);
+    } catch (const std::bad_alloc&) {
+        free_copies_.clear();
+        return;
+    }
     if (make_region(0, copies_.data(), copies_.size(), copies_region_) != 0)
         copies_.clear();
     free_copies_.resize(copies_.size() / kEagerBytes);
