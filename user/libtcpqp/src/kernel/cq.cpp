@@ -140,19 +140,25 @@ void Cq::wake() noexcept {
     (void)cq_.descriptor().signal();
 }
 
-int Cq::ring(const Qp& qp) noexcept {
+// No signal takes a doorbell away.
+int Cq::ring_now(uint32_t qp_number) noexcept {
     int error = EINTR;
+    while (error == EINTR)
+        error = cq_.descriptor().ring(qp_number);
+    return error;
+}
+
+int Cq::ring(const Qp& qp) noexcept {
     if (unrung_ == qp.number())
         unrung_ = 0;
-    while (error == EINTR)
-        error = cq_.descriptor().ring(qp.number());
+    const int error = ring_now(qp.number());
     return remember(error) != 0 ? -ENOTCONN : -error;
 }
 
 void Cq::ring_later(const Qp& qp) noexcept {
     const uint32_t before = std::exchange(unrung_, qp.number());
     if (before != 0 && before != qp.number())
-        (void)cq_.descriptor().ring(before);  // an error is that one's, and told by its completions
+        (void)ring_now(before);  // an error is that one's, and told by its completions
 }
 
 uint32_t Cq::take_unrung() noexcept {
@@ -162,8 +168,12 @@ uint32_t Cq::take_unrung() noexcept {
 
 void Cq::put_unrung(uint32_t qp_number) noexcept {
     const std::lock_guard guard(lock_);
-    if (unrung_ == 0 && qps_.contains(qp_number))
+    if (!qps_.contains(qp_number))
+        return;
+    if (unrung_ == 0)
         unrung_ = qp_number;
+    else if (unrung_ != qp_number)  // another one's waits by now
+        (void)ring_now(qp_number);
 }
 
 int Cq::wait(int timeout_ms) noexcept {

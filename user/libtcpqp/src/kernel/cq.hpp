@@ -43,6 +43,7 @@ private:
     size_t take_saved(std::span<tcpqp_completion> out) noexcept;
     // What an error of the descriptor's means for who polls: 0 or a negative errno.
     int remember(int error) noexcept;
+    int ring_now(uint32_t qp_number) noexcept;  // 0 or an errno
     uint32_t take_unrung() noexcept;
     void put_unrung(uint32_t qp_number) noexcept;
 
