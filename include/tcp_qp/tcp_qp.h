@@ -250,7 +250,8 @@ enum tcp_qp_engine {
 	X(SOCKET_IN_USE, "a send() or recv() that began before attach is under way on the socket") \
 	X(NAMESPACE, "the socket is of another network namespace than the RDMA device") \
 	X(RESERVED_PORT, "the socket is of the port where queue pairs are connected by number") \
-	X(DEVICE_QUEUE, "payload that was not placed came by a receive queue of device memory")
+	X(DEVICE_QUEUE, "payload that was not placed came by a receive queue of device memory") \
+	X(EARLIER_QP, "payload was placed for an earlier queue pair of the same addresses and ports")
 
 #define TCP_QP_REASON_ENUM(name, text) TCP_QP_REASON_##name,
 enum tcp_qp_reason { TCP_QP_REASONS(TCP_QP_REASON_ENUM) TCP_QP_REASON_COUNT };

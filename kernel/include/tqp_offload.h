@@ -301,6 +301,11 @@ struct tqp_offload_ops {
 	 * and TCP need not hear of yet?  Any context.
 	 */
 	bool (*is_quiet)(struct tqp_offload_device *odev, u32 napi_id);
+	/*
+	 * May be NULL, where qp_destroy() has done it.  Is all with TCP by now that the hardware had said
+	 * before the call?  Waits a little for it; may sleep.
+	 */
+	bool (*rx_passed)(struct tqp_offload_device *odev);
 };
 
 /*

@@ -451,6 +451,17 @@ static bool nupa_is_quiet(struct tqp_offload_device *odev, u32 napi_id)
 	return false;
 }
 
+static bool nupa_rx_all_passed(struct tqp_offload_device *odev)
+{
+	struct nupa_dev *nupa = nupa_of(odev);
+	unsigned long until = jiffies + msecs_to_jiffies(NUPA_RX_PASSED_MS);
+
+	for (int i = 0; i < nupa->nr_queues; i++)
+		if (!nupa_rx_passed(&nupa->queues[i], until))
+			return false;
+	return true;
+}
+
 static const struct tqp_offload_ops nupa_qp_ops = {
 	.mr_reg = nupa_mr_reg,
 	.mr_dereg = nupa_mr_dereg,
@@ -463,6 +474,7 @@ static const struct tqp_offload_ops nupa_qp_ops = {
 	.stream_create = nupa_stream_create,
 	.stream_destroy = nupa_stream_destroy,
 	.is_quiet = nupa_is_quiet,
+	.rx_passed = nupa_rx_all_passed,
 };
 
 static void nupa_qp_release(struct device *dev)

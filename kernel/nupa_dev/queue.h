@@ -31,6 +31,8 @@ enum {
 	NUPA_RX_RETRY_MS = 10,		/* after a failed refill */
 	NUPA_RX_LATER_MAX = 5,		/* completions that are quiet, and wait for another one although somebody sent */
 	NUPA_RX_LATER_SHARE = 8,	/* of the hold time: they wait no longer */
+	NUPA_RX_PASSED_MS = 100,
+	NUPA_RX_PASSED_LOOK_US = 50,
 	NUPA_RX_JOIN_MAX = 16,		/* completions in one skb */
 };
 
@@ -233,6 +235,8 @@ bool nupa_rx_arm(struct nupa_queue *q);		/* true: poll again */
 /* All that came was completed by the switch, and TCP need not hear of it yet; any context. */
 bool nupa_rx_quiet(const struct nupa_queue *q);
 bool nupa_rx_is_empty(const struct nupa_queue *q);	/* any context */
+/* What had come before the call is with the stack; false: not yet at @until.  In a task. */
+bool nupa_rx_passed(struct nupa_queue *q, unsigned long until);
 /* Of what is quiet: is it so much, or so old, that TCP should hear of it?  Else the switch knows that it was seen. */
 bool nupa_rx_due(struct nupa_queue *q);
 /* Has that been so lately?  Then acknowledgements come late, by so many packets at each end. */

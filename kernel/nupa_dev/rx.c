@@ -142,7 +142,7 @@ int nupa_rx_poll(struct nupa_queue *q, int budget)
 		}
 		waiting -= taken;
 		done++;
-		WRITE_ONCE(rx->comp_cons, rx->comp_cons + taken);
+		smp_store_release(&rx->comp_cons, rx->comp_cons + taken);	/* pairs with nupa_rx_passed() */
 		if (done % NUPA_RX_PUBLISH_PACKETS == 0)
 			nupa_put_release(&rx->ctl->comp_cons, rx->comp_cons);
 		nupa_rx_refill(q);
@@ -180,6 +180,21 @@ bool nupa_rx_quiet(const struct nupa_queue *q)
 bool nupa_rx_is_empty(const struct nupa_queue *q)
 {
 	return nupa_get_acquire(&q->rx.ctl->comp_prod) == READ_ONCE(q->rx.comp_cons);
+}
+
+bool nupa_rx_passed(struct nupa_queue *q, unsigned long until)
+{
+	u32 end = nupa_get_acquire(&q->rx.ctl->comp_prod);
+
+	while ((s32)(end - smp_load_acquire(&q->rx.comp_cons)) > 0) {
+		if (nupa_failed(q->nupa) || time_after(jiffies, until))
+			return false;
+		local_bh_disable();
+		napi_schedule(&q->napi);	/* it may be quiet, and then has no interrupt */
+		local_bh_enable();
+		usleep_range(NUPA_RX_PASSED_LOOK_US, 2 * NUPA_RX_PASSED_LOOK_US);
+	}
+	return true;
 }
 
 bool nupa_rx_due(struct nupa_queue *q)

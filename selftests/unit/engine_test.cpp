@@ -35,6 +35,45 @@ TEST(PortEngine, DamagedFragmentStopsNothing) {
     EXPECT_TRUE(h.rx(f).placed());
 }
 
+// The socket has ended, and its flow is another's by now; who has the old one is late to end it.
+TEST(PortEngine, AContextDoesNotOutliveItsConnection) {
+    HostOptions options;
+    options.qp_flags |= NUPA_QP_F_TX_V0;
+    constexpr std::uint32_t kSent = 777, kNewSent = kSent + (1u << 20), kNew = kRcvNxt + (1u << 20);
+    for (const int began : {nupa::kTcpSyn + 0, nupa::kTcpSyn | nupa::kTcpAck}) {
+        SCOPED_TRACE(began);
+        Host h(options);
+        h.ring.post({{kIova, 4096, kKey}});
+        TcpFrame old = h.from_host(kRcvNxt);
+        old.seq = kSent;
+        EXPECT_TRUE(h.tx(old).v0);
+        TcpFrame first = h.from_host(began & nupa::kTcpAck ? kNew : 0);
+        first.flags = static_cast<std::uint8_t>(began), first.seq = kNewSent - 1;
+        EXPECT_FALSE(h.tx(first).v0);
+        TcpFrame established = h.from_host(kNew);
+        established.seq = kNewSent;
+        EXPECT_FALSE(h.tx(established).v0);
+
+        const ByteVector before = h.mr.read(h.guest, kIova, 100);
+        TcpFrame message = send_segment(kNew, 0, pattern(100), 0, TCP_BTH_OP_SEND_ONLY);
+        message.ack = kNewSent;
+        EXPECT_EQ(h.rx(message).reason, Reason::kNoQp);
+        EXPECT_EQ(h.mr.read(h.guest, kIova, 100), before);
+        EXPECT_EQ(h.engine.qp_destroy(kQpn), NUPA_OK);
+    }
+}
+
+// Whoever sends one to the host does not end what it has.
+TEST(PortEngine, AForgedSynEndsNothing) {
+    Host h;
+    h.ack(kRcvNxt);
+    h.ring.post({{kIova, 4096, kKey}});
+    TcpFrame syn;
+    syn.seq = kRcvNxt - 1, syn.flags = nupa::kTcpSyn;
+    h.rx(syn);
+    EXPECT_TRUE(h.rx(send_segment(kRcvNxt, 0, pattern(100), 0, TCP_BTH_OP_SEND_ONLY)).placed());
+}
+
 TEST(PortEngine, InvalidQps) {
     Host h;
     ASSERT_EQ(h.engine.qp_destroy(kQpn), NUPA_OK);
@@ -111,18 +150,13 @@ TEST(PortEngine, TransmitCountsSegments) {
 }
 
 // The first segments of a connection carry an unscaled window, a reset carries none.
-TEST(PortEngine, SynAndRstMoveNothing) {
-    for (const std::uint8_t flag : {nupa::kTcpSyn, nupa::kTcpRst}) {
-        Host h;
-        h.ring.post({{kIova, 4096, kKey}});
-        TcpFrame f;
-        f.src = 2, f.dst = 1, f.sport = 2000, f.dport = 1000;
-        f.ack = kRcvNxt + 50, f.flags = static_cast<std::uint8_t>(nupa::kTcpAck | flag),
-        f.window = 65535;
-        Wire w(f);
-        h.engine.transmit(w.packet);
-        EXPECT_EQ(h.rx(send_segment(kRcvNxt, 0, pattern(10))).reason, Reason::kWindow);
-    }
+TEST(PortEngine, RstMovesNothing) {
+    Host h;
+    h.ring.post({{kIova, 4096, kKey}});
+    TcpFrame f = h.from_host(kRcvNxt + 50);
+    f.flags = nupa::kTcpAck | nupa::kTcpRst;
+    h.tx(f);
+    EXPECT_EQ(h.rx(send_segment(kRcvNxt, 0, pattern(10))).reason, Reason::kWindow);
 }
 
 TEST(PortEngine, WindowScaleApplies) {

@@ -40,6 +40,21 @@ def test_another_queue_pair_takes_its_place(t: Guests) -> None:
     attack(t, "another", 12)
 
 
+HOLD = "ethtool -C nupa0 rx-usecs {}"
+SUCCESSORS = 24
+
+
+def test_a_message_on_its_way_is_not_its_successors(t: Guests) -> None:
+    """The switch has placed it, and TCP has not heard of it."""
+    was = t.run(0, "ethtool -c nupa0 | awk '$1 == \"rx-usecs:\" { print $2 }'").strip()
+    command = f"{PROGRAM} --engine offload --case successor --rounds {SUCCESSORS}"
+    with done_and_undone(t, (0,), HOLD.format(10000), HOLD.format(was)):
+        server = t.start(0, f"exec {command}", LIMIT_S)
+        t.wait_listening(0, 7700)
+        t.run(1, f"exec {command} --connect $PEER", LIMIT_S)
+        t.check(server.wait().ok, server.wait().stderr)
+
+
 def test_reset_completes_nothing_with_success(t: Guests) -> None:
     attack(t, "reset", 10)
 

@@ -57,7 +57,8 @@ const char* advice(uint32_t reason) noexcept {
 // The last reason may also be an old one: why auto took software.
 bool ends_connection(uint32_t reason) noexcept {
     return reason == TCP_QP_REASON_OFFLOAD_GONE || reason == TCP_QP_REASON_LOCAL_ERROR ||
-           reason == TCP_QP_REASON_URGENT || reason == TCP_QP_REASON_DEVICE_QUEUE;
+           reason == TCP_QP_REASON_URGENT || reason == TCP_QP_REASON_DEVICE_QUEUE ||
+           reason == TCP_QP_REASON_EARLIER_QP;
 }
 
 }  // namespace

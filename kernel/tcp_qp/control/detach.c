@@ -48,10 +48,45 @@ static void tqp_conn_wait_drivers(struct tqp_conn *conn, struct tqp_qp *qp)
 		tqp_tx_release_timeout(conn);
 }
 
+/*
+ * What the NIC has put where this QP said is nobody else's.  It stops, and what it had to say is
+ * with TCP: then all of it can be seen.  Without the sk lock.
+ */
+static bool tqp_conn_is_told_all(struct tqp_conn *conn)
+{
+	struct tqp_offload_device *odev = conn->dev->offload;
+
+	if (conn->engine != TCP_QP_ENGINE_OFFLOAD)
+		return true;
+	tqp_conn_offload_stop(conn);
+	return !odev->ops->rx_passed || odev->ops->rx_passed(odev);
+}
+
+/* Is there payload that is not in the skb? */
+static bool tqp_placed_waits(struct sock *sk)
+{
+	struct sk_buff *skb;
+
+	skb_queue_walk(&sk->sk_receive_queue, skb)
+		if (skb->decrypted)
+			return true;
+	skb_rbtree_walk(skb, &tcp_sk(sk)->out_of_order_queue)
+		if (skb->decrypted)
+			return true;
+	return false;
+}
+
+/* Nothing was sent or received: the socket is what it was before it had a QP.  sk lock. */
+static bool tqp_conn_is_untouched(const struct tqp_conn *conn)
+{
+	return conn->state != TQP_CONN_DEAD && !tqp_tx_begun(conn) && !conn->rx.started &&
+	       !tqp_placed_waits(conn->sk);
+}
+
 void tqp_conn_detach(struct tqp_qp *qp)
 {
 	struct tqp_conn *conn;
-	bool outstanding;
+	bool outstanding, told;
 
 	lockdep_assert_held(&qp->mutex);
 	spin_lock_bh(&qp->lock);
@@ -67,10 +102,10 @@ void tqp_conn_detach(struct tqp_qp *qp)
 	if (READ_ONCE(conn->end.nak.syndrome))
 		tqp_end_wait(qp->dev, qp->uctx, &conn->wait, tqp_conn_told, conn,
 			     2 * TQP_TERMINATE_MS);
+	told = !READ_ONCE(conn->rx.started) && tqp_conn_is_told_all(conn);
 	lock_sock(conn->sk);
 	outstanding = tqp_tx_outstanding(conn) || (conn->end.nak.syndrome && !conn->end.told);
-	if (conn->state != TQP_CONN_DEAD && !outstanding && !tqp_tx_begun(conn) &&
-	    !conn->rx.started)
+	if (told && !outstanding && tqp_conn_is_untouched(conn))
 		tqp_ulp_undo(conn);
 	WRITE_ONCE(conn->state, TQP_CONN_DEAD);
 	tqp_tx_die(conn);

@@ -141,6 +141,9 @@ int tqp_conn_offload_start(struct tqp_conn *conn)
 	int err;
 
 	mutex_lock(&conn->offload.mutex);
+	err = -ECONNRESET;
+	if (READ_ONCE(conn->state) == TQP_CONN_DEAD)	/* who stops it was here */
+		goto out;
 	err = tqp_shadow_alloc(conn);
 	if (err)
 		goto out;

@@ -233,6 +233,11 @@ static void tqp_rx_loop(struct tqp_conn *conn)
 			conn->rx.eof = true;
 			return;
 		}
+		if (unlikely(skb->decrypted && conn->engine != TCP_QP_ENGINE_OFFLOAD)) {
+			tqp_hold_acks(conn, tp->copied_seq);
+			tqp_conn_fail(conn, TCP_QP_REASON_EARLIER_QP);
+			return;
+		}
 		if (unlikely(!skb_frags_readable(skb))) {
 			tqp_conn_fail(conn, TCP_QP_REASON_DEVICE_QUEUE);
 			return;

@@ -6,6 +6,7 @@
 //   attach_attacks --case timestamps [--connect ADDR] --port PORT
 //   attach_attacks --case early --port PORT [--rounds N]      for a peer made by hand,
 //   attach_attacks --case unready --port PORT                 and one that is never ready
+//   attach_attacks --case successor [--connect ADDR] --port PORT [--rounds N]
 //
 // Prints one JSON object and exits with 0 if all ended as it should.
 #include <map>
@@ -25,7 +26,7 @@ const std::map<std::string, void (*)(const tcpqp::Context&, const Options&)> kCa
     {"readers", readers},   {"send_buffer", send_buffer},
     {"hold", hold},         {"timestamps", timestamps},
     {"early", early},       {"another", another},
-    {"unready", unready},
+    {"unready", unready},   {"successor", successor},
 };
 
 }  // namespace

@@ -47,7 +47,7 @@ struct Link {
 // @receive_buffer of b's; 0: the kernel's choice.
 Link link_up(int receive_buffer = 0);
 
-// A queue pair of the software engine, its memory and its completions.
+// A queue pair, of the software engine if nothing is said, its memory and its completions.
 class End {
 public:
     explicit End(const tcpqp::Context& context, uint32_t bytes = kMessageBytes)
@@ -57,11 +57,10 @@ public:
           mr_(pages_.registered(context, IBV_ACCESS_LOCAL_WRITE)),
           qp_(context, cq_, {.sends = kDepth, .receives = kDepth}) {}
 
-    tcpqp::Attached attach(int fd, uint32_t flags, uint32_t timeout_ms = kWaitMs) {
-        const tcp_qp_attach_req request{.engine = TCP_QP_ENGINE_SOFTWARE,
-                                        .flags = flags,
-                                        .timeout_ms = timeout_ms,
-                                        .reserved = 0};
+    tcpqp::Attached attach(int fd, uint32_t flags, uint32_t timeout_ms = kWaitMs,
+                           uint32_t engine = TCP_QP_ENGINE_SOFTWARE) {
+        const tcp_qp_attach_req request{
+            .engine = engine, .flags = flags, .timeout_ms = timeout_ms, .reserved = 0};
         return tcpqp::attach(context_, qp_, fd, request);
     }
 
@@ -116,6 +115,7 @@ void steal(const tcpqp::Context& context, const Options& o);
 void same_socket(const tcpqp::Context& context, const Options& o);
 void reattach(const tcpqp::Context& context, const Options& o);
 void another(const tcpqp::Context& context, const Options& o);
+void successor(const tcpqp::Context& context, const Options& o);
 void reset(const tcpqp::Context& context, const Options& o);
 void blocked(const tcpqp::Context& context, const Options& o);
 void slip(const tcpqp::Context& context, const Options& o);

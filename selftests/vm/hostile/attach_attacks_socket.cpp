@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <thread>
 #include <vector>
@@ -125,6 +126,54 @@ void another(const tcpqp::Context& context, const Options& o) {
         exchange(a, b, static_cast<uint8_t>(round));
         exchange(b, a, static_cast<uint8_t>(round + 1));
     }
+}
+
+namespace {
+
+// Whose queue pair goes with its receive posted, as soon as the peer may send.
+bool followed(const tcpqp::Context& context, const Options& o, int fd, uint8_t seed) {
+    {
+        End gone(context);
+        gone.receive(kMessageBytes);
+        const tcpqp::Attached attached = gone.attach(fd, 0, kWaitMs, o.peer.engine_id());
+        require(attached.error == 0, "attach: " + error_text(attached.error));
+        poll(nullptr, 0, seed % 4);
+    }
+    End next(context);
+    std::ranges::fill(next.bytes(), static_cast<uint8_t>(~seed));
+    next.receive(kMessageBytes);
+    const tcpqp::Attached attached = next.attach(fd, 0, kWaitMs, o.peer.engine_id());
+    if (attached.error != 0)  // the first one had it
+        return false;
+    if (next.wait().status != IBV_WC_SUCCESS)
+        return false;
+    const auto right = [seed](uint8_t byte) { return byte == seed; };
+    require(std::ranges::all_of(next.bytes(), right), "a message that is not in its receive");
+    return true;
+}
+
+}  // namespace
+
+// A message is on its way while its queue pair goes and another takes the socket: that one has it
+// where its receive is, or nobody has it.
+void successor(const tcpqp::Context& context, const Options& o) {
+    const tcpqp::Fd listener = o.peer.listener();
+    uint32_t whole = 0;
+    for (uint32_t round = 0; round < o.rounds; round++) {
+        const tcpqp::Fd fd = o.peer.next_socket(listener);
+        const auto seed = static_cast<uint8_t>(round + 1);
+        if (o.peer.listens()) {
+            whole += followed(context, o, fd.get(), seed);
+            continue;
+        }
+        End peer(context);
+        std::ranges::fill(peer.bytes(), seed);
+        if (peer.attach(fd.get(), 0, kWaitMs, o.peer.engine_id()).error != 0)
+            continue;
+        peer.send(kMessageBytes);
+        (void)peer.wait();
+    }
+    std::printf("{\"whole\": %u}\n", whole);
 }
 
 // A message that the peer has not acknowledged did not succeed, however the socket goes.

@@ -141,6 +141,8 @@ TxRewrite PortEngine::transmit(const Packet& packet, std::uint16_t egress) noexc
     if (!qp)
         return {};
     qp->watch_tx(packet, egress);
+    if (qp->over())
+        return {};
     const std::uint32_t bytes = packet.payload.bytes();
     if (bytes) {
         qp->stats.add(NUPA_QP_STAT_tx_segments, packet.segments());
@@ -149,9 +151,14 @@ TxRewrite PortEngine::transmit(const Packet& packet, std::uint16_t egress) noexc
     return qp->rewrite();
 }
 
+inline QpContext* PortEngine::find(const Packet& packet) const noexcept {
+    QpContext* qp = qps_.size() == 0 ? nullptr : qps_.find(packet.flow());
+    return qp && !qp->over() ? qp : nullptr;
+}
+
 PortEngine::Runs PortEngine::runs(const Packet& burst) const noexcept {
     const Headers& at = burst.at;
-    const QpContext* qp = qps_.size() == 0 ? nullptr : qps_.find(burst.flow());
+    const QpContext* qp = find(burst);
     if (!qp)
         return Runs::kDelivered;
     const std::uint32_t bytes = burst.payload.bytes();
@@ -172,16 +179,14 @@ PortEngine::Runs PortEngine::runs(const Packet& burst) const noexcept {
 }
 
 std::uint32_t PortEngine::placed_run_max(const Packet& burst) const noexcept {
-    const QpContext* qp = qps_.size() == 0 ? nullptr : qps_.find(burst.flow());
+    const QpContext* qp = find(burst);
     return qp && qp->stream() ? qp->post.posted(burst.at.seq) : UINT32_MAX;
 }
 
 [[gnu::flatten]] Decision PortEngine::receive(Packet& packet) noexcept {
     if (packet.verify() == Csum::kBad || packet.at.ip_csum_bad)
         stats_.add(NUPA_STAT_rx_csum_bad);
-    QpContext* qp = qps_.size() != 0 && packet.at.l4 == L4::kTcp && packet.has_flow()
-                        ? qps_.find(packet.flow())
-                        : nullptr;
+    QpContext* qp = packet.at.l4 == L4::kTcp && packet.has_flow() ? find(packet) : nullptr;
     Decision decision = qp ? place(*qp, mrs_, packet) : Decision{};
     if (qp)
         count(*qp, decision, packet);

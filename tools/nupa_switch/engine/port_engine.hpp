@@ -79,6 +79,8 @@ public:
     const MemoryBudget& budget() const noexcept { return budget_; }
 
 private:
+    // Whose connection is @packet of, which the host is to receive?  nullptr: of no QP's.
+    QpContext* find(const Packet& packet) const noexcept;
     template <class FlowOf>
     void expect(std::span<const Packet> packets, FlowOf flow_of) const noexcept;
     void count(QpContext& qp, const Decision& decision, const Packet& packet) noexcept;

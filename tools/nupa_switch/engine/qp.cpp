@@ -50,6 +50,8 @@ nupa_admin_status QpContext::init(const HostMemory& memory, std::uint32_t qpn,
 
 void QpContext::watch_tx(const Packet& packet, std::uint16_t egress) noexcept {
     const Headers& at = packet.at;
+    // no host sends one on a flow that has a connection, and no peer can make one of it
+    over_ |= at.tcp() && at.tcp_flags & kTcpSyn;
     if (!at.tcp() || (at.tcp_flags & (kTcpAck | kTcpSyn | kTcpRst)) != kTcpAck)
         return;
     const std::uint32_t end = at.seq + packet.payload.bytes() + (at.tcp_flags & kTcpFin ? 1 : 0);

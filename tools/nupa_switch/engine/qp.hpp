@@ -43,6 +43,9 @@ public:
     TxRewrite rewrite() const noexcept { return rewrite_; }
     bool remote_write() const noexcept { return remote_write_; }
     bool stream() const noexcept { return post.stream(); }
+    // The host has begun another connection on this flow: nothing that comes is for this one.  Its
+    // driver may be long in saying so, since who ends the queue pair may wait for others.
+    bool over() const noexcept { return over_; }
     // May the next segment be placed in the post of a stream?  All before it was passed up, and
     // nothing behind it.
     bool in_order() const noexcept { return !disorder.blocks() && !disorder.resyncing(); }
@@ -100,6 +103,7 @@ private:
     std::uint32_t acked_ = 0;  // the peer has acknowledged all before this
     std::uint16_t peer_port_ = kNoPort;
     bool seen_tx_ = false;
+    bool over_ = false;
     std::uint8_t wscale_ = 0;
     bool remote_write_ = false;
     bool was_later_ = false;  // the latest completed message
