@@ -46,12 +46,12 @@ int check_tcp(int socket) noexcept {
 
 }  // namespace
 
-Admission::Admission(Program& program, bool verbose)
+Admission::Admission(Program& program, uint32_t egress_handle, bool verbose)
     : program_(program),
       verbose_(verbose),
       namespace_(own_namespace()),
       slots_(TCPQP_BPF_SLOTS_MAX),
-      egress_(std::make_unique<Egress>(program.unsack_fd(), program.cgroup_number())) {}
+      egress_(std::make_unique<Egress>(program.unsack_fd(), egress_handle)) {}
 
 // The interface is looked for among ours.
 void Admission::cover(int socket) {

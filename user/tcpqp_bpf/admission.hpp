@@ -17,7 +17,8 @@ namespace tcpqp::bpf {
 
 class Admission {
 public:
-    Admission(Program& program, bool verbose);
+    // @egress_handle: of no other helper's programs on interfaces.
+    Admission(Program& program, uint32_t egress_handle, bool verbose);
     Admission(const Admission&) = delete;
     Admission& operator=(const Admission&) = delete;
 

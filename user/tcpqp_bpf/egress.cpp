@@ -56,6 +56,15 @@ int check_type(const std::string& ifname) noexcept {
 
 }  // namespace
 
+// FNV-1a.
+uint32_t Egress::handle_of(uint32_t cgroup, std::string_view path) noexcept {
+    constexpr uint32_t kBasis = 2166136261, kPrime = 16777619;
+    uint32_t hash = kBasis ^ cgroup;
+    for (const char c : path)
+        hash = (hash ^ static_cast<unsigned char>(c)) * kPrime;
+    return std::max(hash, 1U);
+}
+
 // clsact stays, also where we made it: others may have filters in it by now.
 Egress::~Egress() {
     for (const int index : covered_) {

@@ -4,12 +4,16 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tcpqp::bpf {
 
 class Egress {
 public:
+    // Of the helper of a cgroup, whom programs ask at @path; not 0.
+    [[nodiscard]] static uint32_t handle_of(uint32_t cgroup, std::string_view path) noexcept;
+
     // @handle: of no other helper's program.
     Egress(int program, uint32_t handle) noexcept : program_(program), handle_(handle) {}
     ~Egress();

@@ -2,6 +2,8 @@
 // tcpqp-bpf: loads libtcpqp's BPF program and admits connections to it, until SIGTERM.
 #include <sys/eventfd.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -14,6 +16,7 @@
 #include "activation.hpp"
 #include "base/stop_signals.hpp"
 #include "base/unix_listener.hpp"
+#include "egress.hpp"
 #include "identity.hpp"
 #include "limits.hpp"
 #include "options.hpp"
@@ -36,6 +39,16 @@ void raise_descriptors() {
                      0ULL + files.rlim_max, 0ULL + kWanted);
 }
 
+// A helper that takes the place of one that was killed has its handle; of those that live each is
+// asked elsewhere.
+uint32_t egress_handle(const tcpqp::bpf::Program& program, const tcpqp::Fd& listener) {
+    sockaddr_un where{};
+    socklen_t bytes = sizeof(where);
+    if (::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&where), &bytes) != 0)
+        tcpqp::throw_errno("the listener's address");
+    return tcpqp::bpf::Egress::handle_of(program.cgroup_number(), where.sun_path);
+}
+
 void serve(const tcpqp::bpf::Options& o) {
     const tcpqp::Fd stop = tcpqp::stop_signals();
     tcpqp::Fd listener = tcpqp::bpf::passed_listener();
@@ -49,7 +62,7 @@ void serve(const tcpqp::bpf::Options& o) {
     if (!o.user.empty())
         tcpqp::bpf::become(o.user);
     tcpqp::bpf::Program program(o.cgroup);
-    tcpqp::bpf::Admission admission(program, o.verbose);
+    tcpqp::bpf::Admission admission(program, egress_handle(program, listener), o.verbose);
     tcpqp::bpf::Server server(admission, std::move(listener));
     const tcpqp::Fd last_look(::eventfd(0, EFD_CLOEXEC));
     if (!last_look)

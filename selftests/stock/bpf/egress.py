@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The interface by which a connection leaves has tcpqp-bpf's program, and shares it: with another helper's, of another cgroup, and with others' filters.
+"""The interface by which a connection leaves has tcpqp-bpf's program, and shares it: with other helpers', of any cgroup, and with others' filters.
 
 egress.py BUILD: ends on a veth pair, as in `option.py`.
 """
@@ -9,8 +9,9 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
-from ends import ADDRESSES, LIMIT_S, Ends, cgroup2, main, sh
+from ends import ADDRESSES, HELPER, LIMIT_S, Ends, cgroup2, main, sh
 
 TABLE = 77
 TOS = 0x10
@@ -24,14 +25,18 @@ def filters(t: Ends, direction: str, interface: str = "v0") -> list[str]:
     return FILTER.findall(said)
 
 
-def add_end(t: Ends) -> int:
-    """In the first one's namespace, with a cgroup of its own."""
-    t.names.append(t.names[0])
+def new_cgroup(t: Ends) -> Path:
     cgroup = cgroup2() / f"tcpqpc.{os.getpid()}"
     cgroup.mkdir()
     t.cleanup.callback(cgroup.rmdir)
+    return cgroup
+
+
+def add_end(t: Ends, cgroup: Path) -> int:
+    """In the first one's namespace, with a helper's socket of its own."""
+    t.names.append(t.names[0])
     t.cgroups.append(cgroup)
-    return 2
+    return len(t.names) - 1
 
 
 def talk(t: Ends, listener: int, *argv) -> None:
@@ -63,12 +68,12 @@ def routed_by_a_rule(t: Ends) -> None:
     sh(*t.within(0, *"ip link del d0".split()))
 
 
-def two_helpers(t: Ends) -> None:
+def two_helpers(t: Ends, cgroup: Path) -> None:
     """Each has its own program there, and takes off no other."""
     talk(t, 0)
     first = filters(t, "egress")
     assert len(first) == 1, first
-    end = add_end(t)
+    end = add_end(t, cgroup)
     second = t.start_helper(end)
     talk(t, end)
     both = filters(t, "egress")
@@ -76,6 +81,24 @@ def two_helpers(t: Ends) -> None:
     talk(t, 0)
     t.stop(second)
     assert filters(t, "egress") == first, f"{both}, then {filters(t, 'egress')}"
+
+
+def two_helpers_of_two_cgroups(t: Ends) -> None:
+    two_helpers(t, new_cgroup(t))
+
+
+def two_helpers_of_one_cgroup(t: Ends) -> None:
+    two_helpers(t, t.cgroups[0])
+
+
+def two_helpers_of_one_socket(t: Ends) -> None:
+    """The second one goes, and says why; the first one is asked as before."""
+    before = filters(t, "egress")
+    argv = t.within(0, t.build / HELPER, "--cgroup", t.cgroups[0], "--socket", t.socket(0))
+    second = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    assert second.returncode == 1 and "Address already in use" in second.stderr, second
+    talk(t, 0)
+    assert filters(t, "egress") == before, f"{before}, then {filters(t, 'egress')}"
 
 
 def killed_helper(t: Ends) -> None:
@@ -100,4 +123,5 @@ def filter_of_others(t: Ends) -> None:
     assert filters(t, "ingress") == others, "the helper took another's filter along"
 
 
-sys.exit(main(__doc__, routed_by_a_rule, two_helpers, killed_helper, filter_of_others))
+TESTS = (routed_by_a_rule, two_helpers_of_two_cgroups, two_helpers_of_one_cgroup, two_helpers_of_one_socket, killed_helper, filter_of_others)
+sys.exit(main(__doc__, *TESTS))
