@@ -35,6 +35,7 @@ enum {
 	SEGMENT_FLAGS = BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG |
 			BPF_SOCK_OPS_PARSE_UNKNOWN_HDR_OPT_CB_FLAG,
 	OPTIONS_MAX = 40,
+	SACK_KIND = 5,
 	TIMESTAMP_BYTES = 12,		/* NOP NOP and the option, as Linux writes it */
 	NOTHING_READ_BYTES = 1 << 30,
 	SEARCH_STEPS = 13,		/* for TCPQP_BPF_TX_ENTRIES */
@@ -230,6 +231,14 @@ static __always_inline void reserve(struct bpf_sock_ops *ops)
 			return;
 }
 
+/* What TCP itself has written of options is there already. */
+static __always_inline bool has_sack(struct bpf_sock_ops *ops)
+{
+	__u8 sack[OPTIONS_MAX] = {SACK_KIND};
+
+	return bpf_load_hdr_opt(ops, sack, sizeof(sack), 0) > 0;
+}
+
 static __always_inline void write_option(struct bpf_sock_ops *ops, struct tcpqp_bpf_slot *slot)
 {
 	struct tcphdr *th = ops->skb_data;
@@ -242,6 +251,8 @@ static __always_inline void write_option(struct bpf_sock_ops *ops, struct tcpqp_
 		return;		/* plain bytes, before the first message */
 	if (!bpf_store_hdr_opt(ops, opt, build(&m, opt), 0))
 		WRITE_ONCE(slot->tx_written, slot->tx_written + 1);
+	else if (!has_sack(ops))	/* else it has the place of that: unsack() counts */
+		WRITE_ONCE(slot->tx_bare, slot->tx_bare + 1);
 }
 
 /* ---- who waits ---- */
@@ -531,7 +542,7 @@ int unsack(struct __sk_buff *skb)
 	    bpf_skb_load_bytes_relative(skb, at + sizeof(th), opts, room, BPF_HDR_START_NET))
 		return TC_ACT_UNSPEC;
 	stamps = has_timestamps(opts) ? TIMESTAMP_BYTES : 0;
-	if (room < stamps + 4 || opts[stamps + 2] != 5)		/* NOP NOP SACK */
+	if (room < stamps + 4 || opts[stamps + 2] != SACK_KIND)	/* after NOP NOP */
 		return TC_ACT_UNSPEC;
 	replace(skb, slot, ETH_HLEN + at + sizeof(th) + stamps, room - stamps, bpf_ntohl(th.seq));
 	return TC_ACT_UNSPEC;

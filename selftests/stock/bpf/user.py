@@ -20,7 +20,7 @@ LIMIT_S = 60
 LEVEL, START, STOP = 0x5150, 1, 2
 ABI = 4
 SLOT_BYTES, TX_AT = 229568, 164032  # struct tcpqp_bpf_slot
-TX_NEXT, SND_NXT, RCV_NXT, TX_WRITTEN = 4, 64, 68, 84
+TX_NEXT, SND_NXT, RCV_NXT, TX_WRITTEN, TX_BARE = 4, 64, 68, 84, 92
 SEND_ONLY_IMM = 0x05
 ALL = 0xFFFFFFFF  # bytes of a message that holds every sequence number
 ETH_P_ALL = 3
@@ -104,9 +104,10 @@ class User:
             return total
 
     # ---- the helper ----
-    def ask(self, name: str) -> None:
-        fds = answer(letter_to(self.helper, REQUEST, [self.connections[name].fileno()]))
-        self.slots[name] = mmap.mmap(fds[0], SLOT_BYTES)
+    def ask(self, name: str, helper: str = "", slot: str = "") -> None:
+        """@helper: another one's socket; @slot: the name of what it answers."""
+        fds = answer(letter_to(helper or self.helper, REQUEST, [self.connections[name].fileno()]))
+        self.slots[slot or name] = mmap.mmap(fds[0], SLOT_BYTES)
         for fd in fds:
             os.close(fd)
 

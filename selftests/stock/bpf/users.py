@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What one user of tcpqp-bpf can do to another: nothing.
+"""What one user of tcpqp-bpf can do to another: nothing; and what is counted of its own.
 
 users.py BUILD [TEST...]: ends on a veth pair, as in `option.py`; its users are user.py's.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ends import ADDRESSES, EXCHANGE, LIMIT_S, Ends, ends, skip_where_impossible
 from jobs import Job, until
-from user import SND_NXT, STOP, TX_WRITTEN
+from user import SND_NXT, STOP, TX_BARE, TX_WRITTEN
 
 USER = Path(__file__).parent / "user.py"
 ATTACKER, VICTIM = 61001, 61002
@@ -131,6 +131,26 @@ def test_the_port_of_connections_by_number(t: Ends) -> None:
     privileged.fails(errno.ENOTCONN, "ask", name="from")
     attacker.connect(name="c", address=ADDRESSES[0], port=port)
     attacker.ask(name="c")
+
+
+def test_what_has_no_room_for_the_option_is_counted(t: Ends) -> None:
+    """Another helper's has taken it, and there is no SACK that could make way."""
+    t.names.append(t.names[1])
+    t.cgroups.append(t.cgroups[1])
+    other = t.start_helper(2)
+    _, port = server(t)
+    sender = Person(t, 1, ATTACKER)
+    sender.connect(name="c", address=ADDRESSES[0], port=port)
+    sender.ask(name="c")
+    sender.ask(name="c", helper=t.socket(2), slot="other")
+    for slot in "c", "other":
+        sender.describe_all(name=slot, imm=IMMEDIATE)
+    sender.send(name="c", text="bare")
+    written, bare = ([sender.word(name=slot, at=at) for slot in ("c", "other")] for at in (TX_WRITTEN, TX_BARE))
+    assert sorted(written) == [0, sum(written)] and sum(written) > 0, f"options written, of two that do not fit: {written}"
+    assert sorted(bare) == [0, sum(written)], f"segments without their option: {bare} of {sum(written)}"
+    t.stop(other)
+    del t.names[2:], t.cgroups[2:]
 
 
 def test_silence_holds_nobody_up(t: Ends) -> None:
