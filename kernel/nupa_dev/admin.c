@@ -62,11 +62,13 @@ void nupa_admin_restart(struct nupa_dev *nupa)
 {
 	struct nupa_admin *admin = &nupa->admin;
 
+	mutex_lock(&admin->lock);	/* who submitted before the failure has seen it, and looks no more */
 	admin->prod = 0;
 	nupa_put(&admin->ctl->ring.prod, 0);
 	nupa_put(&admin->ctl->ring.irq_event, 0);
 	WRITE_ONCE(admin->ctl->ring_addr, cpu_to_le64(admin->cmds_dma));
 	WRITE_ONCE(admin->ctl->comp_addr, cpu_to_le64(admin->comps_dma));
+	mutex_unlock(&admin->lock);
 }
 
 static void nupa_admin_post(struct nupa_dev *nupa, const struct nupa_admin_cmd *cmd)
