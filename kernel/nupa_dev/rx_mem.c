@@ -81,7 +81,7 @@ int nupa_rx_alloc(struct nupa_queue *q, struct nupa_rxq *rx)
 		return err;
 	rx->entries = entries;
 	rx->comp_cons = 0;
-	rx->later_cons = U32_MAX;
+	rx->later_cons = -(2 * NUPA_RX_LATER_MAX + 1);	/* nothing has waited lately: nupa_rx_later() */
 	rx->strict = q->nupa->strict_split;
 	rx->ran = false;
 	return nupa_rx_alloc_fill(q, rx) ?: nupa_rx_alloc_long(q, rx);
