@@ -440,9 +440,9 @@ struct nupa_cmd_mr {
  * where its own BAR lies, and nothing else.  NUPA_E_ADDRESS: RAM or another
  * window is there.
  *
- * WINDOW_CLEAR takes the addresses back.  What was registered at them before is
- * to be deregistered before: it goes on to mean that accelerator's memory.  A
- * reset clears all.
+ * WINDOW_CLEAR takes the addresses back.  What transmit rings have of them is to
+ * be sent before, and what was registered at them deregistered: that goes on to
+ * mean that accelerator's memory.  A reset clears all.
  */
 struct nupa_cmd_window {
 	__le64 base;			/* a multiple of 4096 */

@@ -4,6 +4,7 @@
  * tells its switch where it lies, and a switch that was not given that memory
  * refuses.  What lies at an address without a window is no memory to a switch.
  */
+#include <linux/iopoll.h>
 #include <linux/list.h>
 #include <linux/module.h>
 #include <nupa_hbm.h>
@@ -15,7 +16,7 @@ static struct nupa_hbm *nupa_hbms[NUPA_WINDOWS_MAX];	/* [window], the same for a
 
 static void nupa_window_put(struct nupa_dev *nupa, u32 window, u64 base, u64 end)
 {
-	/* whoever transmits from that memory does so while it is there: no order needed */
+	/* whoever transmits looks before he posts, and nupa_hbm_drain() waits for both: no order needed */
 	WRITE_ONCE(nupa->windows[window].base, base);
 	WRITE_ONCE(nupa->windows[window].end, end);
 }
@@ -61,12 +62,39 @@ static void nupa_hbm_tell(struct nupa_dev *nupa, u32 window)
 		dev_warn(nupa_device(nupa), "no window to %s (%d)\n", dev_name(&hbm->adev.dev), err);
 }
 
+static bool nupa_hbm_passed(const struct nupa_ring_ctl *tx, u32 prod)
+{
+	return (s32)(nupa_get_acquire(&tx->cons) - prod) >= 0;
+}
+
+/*
+ * Commands overtake what the transmit rings have, and a switch stops a port that sends from memory
+ * without a window.  Rings may go or begin anew meanwhile, so nothing waits for long.
+ */
+static void nupa_hbm_drain(struct nupa_dev *nupa)
+{
+	bool passed;
+
+	lockdep_assert_held(&nupa_hbm_lock);
+	synchronize_net();		/* who has found the window has posted the packet */
+	for (u32 i = 0; i < READ_ONCE(nupa->nr_queues); i++) {
+		const struct nupa_ring_ctl *tx = nupa->queues[i].tx.ctl;
+		u32 prod = nupa_get(&tx->prod);
+
+		read_poll_timeout(nupa_hbm_passed, passed,
+				  passed || !READ_ONCE(nupa->up) || nupa_failed(nupa),
+				  NUPA_DRAIN_POLL_US, NUPA_DRAIN_MS * USEC_PER_MSEC, false, tx,
+				  prod);
+	}
+}
+
 static void nupa_hbm_forget(struct nupa_dev *nupa, u32 window)
 {
 	lockdep_assert_held(&nupa_hbm_lock);
 	if (!nupa->windows[window].end)
 		return;
 	nupa_window_put(nupa, window, 0, 0);
+	nupa_hbm_drain(nupa);
 	nupa_admin_simple(nupa, NUPA_ADMIN_WINDOW_CLEAR, window);
 }
 

@@ -55,6 +55,8 @@ enum {
 	/* after a failure, for its reset, which may wait for its turn first: then the port is dead */
 	NUPA_CREATE_MS = NUPA_RECOVER_INTERVAL_MS + NUPA_RESET_TIMEOUT_MS,
 	NUPA_WATCHDOG_MS = 5000,
+	NUPA_DRAIN_MS = 1000,		/* for one transmit ring, before a window goes */
+	NUPA_DRAIN_POLL_US = 100,
 	NUPA_BEATS_LINK = 2,		/* after so many missed heartbeats there is no carrier */
 	NUPA_BEATS_DEAD = 3,		/* after so many the port has failed */
 	NUPA_HEAL_MS = 5000,		/* within this a switch restores its registers */
