@@ -312,6 +312,26 @@ TEST_F(Pool, ALeaseIsHandedOverWithWhatIsInIt) {
     EXPECT_EQ(free_bytes(), kPoolBytes);
 }
 
+// Of a lease of which little was written, little is in the machine's memory, before and after.
+TEST_F(Pool, WhatNobodyWroteTakesNoMemoryWhereItGoes) {
+    constexpr uint64_t kBytes = kPoolBytes / 2, kAt = kBytes / 2 + kPageBytes;
+    const auto resident = [&](int port) -> uint64_t {
+        return pool()["ports"][port]["resident_bytes"];
+    };
+    const uint64_t a = windows[0]->lease(kBytes);
+    EXPECT_EQ(windows[1]->status(FakeWindow::release_cmd(a)), NUPA_POOL_E_NOENT);
+    const uint64_t before = resident(1);  // with the pages of its rings
+    const Bytes data = pattern(kPageBytes, 6);
+    std::memcpy(windows[0]->memory(a + kAt), data.data(), kPageBytes);
+    std::memset(windows[1]->memory(a), 0x5a, kPageBytes);  // a host's stray write, before it is its
+    const uint64_t token = windows[0]->offer(a);
+    ASSERT_EQ(windows[1]->status(FakeWindow::take_cmd(token, kBytes)), NUPA_ACCEL_OK);
+    EXPECT_EQ(resident(1), before + kPageBytes);
+    EXPECT_TRUE(all_zero(windows[1]->memory(a), kAt));
+    EXPECT_EQ(std::memcmp(windows[1]->memory(a + kAt), data.data(), kPageBytes), 0);
+    EXPECT_TRUE(all_zero(windows[1]->memory(a + kAt + kPageBytes), kBytes - kAt - kPageBytes));
+}
+
 // The old offer's end is not that of the lease, which came back.
 TEST_F(Pool, AnOldTokenReleasesNothing) {
     const uint64_t a = windows[0]->lease(kPageBytes);

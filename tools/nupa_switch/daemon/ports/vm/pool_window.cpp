@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstring>
 
 #include "engine/endian.hpp"
@@ -46,6 +47,24 @@ int check(const nupa_accel_cmd& cmd) noexcept {
 void punch(int file, uint64_t at, uint64_t bytes) noexcept {
     (void)::fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                       static_cast<off_t>(NUPA_ACCEL_CONTROL_BYTES + at), static_cast<off_t>(bytes));
+}
+
+// A part of a file from @at on, that is all data or all hole.
+struct Stretch {
+    bool data;
+    uint64_t bytes;
+};
+
+// A file that can't say so is all data.
+Stretch stretch(int file, uint64_t at, uint64_t bytes) noexcept {
+    const auto from = static_cast<off_t>(NUPA_ACCEL_CONTROL_BYTES + at);
+    const off_t data = ::lseek(file, from, SEEK_DATA);
+    if (data > from)
+        return {false, std::min(static_cast<uint64_t>(data - from), bytes)};
+    if (data < 0)
+        return {errno != ENXIO, bytes};
+    const off_t hole = ::lseek(file, from, SEEK_HOLE);
+    return {true, hole > from ? std::min(static_cast<uint64_t>(hole - from), bytes) : bytes};
 }
 
 }  // namespace
@@ -312,11 +331,18 @@ bool PoolWindow::step(const Job& job, uint64_t bytes) noexcept {
     return true;
 }
 
-// The other window loses it as it moves: at most a step of it is in memory twice.
+// The other window loses it as it moves: at most a step of it is in memory twice, and what nobody
+// ever wrote is in none.
 bool PoolWindow::move(const Job& job, uint64_t bytes) noexcept {
     const uint64_t at = job.at + job.done;
     for (uint64_t moved = 0; moved < bytes;) {
-        const ssize_t n = ::pread(job.from.get(), memory_.data() + at + moved, bytes - moved,
+        const Stretch next = stretch(job.from.get(), at + moved, bytes - moved);
+        if (!next.data) {
+            clear(at + moved, next.bytes);
+            moved += next.bytes;
+            continue;
+        }
+        const ssize_t n = ::pread(job.from.get(), memory_.data() + at + moved, next.bytes,
                                   static_cast<off_t>(NUPA_ACCEL_CONTROL_BYTES + at + moved));
         if (n <= 0)
             return false;  // the machine has no memory for it
