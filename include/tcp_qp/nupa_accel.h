@@ -32,7 +32,9 @@ struct nupa_accel_info {
 
 /*
  * A new buffer of @bytes, rounded up to pages, all zero (the device's doing):
- * returns a descriptor of its dma-buf, close-on-exec.  ENOSPC, EMFILE.
+ * returns a descriptor of its dma-buf, close-on-exec.  ENOSPC, EMFILE.  What lay
+ * there before the accelerator was removed, and devmem TCP has bound since, is
+ * counted as free, and given to nobody.
  */
 struct nupa_accel_alloc {
 	__u64 bytes;

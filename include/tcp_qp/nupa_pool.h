@@ -33,7 +33,8 @@ struct nupa_pool_info {
  * A lease of @bytes, rounded up to pages, all zero: returns a descriptor of its
  * dma-buf, close-on-exec.  ENOSPC: no range of the pool is free that long, or the
  * host has too many.  EDQUOT: more than is left of the host's share of the pool.
- * EINTR: a fatal signal; the switch has it back.
+ * EBUSY: devmem TCP still reaches that range, bound to a lease of a window that was
+ * removed.  EINTR: a fatal signal; the switch has it back.
  */
 struct nupa_pool_alloc {
 	__u64 bytes;

@@ -22,6 +22,7 @@
  *   dma_resv of a buffer   taken, maps; the importers' invalidate_mappings runs under it
  *   buffer->fault_lock     page faults against being taken
  *   accel->pages_lock      which pages are used (sleeps)
+ *   nupa_kept_lock         ranges that importers of taken buffers may still reach (sleeps)
  *   accel->slot_lock       slots, indices, gone; irqs off
  *   accel->bell_lock       bells; irqs off
  */
@@ -74,7 +75,7 @@ struct nupa_accel {
 
 	phys_addr_t memory;
 	u64 memory_bytes;
-	struct mutex pages_lock;	/* innermost of those that sleep */
+	struct mutex pages_lock;
 	unsigned long *used_pages;	/* a bit each */
 	u64 free_bytes;
 	struct dev_pagemap pgmap;
@@ -118,6 +119,8 @@ struct nupa_buffer {
 	bool taken;			/* dma_resv, and fault_lock: nobody has it any more */
 	struct rw_semaphore fault_lock;
 	atomic_t maps;			/* for the kernel */
+	u32 pins;			/* of importers; dma_resv */
+	struct list_head kept;		/* memory.c: its lock */
 	struct work_struct give_work;	/* of a lease */
 	u64 token;			/* under which the lease is offered, or was; 0: never */
 };
@@ -153,6 +156,14 @@ void nupa_memory_withdraw(struct nupa_accel *accel);
 /* Ranges of whole pages, by their physical addresses; 0: there is none. */
 phys_addr_t nupa_memory_alloc(struct nupa_accel *accel, size_t bytes);
 void nupa_memory_free(struct nupa_accel *accel, phys_addr_t at, size_t bytes);
+/*
+ * The range of a buffer that was taken while somebody had it pinned: until he lets go, whatever
+ * accelerator lies there gives it to nobody.  Both may be called more than once.
+ */
+void nupa_range_keep(struct nupa_buffer *buffer);
+void nupa_range_let_go(struct nupa_buffer *buffer);
+/* The end of a kept range that overlaps with this one; 0: there is none. */
+phys_addr_t nupa_range_kept(phys_addr_t at, size_t bytes);
 
 /* ---- buffer.c ---- */
 /* A new one, all zero, with a reference; or, with a @token, the lease that is offered so. */
@@ -169,8 +180,8 @@ void nupa_buffer_gone(struct nupa_buffer *buffer);	/* its range is given back */
 int nupa_lease_init(void);
 void nupa_lease_exit(void);	/* no device is left: what is under way has ended */
 /*
- * 0, -ENOSPC, -EDQUOT, -EINTR (a fatal signal), -ENODEV, -EIO.  @at: physical.  A new one; or,
- * with a @token, the one that is offered so, else -ENOENT.
+ * 0, -ENOSPC, -EDQUOT, -EBUSY (the range is kept), -EINTR (a fatal signal), -ENODEV, -EIO.
+ * @at: physical.  A new one; or, with a @token, the one that is offered so, else -ENOENT.
  */
 int nupa_lease_take(struct nupa_accel *accel, u64 bytes, u64 token, phys_addr_t *at);
 /* 0, -EBUSY, -EINTR (it may be offered, but nobody knows how), -ENODEV, -EIO. */

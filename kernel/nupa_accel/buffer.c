@@ -22,12 +22,19 @@ static int nupa_dmabuf_pin(struct dma_buf_attachment *attach)
 {
 	struct nupa_buffer *buffer = attach->dmabuf->priv;
 
-	return buffer->taken ? -ENODEV : 0;
+	if (buffer->taken)
+		return -ENODEV;
+	buffer->pins++;
+	return 0;
 }
 
 static void nupa_dmabuf_unpin(struct dma_buf_attachment *attach)
 {
+	struct nupa_buffer *buffer = attach->dmabuf->priv;
+
 	/* it never moves, but for being taken */
+	if (!--buffer->pins)
+		nupa_range_let_go(buffer);
 }
 
 static void nupa_sg_unmap(struct device *dev, struct sg_table *sgt, unsigned int count,
@@ -234,6 +241,7 @@ static struct nupa_buffer *nupa_buffer_alloc(struct nupa_accel *accel, size_t by
 	buffer->accel = accel;
 	buffer->bytes = bytes;
 	init_rwsem(&buffer->fault_lock);
+	INIT_LIST_HEAD(&buffer->kept);
 	return buffer;
 }
 
@@ -422,6 +430,8 @@ static void nupa_buffer_withdraw(struct nupa_buffer *buffer)
 	dma_resv_lock(dmabuf->resv, NULL);
 	nupa_buffer_set_taken(buffer, true);
 	dma_buf_invalidate_mappings(dmabuf);
+	if (buffer->pins)	/* a static importer was not told, and goes on with its bus addresses */
+		nupa_range_keep(buffer);
 	dma_resv_unlock(dmabuf->resv);
 	unmap_mapping_range(dmabuf->file->f_mapping, 0, 0, 1);
 }

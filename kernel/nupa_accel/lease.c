@@ -114,6 +114,15 @@ static int nupa_lease_check(const struct nupa_lease *lease)
 		-EIO : 0;
 }
 
+/* The device has another lease there, and a static importer of an earlier one still reaches it. */
+static int nupa_lease_keep_off(const struct nupa_lease *lease)
+{
+	if (!nupa_range_kept(lease->accel->memory + lease->at, lease->bytes))
+		return 0;
+	nupa_lease_release(lease->accel, lease->at, 0);
+	return -EBUSY;
+}
+
 static void nupa_lease_work(struct work_struct *work)
 {
 	struct nupa_lease *lease = container_of(work, struct nupa_lease, work);
@@ -123,7 +132,8 @@ static void nupa_lease_work(struct work_struct *work)
 		.bytes = cpu_to_le64(lease->bytes),
 	};
 
-	lease->err = nupa_lease_command(lease->accel, &cmd, &lease->at) ?: nupa_lease_check(lease);
+	lease->err = nupa_lease_command(lease->accel, &cmd, &lease->at) ?:
+		     nupa_lease_check(lease) ?: nupa_lease_keep_off(lease);
 	if (atomic_cmpxchg(&lease->state, NUPA_LEASE_WAITED_FOR, NUPA_LEASE_THERE) ==
 	    NUPA_LEASE_WAITED_FOR)
 		complete(&lease->done);

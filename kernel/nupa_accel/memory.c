@@ -54,14 +54,70 @@ void nupa_memory_exit(struct nupa_accel *accel)
 	accel->paged = false;
 }
 
+/* ---- ranges that importers of taken buffers may still reach ---- */
+
+/* Of all accelerators, also of those that are gone: another one may lie where they lay. */
+static DEFINE_MUTEX(nupa_kept_lock);
+static LIST_HEAD(nupa_kept_ranges);
+
+void nupa_range_keep(struct nupa_buffer *buffer)
+{
+	mutex_lock(&nupa_kept_lock);
+	if (list_empty(&buffer->kept))
+		list_add(&buffer->kept, &nupa_kept_ranges);
+	mutex_unlock(&nupa_kept_lock);
+}
+
+void nupa_range_let_go(struct nupa_buffer *buffer)
+{
+	mutex_lock(&nupa_kept_lock);
+	list_del_init(&buffer->kept);
+	mutex_unlock(&nupa_kept_lock);
+}
+
+phys_addr_t nupa_range_kept(phys_addr_t at, size_t bytes)
+{
+	struct nupa_buffer *buffer;
+	phys_addr_t end = 0;
+
+	mutex_lock(&nupa_kept_lock);
+	list_for_each_entry(buffer, &nupa_kept_ranges, kept) {
+		if (buffer->at < at + bytes && at < buffer->at + buffer->bytes) {
+			end = buffer->at + buffer->bytes;
+			break;
+		}
+	}
+	mutex_unlock(&nupa_kept_lock);
+	return end;
+}
+
+/* ---- ranges ---- */
+
 /* First fit.  Large ranges begin where a large page does: their tables are short. */
-phys_addr_t nupa_memory_alloc(struct nupa_accel *accel, size_t bytes)
+static unsigned long nupa_memory_find(struct nupa_accel *accel, size_t bytes)
 {
 	unsigned long align = (bytes >= SZ_2M ? SZ_2M : PAGE_SIZE) >> PAGE_SHIFT;
+	unsigned long pages = accel->memory_bytes >> PAGE_SHIFT, count = bytes >> PAGE_SHIFT;
+	unsigned long first = 0;
+	phys_addr_t kept;
+
+	lockdep_assert_held(&accel->pages_lock);
+	for (;;) {
+		first = bitmap_find_next_zero_area(accel->used_pages, pages, first, count,
+						   align - 1);
+		kept = first < pages ? nupa_range_kept(accel->memory + PFN_PHYS(first), bytes) : 0;
+		if (!kept)
+			return first;
+		first = PHYS_PFN(kept - accel->memory);
+	}
+}
+
+phys_addr_t nupa_memory_alloc(struct nupa_accel *accel, size_t bytes)
+{
 	unsigned long pages = accel->memory_bytes >> PAGE_SHIFT, count = bytes >> PAGE_SHIFT, first;
 
 	mutex_lock(&accel->pages_lock);
-	first = bitmap_find_next_zero_area(accel->used_pages, pages, 0, count, align - 1);
+	first = nupa_memory_find(accel, bytes);
 	if (first < pages) {
 		bitmap_set(accel->used_pages, first, count);
 		accel->free_bytes -= bytes;

@@ -448,3 +448,32 @@ def test_devmem_tcp_receiver_unplugged(t: Guests) -> None:
     t.run(0, "rdma link show tcpqp0/1 >/dev/null 2>&1 || rdma link add tcpqp0 type tcp_qp netdev nupa0; sh $REPO/tools/vm/guest/mkdev")
     _all_back(t)
     _moved(t)
+
+
+def test_devmem_tcp_never_reaches_the_next_owner(t: Guests) -> None:
+    """The accelerator goes under a bound queue and comes back where it lay: what the binding still has of it is given to nobody else."""
+    program, port = f"$BUILD/cmake/{DEVMEM}", free_port()
+    t.run(0, f"ethtool -L nupa0 combined 2; ethtool -X nupa0 weight 0 1; {program} split nupa0 on")
+    receiver = t.start(0, f"exec {program} receive nupa0 --memory hbm --queue {QUEUE} --no-steering --port {port}", END_S)
+    t.wait_listening(0, port)
+    lies = f"head -n 3 {DRIVER}/0*/resource | tail -n 1"
+    lay = t.run(0, f"pkill -STOP devmem_tcp; {lies}")
+    t.run(0, f"for d in {DRIVER}/0*; do echo 1 >$d/remove; done; echo 1 >/sys/bus/pci/rescan; until [ -e /dev/nupa_accel1 ]; do sleep 0.1; done", END_S)
+    t.equal(t.run(0, lies), lay, "where its memory lies")
+    owner = t.start(0, f"(until [ -e /tmp/look ]; do sleep 0.1; done; rm /tmp/look) | {CHECK} stay_zero", END_S)
+    t.wait_output(owner, "held")
+    at = t.stat(0, "rx_device_bytes")
+    sender = t.start(1, f"head -c 1M /dev/zero | tr '\\000' '\\245' | {NCQP} -q --engine tcp --send -s {t.nodes[0].ip4} -p {port}", END_S)
+    t.wait_until(lambda: t.stat(0, "rx_device_bytes") > at + 30_000, "payload comes to the binding")
+    t.run(0, "touch /tmp/look")
+    result = owner.wait()
+    t.check(result.ok, f"the next owner of the memory: {result.stderr}")
+    t.run(0, "pkill -KILL devmem_tcp")
+    for job in (sender, receiver):
+        job.kill()
+        job.wait()
+    t.run(0, "ss -Kt dst $PEER")
+    gone = f"for d in {DRIVER}/0*; do [ ! -e $d ] || echo 1 >$d/remove; done"
+    t.run(0, f"until [ -e /dev/nupa_accel0 ]; do {gone}; sleep 0.2; echo 1 >/sys/bus/pci/rescan; done", END_S)
+    t.run(0, f"{program} split nupa0 off; ethtool -X nupa0 equal {QUEUE}")
+    _all_back(t)

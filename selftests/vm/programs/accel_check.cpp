@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // An accelerator through its driver: accel_check engine | attacks | churn N | refused IF |
-// revoked | revoke PID | info | hold MIB | race N [BUFFERS].
+// revoked | revoke PID | info | hold MIB | stay_zero | race N [BUFFERS].
 // Exit 0 only if all was right; hold prints a line and sleeps until it is killed.
 #include <fcntl.h>
 #include <poll.h>
@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -375,6 +376,32 @@ void make_and_close(bool touch, std::atomic<unsigned>& made) {
     }
 }
 
+bool is_zero(const Fd& buffer) {
+    void* at = mmap(nullptr, kBytes, PROT_READ, MAP_SHARED, buffer.get(), 0);
+    check(at != MAP_FAILED, "mmap");
+    const auto* first = static_cast<const uint64_t*>(at);
+    const bool zero =
+        std::all_of(first, first + kBytes / sizeof *first, [](uint64_t word) { return word == 0; });
+    munmap(at, kBytes);
+    return zero;
+}
+
+// All that is free, as buffers of nobody else's, until standard input ends.
+void stay_zero() {
+    const auto accel = whichever();
+    std::vector<Fd> buffers;
+    nupa_accel_alloc alloc{.bytes = kBytes, .reserved = 0};
+    for (int fd = 0; (fd = ioctl(accel->fd(), NUPA_ACCEL_IOC_ALLOC, &alloc)) >= 0;)
+        buffers.emplace_back(fd);
+    expect(errno, ENOSPC, "the last buffer");
+    check(!buffers.empty(), "nothing is free");
+    std::puts("held");
+    std::fflush(stdout);
+    for (char any = 0; read(STDIN_FILENO, &any, 1) > 0;)
+        ;
+    check(std::all_of(buffers.begin(), buffers.end(), is_zero), "a stranger wrote to our buffers");
+}
+
 void race_once(const std::string& function, unsigned held) {
     std::array<std::atomic<unsigned>, kRacers> made{};
     std::array<std::string, kRacers> problems;
@@ -438,12 +465,14 @@ int main(int argc, char** argv) try {
         tell();
     else if (what == "hold")
         hold(number(1));
+    else if (what == "stay_zero")
+        stay_zero();
     else if (what == "race")
         race(number(20), argc > 3 ? static_cast<unsigned>(std::stoul(argv[3])) : kHeld);
     else
         throw std::runtime_error(
             "accel_check engine | attacks | churn N | refused IF | revoked | revoke PID | info | "
-            "hold MIB | "
+            "hold MIB | stay_zero | "
             "race N [BUFFERS]");
     return 0;
 } catch (const std::exception& e) {
