@@ -13,7 +13,7 @@ from vm.accel import NEEDS
 
 # Guests as the accelerators' tests have them: one boot for both.
 pytestmark = pytest.mark.needs(NEEDS)
-CASES = 8
+CASES = 10
 
 
 @contextlib.contextmanager

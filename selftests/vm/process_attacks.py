@@ -17,7 +17,12 @@ from harness.traffic import free_port
 
 from nupavm import Job
 
-NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/process_attack", "selftests/vm/programs/cm_exchange"), setup="full", cpus=2)
+NEEDS = Needs(
+    modules=("tcp_qp", "nupa_dev"),
+    programs=tuple(f"selftests/vm/programs/{name}" for name in ("process_attack", "kept_locks", "cm_exchange")),
+    setup="full",
+    cpus=2,
+)
 pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.beside]
 BESIDE = replace(NEEDS, cpus=3)  # a processor each for a process and two that feed it: one of them runs, whatever the host does
 OPEN = "chmod 666 /dev/infiniband/*; sysctl -qw kernel.unprivileged_userns_clone=1 2>/dev/null || true"
@@ -27,6 +32,7 @@ ENDS_S = 8.0  # a process that exits is gone in this time, whatever it holds
 SUM_S = 30  # TQP_DRIVER_MS
 REMOVED_S = 6.0
 STARVED = 300  # more than a work queue runs at a time
+FEW = 20
 KILLED_S = 2.0  # a process whose system calls take no turn longer than that
 TURN_MS = 200.0  # of a doorbell: its own turn, and one that it waits for
 LOCKUP_S = 3  # "soft lockup" is said after twice as much
@@ -237,6 +243,32 @@ def test_claims_of_a_busy_queue_pair_delay_nobody_else(t: Guests) -> None:
     _others_connect(t)
     t.run(0, waits)
     dies(t, 0, job, f"{STARVED} accepts that wait for a queue pair")
+
+
+def kept(t: Guests, count: int, limit_s: float) -> Job:
+    """A process that has the locks of so many sockets whose queue pairs have something due, until it is killed or /tmp/let-go is there."""
+    t.run(0, f"{OPEN}; sysctl -qw vm.unprivileged_userfaultfd=1; rm -f /tmp/let-go")
+    job = t.start(0, f"exec {NOBODY} {PROGRAMS}/kept_locks --port {free_port()} --count {count} --until /tmp/let-go", limit_s)
+    t.wait_output(job, "kept", limit_s)
+    return job
+
+
+def test_locks_that_are_kept_delay_nobody_else(t: Guests) -> None:
+    """By page faults that a process answers when it likes; then all that was due is done."""
+    job = kept(t, STARVED, 120)
+    _others_connect(t)
+    t.run(0, "touch /tmp/let-go")
+    result = job.wait()
+    t.check(result.ok, f"{STARVED} sockets whose locks were kept: {result.stdout}{result.stderr}")
+
+
+def test_dies_with_locks_that_it_keeps(t: Guests) -> None:
+    job = kept(t, FEW, 60)
+    t.run(0, "pkill -9 -x kept_locks")
+    began = seconds(t)
+    job.wait()
+    took = seconds(t) - began
+    t.check(took < ENDS_S, f"{FEW} sockets whose locks were kept: {took:.1f} s to die")
 
 
 def test_dies_with_many_regions(t: Guests) -> None:

@@ -66,6 +66,12 @@ void tqp_queue_delayed(struct tqp_conn *conn, struct delayed_work *work, u32 ms)
 		tqp_conn_put(conn);
 }
 
+void tqp_queue_now(struct tqp_conn *conn, struct delayed_work *work)
+{
+	for (u32 left = tqp_work_now(work); left; left--)
+		tqp_conn_put(conn);
+}
+
 /* The largest WQE of either queue, as it is copied. */
 static int tqp_conn_alloc_sges(struct tqp_conn *conn, const struct tqp_qp *qp)
 {

@@ -37,6 +37,16 @@ enum tqp_conn_state {
 	TQP_CONN_DEAD,
 };
 
+/* Works of a conn that found the socket lock taken: bits of conn.deferred. */
+enum tqp_deferred {
+	TQP_DEFERRED_RTR = 1 << 0,
+	TQP_DEFERRED_PROBE = 1 << 1,
+	TQP_DEFERRED_RX = 1 << 2,
+	TQP_DEFERRED_TURN = 1 << 3,
+	TQP_DEFERRED_END = 1 << 4,
+	TQP_DEFERRED_BELL = 1 << 5,
+};
+
 /* The connection manager's end of a connection, as a conn knows it. */
 struct tqp_conn_owner {
 	const struct tqp_conn_owner_ops {
@@ -67,7 +77,7 @@ struct tqp_conn_counters {
 
 /*
  * Lock: the sk lock, for what changes after attach; each part says its own.
- * Most of what an idle connection costs: 1,624 bytes let 20 into a slab of 32 KiB.
+ * Most of what an idle connection costs: 1,632 bytes let 20 into a slab of 32 KiB.
  */
 struct tqp_conn {
 	struct kref ref;
@@ -83,6 +93,7 @@ struct tqp_conn {
 	u8 host_version;		/* what queue_xmit writes */
 	bool timestamps;		/* folded */
 	bool icrc;			/* on what we send */
+	u8 deferred;			/* enum tqp_deferred; the socket lock's spinlock */
 	wait_queue_head_t wait;		/* attach: peer_ready or DEAD */
 	struct ib_sge *sges;		/* tx.wqe's and rx.wqe's, then inline data */
 
@@ -95,7 +106,7 @@ struct tqp_conn {
 	struct tqp_conn_socket socket;
 	struct tqp_conn_offload offload;
 	struct tqp_end end;
-	struct tqp_bell *bell;		/* qp->mutex; control/bell.c */
+	struct delayed_work *bell;	/* its work; qp->mutex; control/bell.c */
 	struct tqp_conn_counters counters;
 };
 
@@ -148,10 +159,24 @@ bool tqp_conn_tryget(struct tqp_conn *conn);
 void tqp_conn_put(struct tqp_conn *conn);	/* any context */
 /* Queue @work with a reference to the conn. */
 void tqp_queue_delayed(struct tqp_conn *conn, struct delayed_work *work, u32 ms);
+/* The same at once, though it be queued for later already, and with the caller's reference; any context. */
+void tqp_queue_now(struct tqp_conn *conn, struct delayed_work *work);
 /* Who waits for it should look at it, and its owner, if any; any context. */
 void tqp_conn_notify(struct tqp_conn *conn);
 /* Room for one more message?  READs and responses make the log grow; process context, sk lock. */
 bool tqp_log_room(struct tqp_conn *conn);
+
+/* ---- defer.c ---- */
+/*
+ * The sk lock for a work of the conn, which never sleeps for a process that has it.  False: the
+ * work ends here, with its reference, and is queued with a new one when the lock is let go; or
+ * the QP is parting from the socket, and nothing is left to do.
+ */
+bool tqp_lock_or_defer(struct tqp_conn *conn, enum tqp_deferred work);
+/* Queue what was deferred: the lock is about to be let go, or nobody will call us then. */
+void tqp_deferred_queue(struct tqp_conn *conn);
+/* Of a work that was disabled. */
+void tqp_deferred_forget(struct tqp_conn *conn, enum tqp_deferred work);
 
 /* ---- fail.c ---- */
 /* Stop the conn for @reason; sk lock.  end.work flushes what was posted. */

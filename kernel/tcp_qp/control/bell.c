@@ -9,9 +9,10 @@
  * kernel's already.
  *
  * Lives.  A bell is its conn's, from tqp_bell_set() until the next one or detach,
- * under qp->mutex.  It holds the eventfd's context, not its file; when the last
- * descriptor is closed it is deaf, and stays where it is.  Its end takes it off
- * the wait queue, so that nobody calls it, and then waits for the work.
+ * under qp->mutex, and only then its work is queued.  It holds the eventfd's context,
+ * not its file; when the last descriptor is closed it is deaf, and stays where it is.
+ * Its end takes it off the wait queue, so that nobody calls it, disables the work,
+ * which waits for it, and takes back what it has deferred.
  *
  * Budget.  Rings in vain cost no more than TQP_BELL_VAIN_MAX works in a row, then
  * one a jiffy: whoever holds the eventfd can't keep a processor busy on behalf of
@@ -49,14 +50,17 @@ struct tqp_bell {
 static int tqp_bell_wake(wait_queue_entry_t *wait, unsigned int mode, int sync, void *key)
 {
 	struct tqp_bell *bell = container_of(wait, struct tqp_bell, wait);
+	struct tqp_conn *conn = bell->conn;
 	__poll_t flags = key_to_poll(key);
 
 	if (flags & EPOLLHUP)
 		bell->deaf = true;
-	if (!(flags & EPOLLIN) || bell->deaf || READ_ONCE(bell->conn->state) == TQP_CONN_DEAD)
+	if (!(flags & EPOLLIN) || bell->deaf || READ_ONCE(conn->state) == TQP_CONN_DEAD)
 		return 0;
 	atomic_inc(&bell->rung);
-	queue_delayed_work(tqp_wq, &bell->work, READ_ONCE(bell->pause));
+	smp_mb__after_atomic();	/* whoever queues the work for others sees this, or we see that he did */
+	if (READ_ONCE(conn->bell) == &bell->work && !(READ_ONCE(conn->deferred) & TQP_DEFERRED_BELL))
+		queue_delayed_work(tqp_wq, &bell->work, READ_ONCE(bell->pause));
 	return 0;
 }
 
@@ -90,11 +94,14 @@ static void tqp_gate_move(struct tqp_conn *conn, u64 wqes)
 }
 
 /* Did it bring anything?  sk lock. */
-static bool tqp_bell_rang(struct tqp_bell *bell, u32 rings)
+static bool tqp_bell_rang(struct tqp_bell *bell)
 {
+	u32 rings = atomic_xchg(&bell->rung, 0);
 	struct tqp_conn *conn = bell->conn;
 	u32 from = conn->tx.sq_next;
 
+	if (!conn->qp || conn->state == TQP_CONN_DEAD)
+		return false;
 	tqp_count(conn->dev, TQP_C_tx_bell_rings, rings);
 	tqp_gate_move(conn, (u64)rings * bell->count);
 	tqp_conn_look(conn);
@@ -104,16 +111,11 @@ static bool tqp_bell_rang(struct tqp_bell *bell, u32 rings)
 static void tqp_bell_work(struct work_struct *work)
 {
 	struct tqp_bell *bell = container_of(to_delayed_work(work), struct tqp_bell, work);
-	u32 rings = atomic_xchg(&bell->rung, 0);
 	struct tqp_conn *conn = bell->conn;
 
-	if (!rings)
+	if (!atomic_read(&bell->rung) || !tqp_lock_or_defer(conn, TQP_DEFERRED_BELL))
 		return;
-	lock_sock(conn->sk);
-	if (conn->qp && conn->state != TQP_CONN_DEAD && tqp_bell_rang(bell, rings))
-		bell->vain = 0;
-	else
-		bell->vain++;
+	bell->vain = tqp_bell_rang(bell) ? 0 : bell->vain + 1;
 	release_sock(conn->sk);
 	if (bell->vain >= TQP_BELL_VAIN_MAX)
 		tqp_count(conn->dev, TQP_C_tx_bell_pauses, 1);
@@ -122,9 +124,15 @@ static void tqp_bell_work(struct work_struct *work)
 
 static void tqp_bell_free(struct tqp_bell *bell)
 {
+	struct tqp_conn *conn = bell->conn;
+
 	if (bell->head)
 		remove_wait_queue(bell->head, &bell->wait);
-	cancel_delayed_work_sync(&bell->work);	/* nobody queues it any more */
+	disable_delayed_work_sync(&bell->work);
+	if (conn->bell == &bell->work) {
+		tqp_deferred_forget(conn, TQP_DEFERRED_BELL);
+		WRITE_ONCE(conn->bell, NULL);
+	}
 	if (bell->ctx)
 		eventfd_ctx_put(bell->ctx);
 	kfree(bell);
@@ -173,11 +181,18 @@ static void tqp_gate_close(struct tqp_conn *conn)
 	release_sock(conn->sk);
 }
 
+/* From here on the work is queued; it may have been rung by now. */
+static void tqp_bell_hang(struct tqp_bell *bell)
+{
+	WRITE_ONCE(bell->conn->bell, &bell->work);
+	smp_mb();	/* pairs with tqp_bell_wake() */
+	queue_delayed_work(tqp_wq, &bell->work, 0);
+}
+
 void tqp_bell_end(struct tqp_conn *conn, bool open)
 {
 	if (conn->bell)
-		tqp_bell_free(conn->bell);
-	conn->bell = NULL;
+		tqp_bell_free(container_of(conn->bell, struct tqp_bell, work));
 	if (!open)
 		return;
 	lock_sock(conn->sk);
@@ -217,6 +232,6 @@ int tqp_bell_set(struct tqp_qp *qp, const struct tcp_qp_bell *req)
 		return ret;
 	}
 	tqp_bell_end(conn, false);
-	conn->bell = bell;
+	tqp_bell_hang(bell);
 	return 0;
 }

@@ -10,18 +10,18 @@ static void tqp_conn_cancel(struct tqp_conn *conn)
 {
 	tqp_watch_cancel(conn);
 	tqp_share_cancel(conn);
-	/* DEAD conns queue no work, so each of these is the last */
-	if (cancel_delayed_work_sync(&conn->handshake.work))
+	/* DEAD conns queue no work, but whoever lets go of the lock might what was deferred */
+	if (disable_delayed_work_sync(&conn->handshake.work))
 		tqp_conn_put(conn);
-	if (cancel_delayed_work_sync(&conn->credit.probe_work))
+	if (disable_delayed_work_sync(&conn->credit.probe_work))
 		tqp_conn_put(conn);
-	if (cancel_delayed_work_sync(&conn->rx.work))
+	if (disable_delayed_work_sync(&conn->rx.work))
 		tqp_conn_put(conn);
-	if (cancel_work_sync(&conn->tx.work))
+	if (disable_work_sync(&conn->tx.work))
 		tqp_conn_put(conn);
 	if (timer_delete_sync(&conn->end.late))
 		tqp_conn_put(conn);
-	if (cancel_work_sync(&conn->end.work))
+	if (disable_work_sync(&conn->end.work))
 		tqp_conn_put(conn);
 }
 

@@ -340,14 +340,13 @@ static bool tqp_end_run(struct tqp_conn *conn)
 void tqp_conn_fail_work(struct work_struct *work)
 {
 	struct tqp_conn *conn = container_of(work, struct tqp_conn, end.work);
-	bool done;
+	bool done = false;
 
-	do {
-		lock_sock(conn->sk);
+	while (!done && tqp_lock_or_defer(conn, TQP_DEFERRED_END)) {
 		done = tqp_end_run(conn);
 		release_sock(conn->sk);
 		if (!done)
 			tqp_end_cut(conn);
-	} while (!done);
+	}
 	tqp_conn_put(conn);
 }

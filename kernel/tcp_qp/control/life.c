@@ -7,29 +7,36 @@
 #include "socket/socket.h"
 #include "tx/tx.h"
 
-/*
- * What is left of a turn, whoever's it was.  A turn that leaves work comes back
- * at once, and would have the lock again before a thread that sleeps for it
- * wakes up: its system call would not end.
- */
-static void tqp_conn_turn_work(struct work_struct *work)
+/* What is left of a turn, whoever's it was.  True: more is left, and somebody waits for the lock. */
+static bool tqp_conn_turn(struct tqp_conn *conn)
 {
-	struct tqp_conn *conn = container_of(work, struct tqp_conn, tx.work);
-	bool awaited, watched;
+	bool watched = tqp_watch_is_on(conn);	/* then there may be receives that nobody rang for, too */
 
-	lock_sock(conn->sk);
-	watched = tqp_watch_is_on(conn);	/* then there may be receives that nobody rang for, too */
 	if (watched)
 		tqp_credit_update(conn);
 	tqp_tx_run(conn);
 	if (conn->rx.yielded || watched)
 		tqp_rx_run(conn);
-	/* before it is released: whoever sleeps by now slept while we had it */
-	awaited = (conn->tx.turn <= 0 || conn->rx.yielded) &&
-		  wq_has_sleeper(&conn->sk->sk_lock.wq);
-	release_sock(conn->sk);
-	if (awaited)
-		msleep(TQP_YIELD_MS);
+	/* before it is released: whoever waits by now waited while we had it */
+	return (conn->tx.turn <= 0 || conn->rx.yielded) &&
+	       (READ_ONCE(conn->deferred) || wq_has_sleeper(&conn->sk->sk_lock.wq));
+}
+
+/*
+ * A turn that leaves work comes back at once, and would have the lock again before a
+ * thread that sleeps for it wakes up, or a deferred work runs: a system call would not end.
+ */
+static void tqp_conn_turn_work(struct work_struct *work)
+{
+	struct tqp_conn *conn = container_of(work, struct tqp_conn, tx.work);
+	bool awaited;
+
+	if (tqp_lock_or_defer(conn, TQP_DEFERRED_TURN)) {
+		awaited = tqp_conn_turn(conn);
+		release_sock(conn->sk);
+		if (awaited)
+			msleep(TQP_YIELD_MS);
+	}
 	tqp_conn_put(conn);
 }
 

@@ -68,22 +68,19 @@ void tqp_rtr_work(struct work_struct *work)
 {
 	struct tqp_conn *conn = container_of(to_delayed_work(work), struct tqp_conn, handshake.work);
 
-	lock_sock(conn->sk);
-	if (conn->state != TQP_CONN_DEAD && conn->qp)
-		tqp_rtr_step(conn);
-	release_sock(conn->sk);
+	if (tqp_lock_or_defer(conn, TQP_DEFERRED_RTR)) {
+		if (conn->state != TQP_CONN_DEAD && conn->qp)
+			tqp_rtr_step(conn);
+		release_sock(conn->sk);
+	}
 	tqp_conn_put(conn);
 }
 
 /* Bring the handshake work forward: there is something to answer. */
 static void tqp_rtr_answer(struct tqp_conn *conn)
 {
-	u32 left;
-
-	if (!tqp_conn_tryget(conn))
-		return;
-	for (left = tqp_work_now(&conn->handshake.work); left; left--)
-		tqp_conn_put(conn);
+	if (tqp_conn_tryget(conn))
+		tqp_queue_now(conn, &conn->handshake.work);
 }
 
 void tqp_peer_is_ready(struct tqp_conn *conn)
@@ -246,12 +243,12 @@ static void tqp_probe(struct tqp_conn *conn)
 void tqp_probe_work(struct work_struct *work)
 {
 	struct tqp_conn *conn = container_of(to_delayed_work(work), struct tqp_conn, credit.probe_work);
-	struct sock *sk = conn->sk;
 
-	lock_sock(sk);
-	if (conn->state == TQP_CONN_ACTIVE && conn->qp &&
-	    tqp_tx_waits(&conn->tx, TQP_TX_WAIT_MEMORY | TQP_TX_WAIT_CREDIT))
-		tqp_probe(conn);
-	release_sock(sk);
+	if (tqp_lock_or_defer(conn, TQP_DEFERRED_PROBE)) {
+		if (conn->state == TQP_CONN_ACTIVE && conn->qp &&
+		    tqp_tx_waits(&conn->tx, TQP_TX_WAIT_MEMORY | TQP_TX_WAIT_CREDIT))
+			tqp_probe(conn);
+		release_sock(conn->sk);
+	}
 	tqp_conn_put(conn);
 }

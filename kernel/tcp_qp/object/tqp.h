@@ -14,7 +14,8 @@
  *   qp->mutex        attach, detach, modify, destroy; bells (sleeps)
  *   socket lock      everything the data path does with a conn: SQ and RQ
  *                    indices, message log, sequence marks.  Process context
- *                    holds it by lock_sock(), softirq by bh_lock_sock().
+ *                    holds it by lock_sock(), softirq by bh_lock_sock(), a conn's
+ *                    works by tqp_lock_or_defer(): they never sleep for a process.
  *   tx.done_lock     in-order completion of a conn's sends (softirq-safe)
  *   qp->lock         qp->state, qp->conn pointer (softirq-safe)
  *   srq->lock        the SRQ ring (softirq-safe)

@@ -383,12 +383,8 @@ bool tqp_rx_goes_on(const struct tqp_conn *conn)
  * librxe rings no doorbell for receives.  While data waits for one we look
  * again, ever more slowly; a doorbell or a new segment looks at once.
  */
-void tqp_rx_work(struct work_struct *work)
+static void tqp_rx_look_again(struct tqp_conn *conn)
 {
-	struct tqp_conn *conn = container_of(to_delayed_work(work), struct tqp_conn, rx.work);
-	struct sock *sk = conn->sk;
-
-	lock_sock(sk);
 	conn->rx.watch_ms *= 2;
 	tqp_credit_update(conn);
 	tqp_rx_run(conn);
@@ -396,6 +392,15 @@ void tqp_rx_work(struct work_struct *work)
 		conn->rx.stall_ms = min(conn->rx.stall_ms * 2, (u32)TQP_STALL_LAST_MS);
 		tqp_queue_delayed(conn, &conn->rx.work, conn->rx.stall_ms);
 	}
-	release_sock(sk);
+}
+
+void tqp_rx_work(struct work_struct *work)
+{
+	struct tqp_conn *conn = container_of(to_delayed_work(work), struct tqp_conn, rx.work);
+
+	if (tqp_lock_or_defer(conn, TQP_DEFERRED_RX)) {
+		tqp_rx_look_again(conn);
+		release_sock(conn->sk);
+	}
 	tqp_conn_put(conn);
 }

@@ -169,6 +169,8 @@ static void tqp_release_cb(struct sock *sk)
 	tqp_tx_answer(conn);
 	if (conn->rx.window_late)
 		tqp_rx_tell_window(conn);
+	if (unlikely(conn->deferred))
+		tqp_deferred_queue(conn);
 	family->base_prot->release_cb(sk);
 }
 

@@ -179,7 +179,10 @@ void tqp_ulp_restore(struct tqp_conn *conn)
 	sock_owned_by_me(sk);
 	if (!conn->socket.installed)
 		return;
+	spin_lock_bh(&sk->sk_lock.slock);	/* no tqp_release_cb() from here on */
 	conn->socket.installed = false;
+	tqp_deferred_queue(conn);
+	spin_unlock_bh(&sk->sk_lock.slock);
 	inet_csk(sk)->icsk_delack_max = conn->socket.saved.delack_max;
 	write_lock_bh(&sk->sk_callback_lock);
 	WRITE_ONCE(sk->sk_prot, conn->socket.family->base_prot);
@@ -212,11 +215,11 @@ void tqp_ulp_undo(struct tqp_conn *conn)
 	sock_owned_by_me(sk);
 	if (!conn->socket.installed)
 		return;
+	conn->socket.undone = true;
 	tqp_ulp_restore(conn);
 	tqp_ulp_release_tx(conn);
 	tqp_sock_untune(conn);
 	inet_csk(sk)->icsk_sync_mss(sk, inet_csk(sk)->icsk_pmtu_cookie);
-	conn->socket.undone = true;
 }
 
 /* ---- which sockets ---- */

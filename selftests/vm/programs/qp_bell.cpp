@@ -26,6 +26,7 @@
 #include "cases.hpp"
 #include "command.hpp"
 #include "flushed.hpp"
+#include "lock_keeper.hpp"
 #include "tcp.hpp"
 #include "verbs/attach.hpp"
 #include "verbs/device.hpp"
@@ -42,6 +43,7 @@ constexpr uint32_t kLate = 2;  // entries that a send queue has beyond what was 
 constexpr size_t kBytes = 300;
 constexpr int kLimitMs = 60000, kEntries = 64;
 constexpr uint32_t kFloodMs = 500;
+constexpr int kRounds = 20;
 constexpr uint64_t kJiffiesMax = 1000;  // in a second, whatever the kernel's HZ
 
 tcpqp::Fd event(uint32_t initial = 0, int flags = 0) {
@@ -114,6 +116,7 @@ public:
         for (uint32_t n = 0; n < count;)
             n += completions("done", from_cq_, status);
     }
+    [[nodiscard]] const tcpqp::Fd& socket() const { return from_socket_; }
     void close_socket() { from_socket_.reset(); }
     void reset_peer() {
         const linger now{1, 0};
@@ -333,7 +336,7 @@ void rung_meanwhile(const tcpqp::Fd& bell, const std::function<void()>& body) {
 void destroyed(const tcpqp::Context& context) {
     const tcpqp::Fd bell = event();
     rung_meanwhile(bell, [&] {
-        for (int round = 0; round < 20; round++) {
+        for (int round = 0; round < kRounds; round++) {
             Pair p(context);
             expect("bell", p.bell(bell.get(), 1), 0);
             p.post(3);
@@ -376,9 +379,55 @@ void flooded(const tcpqp::Context& context) {
     p.expect_sent("rung long before", 1);
 }
 
+// Rung while a process keeps the socket's lock: what another bell lets go waits for nobody, and
+// what this one does is sent once the lock is let go.
+void rung_under_lock(const tcpqp::Context& context) {
+    Pair p(context), other(context);
+    const tcpqp::Fd bell = event(), honest = event();
+    expect("bell", p.bell(bell.get(), 1), 0);
+    expect("bell", other.bell(honest.get(), 1), 0);
+    for (uint32_t round = 1; round <= kDepth / 2; round++) {
+        LockKeeper keeper(1);
+        p.post(2);
+        other.post(1);
+        keeper.keep(p.socket());
+        ring(bell);
+        ring(honest);
+        other.expect_sent("the other's", round);
+        ring(bell);
+        keeper.let_go();
+        p.expect_sent("rung while the lock was kept", uint64_t{2} * round);
+    }
+}
+
+// The queue pair goes meanwhile, or its bell does.
+void ended_under_lock(const tcpqp::Context& context) {
+    for (int round = 0; round < kRounds; round++) {
+        Pair p(context);
+        const tcpqp::Fd bell = event();
+        LockKeeper keeper(1);
+        expect("bell", p.bell(bell.get(), 1), 0);
+        p.post(2);
+        keeper.keep(p.socket());
+        ring(bell);
+        std::thread end([&] { round % 2 ? p.destroy() : (void)p.bell(-1, 0); });
+        ring(bell);
+        keeper.let_go();
+        end.join();
+    }
+}
+
 const Cases kCases{
-    {"holds", holds},   {"adds-up", adds_up}, {"refused", refused},     {"several", several},
-    {"closed", closed}, {"ended", ended},     {"destroyed", destroyed}, {"flooded", flooded},
+    {"holds", holds},
+    {"adds-up", adds_up},
+    {"refused", refused},
+    {"several", several},
+    {"closed", closed},
+    {"ended", ended},
+    {"destroyed", destroyed},
+    {"flooded", flooded},
+    {"rung-under-lock", rung_under_lock},
+    {"ended-under-lock", ended_under_lock},
 };
 
 [[noreturn]] void ring_on(const tcpqp::Context& context) {
