@@ -20,7 +20,10 @@ enum tqp_end_step {
 	TQP_END_BEGIN,
 	TQP_END_TERMINATE,		/* is on its way into TCP */
 	TQP_END_HEARD,			/* and to the peer */
-	TQP_END_CUT,			/* nothing is sent any more, but what drivers have */
+	TQP_END_CUT,			/* what was received is acknowledged ahead of a RST */
+	TQP_END_ABORT,			/* without the sk lock: nothing is sent any more, but what drivers have */
+	TQP_END_DROP,
+	TQP_END_OFFLOAD,		/* without the sk lock: the NIC forgets the QP */
 	TQP_END_DRIVERS,
 	TQP_END_RETRIES,		/* of sends to a peer that left: as long as IBTA's would take */
 	TQP_END_OVER,

@@ -37,12 +37,13 @@ struct tqp_nic_sends {
 };
 
 /*
- * Locks: the mutex, and of shadow and reads beside it the sk lock: the data path
- * has that one alone.
+ * Locks: the mutex, under which nobody waits for the sk lock, which a process may keep;
+ * of shadow, reads and sends the sk lock.
  */
 struct tqp_conn_offload {
 	struct mutex mutex;
 	bool active;			/* the NIC has a context */
+	bool lost;			/* and may write for ever to what it was told of */
 	bool no_mixed;			/* and would deliver mixed trains */
 	struct tqp_turn turn;
 	struct tqp_nic_sends sends;

@@ -97,8 +97,6 @@ static int tqp_choose_engine(struct tqp_conn *conn, const struct tcp_qp_attach_r
 			tqp_count(conn->dev, TQP_C_offload_qps, 1);
 			return 0;
 		}
-		if (err == -ECONNRESET)
-			return err;
 		conn->reason = TCP_QP_REASON_OFFLOAD_REFUSED;
 		tqp_count(conn->dev, TQP_C_offload_refused, 1);
 		tqp_use_software(conn, req);

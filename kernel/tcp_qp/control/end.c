@@ -202,36 +202,56 @@ static void tqp_end_acknowledge(struct tqp_conn *conn)
 {
 	const struct tcp_sock *tp = tcp_sk(conn->sk);
 
-	lock_sock(conn->sk);
+	sock_owned_by_me(conn->sk);
 	if (!conn->end.ack_held && conn->rx.told_ack != tp->rcv_nxt) {
 		tqp_hold_acks(conn, tp->copied_seq);
 		tqp_send_ack(conn);
 	}
-	release_sock(conn->sk);
 }
 
 void tqp_end_abort(struct tqp_conn *conn)
 {
+	lock_sock(conn->sk);
 	tqp_end_acknowledge(conn);
+	release_sock(conn->sk);
 	tcp_abort(conn->sk, ECONNABORTED);
 }
 
-/* Takes the lock for itself. */
-static void tqp_end_cut(struct tqp_conn *conn)
+static long tqp_end_cut(struct tqp_conn *conn)
 {
-	struct sock *sk = conn->sk;
-
 	if (conn->end.abort)
-		tqp_end_abort(conn);
-	lock_sock(sk);
+		tqp_end_acknowledge(conn);
+	conn->end.step = TQP_END_ABORT;
+	return 0;
+}
+
+static long tqp_end_drop(struct tqp_conn *conn)
+{
 	tqp_tx_die(conn);	/* before the drop: unacknowledged sends did not succeed */
 	if (conn->end.abort)
 		tqp_tx_drop(conn);
-	tqp_end_go(conn, TQP_END_DRIVERS, TQP_DRIVER_MS);
-	release_sock(sk);
 	WRITE_ONCE(conn->end.told, true);
 	wake_up_all(&conn->wait);
-	tqp_conn_offload_stop(conn);
+	tqp_end_go(conn, TQP_END_OFFLOAD, TQP_DRIVER_MS);
+	return 0;
+}
+
+static bool tqp_end_is_unlocked(const struct tqp_conn *conn)
+{
+	return conn->end.step == TQP_END_ABORT || conn->end.step == TQP_END_OFFLOAD;
+}
+
+/* TCP takes the lock for itself, and a NIC may take its time. */
+static void tqp_end_unlocked(struct tqp_conn *conn)
+{
+	if (conn->end.step == TQP_END_ABORT) {
+		if (conn->end.abort)
+			tcp_abort(conn->sk, ECONNABORTED);
+		conn->end.step = TQP_END_DROP;
+	} else {
+		tqp_conn_offload_leave(conn);
+		conn->end.step = TQP_END_DRIVERS;
+	}
 }
 
 static void tqp_end_flush(struct tqp_conn *conn)
@@ -260,6 +280,7 @@ static long tqp_end_drivers(struct tqp_conn *conn)
 {
 	long left = tqp_tx_released(conn) ? 0 : tqp_end_left(conn);
 
+	tqp_shadow_end(conn);
 	if (left)
 		return left;
 	if (!tqp_tx_released(conn))
@@ -298,11 +319,16 @@ static long tqp_end_step(struct tqp_conn *conn)
 		return tqp_end_terminate(conn);
 	case TQP_END_HEARD:
 		return tqp_end_heard(conn);
+	case TQP_END_CUT:
+		return tqp_end_cut(conn);
+	case TQP_END_DROP:
+		return tqp_end_drop(conn);
 	case TQP_END_DRIVERS:
 		return tqp_end_drivers(conn);
 	case TQP_END_RETRIES:
 		return tqp_end_retries(conn);
-	case TQP_END_CUT:
+	case TQP_END_ABORT:
+	case TQP_END_OFFLOAD:
 	case TQP_END_OVER:
 		break;
 	}
@@ -317,7 +343,7 @@ static void tqp_end_later(struct tqp_conn *conn, long left)
 		tqp_conn_put(conn);
 }
 
-/* As many steps as can be taken now.  False: the next one is the cut, which needs no lock. */
+/* As many steps as can be taken now.  False: the next one is taken without the lock. */
 static bool tqp_end_run(struct tqp_conn *conn)
 {
 	long left = 0;
@@ -326,7 +352,7 @@ static bool tqp_end_run(struct tqp_conn *conn)
 	smp_mb();	/* pairs with tqp_tx_msg_done(): it sees us wait, or we see it done */
 	/* after a detach there is nobody to flush for, and who detached did the rest */
 	while (conn->qp && conn->end.step != TQP_END_OVER && !left) {
-		if (conn->end.step == TQP_END_CUT)
+		if (tqp_end_is_unlocked(conn))
 			return false;
 		left = tqp_end_step(conn);
 	}
@@ -346,7 +372,7 @@ void tqp_conn_fail_work(struct work_struct *work)
 		done = tqp_end_run(conn);
 		release_sock(conn->sk);
 		if (!done)
-			tqp_end_cut(conn);
+			tqp_end_unlocked(conn);
 	}
 	tqp_conn_put(conn);
 }

@@ -51,15 +51,17 @@ void tqp_sends_end(struct tqp_conn *conn);
 /* ---- qp.c ---- */
 /* The connection as the switch sees it arrive. */
 void tqp_offload_flow_of(const struct sock *sk, struct tqp_offload_flow *flow);
-/* Remove the switch's context; sleeps, idempotent. */
-void tqp_conn_offload_stop(struct tqp_conn *conn);
+/* Of an attach; sleeps, without the sk lock. */
 int tqp_conn_offload_start(struct tqp_conn *conn);
+/* Remove the switch's context.  The shadow stays; idempotent; sleeps, but not for the sk lock. */
+void tqp_conn_offload_leave(struct tqp_conn *conn);
+/* And the shadow; idempotent; sleeps, without the sk lock. */
+void tqp_conn_offload_stop(struct tqp_conn *conn);
 
 /* ---- shadow.c ---- */
 int tqp_shadow_alloc(struct tqp_conn *conn);
-/* The switch has forgotten the QP; sleeps. */
-void tqp_shadow_free(struct tqp_conn *conn);
-void tqp_shadow_give_up(struct tqp_conn *conn);	/* a NIC may write there for ever */
+/* The switch's context is gone, or never was; idempotent; sk lock. */
+void tqp_shadow_end(struct tqp_conn *conn);
 /* Room to say which READs wait; process context, sk lock.  Without it responses are copied. */
 void tqp_shadow_add_reads(struct tqp_conn *conn);
 

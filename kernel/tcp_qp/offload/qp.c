@@ -102,83 +102,106 @@ static void tqp_offload_receives(const struct tqp_conn *conn, struct tqp_offload
 	}
 }
 
-static int tqp_conn_offload_create(struct tqp_conn *conn, struct tqp_offload_device *odev)
+/* What needs the sk lock, for which nobody waits under the mutex. */
+static void tqp_offload_describe(struct tqp_conn *conn, struct tqp_offload_qp *oqp)
 {
-	struct tqp_qp *qp = conn->qp;
-	struct tqp_offload_qp oqp = {
-		.qpn = qp->qpn,
-		.pd = qp->pd->pdn,
-		.rcv_wscale = tcp_sk(conn->sk)->rx_opt.rcv_wscale,
-		.shadow = conn->offload.shadow_dma,
-	};
-	int err;
+	const struct tqp_qp *qp = conn->qp;
 
-	tqp_offload_receives(conn, &oqp);
+	oqp->qpn = qp->qpn;
+	oqp->pd = qp->pd->pdn;
+	oqp->shadow = conn->offload.shadow_dma;
 	if (conn->wire_version == 0)
-		oqp.flags |= TQP_OFFLOAD_QP_TX_V0;
+		oqp->flags |= TQP_OFFLOAD_QP_TX_V0;
 	if (conn->icrc)
-		oqp.flags |= TQP_OFFLOAD_QP_ICRC;
+		oqp->flags |= TQP_OFFLOAD_QP_ICRC;
 	if (READ_ONCE(qp->attr.qp_access_flags) & IB_ACCESS_REMOTE_WRITE)
-		oqp.flags |= TQP_OFFLOAD_QP_REMOTE_WRITE;
-	tqp_offload_flow_of(conn->sk, &oqp.flow);
+		oqp->flags |= TQP_OFFLOAD_QP_REMOTE_WRITE;
+	tqp_offload_flow_of(conn->sk, &oqp->flow);
 	lock_sock(conn->sk);
-	oqp.rcv_nxt = tcp_sk(conn->sk)->rcv_nxt;
-	conn->offload.shadow->consumed = cpu_to_le32(tcp_sk(conn->sk)->copied_seq);
+	oqp->rcv_wscale = tcp_sk(conn->sk)->rx_opt.rcv_wscale;
+	oqp->rcv_nxt = tcp_sk(conn->sk)->rcv_nxt;
+	if (conn->offload.shadow)	/* else the conn is over already */
+		conn->offload.shadow->consumed = cpu_to_le32(tcp_sk(conn->sk)->copied_seq);
 	release_sock(conn->sk);
-	err = odev->ops->qp_create(odev, &oqp);
-	if (err || !(oqp.flags & TQP_OFFLOAD_QP_COMPLETE))
-		return err;
-	lock_sock(conn->sk);
-	conn->offload.turn.state = TQP_TURN_OURS;
-	conn->offload.sends.on = oqp.flags & TQP_OFFLOAD_QP_SENDS;
-	release_sock(conn->sk);
-	return 0;
 }
 
-int tqp_conn_offload_start(struct tqp_conn *conn)
+static int tqp_offload_create(struct tqp_conn *conn, struct tqp_offload_qp *oqp)
 {
 	struct tqp_offload_device *odev = conn->dev->offload;
 	int err;
 
-	mutex_lock(&conn->offload.mutex);
-	err = -ECONNRESET;
-	if (READ_ONCE(conn->state) == TQP_CONN_DEAD)	/* who stops it was here */
-		goto out;
-	err = tqp_shadow_alloc(conn);
-	if (err)
-		goto out;
+	lockdep_assert_held(&conn->offload.mutex);
+	if (READ_ONCE(conn->state) == TQP_CONN_DEAD)	/* what ends it may have been here */
+		return 0;
 	err = tqp_rq_map(conn, odev->dma_dev);
 	if (err)
-		goto free_shadow;
-	err = tqp_conn_offload_create(conn, odev);
-	if (err)
-		goto unmap;
+		return err;
+	tqp_offload_receives(conn, oqp);
+	err = odev->ops->qp_create(odev, oqp);
+	if (err) {
+		tqp_rq_unmap(conn, odev->dma_dev);
+		return err;
+	}
 	conn->offload.no_mixed = !odev->mixed_trains;
 	conn->offload.active = true;
-	goto out;
-unmap:
-	tqp_rq_unmap(conn, odev->dma_dev);
-free_shadow:
-	tqp_shadow_free(conn);
-out:
+	return 0;
+}
+
+/* The NIC may complete from now on. */
+static void tqp_offload_begin(struct tqp_conn *conn, const struct tqp_offload_qp *oqp)
+{
+	lock_sock(conn->sk);
+	if (conn->offload.shadow && oqp->flags & TQP_OFFLOAD_QP_COMPLETE) {
+		conn->offload.turn.state = TQP_TURN_OURS;
+		conn->offload.sends.on = oqp->flags & TQP_OFFLOAD_QP_SENDS;
+	}
+	release_sock(conn->sk);
+}
+
+static void tqp_conn_shadow_end(struct tqp_conn *conn)
+{
+	lock_sock(conn->sk);
+	tqp_shadow_end(conn);
+	release_sock(conn->sk);
+}
+
+int tqp_conn_offload_start(struct tqp_conn *conn)
+{
+	struct tqp_offload_qp oqp = {};
+	int err;
+
+	err = tqp_shadow_alloc(conn);
+	if (err)
+		return err;
+	tqp_offload_describe(conn, &oqp);
+	mutex_lock(&conn->offload.mutex);
+	err = tqp_offload_create(conn, &oqp);
 	mutex_unlock(&conn->offload.mutex);
+	if (err)
+		tqp_conn_shadow_end(conn);
+	else
+		tqp_offload_begin(conn, &oqp);
 	return err;
 }
 
-void tqp_conn_offload_stop(struct tqp_conn *conn)
+void tqp_conn_offload_leave(struct tqp_conn *conn)
 {
 	mutex_lock(&conn->offload.mutex);
 	if (conn->offload.active) {	/* then the QP, and with it the device, is still there */
 		struct tqp_offload_device *odev = conn->dev->offload;
 
 		conn->offload.active = false;
-		if (tqp_end_is_forgotten(conn->dev, odev->ops->qp_destroy(odev, conn->qpn))) {
-			tqp_rq_unmap(conn, odev->dma_dev);
-			tqp_shadow_free(conn);
-		} else {
+		conn->offload.lost = !tqp_end_is_forgotten(conn->dev, odev->ops->qp_destroy(odev, conn->qpn));
+		if (conn->offload.lost)
 			tqp_rq_give_up(conn);
-			tqp_shadow_give_up(conn);
-		}
+		else
+			tqp_rq_unmap(conn, odev->dma_dev);
 	}
 	mutex_unlock(&conn->offload.mutex);
+}
+
+void tqp_conn_offload_stop(struct tqp_conn *conn)
+{
+	tqp_conn_offload_leave(conn);
+	tqp_conn_shadow_end(conn);
 }

@@ -60,36 +60,21 @@ void tqp_shadow_add_reads(struct tqp_conn *conn)
 		smp_store_release(&conn->offload.shadow->reads_addr, cpu_to_le64(conn->offload.reads_dma));
 }
 
-/* From here on it is the caller's. */
-static struct tqp_offload_shadow *tqp_shadow_take(struct tqp_conn *conn,
-						  struct tqp_offload_reads **reads)
+void tqp_shadow_end(struct tqp_conn *conn)
 {
-	struct tqp_offload_shadow *shadow;
+	struct tqp_offload_shadow *shadow = conn->offload.shadow;
+	struct tqp_offload_reads *reads = conn->offload.reads;
 
-	lock_sock(conn->sk);
+	sock_owned_by_me(conn->sk);
+	if (!shadow)
+		return;
 	tqp_turn_end(conn);
 	tqp_sends_end(conn);
-	shadow = conn->offload.shadow;
-	*reads = conn->offload.reads;
 	conn->offload.shadow = NULL;
 	conn->offload.reads = NULL;
-	release_sock(conn->sk);
-	return shadow;
-}
-
-void tqp_shadow_free(struct tqp_conn *conn)
-{
-	struct tqp_offload_reads *reads;
-	struct tqp_offload_shadow *shadow = tqp_shadow_take(conn, &reads);
-
+	if (conn->offload.lost)
+		return;
 	if (reads)
 		dma_pool_free(conn->dev->shadow_reads, reads, conn->offload.reads_dma);
 	dma_pool_free(conn->dev->shadows, shadow, conn->offload.shadow_dma);
-}
-
-void tqp_shadow_give_up(struct tqp_conn *conn)
-{
-	struct tqp_offload_reads *reads;
-
-	tqp_shadow_take(conn, &reads);
 }
