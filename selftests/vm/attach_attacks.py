@@ -51,8 +51,10 @@ def test_a_message_on_its_way_is_not_its_successors(t: Guests) -> None:
     with done_and_undone(t, (0,), HOLD.format(10000), HOLD.format(was)):
         server = t.start(0, f"exec {command}", LIMIT_S)
         t.wait_listening(0, 7700)
-        t.run(1, f"exec {command} --connect $PEER", LIMIT_S)
-        t.check(server.wait().ok, server.wait().stderr)
+        client = t.start(1, f"exec {command} --connect $PEER", LIMIT_S)
+        for end in server, client:
+            result = end.wait()
+            t.check(result.ok, result.stderr)
 
 
 def test_reset_completes_nothing_with_success(t: Guests) -> None:

@@ -133,15 +133,15 @@ namespace {
 // Whose queue pair goes with its receive posted, as soon as the peer may send.
 bool followed(const tcpqp::Context& context, const Options& o, int fd, uint8_t seed) {
     {
-        End gone(context);
-        gone.receive(kMessageBytes);
+        End gone(context, kLargeBytes);
+        gone.receive(kLargeBytes);
         const tcpqp::Attached attached = gone.attach(fd, 0, kWaitMs, o.peer.engine_id());
         require(attached.error == 0, "attach: " + error_text(attached.error));
         poll(nullptr, 0, seed % 4);
     }
-    End next(context);
+    End next(context, kLargeBytes);
     std::ranges::fill(next.bytes(), static_cast<uint8_t>(~seed));
-    next.receive(kMessageBytes);
+    next.receive(kLargeBytes);
     const tcpqp::Attached attached = next.attach(fd, 0, kWaitMs, o.peer.engine_id());
     if (attached.error != 0)  // the first one had it
         return false;
@@ -166,11 +166,11 @@ void successor(const tcpqp::Context& context, const Options& o) {
             whole += followed(context, o, fd.get(), seed);
             continue;
         }
-        End peer(context);
+        End peer(context, kLargeBytes);
         std::ranges::fill(peer.bytes(), seed);
         if (peer.attach(fd.get(), 0, kWaitMs, o.peer.engine_id()).error != 0)
             continue;
-        peer.send(kMessageBytes);
+        peer.send(kLargeBytes);
         (void)peer.wait();
     }
     std::printf("{\"whole\": %u}\n", whole);
