@@ -19,7 +19,7 @@ pytestmark = pytest.mark.needs(NEEDS)
 
 OURS = "user/nccl/libnccl-net-tcpqp.so"
 CASES = 15
-LIMIT_S = 120
+LIMIT_S = 180
 SHORT_MESSAGES = 1000
 SLOW_US = 2000
 FAULTS = {"loss": 0.01, "reorder": 0.05, "seed": 41}
