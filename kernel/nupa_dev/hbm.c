@@ -16,16 +16,18 @@ static struct nupa_hbm *nupa_hbms[NUPA_WINDOWS_MAX];	/* [window], the same for a
 
 static void nupa_window_put(struct nupa_dev *nupa, u32 window, u64 base, u64 end)
 {
-	/* whoever transmits looks before he posts, and nupa_hbm_drain() waits for both: no order needed */
-	WRITE_ONCE(nupa->windows[window].base, base);
-	WRITE_ONCE(nupa->windows[window].end, end);
+	/* Whoever transmits looks before he posts, and nupa_hbm_drain() waits for both. */
+	/* Who finds an end finds its base, too: a window without one keeps the base of before. */
+	if (end)
+		WRITE_ONCE(nupa->windows[window].base, base);
+	smp_store_release(&nupa->windows[window].end, end);
 }
 
 bool nupa_hbm_reaches(const struct nupa_dev *nupa, dma_addr_t addr, u32 bytes)
 {
 	for (u32 i = 0; i < NUPA_WINDOWS_MAX; i++)
-		if (addr >= READ_ONCE(nupa->windows[i].base) &&
-		    addr + bytes <= READ_ONCE(nupa->windows[i].end))
+		if (addr + bytes <= smp_load_acquire(&nupa->windows[i].end) &&
+		    addr >= READ_ONCE(nupa->windows[i].base))
 			return true;
 	return false;
 }
