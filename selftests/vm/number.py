@@ -87,6 +87,23 @@ def test_address_that_comes_with_the_link(t: Guests) -> None:
     wait_gids(t, 0, before)
 
 
+TRACING = "/sys/kernel/tracing"
+GID_CHANGE = 18  # IB_EVENT_GID_CHANGE
+
+
+def test_link_comes_without_an_address(t: Guests) -> None:
+    """Then no GID of it is taken away and made anew, by which a connect in between would fail."""
+    events = f"{TRACING}/events/kprobes/gids"
+    t.run(0, f"echo 'p:gids tcp_qp:tqp_device_event type=%si:u32' >{TRACING}/kprobe_events; echo type=={GID_CHANGE} >{events}/filter; echo 1 >{events}/enable")
+    try:
+        t.run(0, "rdma link delete tcpqp0; rdma link add tcpqp0 type tcp_qp netdev nupa0; sh $REPO/tools/vm/guest/mkdev")
+        t.equal(t.run(0, f"grep -c gids: {TRACING}/trace || true").strip(), "0", "events that make the core read all GIDs again")
+        t.run(0, "ip address add 10.77.9.1/24 dev nupa0; ip address del 10.77.9.1/24 dev nupa0")
+        t.check(int(t.run(0, f"grep -c gids: {TRACING}/trace || true")) > 0, "no address is told of")
+    finally:
+        t.run(0, f"echo 0 >{events}/enable; echo >{TRACING}/kprobe_events; echo >{TRACING}/trace")
+
+
 def by_number(t: Guests, command: str, client_node: int = 1) -> str:
     """What the server says of a program that takes its peer's name, and whose ends exchange numbers over a socket."""
     port = free_port()

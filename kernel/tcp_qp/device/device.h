@@ -37,6 +37,8 @@ int tqp_fill_res_cq(struct sk_buff *skb, struct ib_cq *ibcq);
 int tqp_query_device(struct ib_device *ib, struct ib_device_attr *attr, struct ib_udata *udata);
 int tqp_query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attr);
 int tqp_query_gid(struct ib_device *ib, u32 port, int index, union ib_gid *gid);
+/* Has the core the GIDs of now? */
+bool tqp_gids_are_read(struct ib_device *ib);
 int tqp_query_pkey(struct ib_device *ib, u32 port, u16 index, u16 *pkey);
 int tqp_port_immutable(struct ib_device *ib, u32 port, struct ib_port_immutable *immutable);
 enum rdma_link_layer tqp_link_layer(struct ib_device *ib, u32 port);

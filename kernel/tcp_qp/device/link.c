@@ -242,8 +242,12 @@ static int tqp_client_add(struct ib_device *ib)
 	/* It may come back, in another network namespace. */
 	WRITE_ONCE(to_tqp_device(ib)->leaving, false);
 	tqp_number_add_device(to_tqp_device(ib));
-	/* the core has read the addresses already, and was told of no change since */
-	tqp_device_event(to_tqp_device(ib), IB_EVENT_GID_CHANGE);
+	/*
+	 * The core has read the addresses already, and was told of no change since.  It reads them
+	 * again by taking each GID away for a moment: only where that changes anything.
+	 */
+	if (!tqp_gids_are_read(ib))
+		tqp_device_event(to_tqp_device(ib), IB_EVENT_GID_CHANGE);
 	return 0;
 }
 

@@ -3,6 +3,7 @@
 #include <linux/ethtool.h>
 #include <linux/inetdevice.h>
 #include <net/addrconf.h>
+#include <rdma/ib_cache.h>
 #include <rdma/ib_mad.h>
 #include "device/device.h"
 #include "ud/ud.h"
@@ -181,6 +182,20 @@ int tqp_query_gid(struct ib_device *ib, u32 port, int index, union ib_gid *gid)
 		tqp_gid_of_mac(dev, gid);
 	rcu_read_unlock();
 	return 0;
+}
+
+bool tqp_gids_are_read(struct ib_device *ib)
+{
+	union ib_gid now, read;
+
+	for (int i = 0; i < TQP_GIDS; i++) {
+		tqp_query_gid(ib, TQP_PORT, i, &now);
+		if (rdma_query_gid(ib, TQP_PORT, i, &read))
+			read = zgid;	/* it has skipped that one */
+		if (memcmp(&now, &read, sizeof(now)))
+			return false;
+	}
+	return true;
 }
 
 int tqp_query_pkey(struct ib_device *ib, u32 port, u16 index, u16 *pkey)
