@@ -392,6 +392,28 @@ def forged(t: Guests, count: int, limit_s: float) -> None:
         job.wait()
 
 
+SETTLED_S, COUNTED_S = 3, 5  # the pauses between two connections have grown by then; and these are counted
+CONNECTS_PER_S = 3
+
+
+def test_peer_that_seems_ready(t: Guests) -> None:
+    """It says so, has never heard that the other end is, and resets the connection: that end tries again, and ever later."""
+    t.run(1, f"until ! ss -Hltn 'sport = :{PORT}' | grep -q .; do sleep 0.05; done", 20)
+    count = "cat /sys/class/infiniband/tcpqp0/ports/1/hw_counters/number_"
+    connects, established = f"{count}connects", f"{count}established"
+    at = int(t.run(0, established))
+    with sysctl(t, "net.ipv4.tcp_timestamps", 0, (1,)):
+        forger = t.start(1, f"cd $REPO/selftests && exec /usr/bin/python3 -m vm.hostile.number_forge {PORT}", LIMIT_S)
+        t.wait_output(forger, "ready")
+        lonely = t.start(0, f"exec {ENDS} absent --peer {gid_of(ADDRESSES[1])} --delay 30", LIMIT_S)
+        t.wait_until(lambda: int(t.run(0, established)) > at, "no end is told that the peer is ready")
+        before, after = (int(word) for word in t.run(0, f"sleep {SETTLED_S}; {connects}; sleep {COUNTED_S}; {connects}").split())
+    for job in (lonely, forger):
+        job.kill()
+        job.wait()
+    t.check(0 < after - before <= COUNTED_S * CONNECTS_PER_S, f"{after - before} connections in {COUNTED_S} s")
+
+
 @pytest.mark.long
 def test_forged_hellos(t: Guests) -> None:
     forged(t, 3000, 120)

@@ -215,7 +215,6 @@ static void tqp_number_connected(struct tqp_number *number)
 		tqp_count(qp->dev, TQP_C_number_established, 1);
 		WRITE_ONCE(qp->number_waits, false);
 		WRITE_ONCE(number->send_by, 0);
-		number->retry_ms = TQP_NUMBER_RETRY_FIRST_MS;
 	}
 	mutex_unlock(&qp->mutex);
 }
