@@ -33,6 +33,7 @@ SUM_S = 30  # TQP_DRIVER_MS
 REMOVED_S = 6.0
 STARVED = 300  # more than a work queue runs at a time
 FEW = 20
+ATTACHES = 2  # threads of a process whose attach waits, without those that accept
 KILLED_S = 2.0  # a process whose system calls take no turn longer than that
 TURN_MS = 200.0  # of a doorbell: its own turn, and one that it waits for
 LOCKUP_S = 3  # "soft lockup" is said after twice as much
@@ -232,17 +233,38 @@ def test_ends_of_one_delay_nobody_else(t: Guests) -> None:
         dies(t, 0, job, f"{STARVED} queue pairs and regions", ENDS_S + 10)
 
 
-def test_claims_of_a_busy_queue_pair_delay_nobody_else(t: Guests) -> None:
-    """Its attach waits for a peer that never comes, and many accepts wait for it; then each of their peers says something."""
+def _claims(t: Guests, count: int) -> Job:
+    """A queue pair whose attach waits for a peer that never comes, and accepts that name it: each has failed, or sleeps."""
     t.run(0, f"{OPEN}; rm -f /tmp/claimed")
-    job = t.start(0, attack("claims", f"--connect {t.nodes[0].ip4} --count {STARVED} --until /tmp/claimed"), 200)
+    job = t.start(0, attack("claims", f"--connect {t.nodes[0].ip4} --count {count} --until /tmp/claimed"), 200)
     t.wait_output(job, "ready", 60)
-    waits = f"[ $(cat /proc/$(pgrep -o -x process_attack)/task/*/stack | grep -c tqp_ep_claim) -ge {STARVED} ]"
-    t.run(0, f"until {waits}; do sleep 0.1; done; touch /tmp/claimed", 20)
+    tasks = "/proc/$(pgrep -o -x process_attack)/task"
+    asleep = f"$(cat {tasks}/*/stack | grep -c tqp_ep_claim)"
+    t.run(0, f"until [ $(ls {tasks} | wc -l) -eq $(({ATTACHES} + {asleep})) ]; do sleep 0.1; done", 20)
+    return job
+
+
+def test_claims_of_a_busy_queue_pair_delay_nobody_else(t: Guests) -> None:
+    """Then each of their peers says something."""
+    job = _claims(t, STARVED)
+    t.run(0, "touch /tmp/claimed")
     t.wait_output(job, "waiting")
     _others_connect(t)
-    t.run(0, waits)
-    dies(t, 0, job, f"{STARVED} accepts that wait for a queue pair")
+    dies(t, 0, job, f"{STARVED} accepts that name a busy queue pair")
+
+
+def test_link_deleted_with_a_claim(t: Guests) -> None:
+    """By rdma_cm that was loaded after tcp_qp: it hears of the device's end first, and waits for who is in a call of it."""
+    t.run(0, "modprobe -r rdma_ucm; [ ! -d /sys/module/rdma_cm ]; modprobe rdma_ucm; sh $REPO/tools/vm/guest/mkdev")
+    try:
+        job = _claims(t, 1)
+        began = seconds(t)
+        t.run(0, "rdma link delete tcpqp0", 40)
+        took = seconds(t) - began
+        t.check(took < REMOVED_S, f"rdma link delete took {took:.1f} s")
+        dies(t, 0, job, "without a device")
+    finally:
+        t.run(0, "rdma link add tcpqp0 type tcp_qp netdev nupa0; sh $REPO/tools/vm/guest/mkdev")
 
 
 def kept(t: Guests, count: int, limit_s: float) -> Job:

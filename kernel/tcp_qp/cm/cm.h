@@ -32,6 +32,8 @@ enum {
 	TQP_CM_REPLY_MS = 30000,	/* for the peer's application to accept */
 	TQP_CM_REQUEST_MS = 5000,	/* for a connection to say what it wants */
 	TQP_CM_DECIDE_MS = 60000,	/* for our application to accept */
+	TQP_CM_CLAIM_MS = 1000,		/* for whoever else has our QP locked */
+	TQP_CM_CLAIM_LOOK_MS = 1,	/* whether he still has */
 	TQP_CM_RTR_MS = 10000,		/* for the peer's QP */
 	TQP_CM_LATE_MS = 1000,		/* after the peer's FIN: for receives that unread data waits for */
 	TQP_CM_DEPTH_MAX = TQP_RD_ATOMIC_MAX,	/* IRD and ORD */
@@ -148,8 +150,8 @@ struct tqp_ep *tqp_ep_get(struct tqp_ep *ep);
 void tqp_ep_put(struct tqp_ep *ep);
 void tqp_ep_deadline(struct tqp_ep *ep, u32 ms);	/* 0: none */
 /*
- * Reserve the QP for this ep, and give its reference, or an error.  Sleeps as long as an attach of
- * the QP waits for its peer: not under the mutex of an ep that its socket or a timer may wake.
+ * Reserve the QP for this ep, and give its reference, or an error.  Sleeps TQP_CM_CLAIM_MS at most:
+ * not under the mutex of an ep that its socket or a timer may wake.
  */
 struct tqp_qp *tqp_ep_claim(struct tqp_ep *ep, u32 qpn);
 /* Undo that. */

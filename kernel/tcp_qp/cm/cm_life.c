@@ -6,6 +6,7 @@
  * forget a request without a word, and it may ask for one that is long gone.
  */
 #include <linux/cred.h>
+#include <linux/delay.h>
 #include <net/net_namespace.h>
 #include <net/sock.h>
 #include "cm/cm.h"
@@ -153,8 +154,6 @@ static int tqp_qp_claimable(struct tqp_qp *qp)
 	enum ib_qp_state state = tqp_qp_state(qp);
 
 	lockdep_assert_held(&qp->mutex);
-	if (!tqp_qp_callers(qp))
-		return -EPERM;
 	if (qp->ib.qp_type != IB_QPT_RC)
 		return -EOPNOTSUPP;
 	if (qp->ep || qp->conn || qp->number)
@@ -164,6 +163,38 @@ static int tqp_qp_claimable(struct tqp_qp *qp)
 	return READ_ONCE(qp->dev->leaving) ? -ENODEV : 0;
 }
 
+static bool tqp_qp_connects(struct tqp_qp *qp)
+{
+	bool connects;
+
+	spin_lock_bh(&qp->lock);
+	connects = qp->conn || qp->number;
+	spin_unlock_bh(&qp->lock);
+	return connects;
+}
+
+/*
+ * An attach keeps the mutex until its peer answers, and others may come after it.  rdma_cm has
+ * locked its id, and may wait for that before we hear of the device's end: so nobody sleeps here
+ * for long.
+ */
+static int tqp_ep_lock_qp(struct tqp_qp *qp)
+{
+	unsigned long by = jiffies + msecs_to_jiffies(TQP_CM_CLAIM_MS);
+
+	if (!tqp_qp_callers(qp))
+		return -EPERM;
+	while (!mutex_trylock(&qp->mutex)) {
+		if (tqp_qp_connects(qp))
+			return -EISCONN;
+		if (time_after(jiffies, by))
+			return -EBUSY;
+		if (msleep_interruptible(TQP_CM_CLAIM_LOOK_MS))
+			return -EINTR;
+	}
+	return 0;
+}
+
 struct tqp_qp *tqp_ep_claim(struct tqp_ep *ep, u32 qpn)
 {
 	struct tqp_qp *qp = tqp_qp_lookup(ep->dev, qpn);
@@ -171,7 +202,7 @@ struct tqp_qp *tqp_ep_claim(struct tqp_ep *ep, u32 qpn)
 
 	if (!qp)
 		return ERR_PTR(-EINVAL);
-	err = mutex_lock_interruptible(&qp->mutex);
+	err = tqp_ep_lock_qp(qp);
 	if (err)
 		goto out;
 	err = tqp_qp_claimable(qp);
