@@ -12,8 +12,11 @@ static void nupa_rx_refill(struct nupa_queue *q)
 	    nupa_fill_up(&rx->fill, GFP_ATOMIC))
 		return;
 	nupa_rx_count(q, NUPA_RXS_alloc_failures, 1);
-	/* with few buffers left no packet may come that would try again */
-	if (nupa_fill_waiting(&rx->fill) < rx->fill.entries / 2)
+	/*
+	 * With few buffers left no packet may come that would try again.  What the switch could not
+	 * reach is an accelerator's that is gone: it comes back to other rings.
+	 */
+	if (!rx->fill.beyond && nupa_fill_waiting(&rx->fill) < rx->fill.entries / 2)
 		mod_timer(&q->rx_retry, jiffies + msecs_to_jiffies(NUPA_RX_RETRY_MS));
 }
 

@@ -434,11 +434,12 @@ def _payload_for_the_queue(t: Guests) -> list:
 
 DEVMEM_BYTES = 2 << 20  # few enough that the reader keeps up
 RESETS_S = 12  # in which a port is reset twice: every 5 s at most
+ASKS_PER_S = 20  # a timer that tries again would ask a hundred times
 
 
 @pytest.mark.long
 def test_devmem_tcp_receiver_unplugged(t: Guests) -> None:
-    """The port is reset once, for what the switch had of its accelerator, and not again and again."""
+    """The port is reset once, for what the switch had of its accelerator, and not again and again; nor does the queue look for buffers."""
     program, port = f"$BUILD/cmake/{DEVMEM}", free_port()
     t.run(0, f"ethtool -L nupa0 combined 2; ethtool -X nupa0 weight 0 1; {program} split nupa0 on")
     receiver = t.start(0, f"exec {program} receive nupa0 --memory hbm --queue {QUEUE} --no-steering --port {port} >/dev/null", END_S)
@@ -450,8 +451,11 @@ def test_devmem_tcp_receiver_unplugged(t: Guests) -> None:
     t.run(0, f"pkill -STOP devmem_tcp; {gone}; [ ! -e /dev/nupa_accel0 ]", END_S)  # what it has bound stays bound
     jobs = [receiver, sender, *_payload_for_the_queue(t)]
     t.wait_until(lambda: t.stat(0, "recoveries") > 0, "the switch writes to a buffer that is gone", 20)
+    failures = t.stat(0, "rx_alloc_failures")
     t.run(0, f"sleep {RESETS_S}", END_S)
     t.equal(t.stat(0, "recoveries"), 1, "recoveries of the port")
+    asked = t.stat(0, "rx_alloc_failures") - failures
+    t.check(asked < RESETS_S * ASKS_PER_S, f"looked for buffers {asked} times in {RESETS_S} s")
     t.run(0, "pkill -KILL devmem_tcp")
     for job in jobs:
         job.kill()
