@@ -22,6 +22,7 @@ pytestmark = pytest.mark.needs(NEEDS)
 PORT = 7300
 LIMIT_S = 90
 HUGE_PAGES = 24  # of 2 MiB: region and scratch of both programs
+NARROW = {"rate_mbps": 60, "queue_bytes": 100000}  # a READ of 3 MiB takes a while
 END_LIMIT_S = 20  # for the survivor to hear of it
 UNHEARD_END_MS = 1000  # TQP_TERMINATE_MS
 
@@ -243,6 +244,13 @@ def test_windows_offload(t: Guests) -> None:
 
 def test_windows_software(t: Guests) -> None:
     pair(t, "qp_window", ("software", "software"))
+
+
+@pytest.mark.parametrize("engine", ("offload", "software"))
+def test_window_taken_back_while_read(t: Guests, engine: str) -> None:
+    """What its owner writes after that does not reach the peer, which has the old bytes, or an error."""
+    with fabric(t, **NARROW):
+        pair(t, "qp_window", (engine, engine), "--reads")
 
 
 def test_resource_details(t: Guests) -> None:

@@ -26,10 +26,13 @@ struct tqp_requester {
 	u16 out;			/* that wait */
 };
 
+struct tqp_binding;
+
 /* A request of the peer's and its response. */
 struct tqp_response {
 	struct tqp_tx_msg msg;
 	struct tqp_mr *mr;		/* that it reads: pinned by msg */
+	struct tqp_binding *binding;	/* of the window that it reads through: a reference; or NULL */
 	struct ib_sge source;
 	u64 sink_va;
 	u32 sink_key;

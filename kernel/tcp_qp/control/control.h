@@ -11,6 +11,7 @@ struct ib_mr *tqp_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 bytes, u64 iova
 struct ib_mr *tqp_reg_dmabuf_mr(struct ib_pd *ibpd, u64 offset, u64 bytes, u64 iova, int fd,
 				int access, TQP_DMAH_PARAM struct uverbs_attr_bundle *attrs);
 int tqp_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
+int tqp_dealloc_mw(struct ib_mw *ibmw);
 
 /* ---- attach.c, detach.c and life.c ---- */
 /*

@@ -120,8 +120,26 @@ static inline u32 tqp_mr_bvecs(const struct tqp_mr *mr, u64 addr, u32 bytes, str
 }
 
 /* ---- mw.c: memory windows ---- */
+struct tqp_binding;
+
+struct tqp_window {
+	struct rcu_head rcu;
+	enum ib_mw_type type;
+	u32 pdn;
+	u32 index;			/* of dev->mws: its keys without their low 8 bits */
+	spinlock_t lock;
+	u32 key;			/* under lock */
+	bool dead;			/* under lock: deallocated */
+	struct tqp_binding __rcu *binding;	/* NULL: not bound */
+	refcount_t refs;		/* the verbs object's, and each binding's that is not gone */
+	wait_queue_head_t unused;	/* refs fell to 1 */
+};
+
 int tqp_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata);
-int tqp_dealloc_mw(struct ib_mw *ibmw);
+/* No new use of it from here on, nor one under RCU; its keys stay taken; sleeps. */
+void tqp_mw_withdraw(struct tqp_device *dev, struct tqp_window *window);
+/* Its keys are free, and it is gone with its last user. */
+void tqp_mw_forget(struct tqp_device *dev, struct tqp_window *window);
 void tqp_mw_drop_qp(struct tqp_device *dev, u32 qpn);
 
 /* ---- place.c ---- */
@@ -136,16 +154,22 @@ enum ib_wc_status tqp_place_at(struct tqp_conn *conn, struct sk_buff *skb, u32 s
 			       u64 addr, u32 bytes, int access);
 
 /* ---- mw.c ---- */
-struct tqp_binding;
 /*
  * RCU read side: the region that @key, also a window's, opens for [va, va +
  * bytes) with this access, or NULL.
  */
 struct tqp_mr *tqp_key_mr(const struct tqp_conn *conn, u32 key, u64 va, u64 bytes, int access);
+/* The same with references that outlive the RCU section; *@binding: the window's, or NULL. */
+struct tqp_mr *tqp_key_pin(const struct tqp_conn *conn, u32 key, u64 va, u64 bytes, int access,
+			   struct tqp_binding **binding);
+void tqp_binding_put(struct tqp_binding *binding);	/* any context */
 /* *@old is what was bound before: if there was anything, tqp_mw_retire() it. */
 enum ib_wc_status tqp_mw_bind(struct tqp_conn *conn, const struct tqp_mw_bind *bind,
 			      struct tqp_binding **old);
-/* @put drops a reference to @msg, which took @old's place, when nobody can be copying by @old's key. */
+/*
+ * @put drops a reference to @msg, which took @old's place, when nobody can be copying by @old's
+ * key, nor TCP send what a READ by it asked for; any context.
+ */
 void tqp_mw_retire(struct tqp_binding *old, struct tqp_tx_msg *msg,
 		   void (*put)(struct tqp_tx_msg *msg));
 /* LOCAL_INV here or a SEND_WITH_INV of the peer's; sk lock.  False: no window of this QP's. */

@@ -17,7 +17,9 @@
 /* What a bound window permits; replaced as a whole, read under RCU. */
 struct tqp_binding {
 	struct rcu_head rcu;
-	struct tqp_tx_msg *msg;	/* retired by it */
+	refcount_t refs;	/* as long as it is bound or being retired, and each response's */
+	struct tqp_window *window;	/* a reference */
+	struct tqp_tx_msg *msg;	/* retired by it; or NULL */
 	void (*put)(struct tqp_tx_msg *msg);
 	u32 key;
 	u32 lkey;		/* of the region */
@@ -30,16 +32,6 @@ struct tqp_binding {
 /* A key's low 8 bits are its owner's to choose, IBTA 10.6.7: these 23 are not to be guessed. */
 #define TQP_MW_INDEX_BITS 23
 static_assert(TQP_MW_FIRST == 1 << TQP_MW_INDEX_BITS && TQP_MW_MAX < TQP_MW_FIRST);
-
-struct tqp_window {
-	struct rcu_head rcu;
-	enum ib_mw_type type;
-	u32 pdn;
-	spinlock_t lock;
-	u32 key;				/* under lock */
-	bool dead;				/* under lock: deallocated */
-	struct tqp_binding __rcu *binding;	/* NULL: not bound */
-};
 
 static struct tqp_window *tqp_mw_lookup(struct tqp_device *dev, u32 key)
 {
@@ -69,6 +61,7 @@ static int tqp_window_publish(struct tqp_device *dev, struct tqp_window *window)
 	ret = tqp_mw_reserve_index(dev, &index);
 	if (ret)
 		return ret;
+	window->index = index;
 	window->key = index << 8 | get_random_u8();
 	xa_store(&dev->mws, index, window, GFP_KERNEL);	/* replaces: allocates nothing */
 	return 0;
@@ -87,6 +80,8 @@ int tqp_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 	window->type = ibmw->type;
 	window->pdn = to_tqp_pd(ibmw->pd)->pdn;
 	spin_lock_init(&window->lock);
+	refcount_set(&window->refs, 1);
+	init_waitqueue_head(&window->unused);
 	ret = tqp_window_publish(to_tqp_device(ibmw->device), window);
 	if (ret) {
 		kfree(window);
@@ -97,31 +92,54 @@ int tqp_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 	return 0;
 }
 
-int tqp_dealloc_mw(struct ib_mw *ibmw)
+static void tqp_window_put(struct tqp_window *window)
 {
-	struct tqp_window *window = to_tqp_mw(ibmw)->window;
-	struct tqp_device *dev = to_tqp_device(ibmw->device);
+	rcu_read_lock();	/* once our reference is gone it may go, too */
+	if (refcount_dec_and_test(&window->refs))
+		kfree_rcu(window, rcu);
+	else if (refcount_read(&window->refs) == 1)
+		wake_up_all(&window->unused);
+	rcu_read_unlock();
+}
+
+void tqp_binding_put(struct tqp_binding *binding)
+{
+	if (!refcount_dec_and_test(&binding->refs))
+		return;
+	if (binding->msg)
+		binding->put(binding->msg);
+	tqp_window_put(binding->window);
+	kfree_rcu(binding, rcu);
+}
+
+void tqp_mw_withdraw(struct tqp_device *dev, struct tqp_window *window)
+{
 	struct tqp_binding *binding;
 
-	xa_erase(&dev->mws, ibmw->rkey >> 8);
-	atomic_dec(&dev->nr_mws);
+	xa_store(&dev->mws, window->index, XA_ZERO_ENTRY, GFP_KERNEL);	/* replaces: allocates nothing */
 	spin_lock_bh(&window->lock);	/* a work request may have found it before */
 	window->dead = true;
 	binding = rcu_replace_pointer(window->binding, NULL, lockdep_is_held(&window->lock));
 	spin_unlock_bh(&window->lock);
-	if (binding)
-		tqp_end_readers(dev);
-	kfree_rcu(binding, rcu);
-	kfree_rcu(window, rcu);
-	return 0;
+	if (!binding)
+		return;
+	tqp_end_readers(dev);
+	tqp_binding_put(binding);
 }
 
-/* RCU read side: the region behind a window, or NULL */
+void tqp_mw_forget(struct tqp_device *dev, struct tqp_window *window)
+{
+	xa_erase(&dev->mws, window->index);
+	atomic_dec(&dev->nr_mws);
+	tqp_window_put(window);
+}
+
+/* RCU read side: the region behind a window, and *@by what it is bound by; or NULL. */
 static struct tqp_mr *tqp_mw_resolve(const struct tqp_conn *conn, u32 key, u64 va, u64 bytes,
-				     int access)
+				     int access, struct tqp_binding **by)
 {
 	struct tqp_window *window = tqp_mw_lookup(conn->dev, key);
-	const struct tqp_binding *binding = window ? rcu_dereference(window->binding) : NULL;
+	struct tqp_binding *binding = window ? rcu_dereference(window->binding) : NULL;
 	struct tqp_mr *mr;
 
 	if (!binding || binding->key != key || window->pdn != conn->qp->pd->pdn ||
@@ -129,18 +147,51 @@ static struct tqp_mr *tqp_mw_resolve(const struct tqp_conn *conn, u32 key, u64 v
 	    va < binding->va || va - binding->va > binding->bytes ||
 	    bytes > binding->bytes - (va - binding->va))
 		return NULL;
+	*by = binding;
 	mr = tqp_mr_lookup(conn->dev, binding->lkey);
 	return mr && !tqp_mr_check(mr, window->pdn, va, bytes, 0) ? mr : NULL;
 }
 
-struct tqp_mr *tqp_key_mr(const struct tqp_conn *conn, u32 key, u64 va, u64 bytes, int access)
+/* RCU read side; *@by: the window's, if it is a window's key and not refused. */
+static struct tqp_mr *tqp_key_resolve(const struct tqp_conn *conn, u32 key, u64 va, u64 bytes,
+				      int access, struct tqp_binding **by)
 {
 	struct tqp_mr *mr;
 
+	*by = NULL;
 	if (key >> 8 >= TQP_MW_FIRST)
-		return tqp_mw_resolve(conn, key, va, bytes, access);
+		return tqp_mw_resolve(conn, key, va, bytes, access, by);
 	mr = tqp_mr_lookup(conn->dev, key);
 	return mr && !tqp_mr_check(mr, conn->qp->pd->pdn, va, bytes, access) ? mr : NULL;
+}
+
+struct tqp_mr *tqp_key_mr(const struct tqp_conn *conn, u32 key, u64 va, u64 bytes, int access)
+{
+	struct tqp_binding *by;
+
+	return tqp_key_resolve(conn, key, va, bytes, access, &by);
+}
+
+struct tqp_mr *tqp_key_pin(const struct tqp_conn *conn, u32 key, u64 va, u64 bytes, int access,
+			   struct tqp_binding **binding)
+{
+	struct tqp_binding *by;
+	struct tqp_mr *mr;
+
+	*binding = NULL;
+	rcu_read_lock();
+	mr = tqp_key_resolve(conn, key, va, bytes, access, &by);
+	if (mr && by && !refcount_inc_not_zero(&by->refs))
+		mr = NULL;
+	if (mr && !refcount_inc_not_zero(&mr->refs)) {
+		if (by)
+			tqp_binding_put(by);
+		mr = NULL;
+	}
+	rcu_read_unlock();
+	if (mr)
+		*binding = by;
+	return mr;
 }
 
 /* ---- work requests ---- */
@@ -187,6 +238,7 @@ static struct tqp_binding *tqp_binding_create(const struct tqp_conn *conn,
 	binding = kzalloc(sizeof(*binding), GFP_KERNEL_ACCOUNT);
 	if (!binding)
 		return NULL;
+	refcount_set(&binding->refs, 1);
 	binding->key = (bind->old_key & ~0xffU) | (u8)bind->new_key;
 	binding->lkey = bind->lkey;
 	binding->access = bind->access & TQP_MW_ACCESS;
@@ -211,6 +263,10 @@ static bool tqp_mw_swap(struct tqp_conn *conn, const struct tqp_mw_bind *bind,
 	spin_lock_bh(&window->lock);
 	fits = tqp_mw_may_bind(conn, window, bind);
 	if (fits) {
+		if (fresh) {
+			refcount_inc(&window->refs);
+			fresh->window = window;
+		}
 		if (fresh && window->type == IB_MW_TYPE_2) {
 			fresh->qpn = conn->qpn;
 			conn->qp->bound = true;
@@ -243,17 +299,12 @@ enum ib_wc_status tqp_mw_bind(struct tqp_conn *conn, const struct tqp_mw_bind *b
 
 static void tqp_mw_retired(struct rcu_head *rcu)
 {
-	struct tqp_binding *binding = container_of(rcu, struct tqp_binding, rcu);
-	void (*put)(struct tqp_tx_msg *msg) = binding->put;
-	struct tqp_tx_msg *msg = binding->msg;
-
-	kfree(binding);
-	put(msg);
+	tqp_binding_put(container_of(rcu, struct tqp_binding, rcu));
 }
 
 /*
- * Other QPs may be copying by the old key.  The work request waits for them, not
- * the socket lock: what is posted behind it goes on.
+ * Other QPs may be copying by the old key, and sending what was read by it.  The work request
+ * waits for them, not the socket lock: what is posted behind it goes on.
  */
 void tqp_mw_retire(struct tqp_binding *old, struct tqp_tx_msg *msg,
 		   void (*put)(struct tqp_tx_msg *msg))
@@ -277,7 +328,7 @@ static bool tqp_mw_unbind(struct tqp_window *window, u32 qpn, const u32 *key)
 		binding = NULL;
 	spin_unlock_bh(&window->lock);
 	if (binding)
-		kfree_rcu(binding, rcu);
+		tqp_binding_put(binding);	/* RCU's readers may still look at it */
 	return binding;
 }
 

@@ -88,6 +88,13 @@ static bool tqp_wqe_refuse(struct tqp_conn *conn, enum ib_wc_status status)
 	return false;
 }
 
+/* What was bound before is used by nobody any more; any context. */
+static void tqp_bind_done(struct tqp_tx_msg *msg)
+{
+	WRITE_ONCE(msg->awaited, 0);
+	tqp_tx_msg_put(msg);
+}
+
 /* Done when its turn comes; it completes in the SQ's order, like all others. */
 static bool tqp_wqe_local(struct tqp_conn *conn)
 {
@@ -106,8 +113,10 @@ static bool tqp_wqe_local(struct tqp_conn *conn)
 	tqp_tx_msg_init(msg, conn);
 	conn->tx.wqe.bytes = 0;
 	tqp_wqe_set_completion(conn, msg, false);
-	if (old)
-		tqp_mw_retire(old, msg, tqp_tx_msg_put);
+	if (old) {
+		msg->awaited = 1;	/* if the conn ends before, it did not succeed */
+		tqp_mw_retire(old, msg, tqp_bind_done);
+	}
 	tqp_wqe_sent(conn);
 	return true;
 }

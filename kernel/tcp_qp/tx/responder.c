@@ -62,20 +62,13 @@ bool tqp_response_room(struct tqp_conn *conn)
 
 /* ---- requests ---- */
 
-/* Take the MR that @response will read; tqp_mr_revoke() finds it there. */
+/* Take what @response will read, and through which window; tqp_revoke() finds it there. */
 static bool tqp_response_pin(struct tqp_conn *conn, struct tqp_response *response,
 			     const struct tcp_bth_read_request *request)
 {
-	struct tqp_mr *mr;
-
-	rcu_read_lock();
-	mr = tqp_key_mr(conn, request->rkey, request->va, request->length,
-			IB_ACCESS_REMOTE_READ);
-	if (mr && !refcount_inc_not_zero(&mr->refs))
-		mr = NULL;
-	rcu_read_unlock();
-	response->mr = mr;
-	return mr;
+	response->mr = tqp_key_pin(conn, request->rkey, request->va, request->length,
+				   IB_ACCESS_REMOTE_READ, &response->binding);
+	return response->mr;
 }
 
 static int tqp_read_request(struct tqp_conn *conn, struct tqp_response *response)
@@ -153,6 +146,7 @@ int tqp_request(struct tqp_conn *conn)
 	int syndrome;
 
 	response->mr = NULL;
+	response->binding = NULL;
 	response->source.lkey = 0;	/* an atomic has none, and the slot may have had one */
 	response->msn = conn->rx.msg.msn;
 	syndrome = conn->rx.msg.kind == TCP_BTH_KIND_READ_REQUEST ?
@@ -210,6 +204,8 @@ void tqp_response_done(struct tqp_tx_msg *msg)
 
 	if (response->mr)
 		tqp_mr_put(response->mr);
+	if (response->binding)
+		tqp_binding_put(response->binding);
 	/* after the last use of the slot */
 	smp_store_release(&response->busy, false);
 	smp_mb();	/* pairs with tqp_response_room(): it sees us, or we see it wait */
@@ -229,14 +225,14 @@ bool tqp_response_uses(const struct tqp_conn *conn, u32 key)
 	return false;
 }
 
-/* Under the sk lock: is a response from @mr still to be sent, or acknowledged? */
-bool tqp_response_holds(const struct tqp_conn *conn, const struct tqp_mr *mr)
+bool tqp_response_holds(const struct tqp_conn *conn, const struct tqp_mr *mr, u32 window)
 {
 	for (u32 i = 0; conn->responder.responses && i < TQP_RESPONSES_MAX; i++) {
 		const struct tqp_response *response = tqp_response_at(conn, conn->responder.head + i);
 		bool waits = i < conn->responder.tail - conn->responder.head;
 
-		if (response->busy && response->mr == mr && (waits || response->msg.unacked))
+		if (response->busy && (waits || response->msg.unacked) &&
+		    (mr ? response->mr == mr : response->source.lkey >> 8 == window))
 			return true;
 	}
 	return false;

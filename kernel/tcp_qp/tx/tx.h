@@ -148,6 +148,10 @@ static inline bool tqp_response_waits(const struct tqp_conn *conn)
 void tqp_response_done(struct tqp_tx_msg *msg);		/* any context */
 /* Is a response still to be sent or acknowledged whose request named @key? */
 bool tqp_response_uses(const struct tqp_conn *conn, u32 key);
-bool tqp_response_holds(const struct tqp_conn *conn, const struct tqp_mr *mr);
+/*
+ * Is one still to be sent or acknowledged that reads @mr, or if that is NULL, through the window
+ * of this index?  sk lock.
+ */
+bool tqp_response_holds(const struct tqp_conn *conn, const struct tqp_mr *mr, u32 window);
 
 #endif

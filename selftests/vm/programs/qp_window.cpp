@@ -6,11 +6,18 @@
 // not; and the peer makes one that does not fit, which must fail with a remote access error.
 // No byte may change but those that the first request wrote.
 //
-//   qp_window --port PORT [--connect ADDR] [--engine E] [--case NAME ...]
+// With --reads there is instead a long READ, and the window is taken back while it is answered.
+// What the owner writes to its memory from then on must not reach the peer.  That wants a slow
+// fabric.
+//
+//   qp_window --port PORT [--connect ADDR] [--engine E] [--reads] [--case NAME ...]
 #include <fmt/core.h>
 
 #include <arpa/inet.h>
+#include <poll.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -99,8 +106,30 @@ const std::vector<std::pair<const char*, Mistake>> kMistakes{
     {"invalidate-twice", Mistake::kInvalidateTwice},
 };
 
+// A window that is taken back while a READ through it is answered.
+struct Reading {
+    const char* name;
+    ibv_mw_type type;
+    End end;
+    bool elsewhere = false;  // the READ comes by another queue pair
+};
+
+const std::vector<Reading> kReadings{
+    {"read-deallocate", kTwo, End::kDeallocate},
+    {"read-type-1-deallocate", kOne, End::kDeallocate},
+    {"read-elsewhere-deallocate", kOne, End::kDeallocate, true},
+    {"read-local-invalidate", kTwo, End::kLocal},
+    {"read-bind-again", kOne, End::kBindAgain},
+    {"read-elsewhere-bind-again", kOne, End::kBindAgain, true},
+};
+
+constexpr uint8_t kUnread = 0, kPrivate = 0xee;
+constexpr size_t kLongBytes = 3 << 20;
+constexpr int kBeginMs = 30000;  // for the READ's first byte
+
 struct Options {
     PeerOptions peer;
+    bool reads = false;
     std::vector<std::string> cases;
 };
 
@@ -141,6 +170,20 @@ public:
             tcpqp::throw_errno("register memory");
     }
 
+    // The window is all of the region, and what is written there is private once it is taken back.
+    void run_read() {
+        window_at_ = 0;
+        window_bytes_ = peer_.region().size();
+        peer_.post_receive(1, 0, kReceiveBytes);
+        peer_.post_receive(2, 0, kReceiveBytes);
+        bind(kRead);
+        tell(window_.mw->rkey);
+        expect(peer_.wait(), IBV_WC_SUCCESS, "the receive");  // the READ is under way
+        end();
+        std::ranges::fill(peer_.region(), kPrivate);
+        (void)peer_.wait();  // the peer has seen the READ's end, or we have ended the connection
+    }
+
     void run(RdmaPeer* other) {
         bind(case_.access);
         tell(window_.mw->rkey);
@@ -178,7 +221,7 @@ private:
     }
 
     void bind(int access, ibv_wc_status status = IBV_WC_SUCCESS) {
-        const ibv_mw_bind_info info{mr_.get(), at(kWindowAt), kWindowBytes,
+        const ibv_mw_bind_info info{mr_.get(), at(window_at_), window_bytes_,
                                     static_cast<unsigned>(access)};
         expect(case_.type == IBV_MW_TYPE_1 ? bind_type_1(info) : bind_type_2(info), status,
                "the binding");
@@ -243,6 +286,7 @@ private:
     const Case& case_;
     tcpqp::Mr mr_;
     Window window_;
+    uint64_t window_at_ = kWindowAt, window_bytes_ = kWindowBytes;
 };
 
 // ---- the peer ----
@@ -313,6 +357,44 @@ private:
     uint32_t key_ = 0;
     ibv_sge sge_{};
 };
+
+void wait_begun(const uint8_t& byte) {
+    using Clock = std::chrono::steady_clock;
+    const auto limit = Clock::now() + std::chrono::milliseconds(kBeginMs);
+    while (__atomic_load_n(&byte, __ATOMIC_ACQUIRE) == kUnread) {
+        if (Clock::now() > limit)
+            throw std::runtime_error("no byte of what was read has come");
+        poll(nullptr, 0, 1);
+    }
+}
+
+void read_long(RdmaPeer& peer, RdmaPeer* other) {
+    RdmaPeer& reader = other ? *other : peer;
+    const auto sink = reader.scratch().subspan(4096, kLongBytes);
+    std::ranges::fill(sink, kUnread);
+    peer.post_receive(0, 0, kReceiveBytes);
+    const ibv_wc told = peer.wait();
+    expect(told, IBV_WC_SUCCESS, "the owner's message");
+    ibv_sge sge{reinterpret_cast<uint64_t>(sink.data()), static_cast<uint32_t>(sink.size()),
+                reader.scratch_key()};
+    ibv_send_wr read{}, say{};
+    read.opcode = IBV_WR_RDMA_READ;
+    read.send_flags = IBV_SEND_SIGNALED;
+    read.sg_list = &sge;
+    read.num_sge = 1;
+    read.wr.rdma = {peer.peer().address, ntohl(told.imm_data)};
+    reader.post(read);
+    wait_begun(sink.front());
+    say.opcode = IBV_WR_SEND;
+    peer.post(say);
+    const bool succeeded = reader.wait().status == IBV_WC_SUCCESS;
+    if (std::ranges::find(sink, kPrivate) != sink.end())
+        throw std::runtime_error("what was written after the window was taken back was read");
+    if (succeeded && std::ranges::any_of(sink, [](uint8_t b) { return b != kFill; }))
+        throw std::runtime_error("what was read is wrong");
+    if (succeeded || other)
+        peer.post(say);
+}
 
 // ---- mistakes of the owner ----
 
@@ -395,15 +477,20 @@ public:
     explicit Cases(const Options& o)
         : o_(o), context_(tcpqp::open_device(o.peer.interface)), listener_(o.peer.listener(8)) {
         peer_options_.engine = o.peer.engine_id();
-        peer_options_.region_bytes = kRegionBytes;
+        peer_options_.region_bytes = o.reads ? kLongBytes : kRegionBytes;
         peer_options_.fill = kFill;
     }
 
     int run() {
-        for (const Case& c : kCases)
-            one(c.name, [&] { windows(c); });
-        for (const auto& [name, mistake] : kMistakes)
-            one(name, [&, mistake = mistake] { mistakes(mistake); });
+        if (o_.reads) {
+            for (const Reading& r : kReadings)
+                one(r.name, [&] { reads(r); });
+        } else {
+            for (const Case& c : kCases)
+                one(c.name, [&] { windows(c); });
+            for (const auto& [name, mistake] : kMistakes)
+                one(name, [&, mistake = mistake] { mistakes(mistake); });
+        }
         std::printf("{\"windows\": %d}\n", done_);
         return done_ ? 0 : 1;
     }
@@ -432,6 +519,17 @@ private:
             User(peer, c).run(second);
     }
 
+    void reads(const Reading& r) {
+        RdmaPeer peer(*context_, o_.peer.next_socket(listener_), peer_options_);
+        std::optional<RdmaPeer> other;
+        if (r.elsewhere)
+            other.emplace(*context_, o_.peer.next_socket(listener_), peer_options_);
+        if (!o_.peer.listens())
+            return read_long(peer, other ? &*other : nullptr);
+        const Case c{r.name, r.type, kRead, R, r.end, R};
+        Owner(*context_, peer, c).run_read();
+    }
+
     void mistakes(Mistake mistake) {
         RdmaPeer peer(*context_, o_.peer.next_socket(listener_), peer_options_);
         if (o_.peer.listens())
@@ -453,6 +551,7 @@ int main(int argc, char** argv) {
     Options o;
     return Command("qp_window", "Memory windows: what they open, and that they are shut")
         .peer(o.peer)
+        .flag("--reads", o.reads, "taken back while a long READ is answered")
         .option("--case", o.cases, "these alone, on both sides")
         .run(argc, argv, [&] { return Cases(o).run(); });
 }
