@@ -2,6 +2,7 @@
 """WRITE, READ and atomics: every byte against a model, and every right that is not granted."""
 
 import random
+import signal
 import time
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ from vm.exchange import FAULTS, exchange
 
 from nupavm import Job
 
-PROGRAMS = tuple(f"selftests/vm/programs/{name}" for name in ("qp_rdma", "qp_refused", "qp_litmus", "qp_window"))
+PROGRAMS = tuple(f"selftests/vm/programs/{name}" for name in ("qp_rdma", "qp_fault", "qp_refused", "qp_litmus", "qp_window"))
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=PROGRAMS, setup="full")
 pytestmark = pytest.mark.needs(NEEDS)
 
@@ -244,6 +245,23 @@ def test_windows_offload(t: Guests) -> None:
 
 def test_windows_software(t: Guests) -> None:
     pair(t, "qp_window", ("software", "software"))
+
+
+@pytest.mark.parametrize("queue", ("", "--shared"), ids=("own", "shared"))
+def test_receive_that_fails_here(t: Guests, queue: str) -> None:
+    """It is the application's again when the switch has forgotten the queue pair: a switch that stands still has not."""
+    file, command = "/tmp/fault", f"$BUILD/cmake/selftests/vm/programs/qp_fault --port {PORT}"
+    t.run(0, f"rm -f {file}.*")
+    receiver = t.start(0, f"{command} --file {file} {queue}", LIMIT_S)
+    sender = t.start(1, f"{command} --connect 10.77.0.1", LIMIT_S)
+    t.run(0, f"until [ -e {file}.waits ]; do sleep 0.05; done")
+    switch = t.cluster.switch.process
+    switch.send_signal(signal.SIGSTOP)
+    try:
+        t.run(0, f"touch {file}.go; until [ -e {file}.quiet ] || ! pgrep -x qp_fault >/dev/null; do sleep 0.05; done")
+    finally:
+        switch.send_signal(signal.SIGCONT)
+    succeeded([receiver, sender])
 
 
 @pytest.mark.parametrize("engine", ("offload", "software"))

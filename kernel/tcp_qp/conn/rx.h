@@ -22,6 +22,7 @@ enum {
 struct tqp_rx_wqe {
 	bool valid;
 	u8 nr_sge;
+	u8 failed;			/* enum ib_wc_status: it failed here, and completes with the flush */
 	u64 wr_id;
 	u64 room;			/* of all SGEs */
 	struct ib_sge *sges;		/* as many as a receive may have */

@@ -19,13 +19,16 @@ static void tqp_protocol_error(struct tqp_conn *conn)
 	tqp_conn_nak(conn, TCP_QP_REASON_PROTOCOL, TCP_BTH_NAK_INVALID_REQUEST);
 }
 
-/* The receive itself is at fault; the peer is told, too. */
+/*
+ * The receive itself is at fault; the peer is told, too.  The NIC may be writing to others of
+ * its buffers, so it completes when that has forgotten the queue pair: tqp_rx_flush().
+ */
 static void tqp_rx_fail(struct tqp_conn *conn, enum ib_wc_status status)
 {
 	bool length = status == IB_WC_LOC_LEN_ERR;
 
 	tqp_count(conn->dev, length ? TQP_C_rx_length_errors : TQP_C_rx_protection_errors, 1);
-	tqp_rx_complete(conn, status);
+	conn->rx.wqe.failed = status;
 	tqp_conn_nak(conn, TCP_QP_REASON_LOCAL_ERROR, length ? TCP_BTH_NAK_INVALID_REQUEST :
 							       TCP_BTH_NAK_REMOTE_OPERATIONAL);
 }

@@ -64,7 +64,7 @@ void tqp_rx_complete(struct tqp_conn *conn, enum ib_wc_status status);
 u32 tqp_rx_train(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 seq);
 /* The same of a mixed train. */
 u32 tqp_rx_mixed(struct tqp_conn *conn, struct sk_buff *skb, u32 off, u32 seq);
-/* A receive taken from an SRQ for a message that will not end. */
+/* The receive that failed here, or one taken from an SRQ for a message that will not end. */
 void tqp_rx_flush(struct tqp_conn *conn);
 
 #endif

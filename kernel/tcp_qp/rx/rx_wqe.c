@@ -58,7 +58,9 @@ void tqp_rx_flush(struct tqp_conn *conn)
 		.qp_num = conn->qpn,
 	};
 
-	if (conn->qp->srq && rx->wqe.valid)
+	if (rx->wqe.failed)
+		tqp_rx_complete(conn, rx->wqe.failed);
+	else if (conn->qp->srq && rx->wqe.valid)
 		tqp_cq_post(conn->qp->rcq, &wc, true);
 	rx->wqe.valid = false;
 }
