@@ -16,8 +16,8 @@ from vm.exchange import FAULTS, exchange
 
 from nupavm import Job
 
-PROGRAMS = tuple(f"selftests/vm/programs/{name}" for name in ("qp_rdma", "qp_fault", "qp_refused", "qp_litmus", "qp_window"))
-NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=PROGRAMS, setup="full")
+PROGRAMS = tuple(f"selftests/vm/programs/{name}" for name in ("qp_rdma", "moved_region", "qp_fault", "qp_refused", "qp_litmus", "qp_window"))
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev", "tests/moving_buffer"), programs=PROGRAMS, setup="full")
 pytestmark = pytest.mark.needs(NEEDS)
 
 PORT = 7300
@@ -245,6 +245,15 @@ def test_windows_offload(t: Guests) -> None:
 
 def test_windows_software(t: Guests) -> None:
     pair(t, "qp_window", ("software", "software"))
+
+
+def test_region_of_memory_that_moves(t: Guests) -> None:
+    """Its exporter moves it to where it can be pinned, and says so while nobody has it mapped yet."""
+    t.run(0, "insmod $KO/tests/moving_buffer/moving_buffer.ko")
+    try:
+        t.run(0, "until [ -e /dev/moving_buffer ]; do sleep 0.05; done; $BUILD/cmake/selftests/vm/programs/moved_region")
+    finally:
+        t.run(0, "until rmmod moving_buffer; do sleep 0.1; done")  # what was registered goes a little later
 
 
 @pytest.mark.parametrize("queue", ("", "--shared"), ids=("own", "shared"))

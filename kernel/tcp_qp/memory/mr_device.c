@@ -53,7 +53,8 @@ static void tqp_mr_invalidate(struct dma_buf_attachment *attach)
 	struct tqp_mr *mr = attach->importer_priv;
 
 	dma_resv_assert_held(attach->dmabuf->resv);
-	if (mr->taken)
+	/* before it is mapped nobody knows of it: an exporter moves it to where it can be pinned */
+	if (!mr->sgt)
 		return;
 	mr->taken = true;
 	WRITE_ONCE(mr->live, false);
