@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -193,6 +194,30 @@ def test_revoked_in_mid_transfer(t: Guests, node: int) -> None:
         t.run(node, f"{CHECK} revoke $(pgrep -x ncqp)", END_S)
     _all_back(t)
     _moved(t)
+
+
+HELD_S, KILLED_S = 40, 12  # a packet in the queue discipline; for a process to be gone
+ERRORS = "/sys/class/infiniband/tcpqp0/ports/1/hw_counters/qp_errors"
+
+
+@regions
+def test_killed_while_taken_back(t: Guests) -> None:
+    """Who ends waits for no driver that holds a packet of memory that its exporter takes back."""
+    with _under_way(t):
+        errors = int(t.run(1, f"cat {ERRORS}"))
+        t.run(1, f"modprobe sch_netem; tc qdisc replace dev nupa0 root netem delay {HELD_S}s limit 100000")
+        try:
+            t.run(1, "until tc -s qdisc show dev nupa0 | grep -Eq 'backlog [1-9]'; do sleep 0.05; done")
+            taker = t.start(1, f"{CHECK} revoke $(pgrep -x ncqp)", END_S)
+            t.run(1, f"until [ $(cat {ERRORS}) -gt {errors} ]; do sleep 0.05; done")
+            began = time.monotonic()
+            t.run(1, "pkill -9 -x ncqp; while pgrep -x ncqp >/dev/null; do sleep 0.1; done", END_S)
+            took = time.monotonic() - began
+        finally:
+            t.run(1, "tc qdisc del dev nupa0 root")
+        taker.wait()
+        t.check(took < KILLED_S, f"a process that was killed is gone after {took:.0f} s")
+    _all_back(t)
 
 
 @regions

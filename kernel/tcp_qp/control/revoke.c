@@ -140,7 +140,7 @@ static struct tqp_revoked tqp_revoked_mr(struct tqp_mr *mr)
 /*
  * Its exporter took the memory back, and waits for us.  Not tqp_end_wait(): it
  * is no program that waits here.  What a driver does not give back in time stays
- * mapped until it does.
+ * mapped until it does; so does what is deregistered meanwhile, which waits for this.
  */
 static void tqp_mr_taken(struct work_struct *work)
 {
@@ -149,9 +149,11 @@ static void tqp_mr_taken(struct work_struct *work)
 
 	synchronize_rcu();	/* whoever looked it up and copies */
 	tqp_revoke_from_all(&what);
-	if (wait_event_timeout(mr->unused, tqp_is_unused(&what), msecs_to_jiffies(TQP_DRIVER_MS)))
+	wait_event_timeout(mr->unused, tqp_is_unused(&what) || READ_ONCE(mr->withdrawn),
+			   msecs_to_jiffies(TQP_DRIVER_MS));
+	if (tqp_is_unused(&what))
 		tqp_mr_let_go(mr);
-	else
+	else if (!READ_ONCE(mr->withdrawn))
 		tqp_count(mr->dev, TQP_C_tx_release_timeouts, 1);
 }
 

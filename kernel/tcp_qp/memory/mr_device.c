@@ -215,6 +215,8 @@ void tqp_mr_detach(struct tqp_mr *mr)
 	tqp_mr_unload_attached(mr);
 	dma_buf_detach(mr->dmabuf, mr->attach);
 	mr->attach = NULL;
+	WRITE_ONCE(mr->withdrawn, true);
+	wake_up_all(&mr->unused);
 	flush_work(&mr->taken_work);
 }
 

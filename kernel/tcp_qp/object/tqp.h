@@ -185,6 +185,7 @@ struct tqp_mr {
 	struct dma_buf_attachment *attach;
 	struct sg_table *sgt;		/* dma_resv; NULL: not mapped for the offload device */
 	bool taken;			/* dma_resv */
+	bool withdrawn;			/* taken_work waits for no driver any more */
 	struct work_struct taken_work;	/* connections that send from it end */
 	struct work_struct release_work;	/* unpinning sleeps */
 	wait_queue_head_t unused;	/* refs fell to 1 */
