@@ -10,11 +10,13 @@ import pytest
 from harness.busy import shown
 from harness.guests import Guests
 from harness.needs import Needs, on_debug_kernel
+from harness.pairs import Pair
 from harness.traffic import nupa_bench
 
 from vm.completions import counted, refused_by_tcp
 
-NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("bench/guest/nupa_bench", "selftests/vm/programs/lib_exchange"), setup="full")
+PROGRAMS = ("bench/guest/nupa_bench", "selftests/vm/programs/lib_exchange", "selftests/vm/programs/cq_edge")
+NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=PROGRAMS, setup="full")
 pytestmark = pytest.mark.needs(NEEDS)
 
 EXCHANGE = "TCPQP_ENGINE=offload exec $BUILD/cmake/selftests/vm/programs/lib_exchange --messages 40 --bytes 200 --shut"
@@ -23,6 +25,7 @@ LIMIT_S = 60
 MESSAGES = 1500
 HEARD_AT_ONCE = 5  # NUPA_RX_LATER_MAX
 ATTEMPTS, BETWEEN_S = 8, 3
+EDGES = 400  # messages of cq_edge, each way
 LONGEST_HOLD_US = 10_000
 QUIET_SHARE = 4  # of the hold time
 QUIET, JOINED = "switch_rx_quiet", "rx_joined_packets"
@@ -79,6 +82,20 @@ def test_asleep(t: Guests) -> None:
     with hold(t, LONGEST_HOLD_US):
         said = quiet_round_trips(t, "poll=0")
     us = said["tx"]["rtt_ns"]["p50"] / 1000
+    t.check(us < LONGEST_HOLD_US / QUIET_SHARE or on_debug_kernel(), f"a round trip takes {us:.0f} us: nobody was woken")
+
+
+def test_asleep_until_an_edge(t: Guests) -> None:
+    """So is who asks for edges, though nothing looks at his descriptor between an event and the next one."""
+
+    def attempt() -> tuple[bool, float, float]:
+        before = counts(t, QUIET)
+        asker = Pair(t, "cq_edge", common="--engine offload").done()[1]
+        quiet = min(now - then for now, then in zip(counts(t, QUIET), before, strict=True))
+        return quiet > LEAST * EDGES / 4, asker["us"], asker["us"]
+
+    with hold(t, LONGEST_HOLD_US):
+        us = shown(t, attempt, LONGEST_HOLD_US / QUIET_SHARE, "messages that were quiet", ATTEMPTS, BETWEEN_S)
     t.check(us < LONGEST_HOLD_US / QUIET_SHARE or on_debug_kernel(), f"a round trip takes {us:.0f} us: nobody was woken")
 
 

@@ -26,8 +26,15 @@ enum {
 /* From here on the timer wheel does: it may be an eighth late, and costs a third of a hrtimer. */
 #define TQP_CQ_FD_COARSE_NS NSEC_PER_SEC
 
-/* EPOLL*; @waits: the caller is on the wait queue, and may sleep. */
-static __poll_t tqp_cq_fd_mask(struct tqp_cq_fd *fd, bool waits)
+/* What who looks at the ring does next; but for the first he is on the wait queue. */
+enum tqp_cq_fd_next {
+	TQP_CQ_FD_SPINS,
+	TQP_CQ_FD_SLEEPS_IF_EMPTY,
+	TQP_CQ_FD_SLEEPS,	/* in EPOLLET: he empties the ring, and is not here again in between */
+};
+
+/* EPOLL* */
+static __poll_t tqp_cq_fd_mask(struct tqp_cq_fd *fd, enum tqp_cq_fd_next next)
 {
 	__poll_t mask = 0;
 	unsigned long flags;
@@ -39,7 +46,7 @@ static __poll_t tqp_cq_fd_mask(struct tqp_cq_fd *fd, bool waits)
 	} else {
 		spin_lock_irqsave(&fd->cq->lock, flags);	/* against resize */
 		unpolled = tqp_cq_unpolled(fd->cq);
-		if (waits && !unpolled) {
+		if (next == TQP_CQ_FD_SLEEPS || (next == TQP_CQ_FD_SLEEPS_IF_EMPTY && !unpolled)) {
 			tqp_cq_waits(fd->cq);
 			unpolled = tqp_cq_unpolled(fd->cq);
 		}
@@ -126,7 +133,7 @@ static bool tqp_cq_fd_busy_end(void *arg, unsigned long start)
 {
 	struct tqp_cq_fd_busy *busy = arg;
 
-	busy->mask = tqp_cq_fd_mask(busy->fd, false);
+	busy->mask = tqp_cq_fd_mask(busy->fd, TQP_CQ_FD_SPINS);
 	return busy->mask || signal_pending(current) ||
 	       time_after(busy_loop_current_time(), start + busy->us);
 }
@@ -198,7 +205,7 @@ static __poll_t tqp_cq_fd_busy_poll(struct tqp_cq_fd *fd, u64 *ns)
 		if (tqp_cq_fd_is_quiet(fd, napi))
 			return 0;
 		napi_busy_loop(napi, NULL, NULL, false, BUSY_POLL_BUDGET);
-		return tqp_cq_fd_mask(fd, false);
+		return tqp_cq_fd_mask(fd, TQP_CQ_FD_SPINS);
 	}
 	began = ktime_get_ns();
 	busy.us = min_t(u64, us, *ns >> 10);
@@ -224,15 +231,16 @@ static __poll_t tqp_cq_fd_busy_poll(struct tqp_cq_fd *fd, u64 *ns)
  */
 static int tqp_cq_fd_sleep(struct tqp_cq_fd *fd, bool timed, u64 ns, __poll_t *mask)
 {
+	const enum tqp_cq_fd_next next = TQP_CQ_FD_SLEEPS_IF_EMPTY;
 	long left;
 
 	if (!timed)
-		return __wait_event_interruptible(fd->wait, (*mask = tqp_cq_fd_mask(fd, true)));
+		return __wait_event_interruptible(fd->wait, (*mask = tqp_cq_fd_mask(fd, next)));
 	if (ns < TQP_CQ_FD_COARSE_NS)
-		return wait_event_interruptible_hrtimeout(fd->wait, (*mask = tqp_cq_fd_mask(fd, true)),
+		return wait_event_interruptible_hrtimeout(fd->wait, (*mask = tqp_cq_fd_mask(fd, next)),
 							  ns);
 	left = min_t(u64, nsecs_to_jiffies64(ns), MAX_SCHEDULE_TIMEOUT - 1);
-	left = __wait_event_interruptible_timeout(fd->wait, (*mask = tqp_cq_fd_mask(fd, true)), left);
+	left = __wait_event_interruptible_timeout(fd->wait, (*mask = tqp_cq_fd_mask(fd, next)), left);
 	return left > 0 ? 0 : left ?: -ETIME;
 }
 
@@ -241,7 +249,7 @@ static int tqp_cq_fd_wait(struct tqp_cq_fd *fd, const struct tcp_qp_cq_call *cal
 {
 	bool timed = call->flags & TCP_QP_CQ_TIMEOUT;
 	u64 ns = timed ? call->timeout_ns : U64_MAX;
-	__poll_t mask = ns ? 0 : tqp_cq_fd_mask(fd, false);
+	__poll_t mask = ns ? 0 : tqp_cq_fd_mask(fd, TQP_CQ_FD_SPINS);
 	int ret = 0;
 
 	if (!mask)
@@ -298,7 +306,8 @@ static __poll_t tqp_cq_fd_poll(struct file *file, poll_table *table)
 	struct tqp_cq_fd *fd = file->private_data;
 
 	poll_wait(file, &fd->wait, table);
-	return tqp_cq_fd_mask(fd, true);
+	return tqp_cq_fd_mask(fd, poll_requested_events(table) & EPOLLET ?
+				  TQP_CQ_FD_SLEEPS : TQP_CQ_FD_SLEEPS_IF_EMPTY);
 }
 
 static int tqp_cq_fd_close(struct inode *inode, struct file *file)
