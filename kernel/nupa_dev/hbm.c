@@ -16,8 +16,10 @@ static struct nupa_hbm *nupa_hbms[NUPA_WINDOWS_MAX];	/* [window], the same for a
 
 static void nupa_window_put(struct nupa_dev *nupa, u32 window, u64 base, u64 end)
 {
-	/* Whoever transmits looks before he posts, and nupa_hbm_drain() waits for both. */
-	/* Who finds an end finds its base, too: a window without one keeps the base of before. */
+	/*
+	 * Who finds an end finds its base, too: a window without one keeps the base of before.
+	 * Whoever transmits looks before he posts, and nupa_hbm_drain() waits for both.
+	 */
 	if (end)
 		WRITE_ONCE(nupa->windows[window].base, base);
 	smp_store_release(&nupa->windows[window].end, end);
