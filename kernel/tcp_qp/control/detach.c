@@ -49,13 +49,16 @@ static void tqp_conn_wait_drivers(struct tqp_conn *conn, struct tqp_qp *qp)
 }
 
 /*
- * What the NIC has put where this QP said is nobody else's.  It stops, and what it had to say is
- * with TCP: then all of it can be seen.  Without the sk lock.
+ * May another have the socket?  What the NIC has put where this QP said is nobody else's.  It stops,
+ * and what it had to say is with TCP: then all of it can be seen.  Without the sk lock.
  */
 static bool tqp_conn_is_told_all(struct tqp_conn *conn)
 {
 	struct tqp_offload_device *odev = conn->dev->offload;
 
+	if (READ_ONCE(conn->state) == TQP_CONN_DEAD || READ_ONCE(conn->rx.started) ||
+	    tqp_tx_begun(conn))
+		return false;
 	if (conn->engine != TCP_QP_ENGINE_OFFLOAD)
 		return true;
 	tqp_conn_offload_stop(conn);
@@ -102,7 +105,7 @@ void tqp_conn_detach(struct tqp_qp *qp)
 	if (READ_ONCE(conn->end.nak.syndrome))
 		tqp_end_wait(qp->dev, qp->uctx, &conn->wait, tqp_conn_told, conn,
 			     2 * TQP_TERMINATE_MS);
-	told = !READ_ONCE(conn->rx.started) && tqp_conn_is_told_all(conn);
+	told = tqp_conn_is_told_all(conn);
 	lock_sock(conn->sk);
 	outstanding = tqp_tx_outstanding(conn) || (conn->end.nak.syndrome && !conn->end.told);
 	if (told && !outstanding && tqp_conn_is_untouched(conn))
