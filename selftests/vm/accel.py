@@ -201,6 +201,7 @@ ERRORS = "/sys/class/infiniband/tcpqp0/ports/1/hw_counters/qp_errors"
 
 
 @regions
+@pytest.mark.long
 def test_killed_while_taken_back(t: Guests) -> None:
     """Who ends waits for no driver that holds a packet of memory that its exporter takes back."""
     with _under_way(t):

@@ -7,7 +7,7 @@ from harness.guests import Guests
 from harness.needs import Needs
 
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/programs/qp_exchange",), setup="full")
-pytestmark = [pytest.mark.needs(NEEDS), pytest.mark.beside]
+pytestmark = pytest.mark.needs(NEEDS)
 CLIENTS = "ib_ipoib ib_iser ib_isert ib_srp ib_srpt nvme-rdma nvmet-rdma rpcrdma rds_rdma smc 9pnet_rdma"
 HOST_ID = "11111111-2222-3333-4444-555555555555"
 HOST = f"nqn.2014-08.org.nvmexpress:uuid:{HOST_ID}"

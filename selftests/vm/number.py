@@ -396,6 +396,7 @@ SETTLED_S, COUNTED_S = 3, 5  # the pauses between two connections have grown by 
 CONNECTS_PER_S = 3
 
 
+@pytest.mark.long
 def test_peer_that_seems_ready(t: Guests) -> None:
     """It says so, has never heard that the other end is, and resets the connection: that end tries again, and ever later."""
     t.run(1, f"until ! ss -Hltn 'sport = :{PORT}' | grep -q .; do sleep 0.05; done", 20)

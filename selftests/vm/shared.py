@@ -105,6 +105,7 @@ def test_engines_together(t: Guests) -> None:
     exchange(t, f"{SHORT} --seed 15", ("software", "software"))
 
 
+@pytest.mark.long
 def test_kill_9(t: Guests) -> None:
     for victim in (0, 1):
         jobs = endless(t)
