@@ -22,13 +22,13 @@ static void nupa_window_put(struct nupa_dev *nupa, u32 window, u64 base, u64 end
 	 */
 	if (end)
 		WRITE_ONCE(nupa->windows[window].base, base);
-	smp_store_release(&nupa->windows[window].end, end);
+	smp_store_release(&nupa->windows[window].end, end);	/* pairs with nupa_hbm_reaches() */
 }
 
 bool nupa_hbm_reaches(const struct nupa_dev *nupa, dma_addr_t addr, u32 bytes)
 {
 	for (u32 i = 0; i < NUPA_WINDOWS_MAX; i++)
-		if (addr + bytes <= smp_load_acquire(&nupa->windows[i].end) &&
+		if (addr + bytes <= smp_load_acquire(&nupa->windows[i].end) &&	/* before the base */
 		    addr >= READ_ONCE(nupa->windows[i].base))
 			return true;
 	return false;

@@ -189,7 +189,7 @@ bool nupa_rx_passed(struct nupa_queue *q, unsigned long until)
 {
 	u32 end = nupa_get_acquire(&q->rx.ctl->comp_prod);
 
-	while ((s32)(end - smp_load_acquire(&q->rx.comp_cons)) > 0) {
+	while ((s32)(end - smp_load_acquire(&q->rx.comp_cons)) > 0) {	/* pairs with nupa_rx_poll() */
 		if (nupa_failed(q->nupa) || time_after(jiffies, until))
 			return false;
 		local_bh_disable();
