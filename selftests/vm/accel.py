@@ -33,6 +33,7 @@ NO_PAGES = on_debug_kernel() and "CONFIG_ZONE_DEVICE=y" not in debug_config()
 regions = pytest.mark.skipif(NO_PAGES, reason="the debug kernel has no ZONE_DEVICE: build it anew")
 CHECK = "$BUILD/cmake/selftests/vm/programs/accel_check"
 DRIVER = "/sys/bus/pci/drivers/nupa_accel"
+REMOVE = f"for d in {DRIVER}/0*; do [ ! -e $d ] || echo 1 >$d/remove; done"
 END_S = 60
 LONG = "-d hbm -v 251 -n 4G --msg-size 256K"  # it is cut short
 HBM = "-d hbm -v 251 --timeout 20"
@@ -179,7 +180,7 @@ def test_killed_in_mid_transfer(t: Guests) -> None:
 def test_unplugged_in_mid_transfer(t: Guests, node: int) -> None:
     """The PCI function goes, at the receiver and at the sender: regions are dead, its struct pages are gone, and it comes back."""
     with _under_way(t):
-        t.run(node, f"for d in {DRIVER}/0*; do echo 1 >$d/remove; done; [ ! -e /dev/nupa_accel0 ]", END_S)
+        t.run(node, f"{REMOVE}; [ ! -e /dev/nupa_accel0 ]", END_S)
     t.run(node, "echo 1 >/sys/bus/pci/rescan; until [ -e /dev/nupa_accel0 ] || [ -e /dev/nupa_accel1 ]; do sleep 0.1; done; ls -l /dev/nupa_accel*")
     _moved(t)
     _all_back(t)
@@ -359,7 +360,7 @@ def test_direct_signal_ends(t: Guests, end: str) -> None:
     if end == "kill":
         t.run(0, f"kill -9 {ready[0][0]}")
     else:
-        t.run(0, f"for d in {DRIVER}/0*; do echo 1 >$d/remove; done; [ ! -e /dev/nupa_accel0 ]", END_S)
+        t.run(0, f"{REMOVE}; [ ! -e /dev/nupa_accel0 ]", END_S)
     t.run(1, f"kill -9 {ready[1][0]}")  # its accelerator would wait 2 s for each answer
     for job in jobs:
         t.check(job.wait().status != 124, "no end")
@@ -435,7 +436,7 @@ def test_devmem_tcp_sender_unplugged(t: Guests) -> None:
     receiver, sender = _devmem_pair(t, str(4 << 30))
     at = t.stat(1, "tx_bytes")
     t.wait_until(lambda: t.stat(1, "tx_bytes") > at + 1_000_000, "payload leaves")
-    t.run(1, f"for d in {DRIVER}/0*; do echo 1 >$d/remove; done; [ ! -e /dev/nupa_accel0 ]", END_S)
+    t.run(1, f"{REMOVE}; [ ! -e /dev/nupa_accel0 ]", END_S)
     t.wait_until(lambda: t.stat(1, "tx_map_errors") > 0, "packets without memory are dropped")
     for job in (sender, receiver):
         job.kill()
@@ -443,8 +444,7 @@ def test_devmem_tcp_sender_unplugged(t: Guests) -> None:
     t.equal(t.stat(1, "recoveries"), 0, "recoveries of the port")
     # TCP would try for minutes to send what the process left, and the memory keeps the accelerator's number until then.
     t.run(1, "ss -Kt dst $PEER")
-    gone = f"for d in {DRIVER}/0*; do [ ! -e $d ] || echo 1 >$d/remove; done"
-    t.run(1, f"until [ -e /dev/nupa_accel0 ]; do {gone}; sleep 0.2; echo 1 >/sys/bus/pci/rescan; done", END_S)
+    t.run(1, f"until [ -e /dev/nupa_accel0 ]; do {REMOVE}; sleep 0.2; echo 1 >/sys/bus/pci/rescan; done", END_S)
     t.run(0, f"ethtool -X nupa0 equal {QUEUE}")
     _all_back(t)
     _moved(t)
@@ -473,8 +473,7 @@ def test_devmem_tcp_receiver_unplugged(t: Guests) -> None:
     sender = t.start(1, f"(head -c {DEVMEM_BYTES} /dev/zero; exec sleep {END_S}) | {NCQP} -q --engine tcp -s {t.nodes[0].ip4} -p {port}", END_S)
     at = t.stat(0, "rx_device_bytes")
     t.wait_until(lambda: t.stat(0, "rx_device_bytes") >= at + DEVMEM_BYTES, "payload comes")
-    gone = f"for d in {DRIVER}/0*; do [ ! -e $d ] || echo 1 >$d/remove; done"
-    t.run(0, f"pkill -STOP devmem_tcp; {gone}; [ ! -e /dev/nupa_accel0 ]", END_S)  # what it has bound stays bound
+    t.run(0, f"pkill -STOP devmem_tcp; {REMOVE}; [ ! -e /dev/nupa_accel0 ]", END_S)  # what it has bound stays bound
     jobs = [receiver, sender, *_payload_for_the_queue(t)]
     t.wait_until(lambda: t.stat(0, "recoveries") > 0, "the switch writes to a buffer that is gone", 20)
     failures = t.stat(0, "rx_alloc_failures")
@@ -487,7 +486,7 @@ def test_devmem_tcp_receiver_unplugged(t: Guests) -> None:
         job.kill()
         job.wait()
     t.run(0, "ss -Kt dst $PEER")
-    t.run(0, f"until [ -e /dev/nupa_accel0 ]; do {gone}; sleep 0.2; echo 1 >/sys/bus/pci/rescan; done", END_S)
+    t.run(0, f"until [ -e /dev/nupa_accel0 ]; do {REMOVE}; sleep 0.2; echo 1 >/sys/bus/pci/rescan; done", END_S)
     t.run(0, f"{program} split nupa0 off; ethtool -X nupa0 equal {QUEUE}")
     t.run(0, "rdma link show tcpqp0/1 >/dev/null 2>&1 || rdma link add tcpqp0 type tcp_qp netdev nupa0; sh $REPO/tools/vm/guest/mkdev")
     _all_back(t)
@@ -502,7 +501,7 @@ def test_devmem_tcp_never_reaches_the_next_owner(t: Guests) -> None:
     t.wait_listening(0, port)
     lies = f"head -n 3 {DRIVER}/0*/resource | tail -n 1"
     lay = t.run(0, f"pkill -STOP devmem_tcp; {lies}")
-    t.run(0, f"for d in {DRIVER}/0*; do echo 1 >$d/remove; done; echo 1 >/sys/bus/pci/rescan; until [ -e /dev/nupa_accel1 ]; do sleep 0.1; done", END_S)
+    t.run(0, f"{REMOVE}; echo 1 >/sys/bus/pci/rescan; until [ -e /dev/nupa_accel1 ]; do sleep 0.1; done", END_S)
     t.equal(t.run(0, lies), lay, "where its memory lies")
     owner = t.start(0, f"(until [ -e /tmp/look ]; do sleep 0.1; done; rm /tmp/look) | {CHECK} stay_zero", END_S)
     t.wait_output(owner, "held")
@@ -517,7 +516,6 @@ def test_devmem_tcp_never_reaches_the_next_owner(t: Guests) -> None:
         job.kill()
         job.wait()
     t.run(0, "ss -Kt dst $PEER")
-    gone = f"for d in {DRIVER}/0*; do [ ! -e $d ] || echo 1 >$d/remove; done"
-    t.run(0, f"until [ -e /dev/nupa_accel0 ]; do {gone}; sleep 0.2; echo 1 >/sys/bus/pci/rescan; done", END_S)
+    t.run(0, f"until [ -e /dev/nupa_accel0 ]; do {REMOVE}; sleep 0.2; echo 1 >/sys/bus/pci/rescan; done", END_S)
     t.run(0, f"{program} split nupa0 off; ethtool -X nupa0 equal {QUEUE}")
     _all_back(t)

@@ -10,6 +10,8 @@ from harness.needs import Needs, on_debug_kernel
 from harness.pairs import Pair, succeeded
 from harness.traffic import done_and_undone
 
+from vm.quiet import LONGEST_HOLD_US, hold
+
 NEEDS = Needs(modules=("tcp_qp", "nupa_dev"), programs=("selftests/vm/hostile/attach_attacks",), cpus=2, setup="full")
 pytestmark = pytest.mark.needs(NEEDS)
 
@@ -40,15 +42,13 @@ def test_another_queue_pair_takes_its_place(t: Guests) -> None:
     attack(t, "another", 12)
 
 
-HOLD = "ethtool -C nupa0 rx-usecs {}"
 SUCCESSORS = 24
 
 
 def test_a_message_on_its_way_is_not_its_successors(t: Guests) -> None:
     """The switch has placed it, and TCP has not heard of it."""
-    was = t.run(0, "ethtool -c nupa0 | awk '$1 == \"rx-usecs:\" { print $2 }'").strip()
     command = f"{PROGRAM} --engine offload --case successor --rounds {SUCCESSORS}"
-    with done_and_undone(t, (0,), HOLD.format(10000), HOLD.format(was)):
+    with hold(t, LONGEST_HOLD_US, nodes=(0,)):
         server = t.start(0, f"exec {command}", LIMIT_S)
         t.wait_listening(0, 7700)
         client = t.start(1, f"exec {command} --connect $PEER", LIMIT_S)

@@ -38,14 +38,14 @@ def counts(t: Guests, name: str) -> list[int]:
 
 
 @contextlib.contextmanager
-def hold(t: Guests, usecs: int) -> Iterator[None]:
-    was = [t.run(node, "ethtool -c nupa0 | awk '$1 == \"rx-usecs:\" { print $2 }'").strip() for node in range(2)]
-    for node in range(2):
+def hold(t: Guests, usecs: int, nodes: tuple[int, ...] = (0, 1)) -> Iterator[None]:
+    was = {node: t.run(node, "ethtool -c nupa0 | awk '$1 == \"rx-usecs:\" { print $2 }'").strip() for node in nodes}
+    for node in nodes:
         t.run(node, f"ethtool -C nupa0 rx-usecs {usecs}")
     try:
         yield
     finally:
-        for node in range(2):
+        for node in nodes:
             t.run(node, f"ethtool -C nupa0 rx-usecs {was[node]}")
 
 
